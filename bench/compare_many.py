@@ -10,7 +10,9 @@ import statistics
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from measure import SIDES, Ends, Window, conf, scratch
@@ -19,10 +21,14 @@ from sends import Bench
 
 from tests.interop.rig import PEER, rig_in
 
+Load = tuple[object, ...]
+
 RATE = 4000
 SLAVES = (1, 4, 16)
 CONNECTIONS = (10, 1000, 10_000)
 QUEUES = (8, 800, 8000, 80_000)
+MOST_QUEUES = 40_000
+"""Of one topic: ours makes no topic with more than 65,536."""
 _MAPS = 30_000
 """Queues that Java can map beside all else: vm.max_map_count is 65,530, and a queue takes two."""
 
@@ -36,26 +42,33 @@ def _master(bench: Bench, side: str) -> Iterator[Ends]:
 
 
 def _at_rate(
-    bench: Bench, ends: Ends, side: str, label: str, *load: object, seconds: float = 0.0
+    bench: Bench, ends: Ends, side: str, label: str, loads: list[Load], seconds: float = 0.0
 ) -> list[float]:
-    """Send at `RATE`; the master's processor time a message, us, in each window."""
-    options = ("--create", "--size", 1024, "--rate", RATE, *load)
+    """Send at `RATE`, by some load generators; us of the master's a message, in each window."""
+    options = ("--size", 1024, "--rate", RATE // len(loads))
     warm, seconds = bench.warm_s(side) + seconds, bench.seconds + seconds
-    ends.load("send", *options, "--duration", f"{warm}s")
 
-    def attempt() -> tuple[tuple[dict[str, Any], float], Window]:
+    def send(for_s: float, *more: object) -> list[dict[str, Any]]:
+        with ThreadPoolExecutor(len(loads)) as pool:
+            run = partial(ends.load, "send", *options, "--duration", f"{for_s}s", *more)
+            return list(pool.map(lambda load: run(*load), loads))
+
+    def attempt() -> tuple[tuple[list[dict[str, Any]], float], Window]:
         with Window(ends.servers) as window:
-            result = ends.load("send", *options, "--duration", f"{seconds}s")
-        return (result, window.cpu["master"]), window
+            results = send(seconds)
+        return (results, window.cpu["master"]), window
 
+    send(warm, "--create")
     costs = []
     for _ in range(bench.repeats):
-        (result, cpu), others = bench.figures.quietly(attempt)
-        costs.append(cpu / result["responses"] * 1e6)
+        (results, cpu), others = bench.figures.quietly(attempt)
+        costs.append(cpu / sum(one["responses"] for one in results) * 1e6)
         name = f"{RATE:,} sends/s, {label}"
+        late = max(one["latencyMs"]["p99"] for one in results)
+        rate = sum(one["tps"] for one in results)
         bench.figures.add(f"{name}: CPU a message, master", "us", side, costs[-1], others)
-        bench.figures.add(f"{name}: p99", "ms", side, result["latencyMs"]["p99"], others)
-        bench.figures.add(f"{name}: sends", "msgs/s", side, result["tps"], others)
+        bench.figures.add(f"{name}: p99", "ms", side, late, others)
+        bench.figures.add(f"{name}: sends", "msgs/s", side, rate, others, more_is_better=True)
     return costs
 
 
@@ -78,8 +91,8 @@ def slaves_part(bench: Bench) -> None:
                     while len(slaves) < count:
                         slaves.append(subprocess.Popen(command, stdout=subprocess.DEVNULL))
                     label = f"{count} slaves"
-                    load = ("--conns", 4, "--inflight", 16)
-                    costs.append(_at_rate(bench, ends, side, label, *load))
+                    loads: list[Load] = [("--conns", 4, "--inflight", 16)]
+                    costs.append(_at_rate(bench, ends, side, label, loads))
                     gone = [one for one in slaves if one.poll() is not None]
                     if gone:
                         raise RuntimeError(f"{len(gone)} of {count} slaves ended")
@@ -96,23 +109,24 @@ def connections_part(bench: Bench) -> None:
     _each(bench, "connections", [min(most, count) for count in CONNECTIONS], _connections)
 
 
-def _connections(count: int) -> tuple[object, ...]:
-    return "--conns", count, "--inflight", 1
+def _connections(count: int) -> list[Load]:
+    return [("--conns", count, "--inflight", 1)]
 
 
 def queues_part(bench: Bench) -> None:
-    """Queues of one topic, in turn."""
+    """Queues of one topic or two, in turn."""
     _each(bench, "queues", list(QUEUES), _queues)
 
 
-def _queues(count: int) -> tuple[object, ...]:
-    conns = min(8, count)
-    topic = ("--topic", f"queues-{count}", "--queues", count)
-    return *topic, "--conns", conns, "--inflight", max(16, count // conns)
+def _queues(count: int) -> list[Load]:
+    topics = -(-count // MOST_QUEUES)
+    each, conns = count // topics, 8
+    window = ("--conns", conns, "--inflight", max(16, each // conns))
+    return [("--topic", f"queues-{n}", "--queues", each, *window) for n in range(topics)]
 
 
 def _each(
-    bench: Bench, what: str, counts: list[int], load: Callable[[int], tuple[object, ...]]
+    bench: Bench, what: str, counts: list[int], loads_of: Callable[[int], list[Load]]
 ) -> None:
     for side in SIDES:
         costs = []
@@ -121,7 +135,7 @@ def _each(
                 print(f"(Java cannot map {count:,} queues)", end=" ", file=sys.stderr)
                 continue
             with _master(bench, side) as ends:
-                seconds = count / RATE  # each is used in a window
+                seconds = count / 2000  # until all are connected, and each is used in a window
                 label = f"{count:,} {what}"
-                costs.append(_at_rate(bench, ends, side, label, *load(count), seconds=seconds))
+                costs.append(_at_rate(bench, ends, side, label, loads_of(count), seconds))
         _flat(bench, side, what, costs)

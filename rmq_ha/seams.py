@@ -123,6 +123,9 @@ class Disk(Protocol):
         it; empty where nobody can say.
         """
 
+    def place_of(self, path: str) -> bytes:
+        """The same as long as `path` is the same file, no copy of it; empty: nobody can say."""
+
     def sync_tree(self, path: str) -> None:
         """
         All files below a directory, and their names, are on the disk, whoever wrote them. Blocks.

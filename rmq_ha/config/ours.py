@@ -70,7 +70,8 @@ class RmqHaConfig:
         "verifyLogAtStart",
         False,
         "after a clean stop, read the last three commit-log files as RocketMQ does, up to the "
-        "first damaged record (see keepDamagedLog); false: begin at the last message",
+        "first damaged record (see keepDamagedLog), and after lost power from the checkpoint's "
+        "times on; false: begin at the last message that is surely on the disk",
     )
     trust_page_cache_after_kill: bool = key(
         "trustPageCacheAfterKill",

@@ -219,10 +219,18 @@ class RealDisk:
         """What the kernel says, with device and inode of the directory."""
         try:
             boot = self.read_bytes("/proc/sys/kernel/random/boot_id").strip()
-            place = os.stat(path)
         except OSError:
             return b""
-        return boot + b" %d %d\n" % (place.st_dev, place.st_ino) if boot else b""
+        place = self.place_of(path)
+        return boot + b" %b\n" % place if boot and place else b""
+
+    def place_of(self, path: str) -> bytes:
+        """Device and inode."""
+        try:
+            found = os.stat(path)
+        except OSError:
+            return b""
+        return b"%d %d" % (found.st_dev, found.st_ino)
 
     def sync_tree(self, path: str) -> None:
         """One after the other, as only a file's own sync tells that something was lost."""

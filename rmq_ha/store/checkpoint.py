@@ -8,7 +8,13 @@ from twisted.logger import Logger
 from rmq_ha.errors import NotNow
 from rmq_ha.seams import Disk, File
 from rmq_ha.store.flags import may_pass
-from rmq_ha.store.format.checkpoint import CHECKPOINT_BYTES, CHECKPOINT_SIZE, CheckpointTimes
+from rmq_ha.store.format.checkpoint import (
+    CHECKPOINT_BYTES,
+    CHECKPOINT_SIZE,
+    NOTHING_WHOLE,
+    CheckpointTimes,
+    Whole,
+)
 
 
 class Checkpoint:
@@ -20,7 +26,8 @@ class Checkpoint:
     :ivar index: end of the last full index file, ms.
     :ivar flushed: up to this physical offset the commit log is on the disk; 0: not known.
     :ivar confirmed: in controller mode: below this physical offset the log may be read.
-    :ivar written: what the file says.
+    :ivar written: what the file says of these.
+    :ivar whole: what it says to be complete on the disk, in log, queues and index.
     """
 
     log = Logger()
@@ -31,6 +38,8 @@ class Checkpoint:
         self._file: File | None = None
         self.physic = self.logics = self.index = self.flushed = self.confirmed = 0
         self.written = CheckpointTimes()
+        self.whole = NOTHING_WHOLE
+        self._place = b""
 
     @property
     def times(self) -> CheckpointTimes:
@@ -61,7 +70,10 @@ class Checkpoint:
             self._disk.remove(self._path)
         self._file = self._disk.open(self._path, CHECKPOINT_SIZE)
         self._reserve(self._file)
-        self.written = CheckpointTimes.decode(self._file.pread(CHECKPOINT_BYTES, 0))
+        data = self._file.pread(CHECKPOINT_BYTES, 0)
+        self._place = self._disk.place_of(self._path)
+        self.written = CheckpointTimes.decode(data)
+        self.whole = Whole.decode(data, self._place)
         self.set(self.written)
 
     def _reserve(self, file: File) -> None:
@@ -77,30 +89,43 @@ class Checkpoint:
         except OSError as error:
             self.log.warn("cannot reserve room for {path}: {error}", path=self._path, error=error)
 
-    def write(self, times: CheckpointTimes) -> None:
+    def write(self, times: CheckpointTimes, whole: Whole = NOTHING_WHOLE) -> None:
         """
         Put these on the disk. Blocks: for the worker.
 
+        :param whole: what stays so, whatever is written from now on.
         :raises NotNow: there is no room for them just now.
         :raises OSError: the disk refuses.
         """
         if self._file is not None:
             try:
-                self._file.pwrite(times.encode(), 0)
+                self._file.pwrite(times.encode() + whole.encode(times, self._place), 0)
             except OSError as error:
                 if may_pass(error):
                     raise NotNow(f"cannot write {self._path}: {error}") from error
                 raise
             self._file.sync()
-            self.written = times
+            self.written, self.whole = times, whole
 
     def write_flushed(self, physic: int, flushed: int, confirmed: int) -> None:
         """Put on the disk how far the commit log is; no more of the others. For the worker."""
         self.write(
             self.written._replace(
                 physic_msg_timestamp=physic, flushed_offset=flushed, confirmed_offset=confirmed
-            )
+            ),
+            self.whole,
         )
+
+    def take_whole(self) -> Whole:
+        """
+        What was whole; nothing is any more, also on the disk: a start changes it. Blocks.
+
+        :raises OSError: the disk refuses.
+        """
+        whole = self.whole
+        if whole.offset:
+            self.write(self.written)
+        return whole
 
     def give_up(self, end: int, newest: int) -> None:
         """
@@ -114,7 +139,7 @@ class Checkpoint:
         """
         most = CheckpointTimes.ending(end, newest)
         self.set(self.times.at_most(most))
-        if self.written != self.written.at_most(most):
+        if self.whole.offset or self.written != self.written.at_most(most):
             self.write(self.written.at_most(most))
 
     def close(self) -> None:

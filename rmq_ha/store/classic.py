@@ -136,7 +136,7 @@ class LocalJournal(JournalBase):
             safe = found.end
             rebuild.again_from(begin)
         else:
-            safe = recovery.first_unsure(store.sure_until_ms())
+            safe = self._sure_to(recovery)
             queues.truncate(safe)  # a torn unit there would pass for a good one
             rebuild.look()
             if ends is not None:
@@ -157,6 +157,8 @@ class LocalJournal(JournalBase):
         log.last_store_timestamp = found.last_store_timestamp
         if queues.max_physical_offset >= found.end:
             queues.truncate(found.end)
+        if store.index is not None:  # a full file of it is on the disk before the log may be
+            store.index.truncate(found.end)
         kept_ms = config.file_reserved_time * _HOUR_MS
         tell_lost_files(log, queues, kept_ms, store.host.now_ms())
         if left is Left.CLEAN:
@@ -164,6 +166,23 @@ class LocalJournal(JournalBase):
         elif left is Left.KILLED:
             rebuild.look()
             self._rebuild = rebuild
+
+    def _sure_to(self, recovery: LogRecovery) -> int:
+        """
+        After lost power: what lies below is on the disk, in log, queues and index.
+
+        The last record that the queues had when all was whole is looked at once more: it has to
+        stand where they say, or this is not the log of which that was said.
+        """
+        store = self._store
+        if store.whole.offset:
+            store.queues.truncate(store.whole.offset)
+            last = store.queues.last_record()
+            if last is not None and recovery.stands(*last):
+                if store.index is not None:
+                    store.index.truncate(last[0])
+                return last[0]
+        return recovery.first_unsure(store.sure_until_ms())
 
     def _whole_to(self) -> int:
         """

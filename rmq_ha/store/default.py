@@ -35,6 +35,7 @@ from rmq_ha.store.deleted_queues import DeletedQueues
 from rmq_ha.store.dispatch import Dispatcher
 from rmq_ha.store.flags import Flag, RunningFlags
 from rmq_ha.store.flush import QueueFlusher
+from rmq_ha.store.format.checkpoint import NO_INDEX, NOTHING_WHOLE, Whole
 from rmq_ha.store.format.commitlog import parse_delay_levels
 from rmq_ha.store.index import IndexService
 from rmq_ha.store.journal import Journal
@@ -119,6 +120,7 @@ class DefaultMessageStore(StoreMaintenance):
             memory_bytes,
         )
         self.checkpoint = Checkpoint(host.disk, f"{root}/checkpoint")
+        self.whole, self.is_whole = NOTHING_WHOLE, False
         is_wanted = configuration.ours.trust_page_cache_after_kill
         self.boot = BootMark(host.disk, root, is_wanted=is_wanted)
         journal.attach(self)
@@ -131,6 +133,7 @@ class DefaultMessageStore(StoreMaintenance):
             self.checkpoint,
             queues.sync,
             index.sync if index is not None else lambda: None,
+            self._complete,
             self.boot.forget,
         )
         if index is not None:
@@ -378,6 +381,13 @@ class DefaultMessageStore(StoreMaintenance):
         config, times = self._configuration, self.checkpoint.times
         with_index = config.message_index_enable and config.message_index_safe
         return times.min_timestamp_index if with_index else times.min_timestamp
+
+    def _complete(self) -> Whole:
+        """What is whole as soon as queues and index are on the disk, where the log is already."""
+        if not self.is_whole:
+            return NOTHING_WHOLE
+        end = min(self.dispatcher.position, self.log.flushed_offset)
+        return Whole(end, *((NO_INDEX, 0) if self.index is None else self.index.place))
 
     def renumber(self) -> None:
         """Take the numbering and the first offsets of all queues from what is on the disk."""

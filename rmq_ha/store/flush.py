@@ -18,10 +18,12 @@ from rmq_ha.model.status import FlushDiskType, PutMessageStatus
 from rmq_ha.seams import File, Worker
 from rmq_ha.store.checkpoint import Checkpoint
 from rmq_ha.store.commitlog import CommitLog
-from rmq_ha.store.format.checkpoint import CheckpointTimes
+from rmq_ha.store.format.checkpoint import CheckpointTimes, Whole
 
 _PAGE = 4096
 _OPEN_AGAIN_S = 0.5
+_WHOLE_EVERY = 128 << 20
+"""Bytes of the log after which a round comes early: so many a start reads after lost power."""
 _ALL = 1 << 63
 """Behind every physical offset."""
 
@@ -253,6 +255,7 @@ class QueueFlusher:
     Flushes queues and checkpoint some time after they changed; sleeps while nothing does.
 
     :param sync: flushes the queues; blocks, as `sync_index`.
+    :param whole: what will be complete on the disk when both have run that are called after it.
     :param doubt: as `CommitLogFlusher`'s.
     :ivar is_broken: a flush failed; what is on the disk is not known, so the checkpoint stays. Puts
         go on: the next start builds queues and index again from where the checkpoint is.
@@ -269,12 +272,14 @@ class QueueFlusher:
         checkpoint: Checkpoint,
         sync: Callable[[], None],
         sync_index: Callable[[], None],
+        whole: Callable[[], Whole],
         doubt: Callable[[], None],
     ) -> None:
         self._clock = clock
         self._worker = worker
         self._configuration = configuration
         self._checkpoint = checkpoint
+        self._whole = whole
         self._sync = sync
         self._sync_index = sync_index
         self._doubt = doubt
@@ -297,6 +302,8 @@ class QueueFlusher:
     def log_flushed(self) -> None:
         """More of the log is on the disk: the checkpoint says so soon, also between the rounds."""
         self.dispatched()
+        if self._whole().offset - self._checkpoint.whole.offset >= _WHOLE_EVERY:
+            self._come_early()
         if self._stamp is None and self._checkpoint.flushed and not self.is_broken:
             delay = max(self._configuration.flush_interval_consume_queue, 1) / 1000
             self._stamp = self._clock.callLater(delay, self._on_stamp)
@@ -338,6 +345,12 @@ class QueueFlusher:
             delay = max(delay, self._last_thorough + every - self._clock.seconds())
         self._timer = self._clock.callLater(delay, self._round)
 
+    def _come_early(self) -> None:
+        """The next round comes as soon as the first one does."""
+        delay = max(self._configuration.flush_interval_consume_queue, 1) / 1000
+        if self._timer is not None and self._timer.getTime() > self._clock.seconds() + delay:
+            self._timer.reset(delay)
+
     def _round(self) -> None:
         self._timer = None
         if self._is_held or self._running is not None:
@@ -346,16 +359,20 @@ class QueueFlusher:
         self._dirty = False
         running: Deferred[None] = Deferred()
         self._running = running
-        written = self._worker.call(self._write, self._checkpoint.times, self.index_end)
+        times, whole = self._checkpoint.times, self._whole()
+        if whole.offset <= self._checkpoint.whole.offset:
+            whole = self._checkpoint.whole
+        written = self._worker.call(self._write, times, self.index_end, whole)
         written.addCallbacks(self._written, self._failed).addBoth(self._done, running)
 
-    def _write(self, times: CheckpointTimes, index_end: int) -> int:
-        """In the worker: the stored times must not be newer than what was flushed before."""
+    def _write(self, times: CheckpointTimes, index_end: int, whole: Whole) -> int:
+        """In the worker: what is stored must not be newer than what was flushed before."""
         self._sync()
-        if index_end > times.index_msg_timestamp:
+        if index_end > times.index_msg_timestamp or whole != self._checkpoint.whole:
             self._sync_index()
+        if index_end > times.index_msg_timestamp:
             times = times._replace(index_msg_timestamp=index_end)
-        self._checkpoint.write(times)
+        self._checkpoint.write(times, whole)
         return times.index_msg_timestamp
 
     def _written(self, index_timestamp: int) -> None:
@@ -389,7 +406,8 @@ class QueueFlusher:
         self._cancel_timers()
         if not self.is_broken:
             await self._worker.call(self._sync_index).addErrback(self._failed)
-            written = self._worker.call(self._write, self._checkpoint.times, self.index_end)
+            times, whole = self._checkpoint.times, self._checkpoint.whole
+            written = self._worker.call(self._write, times, self.index_end, whole)
             await written.addCallbacks(self._written, self._failed)
 
     def _cancel_timers(self) -> None:

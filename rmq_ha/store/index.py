@@ -12,6 +12,7 @@ from twisted.logger import Logger
 from rmq_ha.errors import ConfigurationError, CorruptRecord, StoreError
 from rmq_ha.model.message import Row
 from rmq_ha.seams import Disk
+from rmq_ha.store.format.checkpoint import NOTHING_WHOLE, Whole
 from rmq_ha.store.format.index import (
     FILE_NAME_LENGTH,
     HEADER_SIZE,
@@ -39,6 +40,7 @@ class IndexService:
     :param store_path: the store's root directory.
     :param now_ms: names new files.
     :raises ConfigurationError: there is no room for any key.
+    :ivar is_whole: the last `load` found all that was whole.
     :ivar damage: why files were removed at the start; empty: none were.
     :ivar on_file_full: None, or called when a file has got its last item, with the store time of
         that item's record. The owner then has `sync` run in the worker, and after that raises
@@ -69,10 +71,16 @@ class IndexService:
         self._full: list[IndexFile] = []
         self._part = _NO_PART
         self.damage = ""
+        self.is_whole = False
         self.on_file_full: Callable[[int], None] | None = None
 
     def load(
-        self, last_exit_ok: bool, index_msg_timestamp: int, *, is_killed: bool = False
+        self,
+        last_exit_ok: bool,
+        index_msg_timestamp: int,
+        *,
+        is_killed: bool = False,
+        whole: Whole = NOTHING_WHOLE,
     ) -> None:
         """
         Read the headers of all files; after a crash delete what the checkpoint does not vouch for.
@@ -80,6 +88,8 @@ class IndexService:
         :param last_exit_ok: nothing that was written is lost.
         :param index_msg_timestamp: of the checkpoint, ms.
         :param is_killed: but the process may have died while it put something into the last file.
+        :param whole: after lost power: what is on the disk whatever was lost; `is_whole` says
+            whether it was found.
         A damaged file goes, with those behind it; `damage` says so.
 
         :raises StoreError: all files have another size than the settings give, or the disk refuses.
@@ -87,12 +97,22 @@ class IndexService:
         Spec: store.md, section 4.5.
         """
         found = self._found()
+        if whole.index_file and not any(_number(path) == whole.index_file for path, _ in found):
+            whole = NOTHING_WHOLE
+        self.is_whole = whole.offset > 0
         size = index_file_size(self._slots, self._items)
         good = any(other == size for _, other in found)
         for number, (path, other) in enumerate(found):
             if other == size:
                 is_last = is_killed and number + 1 == len(found)
-                self._load(path, last_exit_ok, index_msg_timestamp, is_last)
+                if not self.is_whole:
+                    self._load(path, last_exit_ok, index_msg_timestamp, is_last)
+                elif _number(path) < whole.index_file:
+                    self._load(path, True, 0, False)
+                elif _number(path) == whole.index_file and whole.index_count > 1:
+                    self._load(path, True, 0, False, whole.index_count)
+                else:
+                    self._remove(path)
             elif good or self._is_cut(path, other):
                 self.damage = f"{path} has {other} bytes instead of {size}"
             else:
@@ -102,6 +122,7 @@ class IndexService:
                     "index directory and with it the keys of old messages"
                 )
             if self.damage:
+                self.is_whole = False
                 for later, _ in found[number:]:  # entries have to be in the order of the log
                     self._remove(later)
                 return
@@ -120,7 +141,12 @@ class IndexService:
         return found
 
     def _load(
-        self, path: str, last_exit_ok: bool, index_msg_timestamp: int, is_half_put: bool
+        self,
+        path: str,
+        last_exit_ok: bool,
+        index_msg_timestamp: int,
+        is_half_put: bool,
+        whole_count: int = 0,
     ) -> None:
         """Take a file into the row; `damage` if the disk cannot read it."""
         file = IndexFile(self._disk, path, self._slots, self._items)
@@ -128,6 +154,8 @@ class IndexService:
             file.load()
             if is_half_put:
                 file.undo_half_put()
+            if whole_count:
+                file.restore(whole_count)
         except CorruptRecord as error:
             self.damage = str(error)
             return
@@ -174,6 +202,12 @@ class IndexService:
             self._disk.remove(path)
         except OSError as error:
             raise StoreError(f"cannot remove {path}: {error}") from error
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """The number that is the name of the newest file, and its items; 0 and 0 without any."""
+        file = self._files[-1] if self._files else None
+        return (0, 0) if file is None else (_number(file.path), file.header.index_count)
 
     def headers(self) -> list[tuple[str, IndexHeader]]:
         """Path and header of each file, oldest first."""
@@ -354,3 +388,8 @@ class IndexService:
         """Give descriptors and maps back; any use opens them again."""
         for file in (*self._full, *self._files):
             file.close()
+
+
+def _number(path: str) -> int:
+    """A file's name is the local time when it was made; they rise."""
+    return int(path.rpartition("/")[2])

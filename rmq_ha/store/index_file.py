@@ -3,6 +3,8 @@
 Spec: store.md, section 4.
 """
 
+import sys
+from array import array
 from collections.abc import Iterator, Sequence
 
 from rmq_ha.errors import CorruptRecord, NotNow, StoreError
@@ -187,6 +189,46 @@ class IndexFile:
             if SLOT.unpack_from(buffer, slot_at)[0] == number:
                 SLOT.pack_into(buffer, slot_at, previous)
         self.is_dirty = True
+
+    def restore(self, count: int) -> None:
+        """
+        After lost power: the first items are on the disk, and so were the slots that led to them.
+
+        Of what came since any part may be there, or not. It goes: a slot that leads to it gets back
+        the newest of the first items that belongs to it.
+
+        :param count: as the header had it; more than 1.
+        :raises CorruptRecord: the file does not have so many.
+        :raises StoreError: the disk refuses.
+        """
+        begin, end, begin_offset, _, _, said = self.header
+        if not 1 < count <= said <= self._items:
+            raise CorruptRecord(f"{self.path} has {said} items instead of {count} at least")
+        slots = array("i", self._read(SLOT_SIZE * self._slots, HEADER_SIZE))
+        if sys.byteorder == "little":
+            slots.byteswap()
+        newest = {slot: 0 for slot, number in enumerate(slots) if not 0 <= number < count}
+        if newest:
+            for number, key_hash in self._hashes(count):
+                if (slot := key_hash % self._slots) in newest:
+                    newest[slot] = number
+            buffer = self._opened().map()
+            for slot, number in newest.items():
+                SLOT.pack_into(buffer, HEADER_SIZE + slot * SLOT_SIZE, number)
+        used = len(slots) - slots.count(0) - list(newest.values()).count(0)
+        _, end_offset, seconds, _ = self._item(count - 1)
+        end = min(end, begin + seconds * 1000 + 999)
+        self.header = IndexHeader(begin, end, begin_offset, end_offset, used, count)
+        self._opened().map()[:HEADER_SIZE] = self.header.encode()
+        self.is_dirty = True
+
+    def _hashes(self, count: int) -> Iterator[tuple[int, int]]:
+        """Number and hash of each item."""
+        for first in range(1, count, _ITEMS_STEP):
+            size = min(_ITEMS_STEP, count - first) * ITEM_SIZE
+            data = self._read(size, self._items_at + first * ITEM_SIZE)
+            for number, (key_hash, *_) in enumerate(ITEM.iter_unpack(data), first):
+                yield number, key_hash
 
     def _item(self, number: int) -> tuple[int, int, int, int]:
         data = self._read(ITEM_SIZE, self._items_at + number * ITEM_SIZE)

@@ -27,6 +27,7 @@ from rmq_ha.store.deleted_queues import DeletedQueues
 from rmq_ha.store.dispatch import Dispatcher
 from rmq_ha.store.flags import RunningFlags
 from rmq_ha.store.flush import QueueFlusher
+from rmq_ha.store.format.checkpoint import Whole
 from rmq_ha.store.index import IndexService
 from rmq_ha.store.journal_log import JournalLog
 from rmq_ha.store.puts import MaybeLater
@@ -117,6 +118,8 @@ class StoreAround(Protocol):
     What of a store its journal works with.
 
     When the journal is attached there is all but the last four, which are built on it.
+
+    :ivar whole: after lost power: what was not lost of log, queues and index.
     """
 
     host: Host
@@ -126,6 +129,7 @@ class StoreAround(Protocol):
     queues: ConsumeQueueTable
     index: IndexService | None
     checkpoint: Checkpoint
+    whole: Whole
     boot: BootMark
     statistics: StoreStatistics
     deleted: DeletedQueues

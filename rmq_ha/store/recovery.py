@@ -58,15 +58,19 @@ class LogRecovery:
         return found if found.end <= dispatched else self._without_torn(found)
 
     def _read_on(self, last: Iterable[tuple[int, int] | None]) -> RecoveredLog:
-        starts = self._row.starts
         for offset, size in filter(None, last):
-            start = self._row.start_of(offset)
-            if start in starts:
-                data = self._row.file(start).pread(size, offset - start)
-                found = walk(data, offset, self._log.delay_levels, 1, self._check_crc)
-                if found.size == size:
-                    return self._read_from(starts.index(start), None, offset - start)
-        return self._read_from(max(0, len(starts) - 3), None)
+            if self.stands(offset, size):
+                return self._read_from(offset, None)
+        starts = self._row.starts
+        return self._read_from(starts[max(0, len(starts) - 3)] if starts else 0, None)
+
+    def stands(self, offset: int, size: int) -> bool:
+        """There is a whole record at that physical offset."""
+        start = self._row.start_of(offset)
+        if start not in self._row.starts:
+            return False
+        data = self._row.file(start).pread(size, offset - start)
+        return walk(data, offset, self._log.delay_levels, 1, self._check_crc).size == size
 
     def first_unsure(self, timestamp: int) -> int:
         """
@@ -83,13 +87,13 @@ class LogRecovery:
 
     def abnormal(self, start: int, dispatch: Callable[[Sequence[Row]], None]) -> RecoveredLog:
         """
-        After a crash: read from `first_unsure` on.
+        After a crash: read from `first_unsure`, or the start of a record, on.
 
         :param dispatch: gets every good record again.
         """
         if not self._row.starts:
             return RecoveredLog(0, 0, 0)
-        return self._without_torn(self._read_from(self._row.starts.index(start), dispatch))
+        return self._without_torn(self._read_from(start, dispatch))
 
     def _without_torn(self, found: RecoveredLog) -> RecoveredLog:
         if found.last is not None and self._is_torn(found.last):
@@ -121,13 +125,13 @@ class LogRecovery:
         return 0
 
     def _read_from(
-        self,
-        index: int,
-        dispatch: Callable[[Sequence[Row]], None] | None,
-        position: int = 0,
+        self, begin: int, dispatch: Callable[[Sequence[Row]], None] | None
     ) -> RecoveredLog:
         end, newest, records, last = 0, 0, 0, None
-        for start in self._row.starts[index:]:
+        position = begin - self._row.start_of(begin)
+        for start in self._row.starts:
+            if start + self._row.file_size <= begin:
+                continue
             needed, verdict = READ_SIZE, MORE
             while verdict == MORE:
                 data = self._row.file(start).pread(needed, position)

@@ -14,6 +14,7 @@ from rmq_ha.errors import StoreError
 from rmq_ha.seams import Lock
 from rmq_ha.store.boot import Left
 from rmq_ha.store.flags import Flag
+from rmq_ha.store.format.checkpoint import NOTHING_WHOLE
 from rmq_ha.store.journal import Cleaner, Journal, StoreAround
 from rmq_ha.store.journal_log import JournalLog
 from rmq_ha.store.statistics import SAMPLE_S
@@ -31,6 +32,7 @@ class LivingStore(StoreAround, Protocol):
     A store as it begins, lives and ends.
 
     :ivar is_open: it takes puts and answers.
+    :ivar is_whole: queues and index lack nothing of what was dispatched.
     :ivar on_forced_deletion: is called when messages were deleted before their time.
     """
 
@@ -38,6 +40,7 @@ class LivingStore(StoreAround, Protocol):
     log: JournalLog
     cleaner: Cleaner
     is_open: bool
+    is_whole: bool
     on_forced_deletion: Callable[[], None]
 
     def tell_new_lives(self) -> None:
@@ -85,6 +88,10 @@ class StoreService:
         store.journal.load()
         store.queues.load()
         store.checkpoint.load()
+        whole = store.checkpoint.take_whole()
+        verify = store.configuration.ours.verify_log_at_start
+        if left is Left.CRASHED and store.journal.goes_on_after_kill and not verify:
+            store.whole = whole
         store.deleted.load()
         store.journal.check_presence()
         disk.remove(store.boot.path)  # what recovery does is not to be gone on with
@@ -93,7 +100,10 @@ class StoreService:
                 left is not Left.CRASHED,
                 store.checkpoint.index,
                 is_killed=left is Left.KILLED,
+                whole=store.whole,
             )
+            if not store.index.is_whole:
+                store.whole = NOTHING_WHOLE
         store.queues.recover(left is Left.CLEAN)
         store.journal.recover(left)
         self._finish_deletions()
@@ -153,6 +163,7 @@ class StoreService:
         store.is_open = True
         if store.journal.dispatch_from is None:
             store.boot.set()
+            store.is_whole = store.journal.goes_on_after_kill
         if store.journal.role.begins_as_master:
             store.schedule.start()
         store.queue_flusher.dispatched()  # recovery and catching up may have written queues

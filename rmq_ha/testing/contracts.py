@@ -277,6 +277,14 @@ class DiskContract(TestCase):
         self.assertEqual(self.disk.boot_id(f"{self.root}/store"), boot)
         self.assertNotEqual(self.disk.boot_id(f"{self.root}/copy"), boot)
 
+    def test_place(self) -> None:
+        """A file is told from a copy of it; whoever is not there has no place."""
+        for name in ("one", "copy"):
+            self.disk.open(f"{self.root}/{name}", 10).close()
+        place = self.disk.place_of(f"{self.root}/one")
+        self.assertEqual(self.disk.place_of(f"{self.root}/one"), place)
+        self.assertNotIn(self.disk.place_of(f"{self.root}/copy"), (place, b""))
+
     def test_synced_as_a_whole(self) -> None:
         """Whatever is in a directory, also what is open or mapped; none that is missing."""
         file = self.disk.open(f"{self.root}/whole/a/file", 10)

@@ -165,13 +165,33 @@ def read_index_header(data: bytes) -> None:
     (CorruptRecord,),
 )
 def undo_half_put(data: bytes) -> None:
-    """A file of two slots and three items, as a process that died may leave it."""
+    """As a process that died may leave it."""
+    _small_index(data).undo_half_put()
+
+
+@target(
+    "store.index-whole",
+    [
+        IndexHeader(1, 2, 3, 4, 1, 3).encode()
+        + (2).to_bytes(4, "big") * 2
+        + bytes(20)
+        + ITEM.pack(5, 4, 0, 0) * 2
+    ],
+    (CorruptRecord,),
+)
+def restore_index(data: bytes) -> None:
+    """As lost power may leave it."""
+    _small_index(data).restore(2)
+
+
+def _small_index(data: bytes) -> IndexFile:
+    """A file of two slots and three items."""
     disk = SimDisk(Random(1), lambda: 0)
     size = index_file_size(2, 3)
     disk.open("/index", size).pwrite(data[:size], 0)
     file = IndexFile(disk, "/index", 2, 3)
     file.load()
-    file.undo_half_put()
+    return file
 
 
 @target("store.ends", [QueueEnds(0, 999, (7, 9), {("TopicA", 0): QueueEnd(0, 5, 900)}).encode()])

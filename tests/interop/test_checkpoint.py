@@ -7,13 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from rmq_ha.store.format.checkpoint import CHECKPOINT_SIZE, CheckpointTimes
+from rmq_ha.store.format.checkpoint import (
+    CHECKPOINT_SIZE,
+    NOTHING_WHOLE,
+    CheckpointTimes,
+    Whole,
+)
 from tests.interop.conversation import HERE
 from tests.interop.rig import PEER
 from tests.interop.test_controller import PEER5
 from tests.interop.test_controller import missing as missing5
 
 OURS = CheckpointTimes(1_700_000_000_000, 1_700_000_000_001, 1_700_000_000_002, 4096, 2048)
+WHOLE, PLACE = Whole(4096, 20261125200000000, 77), b"1 2"
 _REASON = missing5()
 
 
@@ -28,14 +34,17 @@ _REASON = missing5()
 def test_both_read_their_numbers_and_lose_none_of_ours(tmp_path: Path, peer: Path) -> None:
     """4.9.7 knows three; 5.3.3's masterFlushedOffset is 0, its confirmPhyOffset is ours."""
     path = tmp_path / "checkpoint"
-    path.write_bytes(OURS.encode().ljust(CHECKPOINT_SIZE, b"\0"))
+    page = (OURS.encode() + WHOLE.encode(OURS, PLACE)).ljust(CHECKPOINT_SIZE, b"\0")
+    assert Whole.decode(page, PLACE) == WHOLE
+    path.write_bytes(page)
     known = 3 if peer == PEER else 5
     expected = [*OURS[:3], 0, OURS.confirmed_offset][:known]
     assert _opened(peer, path) == expected
     left = path.read_bytes()
     assert len(left) == CHECKPOINT_SIZE
-    assert left[40:] == OURS.encode().ljust(CHECKPOINT_SIZE, b"\0")[40:]
-    # Java has written since: how far the log is on the disk is not known any more.
+    assert left[40:] == page[40:]
+    # Java has written since: neither how far the log is on the disk is known, nor what is whole.
+    assert Whole.decode(left, PLACE) == NOTHING_WHOLE
     times = CheckpointTimes.decode(left)
     assert times[:4] == (*(each + 1 for each in OURS[:3]), 0)
     assert times.confirmed_offset == OURS.confirmed_offset + (known > 3)

@@ -14,7 +14,14 @@ offset  size  type   meaning
 256     8     int64  ours: up to this physical offset the commit log is flushed; 0: not known
 264     4     uint32 ours: CRC-32 of the first number and this one; Java lets both stay, but
                      changes the first one, and then this one counts for nothing
-268     3828         zero
+268     8     int64  ours: up to this physical offset log, queues and index are whole on the disk,
+                     as the next two say; 0: not known
+276     8     int64  ours: the newest index file then, by the number that is its name; 0: none,
+                     -1: none was written to
+284     4     int32  ours: its items then
+288     4     uint32 ours: CRC-32 of Java's three numbers, ours from 268 on, and what tells this
+                     file from a copy of it
+292     3804         zero
 ======  ====  =====  ==================================================================
 
 Big-endian. Ours once stood in the bytes from 24 to 36, and is read there where nothing is at 256.
@@ -34,7 +41,11 @@ _OURS_AT = 256
 _ONCE_OURS_AT = 24
 _OFFSETS = Struct(">qq")
 _LOW_HALF = 0xFFFFFFFF
-CHECKPOINT_BYTES = _OURS_AT + _OURS.size
+_WHOLE = Struct(">qqi")
+_WHOLE_AT = _OURS_AT + _OURS.size
+_CRC = Struct(">I")
+_GUARDED = Struct(">qqqqqi")
+CHECKPOINT_BYTES = _WHOLE_AT + _WHOLE.size + _CRC.size
 CHECKPOINT_SIZE = 4096
 _GRACE_MS = 3000
 
@@ -82,7 +93,7 @@ class CheckpointTimes(NamedTuple):
     @classmethod
     def decode(cls, data: bytes) -> "CheckpointTimes":
         """From the start of a file; a short one counts as zeros (recovery then reads all)."""
-        if len(data) < CHECKPOINT_BYTES:
+        if len(data) < _WHOLE_AT:
             return cls()
         physic, logics, index, _, confirmed = _CHECKPOINT.unpack_from(data)
         once = _flushed(data, _ONCE_OURS_AT, physic)
@@ -95,3 +106,46 @@ class CheckpointTimes(NamedTuple):
 def _flushed(data: bytes, at: int, physic: int) -> int:
     flushed, checksum = _OURS.unpack_from(data, at)
     return int(flushed) if checksum == crc32(_OFFSETS.pack(physic, flushed)) else 0
+
+
+class Whole(NamedTuple):
+    """
+    What is complete on the disk, in log, queues and index.
+
+    :ivar offset: physical offset up to which; 0: not known.
+    :ivar index_file: the newest index file then, by the number that is its name; 0: none.
+        See also `NO_INDEX`.
+    :ivar index_count: its items then.
+    """
+
+    offset: int = 0
+    index_file: int = 0
+    index_count: int = 0
+
+    def encode(self, times: CheckpointTimes, place: bytes) -> bytes:
+        """
+        The bytes behind those of the times; the rest stays zero.
+
+        :param place: tells the file from a copy of it; empty: nobody can, and nothing is said.
+        """
+        if not place or self.offset <= 0:
+            return bytes(_WHOLE.size + _CRC.size)
+        return _WHOLE.pack(*self) + _CRC.pack(self._guard(times, place))
+
+    @classmethod
+    def decode(cls, data: bytes, place: bytes) -> "Whole":
+        """Nothing where Java has written since, or the file is a copy."""
+        if len(data) < CHECKPOINT_BYTES or not place:
+            return NOTHING_WHOLE
+        whole = cls._make(_WHOLE.unpack_from(data, _WHOLE_AT))
+        (guard,) = _CRC.unpack_from(data, _WHOLE_AT + _WHOLE.size)
+        times = CheckpointTimes._make(_CHECKPOINT.unpack_from(data))
+        return whole if whole.offset > 0 and guard == whole._guard(times, place) else NOTHING_WHOLE
+
+    def _guard(self, times: CheckpointTimes, place: bytes) -> int:
+        return crc32(_GUARDED.pack(*times[:3], *self) + place)
+
+
+NOTHING_WHOLE = Whole()
+NO_INDEX = -1
+"""In place of a file: none was written to."""

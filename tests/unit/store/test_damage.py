@@ -12,6 +12,8 @@ from rmq_ha.host.disk import RealFile
 from rmq_ha.model.status import BrokerRole
 from rmq_ha.store.commitlog import CommitLog
 from rmq_ha.store.damage import DamagedLog, Promise
+from rmq_ha.store.default import DefaultMessageStore
+from rmq_ha.store.format.checkpoint import NOTHING_WHOLE
 from rmq_ha.store.format.commitlog import MESSAGE_MAGIC, decode_record
 from rmq_ha.store.mapped_files import FileRow
 from rmq_ha.store.owed import OwedLog
@@ -20,6 +22,12 @@ from rmq_ha.testing.disk import SimDisk
 
 SMALL = {"mapped_file_size_commit_log": 16384}
 SLAVE = {**SMALL, "broker_role": BrokerRole.SLAVE}
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_whole(monkeypatch):
+    """What a checkpoint calls whole is not looked at after a crash; test_whole.py is about that."""
+    monkeypatch.setattr(DefaultMessageStore, "_complete", lambda self: NOTHING_WHOLE)
 
 
 def fill(machine, store, count, message, first=0):

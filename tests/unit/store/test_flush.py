@@ -9,7 +9,7 @@ from rmq_ha.errors import StoreError
 from rmq_ha.model.status import FlushDiskType, PutMessageStatus
 from rmq_ha.store.checkpoint import Checkpoint
 from rmq_ha.store.flush import QueueFlusher, _sync_all
-from rmq_ha.store.format.checkpoint import CheckpointTimes
+from rmq_ha.store.format.checkpoint import CheckpointTimes, Whole
 
 SYNC = {"flush_disk_type": FlushDiskType.SYNC_FLUSH}
 OK = PutMessageStatus.PUT_OK
@@ -546,7 +546,7 @@ class Rounds:
         self.checkpoint.load()
         self.syncs, self.fault = 0, None
         self.flusher = QueueFlusher(
-            self.clock, self.worker, configuration, self.checkpoint, self.sync, list, list
+            self.clock, self.worker, configuration, self.checkpoint, self.sync, list, Whole, list
         )
         self.worker.later = True
 

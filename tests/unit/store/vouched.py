@@ -8,9 +8,9 @@ absence, for everything.
 from struct import Struct
 
 from rmq_ha.model.status import FlushDiskType, PutMessageStatus
-from rmq_ha.store.format.checkpoint import CheckpointTimes
+from rmq_ha.store.format.checkpoint import CheckpointTimes, Whole
 from rmq_ha.store.format.consumequeue import FILLER_SIZE
-from rmq_ha.store.format.index import HEADER_SIZE, IndexHeader
+from rmq_ha.store.format.index import HEADER_SIZE, ITEM_SIZE, SLOT_SIZE, IndexHeader
 
 UNIT = Struct(">qiq")
 STORED_AT = Struct(">q")
@@ -44,7 +44,8 @@ def check_checkpoint(disk, store, path):
     """
     if not disk.paths(path) or store.queue_flusher.is_broken:
         return
-    times = CheckpointTimes.decode(disk.content(path))
+    page = disk.content(path)
+    times, whole = CheckpointTimes.decode(page), Whole.decode(page, disk.place_of(path))
     if times == store.found_times:
         return
     assert disk.is_safe(path), "the checkpoint was written and not synced"
@@ -52,9 +53,13 @@ def check_checkpoint(disk, store, path):
         newest = IndexHeader.decode(disk.content(index_path)[:HEADER_SIZE]).end_timestamp
         if 0 < newest <= times.index_msg_timestamp:
             assert disk.is_safe(index_path), f"{index_path} ends at {newest}"
+        if int(index_path.rpartition("/")[2]) == whole.index_file:
+            items = HEADER_SIZE + SLOT_SIZE * store.configuration.store.max_hash_slot_num
+            end = items + ITEM_SIZE * whole.index_count
+            assert disk.is_safe(index_path, items, end), f"{index_path}: {whole}"
     log = store.log
     for start in log.row.starts:
-        end = min(start + log.row.file_size, times.flushed_offset)
+        end = min(start + log.row.file_size, max(times.flushed_offset, whole.offset))
         assert is_log_safe(disk, log, start, end), f"the checkpoint says {times.flushed_offset}"
     content = {start: disk.content(log.row.path(start)) for start in log.row.starts}
     for unit_path in disk.paths(f"{store.configuration.store.store_path_root_dir}/consumequeue"):
@@ -67,6 +72,8 @@ def check_checkpoint(disk, store, path):
                 continue
             stored = STORED_AT.unpack_from(content[start], offset - start + 56)[0]
             place = f"{unit_path} at {position}"
+            if offset + size <= whole.offset:
+                assert disk.is_safe(unit_path, position, position + UNIT.size), place
             if stored < times.physic_msg_timestamp:
                 assert is_log_safe(disk, log, offset, offset + size), f"the record of {place}"
             if stored < times.logics_msg_timestamp:
