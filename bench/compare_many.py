@@ -9,6 +9,7 @@ from __future__ import annotations
 import statistics
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -51,7 +52,9 @@ def _at_rate(
     def send(for_s: float, *more: object) -> list[dict[str, Any]]:
         with ThreadPoolExecutor(len(loads)) as pool:
             run = partial(ends.load, "send", *options, "--duration", f"{for_s}s", *more)
-            return list(pool.map(lambda load: run(*load), loads))
+            found = list(pool.map(lambda load: run(*load), loads))
+        time.sleep(seconds / 2)  # until the server has let go of 10,000 connections
+        return found
 
     def attempt() -> tuple[tuple[list[dict[str, Any]], float], Window]:
         with Window(ends.servers) as window:

@@ -14,6 +14,7 @@ import platform
 import shutil
 import signal
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -278,11 +279,22 @@ def part_names(known: Iterable[str]) -> Callable[[str], list[str]]:
 def run_parts(
     parts: Mapping[str, Callable[[], None]], chosen: list[str], figures: Figures, out: Path
 ) -> None:
-    """One after the other; how long each takes goes to stderr, the table to stdout."""
+    """
+    One after the other; how long each takes goes to stderr, the table to stdout.
+
+    One that fails does not end the others, only the exit code.
+    """
+    failed: list[str] = []
     for name in chosen:
         began = time.monotonic()
         print(f"{name} ...", end=" ", file=sys.stderr, flush=True)
-        parts[name]()
+        try:
+            parts[name]()
+        except (RuntimeError, AssertionError, subprocess.TimeoutExpired) as error:
+            failed.append(name)
+            print(f"failed: {error}", end=" ", file=sys.stderr)
         print(f"{time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
         figures.write(out)
     print(out.read_text())
+    if failed:
+        sys.exit(f"failed: {', '.join(failed)}")
