@@ -52,11 +52,10 @@ def _at_rate(
     def send(for_s: float, *more: object) -> list[dict[str, Any]]:
         with ThreadPoolExecutor(len(loads)) as pool:
             run = partial(ends.load, "send", *options, "--duration", f"{for_s}s", *more)
-            found = list(pool.map(lambda load: run(*load), loads))
-        time.sleep(seconds / 2)  # until the server has let go of 10,000 connections
-        return found
+            return list(pool.map(lambda load: run(*load), loads))
 
     def attempt() -> tuple[tuple[list[dict[str, Any]], float], Window]:
+        time.sleep(seconds / 2)  # until the server has let go of 10,000 connections
         with Window(ends.servers) as window:
             results = send(seconds)
         return (results, window.cpu["master"]), window
