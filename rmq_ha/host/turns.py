@@ -5,7 +5,6 @@ that says whose turn it is: two thirds of what a turn costs, and nothing of ours
 """
 
 import sys
-from errno import EINTR
 from select import EPOLLIN
 from typing import Any
 
@@ -41,12 +40,7 @@ class _LeanTurn:
     def __call__(self, timeout: float | None) -> None:
         """Wait for events, seconds at most, and serve them."""
         selectables = self._selectables
-        try:
-            events = self._poll(-1 if timeout is None else timeout, len(selectables))
-        except OSError as error:
-            if error.errno == EINTR:
-                return
-            raise
+        events = self._poll(-1 if timeout is None else timeout, len(selectables))
         for descriptor, event in events:
             selectable = selectables.get(descriptor)
             if selectable is None:

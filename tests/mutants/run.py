@@ -67,6 +67,7 @@ TESTS = {
     "ha/": ["ha"],
     "host/": ["host", "../contract"],
     "host/files.py": ["spark/test_files.py"],
+    "host/std_logging.py": ["client/test_std_logging.py"],
     "model/": ["model"],
     "namesrv/": ["namesrv"],
     "persisted.py": ["test_persisted.py"],

@@ -171,6 +171,19 @@ def test_the_master_may_begin_lower_but_not_higher() -> None:
         replica_of(slave).receive_data(encode_frame(starts[-1] + 1), 1.0)
 
 
+def test_a_master_may_begin_where_our_files_are_gone() -> None:
+    """What is compared begins where our log does: only from there records lead to a cut."""
+    master, starts = record_log(BODIES, file_size=512)
+    slave = copy_of(master)
+    slave.delete_below(1024)
+    end = slave.max_offset
+    extend(slave, [b"only here"], stamp=5)
+    extend(master, [b"new master's"] * 2, stamp=9)
+    with pytest.raises(DivergedTail) as caught:
+        replica_of(slave, starts[-1]).receive_data(sent(master, 0), 1.0)
+    assert caught.value.end == end
+
+
 def test_what_cannot_lie_in_one_file_of_ours_is_not_compared() -> None:
     """Files of another size: what is equal up to here would not be, as a log, behind our end."""
     log, starts = record_log(BODIES)

@@ -110,6 +110,16 @@ class ConnectingTests(LinkCase):
         warnings = [item for item in events if item["log_level"] is LogLevel.warn]
         self.assertEqual(len(warnings), 1)
 
+    def test_an_end_is_said_each_time(self) -> None:
+        """Between two of the same kind all was well: the second one is news."""
+        with capturedLogs() as events:
+            for _ in range(2):
+                self.follow().lose()
+                self.clock.advance(0.3)
+        warnings = [item for item in events if item["log_level"] is LogLevel.warn]
+        self.assertEqual(len(warnings), 2)
+        self.assertEqual(len({formatEvent(item) for item in warnings}), 1)
+
     def test_comes_back(self) -> None:
         """A master that worked and restarts is found soon, however long it was away before."""
         for _ in range(9):

@@ -426,6 +426,14 @@ class RefusalTests(ServiceCase):
         self.station.pass_time(0.3)
         self.assertTrue(slave.disconnecting)
 
+    def test_never_a_word(self) -> None:
+        """One that connects and says nothing at all has as long, and no longer."""
+        slave = self.station.slave()
+        self.station.pass_time(19.9)
+        self.assertFalse(slave.disconnecting)
+        self.station.pass_time(0.3)
+        self.assertTrue(slave.disconnecting)
+
     def test_too_many(self) -> None:
         """A flood of one machine keeps nobody out, and costs a put no more than a few frames."""
         old = self.station.slave(444)
@@ -663,6 +671,17 @@ class StopTests(ServiceCase):
             slave.lose()
         self.successResultOf(done)
         self.assertFalse(self.clock.getDelayedCalls())
+
+    def test_port(self) -> None:
+        """A stop is not over while the port is open: who starts next may need it."""
+        closed: Deferred[None] = Deferred()
+        self.station.network.listeners[0].stopListening = (  # type: ignore[method-assign]
+            lambda: closed  # type: ignore[assignment,return-value]
+        )
+        done = self.service.stop()
+        self.assertNoResult(done)
+        closed.callback(None)
+        self.successResultOf(done)
 
     def test_waiting(self) -> None:
         """Slaves get the time to take what they lack, but not for ever; then every put fires."""

@@ -6,8 +6,10 @@ import ssl
 import struct
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -102,13 +104,16 @@ def test_a_connection_that_was_closed_meanwhile_is_opened_again() -> None:
         peer.shutdown(socket.SHUT_RDWR)
         closed.release()
 
-    with server(once) as (address, counts):
+    with server(once) as (address, counts), warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always", ResourceWarning)
         calls = BlockingCalls()
         for _ in range(3):
             calls.invoke(address, RemotingCommand(1), 5000)
             assert closed.acquire(timeout=10)
         assert counts == [1, 1, 1]
         calls.close()
+    ours = f"raddr=('127.0.0.1', {address.rpartition(':')[2]})"
+    assert [one for one in warned if ours in str(one.message)] == []  # none was only forgotten
 
 
 def test_pushes_and_late_answers_are_passed_over() -> None:
@@ -354,6 +359,28 @@ def test_a_frame_that_went_out_in_part_ends_the_connection(is_oneway: bool) -> N
             peer.settimeout(10)
             (frame,) = FrameReader().receive_data(peer.recv(4096))
             assert decode_frame(*frame).code == 3
+
+
+@pytest.mark.parametrize("is_oneway", [True, False])
+def test_so_does_one_that_the_system_took_in_part(
+    monkeypatch: pytest.MonkeyPatch, is_oneway: bool
+) -> None:
+    """As above, and the peer is still there."""
+    send = socket.socket.sendall
+
+    def send_half(to: socket.socket, data: bytes) -> None:
+        send(to, data[: len(data) // 2])
+        raise OSError(105, "No buffer space available")
+
+    with server(echo) as (address, counts), closing(BlockingCalls()) as calls:
+        calls.invoke(address, RemotingCommand(1), 5000)
+        with monkeypatch.context() as patch:
+            patch.setattr(socket.socket, "sendall", send_half)
+            tell = calls.oneway if is_oneway else partial(calls.invoke, timeout_ms=5000)
+            with pytest.raises(RemotingConnectError, match="No buffer space"):
+                tell(address, RemotingCommand(2))
+        assert calls.invoke(address, RemotingCommand(3, body=b"3"), 5000).body == b"3"
+        assert counts == [1, 1]
 
 
 def test_a_big_request_after_a_push_waits_for_the_peer_to_read() -> None:

@@ -165,6 +165,22 @@ def test_what_is_put_is_there_with_its_directories(
         assert (tmp_path / "new" / "er" / "f").read_bytes() == data
 
 
+def test_of_many_files_few_stay_open(tmp_path: Path) -> None:
+    """A store has thousands of them."""
+    for number in range(40):
+        (tmp_path / str(number)).write_bytes(b"%d" % number)
+    files = ArrowFiles(filesystem=SubTreeFileSystem(str(tmp_path), LocalFileSystem()))
+
+    def opened() -> int:
+        places = (f"/proc/self/fd/{number}" for number in os.listdir("/proc/self/fd"))
+        return sum(os.path.lexists(at) and str(tmp_path) in os.readlink(at) for at in places)
+
+    for number in range(40):
+        assert files.read(str(number)) == b"%d" % number
+        assert opened() <= 16
+    assert opened() > 1  # those that are read again need not be opened again
+
+
 def test_a_directory_that_may_not_be_read_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
