@@ -68,7 +68,7 @@ class ControllerService:
         self.sets, self.liveness = BrokerSets(), Liveness()
         self.elections = 0
         self._is_listening = False
-        self._knocking: set[Key] = set()
+        self._knocking: dict[Key, Channel] = {}  # to the connection of it that was lost last
         self._client = RemotingClient(host, NettyClientConfig(), tls)
         self.group = ControllerGroup(
             host,
@@ -233,23 +233,26 @@ class ControllerService:
         heartbeats come, or its time is over.
         """
         for key in self.liveness.bound_to(channel):
-            if self.group.leads and key not in self._knocking:
-                self._knocking.add(key)
-                watch = Deferred.fromCoroutine(self._watch(key, channel))
+            if not self.group.leads:
+                return
+            is_watched = key in self._knocking
+            self._knocking[key] = channel
+            if not is_watched:
+                watch = Deferred.fromCoroutine(self._watch(key))
                 watch.addErrback(lambda failure: self.log.failure("watching a broker", failure))
 
-    async def _watch(self, key: Key, channel: Channel) -> None:
+    async def _watch(self, key: Key) -> None:
         try:
-            await self._knock_until_known(key, channel)
+            await self._knock_until_known(key)
         finally:
-            self._knocking.discard(key)
+            del self._knocking[key]
 
-    async def _knock_until_known(self, key: Key, channel: Channel) -> None:
+    async def _knock_until_known(self, key: Key) -> None:
         """Until it is dead, or its heartbeats come by another connection."""
         while self.group.leads and self._is_listening:
             now = self._host.steady_ms()
             last, address = self.liveness.last(*key, now), self._registered(key)
-            if address is None or last is None or last.channel is not channel:
+            if address is None or last is None or last.channel is not self._knocking[key]:
                 return
             try:
                 await knock(self._host, address, _KNOCK_S)

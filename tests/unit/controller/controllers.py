@@ -39,22 +39,24 @@ class SimBroker:
     def _told(self, _: Any, request: RemotingCommand) -> None:
         self.told.append((request.ext or {}, decode_set(request.body or b"")))
 
+    def heartbeat(self) -> Ext:
+        return {
+            "clusterName": "c",
+            "brokerName": "b",
+            "brokerAddr": self.address,
+            "brokerId": str(self.number),
+            "epoch": str(self.epoch),
+            "maxOffset": str(self.max_offset),
+            "confirmOffset": "0",
+            "heartbeatTimeoutMills": str(self.silence),
+            "electionPriority": "2147483647",
+        }
+
     def _beat(self) -> None:
         if self.beats:
-            ext = {
-                "clusterName": "c",
-                "brokerName": "b",
-                "brokerAddr": self.address,
-                "brokerId": str(self.number),
-                "epoch": str(self.epoch),
-                "maxOffset": str(self.max_offset),
-                "confirmOffset": "0",
-                "heartbeatTimeoutMills": str(self.silence),
-                "electionPriority": "2147483647",
-            }
             for address in self.controllers:
-                sent = self.asker.client.oneway(address, RemotingCommand(904, ext=ext))
-                sent.addErrback(lambda _: None)
+                command = RemotingCommand(904, ext=self.heartbeat())
+                self.asker.client.oneway(address, command).addErrback(lambda _: None)
         self.host.clock.callLater(1.0, self._beat)
 
 

@@ -94,6 +94,42 @@ def test_a_port_that_closes_later_is_looked_at_again() -> None:
     until(desk.world, lambda: desk.services[0].elections == 2, 2.0)
 
 
+def test_who_connects_anew_while_it_is_looked_at_is_looked_at_still() -> None:
+    """Its last heartbeat came by a connection that is gone, too: nothing more may come."""
+    desk = Controllers()
+    for broker in desk.brokers.values():
+        broker.silence = 60_000
+    desk.world.clock.run_for(1.0)
+    desk.pair()
+    broker = desk.brokers[1]
+    broker.beats = False
+    broker.asker.client.close(desk.addresses[0])
+    desk.world.clock.run_for(0.1)
+    assert broker.asker.ask(desk.addresses[0], 904, broker.heartbeat()).code == 0
+    broker.asker.client.close(desk.addresses[0])
+    desk.world.clock.run_for(3.0)
+    assert desk.master() == "1"
+    broker.host.crash()
+    until(desk.world, lambda: desk.services[0].elections == 2, 2.0)
+
+
+def test_all_whose_heartbeats_came_by_one_connection_are_looked_at() -> None:
+    """Who forwards them for several goes: that each is dead is seen at once."""
+    desk = Controllers()
+    for broker in desk.brokers.values():
+        broker.silence = 60_000
+    desk.pair()
+    forwarder = Asker(desk.world, desk.world.add("forwarder"))
+    for broker in desk.brokers.values():
+        broker.beats = False
+        assert forwarder.ask(desk.addresses[0], 904, broker.heartbeat()).code == 0
+        broker.host.crash()
+    desk.world.clock.run_for(3.0)
+    assert "2 brokers of 1 sets" in desk.services[0].state()[1]
+    forwarder.client.close(desk.addresses[0])
+    until(desk.world, lambda: "0 brokers of 1 sets" in desk.services[0].state()[1], 2.0)
+
+
 def test_two_that_fall_silent_together_are_both_dead() -> None:
     desk = Controllers()
     desk.pair()
