@@ -145,6 +145,8 @@ def test_two_that_fall_silent_together_are_both_dead() -> None:
 def test_only_the_leader_answers_for_the_tables() -> None:
     desk = Controllers(size=3, brokers=0)
     other = (desk.leader() + 1) % 3
+    ready, role = desk.services[other].state()
+    assert (ready, role.partition(" in term")[0]) == (True, f"n{other} follows n{desk.leader()}")
     names = {"clusterName": "c", "brokerName": "b", "brokerId": "1", "brokerAddress": "h:1"}
     more = {"appliedBrokerId": "1", "registerCheckCode": "x", "masterBrokerId": "1"}
     for code in (1001, 1002, 1003, 1004, 1006, 1011, 1012, 1013):
