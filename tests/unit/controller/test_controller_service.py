@@ -94,6 +94,24 @@ def test_a_port_that_closes_later_is_looked_at_again() -> None:
     until(desk.world, lambda: desk.services[0].elections == 2, 2.0)
 
 
+def test_who_cannot_be_reached_is_neither_dead_nor_forgotten() -> None:
+    """No answer says nothing: once the way is open again its end is seen at once, as ever."""
+    desk = Controllers()
+    for broker in desk.brokers.values():
+        broker.silence = 60_000
+    desk.world.clock.run_for(1.0)
+    desk.pair()
+    broker = desk.brokers[1]
+    broker.beats = False
+    desk.world.network.cut(desk.hosts[0].name, broker.host.name)
+    broker.asker.client.close(desk.addresses[0])
+    desk.world.clock.run_for(8.0)
+    assert desk.master() == "1"
+    desk.world.network.heal()
+    broker.host.crash()
+    until(desk.world, lambda: desk.services[0].elections == 2, 8.0)
+
+
 def test_who_connects_anew_while_it_is_looked_at_is_looked_at_still() -> None:
     """Its last heartbeat came by a connection that is gone, too: nothing more may come."""
     desk = Controllers()
