@@ -32,7 +32,7 @@ def start(spark: Any, namesrv: str, directory: str, most: int = 100, **trigger: 
         .option("maxOffsetsPerTrigger", str(most))
         .option("minPartitions", "2")
         .load()
-        .selectExpr("from_json(string(body), 'n bigint').n", "topic", "queueId", "queueOffset")
+        .selectExpr("from_json(string(body), 'n bigint').n AS n", "topic", "queueId", "queueOffset")
     )
     return (
         rows.writeStream.format(FORMAT)
