@@ -125,7 +125,7 @@ def _ignore_new_life(patches: Patches) -> None:
     append = ConsumeQueue.append
 
     def deaf(self: Any, requests: Any) -> None:
-        append(self, [one for one in requests if one.queue_offset >= self.max_offset])
+        append(self, [one for one in requests if one[6] >= self.max_offset])
 
     patches.put(ConsumeQueue, "append", deaf)
 
@@ -217,7 +217,7 @@ MUTANTS = (
         "wiped-behind-damage",
         "the log is cut at its first damage, with whole records behind it",
         "F3",
-        213,
+        560,
         _wipe_behind_damage,
     ),
     Mutant(

@@ -123,7 +123,7 @@ def test_queue_unit_is_dropped(monkeypatch):
     monkeypatch.setattr(
         ConsumeQueueTable,
         "put_requests",
-        lambda self, requests: put(self, [r for r in requests if r.physical_offset % 97 != 5]),
+        lambda self, rows: put(self, [row for row in rows if row[2] % 97 != 5]),
     )
     found_within(3, "queues", options=PairOptions(), faults=[])
 
