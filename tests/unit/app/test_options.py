@@ -50,7 +50,10 @@ def test_the_file_is_latin_1_and_optional(tmp_path: Path) -> None:
 
 
 def test_a_missing_file_is_named() -> None:
-    with pytest.raises(ConfigurationError, match=r"^/nowhere: No such file or directory$"):
+    with pytest.raises(
+        ConfigurationError,
+        match=r"^/nowhere: No such file or directory; --config .* names a properties file",
+    ):
         broker("--config", "/nowhere").text()
 
 

@@ -25,7 +25,7 @@ def node(name: str, state: str, unreadable_at: int | None, *, is_spoilt: bool = 
             statistics=lambda: {"master": {"state": state, "fault": "no record"}}
         ),
         store=SimpleNamespace(
-            parts=SimpleNamespace(tail=SimpleNamespace(unreadable_at=unreadable_at))
+            journal=SimpleNamespace(tail=SimpleNamespace(unreadable_at=unreadable_at))
         ),
     )
 
