@@ -350,11 +350,7 @@ def _is_in_whole_record(store: Path, place: int) -> bool:
         return _read(store, position, size)
 
     batches = whole_records(read, max(start, place - _AROUND), place + _AROUND, [])
-    return any(
-        item.physical_offset <= place < item.physical_offset + item.size
-        for batch in batches
-        for item in batch
-    )
+    return any(row[2] <= place < row[2] + row[3] for rows in batches for row in rows)
 
 
 def _read(store: Path, position: int, count: int) -> bytes:
