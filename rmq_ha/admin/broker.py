@@ -1,6 +1,6 @@
 """`rmqha-admin broker`: which brokers there are, how they are, and their settings."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import click
@@ -201,11 +201,31 @@ async def set_config(
         await asker.run(change_config(target.address, changes))
     wrong = 0
     for target in session.output.track("asking again", found):
-        after = await asker.run(broker_config(target.address))
-        for key, value in changes.items():
-            if after.get(key, "").strip() != value.strip():
-                wrong += 1
-                text = f"{target.address} has {key}={after.get(key)}, not {value}"
-                session.output.error(text, exit_code=FAILED)
+        wrong += tell_unchanged(
+            session, target.address, await asker.run(broker_config(target.address)), changes
+        )
     session.output.line(f"changed on {len(found)} brokers", {"done": not wrong})
     return FAILED if wrong else None
+
+
+def tell_unchanged(
+    session: Session,
+    address: str,
+    after: Mapping[str, str],
+    changes: Mapping[str, str],
+    advice: str = "",
+) -> int:
+    """
+    Say which settings of a server are others than they should be by now.
+
+    :param after: all its settings.
+    :param advice: behind what is said of each.
+    :returns: how many.
+    """
+    wrong = {
+        key: text for key, text in changes.items() if after.get(key, "").strip() != text.strip()
+    }
+    for key, value in wrong.items():
+        text = f"{address} has {key}={after.get(key)}, not {value}{advice}"
+        session.output.error(text, exit_code=FAILED)
+    return len(wrong)

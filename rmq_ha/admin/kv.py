@@ -7,10 +7,9 @@ import click
 from rmq_ha.admin.confirm import is_wanted, must_be_askable, sure_options
 from rmq_ha.admin.options import common_options, together
 from rmq_ha.admin.session import FAILED, NO_ANSWER, NothingFound, Session, run
+from rmq_ha.admin.targets import ask_name_servers
 from rmq_ha.client.connection.asks import Asker
 from rmq_ha.client.lookup.kv_config import delete_kv, kv_of, put_kv
-from rmq_ha.client.rules.settings import name_servers
-from rmq_ha.errors import RmqHaError
 
 ORDER_TOPICS = "ORDER_TOPIC_CONFIG"
 LIST_COLUMNS = ("namespace", "key", "value", "name_server")
@@ -67,17 +66,7 @@ async def show_keys(session: Session, namespace: str) -> int | None:
 
 
 async def _tables(session: Session, namespace: str) -> tuple[dict[str, dict[str, str]], bool]:
-    """Of the name servers that answer, and whether one does not."""
-    asker = Asker(await session.client())
-    tables = {}
-    is_silent = False
-    for server in session.output.track("asking", name_servers(session.options.namesrv)):
-        try:
-            tables[server] = await asker.run(kv_of(server, namespace))
-        except RmqHaError as error:
-            is_silent = True
-            session.output.warn(f"{server}: {error}")
-    return tables, is_silent
+    return await ask_name_servers(session, lambda server: kv_of(server, namespace))
 
 
 @kv.command(name="set")

@@ -5,14 +5,13 @@ from typing import Any
 
 import click
 
-from rmq_ha.admin.broker import SET_COLUMNS, assignments
+from rmq_ha.admin.broker import SET_COLUMNS, assignments, tell_unchanged
 from rmq_ha.admin.confirm import is_wanted, must_be_askable, sure_options
 from rmq_ha.admin.options import common_options
 from rmq_ha.admin.session import FAILED, NO_ANSWER, NothingFound, Session, run
+from rmq_ha.admin.targets import ask_name_servers
 from rmq_ha.client.connection.asks import Asker
 from rmq_ha.client.lookup.kv_config import change_namesrv_config, namesrv_config
-from rmq_ha.client.rules.settings import name_servers
-from rmq_ha.errors import RmqHaError
 
 
 @click.group()
@@ -48,7 +47,7 @@ async def show_settings(session: Session, keys: Iterable[str] = ()) -> int | Non
     :returns: the exit code.
     :raises NothingFound: there are no such keys.
     """
-    tables, silent = await _tables(session)
+    tables, silent = await ask_name_servers(session, namesrv_config)
     wanted = set(keys)
     known = False
     for server, table in tables.items():
@@ -58,20 +57,6 @@ async def show_settings(session: Session, keys: Iterable[str] = ()) -> int | Non
     if not known and not silent:
         raise NothingFound(f"no name server has {', '.join(sorted(wanted))}: `namesrv config get`")
     return NO_ANSWER if silent else None
-
-
-async def _tables(session: Session) -> tuple[dict[str, dict[str, str]], bool]:
-    """Of those that answer, and whether one does not."""
-    asker = Asker(await session.client())
-    tables = {}
-    is_silent = False
-    for server in session.output.track("asking", name_servers(session.options.namesrv)):
-        try:
-            tables[server] = await asker.run(namesrv_config(server))
-        except RmqHaError as error:
-            is_silent = True
-            session.output.warn(f"{server}: {error}")
-    return tables, is_silent
 
 
 @config.command(name="set")
@@ -95,7 +80,7 @@ def set_(changes: dict[str, str], **sure: bool) -> None:
 
 async def change_settings(session: Session, changes: dict[str, str], **sure: bool) -> int | None:
     """:returns: the exit code."""
-    tables, silent = await _tables(session)
+    tables, silent = await ask_name_servers(session, namesrv_config)
     if silent:
         text = "not all name servers answer: nothing was changed"
         session.output.error(text, exit_code=NO_ANSWER)
@@ -111,13 +96,10 @@ async def change_settings(session: Session, changes: dict[str, str], **sure: boo
     asker = Asker(await session.client())
     for server in tables:
         await asker.run(change_namesrv_config(server, changes))
-    after, _ = await _tables(session)
-    wrong = 0
-    for server, table in after.items():
-        for key, value in changes.items():
-            if table.get(key, "").strip() != value.strip():
-                wrong += 1
-                text = f"{server} has {key}={table.get(key)}, not {value}: does it know this key?"
-                session.output.error(text, exit_code=FAILED)
+    after, _ = await ask_name_servers(session, namesrv_config)
+    advice = ": does it know this key?"
+    wrong = sum(
+        tell_unchanged(session, server, table, changes, advice) for server, table in after.items()
+    )
     session.output.line(f"changed at {len(tables)} name servers", {"done": not wrong})
     return FAILED if wrong else None

@@ -1,12 +1,18 @@
 """Targets: which brokers a command is about."""
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple, TypeVar
 
 from rmq_ha.admin.session import NothingFound, Session
 from rmq_ha.client.connection.asks import Asker
+from rmq_ha.client.lookup.asking import Asking
 from rmq_ha.client.lookup.lookups import cluster_info
+from rmq_ha.client.rules.settings import name_servers
+from rmq_ha.errors import RmqHaError
 from rmq_ha.model.broker_identity import MASTER_ID
 from rmq_ha.wire.route_bodies import ClusterInfo
+
+T = TypeVar("T")
 
 
 class Target(NamedTuple):
@@ -43,6 +49,22 @@ async def targets(session: Session, which: str = "") -> tuple[Asker, list[Target
         names = ", ".join(sorted({item.name for item in known})) or "none"
         raise NothingFound(f"no broker is called {which or 'anything'} (known: {names})")
     return asker, found
+
+
+async def ask_name_servers(
+    session: Session, question: Callable[[str], Asking[T]]
+) -> tuple[dict[str, T], bool]:
+    """What each name server says that answers, and whether one does not, which is told."""
+    asker = Asker(await session.client())
+    answers: dict[str, T] = {}
+    is_silent = False
+    for server in session.output.track("asking", name_servers(session.options.namesrv)):
+        try:
+            answers[server] = await asker.run(question(server))
+        except RmqHaError as error:
+            is_silent = True
+            session.output.warn(f"{server}: {error}")
+    return answers, is_silent
 
 
 def masters(found: list[Target]) -> list[Target]:
