@@ -230,7 +230,8 @@ class BrokerController:
         self.tls = TlsReload(host, [self._server_tls, client_tls, *self.journal.reloadable()])
         self.client = RemotingClient(host, configuration.client, client_tls)
         own = configuration.ours
-        api = BrokerOuterAPI(signed(self.client, host, configuration))
+        calls = signed(self.client, host, configuration)
+        api = BrokerOuterAPI(calls)
         self.slave_synchronize = SlaveSynchronize(
             host.clock,
             api,
@@ -243,7 +244,7 @@ class BrokerController:
         )
         self.journal.join(
             BrokerAround(
-                calls=signed(self.client, host, configuration),
+                calls=calls,
                 identity=lambda: self.identity,
                 tables=self._streamed_tables,
                 set_master_address=self.slave_synchronize.set_master_address,

@@ -282,11 +282,7 @@ class BrokerStats:
 
     def topic_deleted(self, topic: str) -> None:
         """Nothing is said of it any more."""
-        self._fold(self._counted_at)
-        self._topics.forget(lambda key: key == topic)
-        for name in ("queues", "groups", "reads", "backs"):
-            self.tables[name].forget(lambda key: key[0] == topic)
-        self._forget_behind(lambda key: key[0] == topic)
+        self._forget_topics(lambda name: name == topic)
 
     def group_deleted(self, group: str) -> None:
         """Nothing is said of it any more."""
@@ -296,11 +292,14 @@ class BrokerStats:
 
     def keep_topics(self, known: Container[str]) -> None:
         """Nothing is said any more of topics that are not known."""
-        self._fold(self._counted_at)
-        self._topics.forget(lambda key: key not in known)
+        self._forget_topics(lambda name: name not in known)
+
+    def _forget_topics(self, is_gone: Callable[[str], bool]) -> None:
+        tables = self.tables
+        tables["topics"].forget(is_gone)
         for name in ("queues", "groups", "reads", "backs"):
-            self.tables[name].forget(lambda key: key[0] not in known)
-        self._forget_behind(lambda key: key[0] not in known)
+            tables[name].forget(lambda key: is_gone(key[0]))
+        self._forget_behind(lambda key: is_gone(key[0]))
 
     def _forget_behind(self, is_gone: Callable[[tuple[str, int, str]], bool]) -> None:
         for key in [key for key in self.fall_behind if is_gone(key)]:

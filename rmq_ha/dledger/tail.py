@@ -53,9 +53,8 @@ class LedgerTail:
     """
 
     log = Logger()
-    unreadable_at: int | None = (
-        None  # what is not committed is not read, and what is unreadable raises
-    )
+    # What is not committed is not read, and what is unreadable raises.
+    unreadable_at: int | None = None
 
     def __init__(self, source: Source) -> None:
         self._source = source

@@ -305,8 +305,7 @@ class QueueFlusher:
         if self._whole().offset - self._checkpoint.whole.offset >= _WHOLE_EVERY:
             self._come_early()
         if self._stamp is None and self._checkpoint.flushed and not self.is_broken:
-            delay = max(self._configuration.flush_interval_consume_queue, 1) / 1000
-            self._stamp = self._clock.callLater(delay, self._on_stamp)
+            self._stamp = self._clock.callLater(self._soon_s, self._on_stamp)
 
     def _on_stamp(self) -> None:
         self._stamp = None
@@ -338,8 +337,13 @@ class QueueFlusher:
         """An index file is complete: with the next round it is on the disk up to this time, ms."""
         self.index_end = max(self.index_end, end_timestamp)
 
+    @property
+    def _soon_s(self) -> float:
+        """After which a first round, or a stamp, comes; an operator may change it."""
+        return max(self._configuration.flush_interval_consume_queue, 1) / 1000
+
     def _arm(self) -> None:
-        delay = max(self._configuration.flush_interval_consume_queue, 1) / 1000
+        delay = self._soon_s
         if self._last_thorough is not None:
             every = self._configuration.flush_consume_queue_thorough_interval / 1000
             delay = max(delay, self._last_thorough + every - self._clock.seconds())
@@ -347,7 +351,7 @@ class QueueFlusher:
 
     def _come_early(self) -> None:
         """The next round comes as soon as the first one does."""
-        delay = max(self._configuration.flush_interval_consume_queue, 1) / 1000
+        delay = self._soon_s
         if self._timer is not None and self._timer.getTime() > self._clock.seconds() + delay:
             self._timer.reset(delay)
 
