@@ -327,7 +327,7 @@ def test_retry_topics(both: Any) -> None:
     assert told[0][0] != told[0][6]
 
 
-def woken(server: Server, wire: Wire, told: list[Any]) -> None:
+def woken(server: Server, wire: Wire) -> Any:
     """Hold a pull; what it does not want leaves it alone, what it wants wakes it."""
     start = wire.max_offset("Woken", 0)
     request = pull(
@@ -350,7 +350,7 @@ def woken(server: Server, wire: Wire, told: list[Any]) -> None:
         send(wire, "Woken", [{"a": "6"}])
         holder.join(20)
     at, answer = results[0]
-    told.append((was_left_alone, at - sent < 3, answer))  # it would look by itself after 5 s
+    return was_left_alone, at - sent < 3, answer  # it would look by itself after 5 s
 
 
 def test_held_pulls(both: Any) -> None:
@@ -358,8 +358,13 @@ def test_held_pulls(both: Any) -> None:
     for server, wire in zip(both.servers, both.wires, strict=True):
         wire.exchange([pull("*", "TAG", topic="Woken")])
         send(wire, "Woken", [{"a": "0"}])
-        woken(server, wire, told)
-    assert told[0] == told[1] == (True, True, (0, "5", [4]))
+        seen_twice = [woken(server, wire), woken(server, wire)]
+        # Every 5 s either broker looks by itself and answers a pull that it passed over what is not
+        # wanted: that may fall into one of two tries, which take a second each, but not into both.
+        told.append([outcome for outcome in seen_twice if outcome[2][0] != 20])
+    first, second = (True, True, (0, "5", [4])), (True, True, (0, "9", [8]))
+    for outcomes in told:
+        assert outcomes in ([first, second], [first], [second])
 
 
 def test_java_push_consumer(both: Any) -> None:
