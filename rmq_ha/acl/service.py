@@ -7,7 +7,7 @@ import os.path
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from twisted.internet.defer import Deferred, DeferredLock, fail
+from twisted.internet.defer import Deferred, fail
 from twisted.logger import Logger
 from zope.interface import implementer
 
@@ -31,6 +31,7 @@ from rmq_ha.interfaces import IAccessControl, IBrokerContext
 from rmq_ha.model.data_version import DataVersion
 from rmq_ha.model.topics import REPLY_SUFFIX
 from rmq_ha.seams import Host
+from rmq_ha.timing.one_by_one import OneByOne
 from rmq_ha.timing.periodic import Periodic
 from rmq_ha.wire.command import RemotingCommand
 
@@ -106,7 +107,7 @@ class PlainAccessControl:
             most_sessions=keys.acl_signed_sessions,
             on_odd=self._let_odd_pass,
         )
-        self._one_at_a_time = DeferredLock()
+        self._one_at_a_time = OneByOne()
         self._refusals = RefusalLog(REFUSAL_PERIOD_S)
         self._periodic = Periodic(host.clock, "a look at the ACL files", self._look, LOOK_S)
         self._started_at = DataVersion(host.now_ms(), 0)

@@ -85,9 +85,10 @@ class ControllerGroup:
         self._applied = -1
         self._term_index: int | None = None  # of this leadership's first entry
         self._is_leading = self._is_running = self._is_barred = self._is_stopped = False
+        self._is_syncing = False
         self._timer: IDelayedCall | None = None
-        self._again: IDelayedCall | None = None
-        self._syncing: Deferred[None] | None = None
+        self._begin_again: IDelayedCall | None = None
+        self._sync_again: IDelayedCall | None = None
         self._thorough_at = 0.0
         self.fault: str | None = None
 
@@ -125,9 +126,7 @@ class ControllerGroup:
             the code says that this member does not lead.
         """
         node = self._node
-        if node is None or not self.is_ready or self._is_barred:
-            return fail(_not_leader())
-        if node.why_not_append() != GroupCode.SUCCESS:
+        if node is None or not self.is_ready or node.why_not_append() != GroupCode.SUCCESS:
             return fail(_not_leader())
         try:
             (entry,) = self._ledger.append(node.term, [body])
@@ -136,7 +135,7 @@ class ControllerGroup:
             return fail(RequestRejected(RemotingCode.SYSTEM_ERROR, reason))
         done: Deferred[None] = Deferred()
         self._waiting[entry.index] = done
-        self._enter(node.appended, entry.index)
+        self._enter(Node.appended, entry.index)
         return done
 
     # ------------------------------------------------------------ beginning and end
@@ -165,24 +164,20 @@ class ControllerGroup:
         self._run()
 
     async def stop(self) -> None:
-        """Have another one lead, take no part any more, and bring all to the disk."""
+        """
+        Have another one lead, take no part any more, and wait until nothing is being written.
+
+        What nobody was promised may not be on the disk yet; it needs no sync of its own.
+        """
         await self._hand_over()
         self._leave("this controller stops")
-        for timer in (self._timer, self._again):
-            if timer is not None and timer.active():
-                timer.cancel()
-        self._timer = self._again = None
-        while self._is_barred or self._syncing is not None:
+        while self._is_barred or self._is_syncing:
             later: Deferred[None] = Deferred()
             self._host.clock.callLater(0.005, later.callback, None)
             await later
-        if self._lock is None:
-            return
-        if not self._ledger.is_broken and self._node is not None:
-            await self._last_sync()
-        self._ledger.close()
-        self._lock.release()
-        self._lock = None
+        if self._lock is not None:
+            self._ledger.close()
+            self._lock.release()
 
     async def _hand_over(self) -> None:
         node = None if self._is_stopped else self._node
@@ -192,16 +187,11 @@ class ControllerGroup:
             self._serve(RequestCode.LEADERSHIP_TRANSFER, order, answered)
             await within(self._host.clock, HAND_OVER_S, answered)
 
-    async def _last_sync(self) -> None:
-        try:
-            job = self._ledger.sync_job(thorough=True)
-            await self._host.worker.call(job.run)
-            self._ledger.synced(job)
-        except (StoreError, OSError) as error:
-            self.log.warn("the next start takes longer: {error}", error=error)
-
     def _leave(self, reason: str) -> None:
         self._is_stopped = True
+        for timer in (self._timer, self._begin_again, self._sync_again):
+            if timer is not None and timer.active():
+                timer.cancel()
         self._actions.clear()
         self._lead(False)
         waiting, self._waiting = self._waiting, {}
@@ -213,7 +203,6 @@ class ControllerGroup:
         self.fault = reason
         self.log.critical("this controller takes no part until its next start: {r}", r=reason)
         self._leave(reason)
-        self._timer = rearm(self._host.clock, self._timer, None, self._on_time)
 
     # ------------------------------------------------------------ in
 
@@ -224,36 +213,39 @@ class ControllerGroup:
     def _serve(self, code: int, message: Message, answered: Answered) -> None:
         if self._node is None or self._is_stopped:
             raise RequestRejected(RemotingCode.SYSTEM_ERROR, "this controller takes no part")
-        self._enter(self._node.request, code, message, answered)
+        self._enter(Node.request, code, message, answered)
 
     def _refused(self, host: str, code: int, reason: str) -> None:
         self._lookups.again()
         self.log.debug("{host}: request {code} refused: {why}", host=host, code=code, why=reason)
 
     def _enter(self, function: Callable[..., None], *args: Any) -> None:
-        """Into the core, then do what it wants; what it does not expect must not end it."""
+        """
+        Into the core, then do what it wants; what it does not expect must not end it.
+
+        :param function: of `Node`; who takes no part any more hears of nothing.
+        """
+        if self._node is None or self._is_stopped:
+            return
         try:
-            function(*args, self._now())
+            function(self._node, *args, self._now())
         except Exception:
             self.log.failure("the controllers' group goes on after a failure")
         self._run()
 
     def _on_time(self) -> None:
         self._timer = None
-        if self._node is not None and not self._is_stopped:
-            self._enter(self._node.tick)
+        self._enter(Node.tick)
 
     def _called(self, answer: "RemotingCommand | Failure", send: Send) -> None:
         """What became of a call."""
-        if self._node is None or self._is_stopped:
-            return
         message = None
         if not isinstance(answer, Failure):
             try:
                 message = read_response(send.code, answer)
             except RemotingError as error:
                 self.log.debug("{peer} answered: {error}", peer=send.peer, error=error)
-        self._enter(self._node.response, send.peer, send.call_id, message)
+        self._enter(Node.response, send.peer, send.call_id, message)
 
     # ------------------------------------------------------------ out
 
@@ -288,7 +280,6 @@ class ControllerGroup:
             address = self.settings.peers[action.peer]
             called = self._client.invoke(address, frame, action.timeout_ms)
             called.addBoth(self._called, action)
-            called.addErrback(lambda failure: self.log.failure("a call's answer", failure))
         elif isinstance(action, Answer):
             action.token.callback(action.message)
         elif isinstance(action, Sync):
@@ -312,32 +303,35 @@ class ControllerGroup:
         try:
             job = self._ledger.sync_job(thorough=now >= self._thorough_at + _THOROUGH_S)
         except NotNow as error:
-            self.log.warn("the log is synced later: {error}", error=error)
-            self._again = self._host.clock.callLater(_SYNC_AGAIN_S, self._sync)
+            self._sync_later(error)
             return
         except (StoreError, OSError) as error:
             self._fail(f"the log cannot be synced: {error}")
             return
         if job.checkpoint is not None:
             self._thorough_at = now
-        self._syncing = Deferred()
+        self._is_syncing = True
         ran = self._host.worker.call(job.run)
         ran.addCallbacks(self._synced, self._not_synced, callbackArgs=(job,), errbackArgs=(job,))
 
     def _synced(self, _: None, job: SyncJob) -> None:
-        self._syncing = None
-        index = self._ledger.synced(job)
-        if self._node is not None and not self._is_stopped:
-            self._enter(self._node.synced, index)
+        self._is_syncing = False
+        self._enter(Node.synced, self._ledger.synced(job))
 
     def _not_synced(self, failure: Failure, job: SyncJob) -> None:
-        self._syncing = None
-        if isinstance(failure.value, NotNow) and not self._is_stopped:
+        self._is_syncing = False
+        if isinstance(failure.value, NotNow):
             self._ledger.put_off(job)
-            self._again = self._host.clock.callLater(_SYNC_AGAIN_S, self._sync)
+            self._sync_later(failure.value)
             return
         self._ledger.sync_failed(job, failure.value)  # type: ignore[arg-type]
         self._fail(f"the log cannot be synced: {failure.getErrorMessage()}")
+
+    def _sync_later(self, error: NotNow) -> None:
+        """No sync has failed: who waits for this one goes on waiting."""
+        self.log.warn("the log is synced later: {error}", error=error)
+        if not self._is_stopped:
+            self._sync_again = self._host.clock.callLater(_SYNC_AGAIN_S, self._sync)
 
     def _role_changed(self, action: RoleChanged) -> None:
         self.log.info(
@@ -354,16 +348,16 @@ class ControllerGroup:
     def _begin_term(self, term: int) -> None:
         """Entries of earlier terms are committed together with one of the own."""
         node = self._node
-        if node is None or node.role is not Role.LEADER or node.term != term or self._is_stopped:
+        if node is None or node.role is not Role.LEADER or node.term != term:
             return
         try:
             (entry,) = self._ledger.append(term, [_NOTHING])
         except (StoreError, OSError) as error:
             self.log.error("this controller cannot begin to lead yet: {error}", error=error)
-            self._again = self._host.clock.callLater(_RETRY_S, self._begin_term, term)
+            self._begin_again = self._host.clock.callLater(_RETRY_S, self._begin_term, term)
             return
         self._term_index = entry.index
-        self._enter(node.appended, entry.index)
+        self._enter(Node.appended, entry.index)
 
     def _apply_committed(self) -> None:
         """What most have, and what follows from that."""

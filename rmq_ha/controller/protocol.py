@@ -6,8 +6,8 @@ Spec: controller.md, chapter 5 and section 10.3.
 from collections.abc import Callable
 from typing import Protocol as Shape
 
-from twisted.internet.defer import Deferred, DeferredLock
-from twisted.internet.interfaces import IProtocol
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IProtocol, ITransport
 from twisted.internet.protocol import Factory, Protocol
 from twisted.logger import Logger
 
@@ -37,6 +37,7 @@ from rmq_ha.errors import ConfigurationError, RequestRejected
 from rmq_ha.remoting.channel import Channel
 from rmq_ha.remoting.dispatcher import Answer, Handler
 from rmq_ha.seams import Host
+from rmq_ha.timing.one_by_one import OneByOne
 from rmq_ha.wire.codes import ResponseCode as RemotingCode
 from rmq_ha.wire.command import RemotingCommand
 from rmq_ha.wire.ext_fields import ext_fields
@@ -83,7 +84,7 @@ class ControllerRequests:
         self._decided = decided
         self._lost = lost
         self._watched: set[Channel] = set()
-        self._order = DeferredLock()
+        self._line = OneByOne()
 
     def routes(self) -> dict[int, Handler]:
         """By request code."""
@@ -110,14 +111,11 @@ class ControllerRequests:
 
         :returns: fires when the event, if there is one, is applied; fails with `RequestRejected`.
         """
-        if len(self._order.waiting) >= _MOST_WAITING:
+        if len(self._line) >= _MOST_WAITING:
             raise RequestRejected(
                 RemotingCode.SYSTEM_BUSY, f"{_MOST_WAITING} requests wait for the controller's log"
             )
-        return self._order.run(self._decide_now, decide)
-
-    def _decide_now(self, decide: Callable[[], Decision]) -> "Deferred[Decision]":
-        return Deferred.fromCoroutine(self._decided_now(decide))
+        return self._line.run(lambda: Deferred.fromCoroutine(self._decided_now(decide)))
 
     async def _decided_now(self, decide: Callable[[], Decision]) -> Decision:
         self._check_ready()
@@ -253,10 +251,9 @@ def _not_leader() -> RequestRejected:
 class Knock(Protocol):
     """Connects, and goes away again."""
 
-    def connectionMade(self) -> None:
+    def makeConnection(self, transport: ITransport) -> None:
         """Somebody is there."""
-        assert self.transport is not None
-        self.transport.loseConnection()
+        transport.loseConnection()
 
 
 def knock(host: Host, address: str, seconds: float) -> "Deferred[IProtocol]":

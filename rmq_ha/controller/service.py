@@ -22,7 +22,7 @@ from rmq_ha.controller.messages import ElectMasterRequest
 from rmq_ha.controller.protocol import ControllerRequests, knock
 from rmq_ha.controller.replicas import Notice, ReplicasInfoManager
 from rmq_ha.controller.settings import ControllerSettings, group_settings
-from rmq_ha.errors import RequestRejected, RmqHaError
+from rmq_ha.errors import RequestRejected
 from rmq_ha.remoting.channel import Channel
 from rmq_ha.remoting.client import RemotingClient
 from rmq_ha.remoting.dispatcher import RequestDispatcher
@@ -109,7 +109,7 @@ class ControllerService:
             Periodic(
                 host.clock,
                 "search for sets without a master",
-                self._elect_where_needed,
+                lambda: next_turn(host.clock).addCallback(self._elect_where_needed),
                 config.scan_inactive_master_interval / 1000,
             ),
         ]
@@ -212,7 +212,7 @@ class ControllerService:
 
     # ------------------------------------------------------------ the watch
 
-    def _expire(self, _: object = None) -> "Deferred[None]":
+    def _expire(self, _: object) -> "Deferred[None]":
         """Who was silent for too long is dead; his connection goes, as Java's controller does."""
         for (name, number), heartbeat in self.liveness.expire(self._host.steady_ms()):
             self.log.warn(
@@ -274,7 +274,7 @@ class ControllerService:
         known = None if found is None else found.brokers.get(number)
         return None if known is None else known.address
 
-    def _elect_where_needed(self) -> "Deferred[None]":
+    def _elect_where_needed(self, _: object = None) -> "Deferred[None]":
         return Deferred.fromCoroutine(self._elect_all())
 
     async def _elect_all(self) -> None:
@@ -290,9 +290,6 @@ class ControllerService:
                 )
             except RequestRejected as error:
                 self.log.info("no election for {name}: {error}", name=name, error=error)
-                return
-            except RmqHaError as error:
-                self.log.error("no election for {name}: {error}", name=name, error=error)
                 return
             if decision.remark is not None:
                 self.log.warn("{name}: {remark}", name=name, remark=decision.remark)

@@ -7,9 +7,10 @@ from collections.abc import Callable
 from operator import itemgetter
 from typing import Any
 
-from twisted.internet.defer import Deferred, DeferredLock
+from twisted.internet.defer import Deferred
 
 from rmq_ha.store.dispatch import Dispatcher
+from rmq_ha.timing.one_by_one import OneByOne
 
 _MANY = 64
 
@@ -29,7 +30,7 @@ class ManyKeys:
 
     def __init__(self, dispatcher: Dispatcher) -> None:
         self._dispatcher = dispatcher
-        self._lock = DeferredLock()
+        self._line = OneByOne()
 
     def put(self, put: "Callable[[], Deferred[Any]]") -> "Deferred[Any]":
         """
@@ -44,5 +45,5 @@ class ManyKeys:
         def when_indexed() -> "Deferred[Any]":
             return self._dispatcher.reached_end().addCallback(put_now)
 
-        later: Deferred[Any] = self._lock.run(when_indexed)
+        later: Deferred[Any] = self._line.run(when_indexed)
         return later.addCallback(itemgetter(0))
