@@ -153,7 +153,9 @@ def test_a_message_that_could_not_be_read_is_tried_again() -> None:
     it = Holding()
     it.max_offset = 1
     pull = it.hold()
-    it.clock.advance(5)
+    it.clock.advance(4.9)
+    assert it.resumed == []
+    it.clock.advance(0.1)
     assert it.resumed == [pull]
 
 
@@ -226,6 +228,53 @@ def test_one_that_waits_among_many_that_went_has_its_limit() -> None:
     assert len(it.service._heap) == 1
     it.clock.advance(3)
     assert it.resumed == [kept]
+
+
+def test_one_that_was_looked_at_in_vain_has_its_limit_whatever_went_meanwhile() -> None:
+    """What is swept from the heap was its old entry for that limit: it needs a new one."""
+    it = Holding(capacity=300)
+    kept = it.hold(tags="TagA", suspend_ms=9000)
+    it.service.on_arrival([arrival(0, "TagB")])
+    channel = FakeChannel()
+    for number in range(200):
+        it.hold(number, channel=channel)
+    channel.close()
+    it.clock.advance(8.9)
+    assert it.resumed == []
+    it.clock.advance(0.1)
+    assert it.resumed == [kept]
+
+
+def test_limits_are_kept_in_order_after_the_heap_was_swept() -> None:
+    it = Holding(capacity=1000)
+    channel = FakeChannel()
+    kept = []
+    for number in range(40):
+        kept.append(it.hold(suspend_ms=1000 + 977 * number % 40 * 125))
+        for _ in range(4):
+            it.hold(suspend_ms=1000 + number, channel=channel)
+    channel.close()
+    for _ in range(50):
+        it.clock.advance(0.125)
+        now = it.clock.seconds()
+        assert {id(pull) for pull in it.resumed} == {id(p) for p in kept if p.deadline <= now}
+
+
+def test_a_message_whose_properties_are_refused_wakes_nobody_at_once() -> None:
+    """One that has none is looked at as it stands in the log, when the pull is run again."""
+
+    class Refusing(TagFilter):
+        def matches_properties(self, properties: Any) -> bool:
+            return False
+
+    it = Holding()
+    pulls = [it.hold(1), it.hold()]
+    for pull in pulls:
+        pull.message_filter = Refusing(SubscriptionData.for_tags("T", "*"))
+    it.service.on_arrival([arrival(0)._replace(properties_string="a\x01b\x02")])
+    assert it.resumed == []
+    it.service.on_arrival([arrival(0)])
+    assert it.resumed == pulls[1:]
 
 
 def test_stop_answers_everything() -> None:

@@ -1,13 +1,18 @@
 """A broker that was stopped has nothing left that runs."""
 
+from typing import Any
+
 import pytest
 from twisted.internet.defer import maybeDeferred
 from twisted.internet.error import CannotListenError
 from twisted.internet.protocol import Factory
 
+from rmq_ha.client.lookup.requests import pull_request
 from rmq_ha.model.status import BrokerRole
+from rmq_ha.testing.brokers import NamesrvNode
 from rmq_ha.testing.cluster import LISTEN_PORT
-from tests.unit.broker.sim_broker import FAST_PORT, SimBroker
+from rmq_ha.wire.codes import ResponseCode
+from tests.unit.broker.sim_broker import FAST_PORT, TOPIC, SimBroker
 
 
 @pytest.mark.parametrize("role", [BrokerRole.ASYNC_MASTER, BrokerRole.SLAVE])
@@ -45,3 +50,35 @@ def test_a_port_that_is_taken_stops_the_start(port: int) -> None:
     broker.wait(maybeDeferred(taken.stopListening))
     broker.start()
     broker.stop()
+
+
+def test_who_waits_for_a_message_is_answered_before_the_ports_close() -> None:
+    """A consumer that is only cut off takes its broker for dead, and asks a slave."""
+    broker = SimBroker().start()
+    broker.send()
+    waiting = broker.ask(pull_request("consumers", TOPIC, 0, 1, hold_ms=9000))
+    broker.world.clock.run_for(1)
+    assert not waiting.called
+    broker.stop()
+    assert broker.wait(waiting).code == ResponseCode.PULL_NOT_FOUND
+
+
+def test_name_servers_hear_of_the_stop_while_the_broker_still_serves() -> None:
+    """Else clients are sent to a broker that is gone until they notice it themselves."""
+    broker = SimBroker()
+    names = NamesrvNode(broker.world.add("names"))
+    names.start()
+    broker.configuration.broker.namesrv_addr = names.address
+    broker.start()
+    routes, served = names.controller.routes, []
+    assert broker.controller.identity.address in str(routes.registrations())
+
+    def unregister(*args: Any, really: Any = routes.unregister) -> Any:
+        served.append(broker.controller.store.is_open)
+        return really(*args)
+
+    routes.unregister = unregister
+    broker.stop()
+    assert served == [True]
+    assert routes.registrations() == {}
+    assert broker.host.seams.clock.getDelayedCalls() == []

@@ -69,3 +69,32 @@ def test_never_longer_than_with_a_connection() -> None:
     locks.lock_batch("G", [A], "c1", 0)
     locks.orphan("G", "c1")
     assert locks.lock_batch("G", [A], "c2", 10_001) == [A]
+
+
+def test_all_locks_of_who_leaves_are_free_at_once() -> None:
+    """Its last queue as well as its first: nobody may wait a minute for one that was given up."""
+    locks: RebalanceLockManager[tuple[str, str, int]] = RebalanceLockManager()
+    locks.lock_batch("G", [A, B], "c1", 0)
+    locks.unlock_batch("G", [A, B], "c1")
+    assert locks.lock_batch("G", [A, B], "c2", 1) == [A, B]
+    locks.unlock_batch("G", [A, B], "c2")
+    assert not locks._groups
+
+
+def test_all_locks_of_a_connection_that_is_gone_expire_earlier() -> None:
+    locks: RebalanceLockManager[tuple[str, str, int]] = RebalanceLockManager()
+    locks.lock_batch("G", [A, B], "c1", 0)
+    locks.orphan("G", "c1")
+    assert locks.lock_batch("G", [A, B], "c2", 30_001) == [A, B]
+
+
+def test_departed_groups_cost_no_memory() -> None:
+    """However many there were; one that still holds a lock stays."""
+    locks: RebalanceLockManager[tuple[str, str, int]] = RebalanceLockManager()
+    for number in range(3):
+        locks.lock_batch(f"G{number}", [A], "c1", 0)
+    locks.lock_batch("H", [A], "c1", 0)
+    locks.lock_batch("H", [B], "c1", 50_000)
+    assert locks.expire(60_001) == 4
+    assert locks.lock_batch("H", [A, B], "c2", 60_001) == [A]
+    assert list(locks._groups) == ["H"]

@@ -424,6 +424,25 @@ def test_full_disk_stops_the_progress() -> None:
     assert sorted(broker.visible()) == ["a", "b"]
 
 
+def test_a_round_that_was_refused_uses_up_no_op_message() -> None:
+    """
+    A Java master ended a message of which a copy rests, behind one that cannot be put back: the
+    round after it has to find that out once more, or its producer is asked about what has ended.
+    """
+    broker = started(transaction_check_max=100)
+    broker.half("a")
+    broker.half("rest", CHECK_IMMUNITY_TIME_IN_SECONDS="20")
+    broker.rounds(2)
+    ended = next(it for it in broker.records(HALF_TOPIC) if it.properties["UNIQ_KEY"] == "rest")
+    host = Address.parse("127.0.0.1", 1)
+    broker.wait(broker.controller.store.put_message(op_mark(ended, host, broker.host.now_ms())))
+    refuse(broker, {HALF_TOPIC}, PutMessageStatus.SERVICE_NOT_AVAILABLE)
+    broker.rounds(2)
+    refuse(broker, set(), PutMessageStatus.PUT_OK)
+    broker.run(40)
+    assert {key for key, _ in broker.asked} == {"a"}
+
+
 def test_one_that_does_not_say_where_it_belongs() -> None:
     """Whatever wrote it: nobody can be asked about it, and it holds up no other one."""
     broker = started()

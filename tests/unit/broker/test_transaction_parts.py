@@ -216,6 +216,14 @@ def test_moved_is_not_ended() -> None:
     assert not book.take_ended(-1)
 
 
+def test_the_first_half_message_of_all_may_have_a_resting_copy() -> None:
+    """Ended before this pass began; its copy is found by the offset 0."""
+    book = ledger(half=1, op=0, rests={0})
+    book.add(mark(0, 0))
+    assert book.op_progress(1, 0) == 0
+    assert book.take_ended(0)
+
+
 @given(st.lists(st.tuples(st.integers(-2, 40), st.booleans())), st.integers(0, 20))
 def test_ledger_agrees_with_a_set(marks: list[tuple[int, bool]], start: int) -> None:
     """Settled is what was named; progress is the first that names the head or what is behind it."""

@@ -84,3 +84,20 @@ def test_queues_wait_for_themselves() -> None:
     it.safe = 50
     it.checks.commit(1, {HALF_TOPIC: 8}, 60)
     assert (it.offsets.query(GROUP, HALF_TOPIC, 1), it.kept) == (7, -1)
+
+
+def test_both_queues_are_written_together() -> None:
+    """An op queue whose progress lags settles nothing twice; one that is ahead would ask anew."""
+    it = Progress()
+    it.safe = 100
+    it.checks.commit(0, {HALF_TOPIC: 9, OP_HALF_TOPIC: 7}, 100)
+    for topic, offset in ((HALF_TOPIC, 9), (OP_HALF_TOPIC, 7)):
+        assert it.checks.query(topic, 0) == it.offsets.query(GROUP, topic, 0) == offset
+
+
+def test_where_nothing_was_dealt_with_the_table_gets_no_offset() -> None:
+    """A broker without transactions has none in its file."""
+    it = Progress()
+    it.safe = 100
+    it.checks.commit(0, {HALF_TOPIC: 0, OP_HALF_TOPIC: 0}, 100)
+    assert it.offsets.table == {}

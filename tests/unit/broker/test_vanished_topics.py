@@ -48,9 +48,40 @@ def test_a_deleted_topic_is_dropped_after_a_minute() -> None:
     assert slave.dropped == ["T"]
 
 
+def test_the_minute_is_whole() -> None:
+    slave = Slave()
+    slave.copy({"Other"}, 6)
+    slave.now += GRACE_S - 0.001
+    slave.vanished.look()
+    assert slave.dropped == []
+    slave.now += 0.001
+    slave.vanished.look()
+    assert slave.dropped == ["T"]
+
+
+def test_all_that_were_deleted_are_dropped() -> None:
+    """Also in the ms of the change before it, which the stamp of a version cannot tell apart."""
+    slave = Slave()
+    slave.copy({"Left"}, 7, timestamp=1000)
+    slave.wait()
+    assert sorted(slave.dropped) == ["Other", "T"]
+
+
+def test_messages_of_several_topics_put_off_each() -> None:
+    slave = Slave()
+    slave.copy({"Left"}, 7)
+    for _ in range(12):
+        slave.copy({"Left"}, 7)
+        slave.vanished.seen(["Other", "T"])
+    assert slave.dropped == []
+
+
 def test_an_older_table_proves_nothing() -> None:
-    """A master that lost its last change, or all of its tables, and starts again."""
-    for counter, timestamp in ((4, 900), (1, 3000), (6, 900)):
+    """
+    A master that lost its last change, or all of its tables, and starts again; or made another
+    change in the place of the one that was lost.
+    """
+    for counter, timestamp in ((4, 900), (1, 3000), (6, 900), (5, 3000)):
         slave = Slave()
         slave.copy({"Other"}, counter, timestamp)
         slave.wait()
@@ -123,4 +154,5 @@ def test_who_misses_messages_that_are_gone() -> None:
     offsets.commit("g", "T", 1, 3)
     offsets.commit("h", "T", 0, 90)
     offsets.commit("i", "T", 0, 50)
-    assert offsets.unread(lambda topic, queue_id: 50) == {"T@g": 57}
+    offsets.commit("j", "T", 0, 49)
+    assert offsets.unread(lambda topic, queue_id: 50) == {"T@g": 57, "T@j": 1}

@@ -263,6 +263,43 @@ def test_the_schedule_topic_has_times_for_tags(delay, code):
         assert found.tags_code == code
 
 
+@pytest.mark.parametrize(
+    ("delay", "is_level"),
+    [
+        ("2147483647", True),
+        ("2147483648", False),
+        ("-2147483648", True),
+        ("-2147483649", False),
+    ],
+)
+def test_a_delay_level_is_a_number_of_32_bits_as_in_java(delay, is_level):
+    """What Java cannot parse it does not dispatch either: queues of a mixed pair stay equal."""
+    record = decode_record(SAMPLE)._replace(
+        topic="SCHEDULE_TOPIC_XXXX", properties_string=f"DELAY\x01{delay}"
+    )
+    data = encode_record(record)
+    found = dispatch_request_at(data, 0, len(data), LEVELS)
+    assert (found != len(data)) is is_level
+
+
+@pytest.mark.parametrize("room", [*range(7, 10), RECORD_OVERHEAD - 1, RECORD_OVERHEAD, 200])
+def test_a_blank_ends_a_file_however_little_room_it_has(room):
+    """Eight bytes are the least, and no damage: a recovery goes on with the next file."""
+    data = b"x" * 5 + (encode_blank(room) + b"\xff" * room)[:room]
+    found = dispatch_request_at(data, 5, len(data), LEVELS, check_crc=True)
+    assert found == (BLANK if room >= 8 else UNREADABLE)
+
+
+def test_a_record_that_ends_with_its_file_is_whole():
+    """With hosts of either kind, and one byte less is a torn one."""
+    for host in (Address(b"\x7f\0\0\1", 1), Address(b"\x7f" * 16, 1)):
+        data = encode_record(decode_record(SAMPLE)._replace(born_host=host))
+        found = dispatch_request_at(data, 0, len(data), LEVELS, check_crc=True)
+        assert isinstance(found, DispatchRequest)
+        assert found.size == len(data)
+        assert dispatch_request_at(data, 0, len(data) - 1, LEVELS, True) == UNREADABLE
+
+
 @pytest.mark.parametrize("topic", ["../../etc", "a/b", "", "..", "a\0b"])
 def test_a_topic_that_would_leave_its_directory_is_skipped(topic):
     """A record from a peer must not choose paths."""
@@ -291,7 +328,8 @@ def test_the_least_record_that_adds_up_has_no_topic_and_is_skipped():
 def test_delay_levels():
     """Numbers with a unit, single blanks between."""
     assert parse_delay_levels("1s 5m 2h 1d") == [1000, 300000, 7200000, 86400000]
-    for wrong in ("", "1s  2s", "5", "xs", "1w"):
+    assert parse_delay_levels("999999999999999s") == [999_999_999_999_999_000]
+    for wrong in ("", "1s  2s", "5", "xs", "1w", "s", "1000000000000000s"):
         with pytest.raises(ConfigurationError, match="messageDelayLevel"):
             parse_delay_levels(wrong)
 
