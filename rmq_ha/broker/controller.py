@@ -306,6 +306,7 @@ class BrokerController:
             limits=self.limits,
             now_ms=self.host.now_ms,
             steady_ms=self.host.steady_ms,
+            window_ms=configuration.ours.duplicate_window_millis,
         )
         sends = SendMessageProcessor(
             configuration,

@@ -100,6 +100,7 @@ RANGES: dict[str, Range] = {
     "diskSpaceCleanForciblyRatio": Range(30, 95),
     "dLegerPushBatchSize": Range(0, 4 << 20),
     "dLegerStickyLeader": Range(0, INT_MAX),
+    "duplicateWindowMillis": Range(0, INT_MAX),
     "lockMaxLiveTime": Range(1000, INT_MAX),
     "lockMaxLiveTimeWithoutConnection": Range(0, INT_MAX),
     "maxErrorRateOfBloomFilter": Range(1, 99),

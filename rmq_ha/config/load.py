@@ -84,6 +84,7 @@ def load_broker(
         _apply_role(configuration, settings, notices)
         _apply_ports(configuration, settings, notices)
         _apply_batch_size(configuration, settings, notices)
+        _check_duplicates(configuration, settings)
         _complete_acl(configuration, settings, surroundings)
         _check_plugin_options(configuration, settings, notices)
     return LoadedBroker(configuration, notices)
@@ -286,6 +287,14 @@ def _apply_ports(
                 )
     check_controller_port(port_plan(configuration), settings)
     check_metrics_port(port_plan(configuration), settings)
+
+
+def _check_duplicates(configuration: BrokerConfiguration, settings: Mapping[str, Setting]) -> None:
+    """What is stored already is looked up in the index."""
+    if configuration.ours.duplicate_window_millis and not configuration.store.message_index_enable:
+        raise settings["duplicateWindowMillis"].error(
+            "ids are looked up in the index of keys, which is off: remove messageIndexEnable=false"
+        )
 
 
 def _apply_batch_size(

@@ -100,6 +100,13 @@ class RmqHaConfig:
         "check the CRC of each body before it is handed out; false: size, place and parts of the "
         "record only",
     )
+    duplicate_window_millis: int = key(
+        "duplicateWindowMillis",
+        0,
+        "ms within which a send whose message (topic and UNIQ_KEY) is stored already is answered "
+        "as the first one was, and not stored again; needs messageIndexEnable; 0: each send is "
+        "stored, as with RocketMQ",
+    )
     keep_offsets_of_deleted_topics: bool = key(
         "keepOffsetsOfDeletedTopics",
         False,

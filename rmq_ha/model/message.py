@@ -145,10 +145,15 @@ class AppendResult(NamedTuple):
 
 
 class PutMessageResult(NamedTuple):
-    """What a put's Deferred fires with; `append` is None when nothing was stored."""
+    """
+    What a put's Deferred fires with; `append` is None when nothing was stored.
+
+    :ivar first_queue_id: of what was known already: the queue that the first was sent to.
+    """
 
     status: PutMessageStatus
     append: AppendResult | None = None
+    first_queue_id: int | None = None
 
     @property
     def stored(self) -> AppendResult | None:

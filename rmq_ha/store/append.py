@@ -107,6 +107,7 @@ class GroupEncoder:
     :param delay_levels: ms of level 1, 2, ...
     :param gap: bytes that the log puts before each record, and then also the blanks.
     :param largest: bytes that a record may have.
+    :ivar gap: see above.
     :ivar queue_offsets: next queue offset by topic and queue.
     """
 
@@ -114,7 +115,7 @@ class GroupEncoder:
         self, file_size: int, delay_levels: list[int], gap: int = 0, largest: int = 1 << 31
     ) -> None:
         self._file_size = file_size
-        self._gap = gap
+        self.gap = gap
         self._largest = min(largest, file_size - gap - BLANK_SIZE)
         self._delay_levels = delay_levels
         self._topics: dict[str, bytes] = {}
@@ -147,7 +148,7 @@ class GroupEncoder:
         segment = Segment(physical_offset)
         group = Group(len(drafts), [segment])
         parts, rows = segment.parts, segment.rows
-        topics, numbers, gap = self._topics, self.queue_offsets, self._gap
+        topics, numbers, gap = self._topics, self.queue_offsets, self.gap
         largest = min(max_message_size + _RECORD_SLACK, self._largest)
         position = physical_offset
         room_end = self._room_end(position - gap)

@@ -71,6 +71,7 @@ class DefaultMessageStore(StoreMaintenance):
     :ivar on_new_life: called with topic, queue id and queue offset when a deleted queue begins
         anew: no consumer can be beyond that offset yet, whatever it committed before.
     :ivar on_forced_deletion: called when messages were deleted before their time.
+    :ivar on_renumbered: called when the queues' numbering was taken from what is on the disk.
     """
 
     logger = Logger()
@@ -166,6 +167,7 @@ class DefaultMessageStore(StoreMaintenance):
         )
         self.on_new_life: Restarted = lambda topic, queue_id, queue_offset: None
         self.on_forced_deletion: Callable[[], None] = lambda: None
+        self.on_renumbered: Callable[[], None] = lambda: None
         self._new_lives: set[tuple[str, int]] = set()
         queues.restarted = self._restarted
         self._arrivals: list[Callable[[Sequence[Row]], None]] = []
@@ -379,7 +381,8 @@ class DefaultMessageStore(StoreMaintenance):
     def sure_until_ms(self) -> int:
         """After a crash: what was stored up to then is on the disk, in log, queues and index."""
         config, times = self._configuration, self.checkpoint.times
-        with_index = config.message_index_enable and config.message_index_safe
+        is_safe = config.message_index_safe or self.configuration.ours.duplicate_window_millis > 0
+        with_index = config.message_index_enable and is_safe
         return times.min_timestamp_index if with_index else times.min_timestamp
 
     def _complete(self) -> Whole:
@@ -395,6 +398,7 @@ class DefaultMessageStore(StoreMaintenance):
         self.log.encoder.queue_offsets.update(self.queues.topic_queue_table())
         if self.log.min_offset >= 0:
             self.queues.correct_min_offsets(self.log.min_offset)
+        self.on_renumbered()
 
     def start(self) -> "Deferred[None]":
         """

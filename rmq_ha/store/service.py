@@ -15,6 +15,7 @@ from rmq_ha.seams import Lock
 from rmq_ha.store.boot import Left
 from rmq_ha.store.flags import Flag
 from rmq_ha.store.format.checkpoint import NOTHING_WHOLE
+from rmq_ha.store.format.commitlog import store_timestamp_of
 from rmq_ha.store.journal import Cleaner, Journal, StoreAround
 from rmq_ha.store.journal_log import JournalLog
 from rmq_ha.store.statistics import SAMPLE_S
@@ -25,6 +26,7 @@ _SLICES_AT_ONCE = 64
 _DISK_CHECK_S = 10.0
 _FIRST_CLEANING_S = 60.0
 _CATCH_UP_S = 5.0
+_HEAD_SIZE = 96
 
 
 class LivingStore(StoreAround, Protocol):
@@ -153,6 +155,8 @@ class StoreService:
         await self._mend()
         if store.journal.dispatch_from is not None:
             store.dispatcher.position = min(store.dispatcher.position, store.journal.dispatch_from)
+        if store.configuration.ours.duplicate_window_millis:
+            store.dispatcher.position = min(store.dispatcher.position, self._unindexed_from())
         await self._catch_up()
         self._number()
         self._is_running = True
@@ -191,6 +195,25 @@ class StoreService:
             if slices % _SLICES_AT_ONCE == 0:
                 await self._next_turn()
                 self._check_wanted()
+
+    def _unindexed_from(self) -> int:
+        """
+        Where to begin so that the index knows what was stored in the window for duplicates.
+
+        An index that lost files, or is new, is built anew as far back as that; nothing else needs
+        it, and queues know what they have.
+        """
+        store, log = self._store, self._store.log
+        index = store.index
+        if index is None or not log.max_offset or (index.reached and not index.damage):
+            return log.max_offset
+        since = store.host.now_ms() - store.configuration.ours.duplicate_window_millis
+        low = max(log.min_offset, 0)
+        for start in reversed(range(low, log.max_offset, log.file_size)):
+            head = log.read(start + log.encoder.gap, _HEAD_SIZE)
+            if 0 < store_timestamp_of(head) < since:
+                return start
+        return low
 
     def _number(self) -> None:
         """

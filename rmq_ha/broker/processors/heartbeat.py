@@ -30,6 +30,7 @@ from rmq_ha.remoting.channel import Channel
 from rmq_ha.wire.bodies import CheckClient, ConsumerData, HeartbeatData
 from rmq_ha.wire.codes import RequestCode, ResponseCode
 from rmq_ha.wire.command import RemotingCommand
+from rmq_ha.wire.duplicates import WINDOW
 
 _DEFAULTS = ConsumerGroupInfo("")
 
@@ -40,6 +41,8 @@ class HeartbeatProcessor:
 
     :param now_ms: ms since the epoch.
     :param steady_ms: of a clock that nobody sets.
+    :param window_ms: how long this broker knows what is stored, which its clients are told; 0: it
+        compares no ids.
     """
 
     def __init__(
@@ -55,7 +58,9 @@ class HeartbeatProcessor:
         limits: FrameLimits,
         now_ms: Callable[[], int],
         steady_ms: Callable[[], int],
+        window_ms: int = 0,
     ) -> None:
+        self._told = {WINDOW: str(window_ms)} if window_ms else None
         self._topics = topics
         self._groups = groups
         self._consumers = consumers
@@ -80,7 +85,7 @@ class HeartbeatProcessor:
         """HEART_BEAT: when it changes a group, its members hear of that before the response."""
         data = request.read(HeartbeatData.decode)
         if not channel.is_open or not (data.consumers or data.producer_groups):
-            return request.response()
+            return request.response(ext=self._told)
         _check(data)
         self._check_size(data)
         grant = request.grant
@@ -101,7 +106,7 @@ class HeartbeatProcessor:
                 self._producers.register(group, client)
             else:  # it is there for replies to its questions all the same
                 self._producers.register(group, replace(client, may_settle=False))
-        return request.response()
+        return request.response(ext=self._told)
 
     def unregister(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
         """UNREGISTER_CLIENT: takes the sending connection out of the groups it names."""

@@ -15,6 +15,7 @@ from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.interfaces import IReactorTime
 from twisted.python.failure import Failure
 
+from rmq_ha.broker.duplicates import DuplicateWindow, sent, uniq_key_in
 from rmq_ha.broker.frame_limits import FrameLimits
 from rmq_ha.broker.overload import SendOverload
 from rmq_ha.broker.processors.batches import BatchReader, hold
@@ -112,6 +113,11 @@ class SendMessageProcessor:
         self._many_keys = ManyKeys(store.dispatcher)
         self._batches = BatchReader(configuration, limits)
         self._checks = SendChecks(self._broker, topics, random)
+        self._window: DuplicateWindow | None = None
+        self._put_message = self._front.put_message
+        if window_ms := configuration.ours.duplicate_window_millis:
+            self._window = DuplicateWindow(store, window_ms, clock, now_ms)
+            self._put_message = self._put_once
 
     def routes(self) -> dict[int, Handler]:
         """Request codes and their functions."""
@@ -138,6 +144,7 @@ class SendMessageProcessor:
             self._overload,
             self._store_host,
             self._now_ms,
+            self._window,
         )
         return runs.handlers(general)
 
@@ -159,14 +166,23 @@ class SendMessageProcessor:
             place = stored_place(message, len(self._store.delay_levels))
             context = self._hooks.before(channel, header, body)
             if has_many_keys(message.properties_string):
-                later = self._many_keys.put(partial(self._front.put_message, message))
+                later = self._many_keys.put(partial(self._put_message, message))
                 later.addCallback(self._answer, request, header, place, context, began_ms)
                 channel.hold(len(body), later.addErrback(self._not_stored, request))
                 return later
-            put: Deferred[PutMessageResult] = self._front.put_message(message)
+            put: Deferred[PutMessageResult] = self._put_message(message)
         except RequestRejected as rejected:
             return self._rejected(rejected, request)
         return put.addCallback(self._answer, request, header, place, context, began_ms)
+
+    def _put_once(self, message: Message) -> "Deferred[PutMessageResult]":
+        """Where ids are compared: unless it is stored already."""
+        put: Callable[[], Deferred[PutMessageResult]] = partial(self._front.put_message, message)
+        stored_in, _ = stored_place(message, len(self._store.delay_levels))
+        compared = sent(message, stored_in)
+        if compared is None or self._window is None:
+            return put()
+        return self._window.put(compared, message.wait_store_ok, put)
 
     def _rejected(self, rejected: RequestRejected, request: RemotingCommand) -> RemotingCommand:
         return request.response(rejected.code, rejected.remark, self._answers.trace_ext)
@@ -191,11 +207,14 @@ class SendMessageProcessor:
         batch = self._batch(channel, header, topic, properties)
         layout = self._store.lay_out(batch) if self._front is self._store else None
         add = batch.members.extend if layout is None else layout.add
+        window, ids = self._window, list[str]()
         words = 0
 
         def take(members: list[BatchMember]) -> None:
             nonlocal words
             words += sum(text.count(" ") for _, _, text in members)
+            if window is not None:
+                ids.extend([uniq_key_in(text) for _, _, text in members])
             add(members)
 
         steps = self._batches.steps(body, encode_properties(properties), take)
@@ -208,8 +227,14 @@ class SendMessageProcessor:
                 release(None)
             return stored.addCallback(self._answer, request, header, place, context, began_ms)
 
-        def put_batch() -> Deferred[PutMessageResult]:
+        def put_new() -> Deferred[PutMessageResult]:
             return self._store.put_layout(layout) if layout else self._front.put_batch(batch)
+
+        def put_batch() -> Deferred[PutMessageResult]:
+            if window is None:
+                return put_new()
+            wait = batch.wait_store_ok
+            return window.put_batch(batch.topic, ids, wait, channel.host, put_new)
 
         for _ in steps:
             later: Deferred[Any] = self._lane.run(channel.host, steps)
@@ -243,9 +268,12 @@ class SendMessageProcessor:
         if append is None:
             response = self._answers.refused(request, status)
         else:
-            self._stats.put_took(self._stats.steady_ms() - began_ms, append.message_count)
-            self._stats.put(*place, append.message_count, append.size)
-            response = self._answers.stored(request, status, append, header.queue_id)
+            queue_id, is_known = result.first_queue_id, result.first_queue_id is not None
+            if queue_id is None:
+                self._stats.put_took(self._stats.steady_ms() - began_ms, append.message_count)
+                self._stats.put(*place, append.message_count, append.size)
+                queue_id = header.queue_id
+            response = self._answers.stored(request, status, append, queue_id, is_known=is_known)
         self._hooks.after(context, response)
         topic = place[0] if self._topics.is_ready(header.topic) else header.topic
         return self._topics.when_ready(topic, response)

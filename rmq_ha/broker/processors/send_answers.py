@@ -10,6 +10,7 @@ from rmq_ha.model.topics import MAX_TOPIC_LENGTH
 from rmq_ha.store.default import DefaultMessageStore
 from rmq_ha.wire.codes import ResponseCode
 from rmq_ha.wire.command import RemotingCommand
+from rmq_ha.wire.duplicates import DUPLICATE
 
 CODES = {
     PutMessageStatus.PUT_OK: ResponseCode.SUCCESS,
@@ -48,11 +49,14 @@ class SendAnswers:
         status: PutMessageStatus,
         append: AppendResult,
         queue_id: int,
+        *,
+        is_known: bool = False,
     ) -> RemotingCommand:
         """
         The answer for a message that is stored.
 
         :param queue_id: the queue that the producer asked for.
+        :param is_known: it was stored before, and is not stored again.
         """
         ext = {
             **self.trace_ext,
@@ -60,6 +64,8 @@ class SendAnswers:
             "queueId": str(queue_id),
             "queueOffset": str(append.queue_offset),
         }
+        if is_known:
+            ext[DUPLICATE] = "true"
         return request.response(CODES[status], None, ext)
 
     def refused(self, request: RemotingCommand, status: PutMessageStatus) -> RemotingCommand:

@@ -10,6 +10,7 @@ from functools import partial
 from itertools import groupby
 from typing import Any
 
+from rmq_ha.broker.duplicates import DuplicateWindow
 from rmq_ha.broker.overload import SendOverload
 from rmq_ha.broker.processors.many_keys import has_many_keys
 from rmq_ha.broker.processors.send_answers import CODES, SendAnswers
@@ -23,7 +24,7 @@ from rmq_ha.model.status import PutMessageStatus
 from rmq_ha.model.topics import NOT_FOR_CLIENTS, RETRY_PREFIX
 from rmq_ha.remoting.channel import Channel
 from rmq_ha.store.default import DefaultMessageStore
-from rmq_ha.store.settle import Others
+from rmq_ha.store.settle import Done, Others
 from rmq_ha.wire.command import FLAG_ONEWAY, RemotingCommand
 from rmq_ha.wire.frame import Frame
 from rmq_ha.wire.send_header import (
@@ -49,6 +50,7 @@ class SendRuns:
 
     :param store_host: our own address.
     :param now_ms: ms since the epoch.
+    :param window: takes what is stored already out of a run; None: nothing is compared.
     """
 
     def __init__(
@@ -61,7 +63,9 @@ class SendRuns:
         overload: SendOverload,
         store_host: Address,
         now_ms: Callable[[], int],
+        window: DuplicateWindow | None = None,
     ) -> None:
+        self._window = window
         self._broker = configuration.broker
         self._store = store
         self._topics = topics
@@ -95,7 +99,7 @@ class SendRuns:
         cluster = f"\x02{CLUSTER}\x01{self._broker.broker_cluster_name}"
         born_host, store_host = channel.remote, self._store_host
         accepting = self._is_accepting(channel, len(frames))
-        topic, queues = None, 0
+        topic, queues, window = None, 0, self._window
         drafts, opaques = list[Draft](), list[int | None]()  # None: one-way, no answer
         for _, header_bytes, body in frames:
             try:
@@ -125,6 +129,8 @@ class SendRuns:
                 elif name == KEYS:
                     keys = value
                     is_odd = is_odd or has_many_keys(keys)
+            if not is_odd and window is not None:
+                is_odd = not window.begins(header.topic, uniq_key)
             if is_odd:
                 topic = None  # the general way may create it
                 self._put(channel, drafts, opaques, began)
@@ -170,7 +176,9 @@ class SendRuns:
     ) -> None:
         """Append what the run has so far; it is answered when flush and replica have decided."""
         if drafts:
-            done = partial(self._answer, channel, opaques, began)
+            done: Done = partial(self._answer, channel, opaques, began)
+            if self._window is not None:
+                done = self._window.watched(drafts, done)
             self._store.put_drafts(drafts, True, done)
 
     def _answer(

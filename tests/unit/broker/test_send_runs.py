@@ -39,8 +39,9 @@ def frames(binary: bool, *sends: dict[str, Any]) -> bytes:
 class Ends:
     """A broker and a connection to it."""
 
-    def __init__(self, peer: Any = None, **settings: Any) -> None:
+    def __init__(self, peer: Any = None, window_ms: int = 0, **settings: Any) -> None:
         self.broker = SimBroker()
+        self.broker.configuration.ours.duplicate_window_millis = window_ms
         for name, value in settings.items():
             setattr(self.broker.configuration.store, name, value)
         self.broker.start()

@@ -1,0 +1,246 @@
+"""With duplicateWindowMillis a send whose message is stored already is not stored again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from rmq_ha.client.lookup.requests import send_request
+from rmq_ha.model.topic_config import TopicConfig
+from rmq_ha.store.format.commitlog import decode_record
+from rmq_ha.testing.cluster import LISTEN_PORT
+from rmq_ha.wire.batch import encode_batch
+from rmq_ha.wire.bodies import HeartbeatData
+from rmq_ha.wire.codes import RequestCode
+from rmq_ha.wire.command import RemotingCommand
+from tests.unit.broker.sim_broker import TOPIC, SimBroker
+from tests.unit.broker.test_send_runs import Ends, frames
+
+WINDOW_MS = 60_000
+
+
+def broker(window_ms: int = WINDOW_MS) -> SimBroker:
+    made = SimBroker()
+    made.configuration.store.mapped_file_size_commit_log = 1 << 20
+    made.configuration.ours.duplicate_window_millis = window_ms
+    return made.start()
+
+
+def records(of: Any) -> list[Any]:
+    """All of a broker's log, in order."""
+    store = of.controller.store
+    found, at = [], max(store.log.min_offset, 0)
+    while (data := store.record_at(at)) is not None:
+        found.append(decode_record(data))
+        at += len(data)
+    return found
+
+
+def known(answer: RemotingCommand) -> bool:
+    return (answer.ext or {}).get("duplicate") == "true"
+
+
+def place(answer: RemotingCommand) -> tuple[Any, ...]:
+    ext = answer.ext or {}
+    return answer.code, ext["queueId"], ext["queueOffset"], ext["msgId"]
+
+
+def test_a_repetition_is_answered_as_the_first_and_is_not_stored() -> None:
+    one = broker()
+    first = one.call(one.message(UNIQ_KEY="A"))
+    again = one.call(one.message(b"other body", UNIQ_KEY="A"))
+    assert (known(first), known(again)) == (False, True)
+    assert place(again) == place(first)
+    elsewhere = one.message(UNIQ_KEY="A")
+    elsewhere.ext["e" if "e" in elsewhere.ext else "queueId"] = "2"
+    assert place(one.call(elsewhere)) == place(first)
+    assert [record.body for record in records(one)] == [b"hello"]
+
+
+def test_off_each_send_is_stored_and_no_answer_says_more_than_rocketmq_s() -> None:
+    one = broker(0)
+    first, again = (one.call(one.message(UNIQ_KEY="A")) for _ in range(2))
+    assert place(first) != place(again)
+    assert set(again.ext or {}) == {"MSG_REGION", "TRACE_ON", "msgId", "queueId", "queueOffset"}
+    assert len(records(one)) == 2
+    beat = RemotingCommand(RequestCode.HEART_BEAT, None, HeartbeatData("c", [], ["P"]).encode())
+    assert one.call(beat).ext is None
+
+
+@pytest.mark.parametrize("groups", [[], ["P"]])
+def test_a_heartbeat_is_told_the_window(groups: list[str]) -> None:
+    one = broker()
+    beat = RemotingCommand(RequestCode.HEART_BEAT, None, HeartbeatData("c", [], groups).encode())
+    assert one.call(beat).ext == {"duplicateWindowMillis": "60000"}
+
+
+def test_what_is_not_the_same_message_is_stored() -> None:
+    """Another topic, no id, an id that is only a key of others, a message that is given back."""
+    one = broker()
+    one.controller.topics.update(TopicConfig("T2", 4, 4))
+    one.controller.topics.update(TopicConfig("%RETRY%g", 1, 1))
+    one.controller.groups.find("g")
+    sends = [
+        one.message(UNIQ_KEY="A"),
+        one.message(topic="T2", UNIQ_KEY="A"),
+        one.message(),
+        one.message(),
+        one.message(KEYS="B C"),
+        one.message(UNIQ_KEY="B"),
+        one.message(topic="%RETRY%g", UNIQ_KEY="A"),
+        one.message(topic="%RETRY%g", UNIQ_KEY="A"),
+    ]
+    answers = [one.call(send) for send in sends]
+    assert [known(answer) for answer in answers] == [False] * len(sends)
+    assert [answer.code for answer in answers] == [0] * len(sends)
+    assert len(records(one)) == len(sends)
+
+
+def test_the_window_is_over() -> None:
+    one = broker()
+    first = one.call(one.message(UNIQ_KEY="A"))
+    one.world.clock.run_for(WINDOW_MS / 1000 - 1)
+    assert known(one.call(one.message(UNIQ_KEY="A")))
+    one.world.clock.run_for(2)
+    later = one.call(one.message(UNIQ_KEY="A"))
+    assert not known(later)
+    assert place(later) != place(first)
+    assert place(one.call(one.message(UNIQ_KEY="A"))) == place(later)
+
+
+def test_in_a_run_each_repetition_is_found_before_it_is_dispatched() -> None:
+    ends = Ends(window_ms=WINDOW_MS)
+    ids = "ABACBAD"
+    answers = ends.answers(frames(False, *[{"i": f"UNIQ_KEY\x01{letter}"} for letter in ids]))
+    places = [ext["msgId"] for _, _, ext in answers if ext]
+    assert places == [places[ids.index(letter)] for letter in ids]
+    assert len(set(places)) == 4
+    assert ["duplicate" in (ext or {}) for _, _, ext in answers] == [
+        ids.index(letter) < number for number, letter in enumerate(ids)
+    ]
+    assert len(ends.records()) == 4
+
+
+def test_delayed_messages_are_compared_too() -> None:
+    one = broker()
+    first, again = (one.call(one.message(UNIQ_KEY="A", DELAY="1")) for _ in range(2))
+    assert known(again)
+    assert place(again) == place(first)
+    other = one.call(one.message(topic="T2", UNIQ_KEY="A", DELAY="1"))
+    assert not known(other)
+    one.world.clock.run_for(3)  # delivered by now: that copy has the same id
+    assert [record.topic for record in records(one)].count(TOPIC) == 1
+    assert known(one.call(one.message(UNIQ_KEY="A")))
+
+
+def test_half_messages_are_not_compared() -> None:
+    one = broker()
+    half = {"UNIQ_KEY": "A", "TRAN_MSG": "true", "PGROUP": "producers"}
+    answers = [one.call(one.message(**half)) for _ in range(2)]
+    assert [known(answer) for answer in answers] == [False, False]
+    assert len(records(one)) == 2
+
+
+def batch(one: SimBroker, *ids: str) -> RemotingCommand:
+    body = encode_batch([(0, f"of {key}".encode(), f"UNIQ_KEY\x01{key}") for key in ids])
+    request = send_request("producers", TOPIC, 0, body, "", one.host.now_ms())
+    made = RemotingCommand(RequestCode.SEND_BATCH_MESSAGE, dict(request.ext or {}), body)
+    made.ext["m" if "a" in made.ext else "batch"] = "true"
+    return made
+
+
+def test_a_batch_is_known_where_all_of_it_lies_side_by_side() -> None:
+    one = broker()
+    first = one.call(batch(one, "A", "B", "C"))
+    again = one.call(batch(one, "A", "B", "C"))
+    assert first.code == 0, first.remark
+    assert (known(first), known(again)) == (False, True)
+    assert place(again) == place(first)
+    part = one.call(batch(one, "A", "B"))
+    assert known(part)
+    assert place(part)[3] == ",".join(place(first)[3].split(",")[:2])
+    assert known(one.call(one.message(UNIQ_KEY="B")))
+    assert len(records(one)) == 3
+    for ids in ("ABX", "ACB", "ABCD", "XAB"):
+        assert not known(one.call(batch(one, *ids)))
+    assert len(records(one)) == 3 + 3 + 3 + 4 + 3
+
+
+def test_many_members_are_compared_over_several_turns() -> None:
+    one = broker()
+    ids = [f"id{number}" for number in range(1700)]
+    first, again = one.call(batch(one, *ids)), one.call(batch(one, *ids))
+    assert known(again)
+    assert place(again) == place(first)
+    assert len(records(one)) == 1700
+
+
+def test_after_a_topic_was_deleted_its_messages_are_known_no_more() -> None:
+    """Nobody can read them: to say that they are stored would be a lie."""
+    one = broker()
+    one.controller.topics.update(TopicConfig("T2", 4, 4))
+    one.call(one.message(topic="T2", UNIQ_KEY="A"))
+    one.world.clock.run_for(1)
+    delete = RemotingCommand(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "T2"})
+    assert one.call(delete).code == 0
+    one.controller.topics.update(TopicConfig("T2", 4, 4))
+    assert not known(one.call(one.message(topic="T2", UNIQ_KEY="A")))
+    assert known(one.call(one.message(topic="T2", UNIQ_KEY="A")))
+
+
+@pytest.mark.parametrize("how", ["stop", "kill", "power"])
+def test_a_start_knows_what_was_stored_before(how: str) -> None:
+    one = broker()
+    answers = {key: one.call(one.message(UNIQ_KEY=key)) for key in "ABC"}
+    one.world.clock.run_for(1)
+    late = one.ask(one.message(UNIQ_KEY="D"))
+    one.wait(late)  # answered, and not dispatched yet, perhaps
+    if how == "stop":
+        one.stop()
+    else:
+        one.host.crash(power=how == "power")
+        one.host.restart()
+        one.client.close(f"{one.host.ip}:{LISTEN_PORT}")
+    one.start()
+    for key in "ABCD":
+        before = len(records(one))
+        again = one.call(one.message(UNIQ_KEY=key))
+        assert again.code == 0
+        if how != "power":
+            assert known(again)
+        if known(again):
+            assert len(records(one)) == before
+            if key in answers:
+                assert place(again) == place(answers[key])
+    ids = [record.properties["UNIQ_KEY"] for record in records(one)]
+    assert sorted(ids) == list("ABCD")
+
+
+def test_a_start_builds_an_index_anew_that_is_gone() -> None:
+    one = broker()
+    first = one.call(one.message(UNIQ_KEY="A"))
+    one.stop()
+    disk = one.host.seams.disk
+    folder = f"{one.configuration.store.store_path_root_dir}/index"
+    for name in disk.list_dir(folder):
+        disk.remove(f"{folder}/{name}")
+    one.start()
+    assert place(one.call(one.message(UNIQ_KEY="A"))) == place(first)
+    assert len(records(one)) == 1
+
+
+def test_a_refused_send_is_under_way_no_more() -> None:
+    one = broker()
+    one.configuration.store.max_message_size = 10
+    assert one.call(one.message(b"too long for it", UNIQ_KEY="A")).code == 13
+    assert not known(one.call(one.message(b"short", UNIQ_KEY="A")))
+    assert known(one.call(one.message(b"short", UNIQ_KEY="A")))
+
+
+def test_many_messages_of_one_key_do_not_hide_the_first() -> None:
+    one = broker()
+    one.call(one.message(UNIQ_KEY="A"))
+    for number in range(100):
+        one.call(one.message(KEYS="A", UNIQ_KEY=f"other {number}"))
+    assert known(one.call(one.message(UNIQ_KEY="A")))
