@@ -375,3 +375,8 @@ def test_a_value_has_one_line(value: str) -> None:
     assert "\n" not in str(refused.value)
     options = load(f"acme.x={value}\n").configuration
     assert all(is_one_line(line) for line in render(options))
+
+
+def test_duplicates_are_not_looked_up_in_an_index_that_is_off() -> None:
+    with pytest.raises(ConfigurationError, match="remove messageIndexEnable=false"):
+        load("messageIndexEnable=false\nduplicateWindowMillis=60000\n")
