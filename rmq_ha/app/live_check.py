@@ -10,6 +10,7 @@ from rmq_ha.admin.doctor.gather import Wanted
 from rmq_ha.admin.doctor.rules import RULES
 from rmq_ha.admin.options import Options
 from rmq_ha.admin.session import FAILED, Session, run_in_reactor
+from rmq_ha.app.descriptors import allow_descriptors
 from rmq_ha.config.surroundings import Surroundings
 
 
@@ -29,5 +30,10 @@ def finish_live_check(
 
     :param overrides: of the command line.
     """
-    wanted = Wanted(config=path, surroundings=surroundings, overrides=tuple(overrides))
+    wanted = Wanted(
+        config=path,
+        surroundings=surroundings,
+        overrides=tuple(overrides),
+        most_files=allow_descriptors(),
+    )
     run_in_reactor(lambda session: examine_before_start(session, wanted), Options())

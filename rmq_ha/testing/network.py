@@ -55,6 +55,7 @@ class SimNetwork:
         self._cut: dict[tuple[str, str], None] = {}
         self.stalled: dict[SimTransport, None] = {}
         self._slow: dict[tuple[str, str], float] = {}
+        self._blocked: dict[tuple[str, int, str], None] = {}
 
     def attach(self, name: str, ip: str, index: int = 0) -> "HostNetwork":
         """Plug a machine in; a restarted one takes the place of its former self."""
@@ -79,13 +80,22 @@ class SimNetwork:
         self.cut(one, other)
         self.cut(other, one)
 
+    def block(self, host: str, port: int, source: str = "") -> None:
+        """
+        A firewall: no connection to this port of a machine comes about any more.
+
+        :param source: only for this other machine; empty: for all.
+        """
+        self._blocked[host, port, source] = None
+
     def slow(self, source: str, destination: str, seconds: float) -> None:
         """Delay each segment by up to that much more."""
         self._slow[source, destination] = seconds
 
     def heal(self) -> None:
-        """End cuts and delays; what TCP kept is sent again."""
+        """End cuts, blocked ports and delays; what TCP kept is sent again."""
         self._cut.clear()
+        self._blocked.clear()
         self._slow.clear()
         waiting = dict.fromkeys([*self.stalled, *self.ends()])
         self.stalled.clear()
@@ -126,6 +136,10 @@ class SimNetwork:
     def is_way_cut(self, source: str, destination: str) -> bool:
         """Segments from one machine to another get lost."""
         return (source, destination) in self._cut
+
+    def is_blocked(self, host: str, port: int, source: str) -> bool:
+        """A machine cannot connect to this port of another one."""
+        return any((host, port, who) in self._blocked for who in ("", source))
 
     def delay(self, source: Machine, destination: Machine) -> float:
         """Seconds that the next segment travels."""
@@ -331,7 +345,8 @@ class _Attempt:
         target = self._cable.find(self._host)
         assert target is not None
         ways = [(self._from.name, target.name), (target.name, self._from.name)]
-        if not target.is_up or any(self._cable.is_way_cut(*way) for way in ways):
+        shut = self._cable.is_blocked(target.name, self._port, self._from.name)
+        if shut or not target.is_up or any(self._cable.is_way_cut(*way) for way in ways):
             self._at(_SYN_RETRY, self._send)
             return
         back = self._cable.delay(target, self._from)

@@ -2,16 +2,28 @@
 
 from collections.abc import Iterator
 
-from rmq_ha.admin.doctor.facts import Facts, Local
+from twisted.internet.defer import maybeDeferred
+from twisted.internet.error import CannotListenError
+from twisted.internet.protocol import Factory
+
+from rmq_ha.admin.doctor.facts import Broker, Facts, NotLooked
 from rmq_ha.admin.doctor.findings import Finding, Rule, Said, Severity, judge
 from rmq_ha.admin.doctor.gather import Wanted, look_at_machine, look_at_names, resolve_names
+from rmq_ha.admin.doctor.local import Local
 from rmq_ha.admin.doctor.probe import port_at
 from rmq_ha.admin.session import Session
-from rmq_ha.errors import StoreLocked
+from rmq_ha.client.connection.asks import Asker
+from rmq_ha.client.lookup.brokers import broker_config
+from rmq_ha.client.rules.errors import BrokerRefused
+from rmq_ha.config.load import ANY_ADDRESS
+from rmq_ha.errors import ProtocolViolation, RemotingError, StoreLocked
 from rmq_ha.model.broker_identity import MASTER_ID
 from rmq_ha.model.status import BrokerRole
+from rmq_ha.seams import Host
 
 _TIMEOUT_S = 3.0
+_LISTENED = ("bindAddress", "metricsAddress")
+_TOLD = ("brokerIP1", "brokerIP2")
 CODES = (
     "name-server-silent",
     "name-unresolved",
@@ -35,6 +47,10 @@ CODES = (
     "store-open",
     "store-unusable",
     "slave-without-master",
+    "bind-elsewhere",
+    "address-elsewhere",
+    "master-unreachable",
+    "few-files",
 )
 """Of the rules that need no broker that runs."""
 
@@ -43,14 +59,16 @@ async def look_before_start(session: Session, wanted: Wanted) -> Facts:
     """Ask name servers, and look at this machine; the broker of the file does not run."""
     facts = Facts(now_ms=session.host.now_ms())
     look_at_machine(facts, session, wanted)
-    await look_at_names(facts, session, wanted)
+    asker = await look_at_names(facts, session, wanted)
     local = facts.local
     if local is None or local.error:
         return facts
-    local.is_starting = True
+    local.is_starting, local.most_files = True, wanted.most_files
     await resolve_names(local, session)
     host = session.host
-    for port, purpose in local.ports:
+    await _look_at_addresses(host, local)
+    await _look_at_master(asker, session, facts, local)
+    for port, purpose in local.ports if not local.not_here else ():
         found = await port_at(host, f"{local.bind_address or '127.0.0.1'}:{port}", _TIMEOUT_S)
         if found.problem is None:
             local.taken_ports.append(f"{port}: {purpose}")
@@ -64,6 +82,46 @@ async def look_before_start(session: Session, wanted: Wanted) -> Facts:
         except StoreLocked:
             local.is_open = True
     return facts
+
+
+async def _look_at_addresses(host: Host, local: Local) -> None:
+    """Who can listen on an address has it."""
+    for found, keys in ((local.not_here, _LISTENED), (local.elsewhere, _TOLD)):
+        for key in keys:
+            value = local.settings.get(key, "")
+            if value not in ANY_ADDRESS and not await _is_here(host, value):
+                found.append(f"{key}={value}")
+
+
+async def _is_here(host: Host, address: str) -> bool:
+    try:
+        listening = await host.network.server(0, address).listen(Factory())
+    except CannotListenError:
+        return False
+    await maybeDeferred(listening.stopListening)
+    return True
+
+
+async def _look_at_master(asker: Asker, session: Session, facts: Facts, local: Local) -> None:
+    """A slave's way to its master's port for slaves."""
+    if local.role != BrokerRole.SLAVE.value:
+        return
+    address = local.settings.get("haMasterAddress", "")
+    for broker in facts.brokers:
+        if not address and (broker.name, broker.broker_id) == (local.broker_name, MASTER_ID):
+            address = await _port_for_slaves(asker, facts, broker)
+    if address:
+        local.master_address = address
+        local.master_problem = (await port_at(session.host, address, _TIMEOUT_S)).problem
+
+
+async def _port_for_slaves(asker: Asker, facts: Facts, master: Broker) -> str:
+    try:
+        config = await asker.run(broker_config(master.address))
+    except (RemotingError, BrokerRefused, ProtocolViolation) as error:
+        facts.not_looked.append(NotLooked(f"the port for slaves of {master}", str(error)))
+        return ""
+    return f"{config.get('brokerIP2') or master.host}:{config.get('haListenPort', '10912')}"
 
 
 def judge_before_start(facts: Facts, rules: tuple[Rule, ...]) -> list[Finding]:
@@ -113,7 +171,48 @@ def _without_master(facts: Facts) -> Iterator[Said]:
         yield Said(local.file, f"no name server knows a master called {local.broker_name}")
 
 
+def _bind_elsewhere(facts: Facts) -> Iterator[Said]:
+    for text in facts.local.not_here if facts.local else ():
+        yield Said(facts.local.file if facts.local else "", f"{text} is no address of this machine")
+
+
+def _address_elsewhere(facts: Facts) -> Iterator[Said]:
+    for text in facts.local.elsewhere if facts.local else ():
+        yield Said(facts.local.file if facts.local else "", f"{text} is no address of this machine")
+
+
+def _master_unreachable(facts: Facts) -> Iterator[Said]:
+    local = _starting(facts)
+    if local and local.master_problem is not None:
+        yield Said(local.file, f"its master's {local.master_address}: {local.master_problem}")
+
+
 RULES = (
+    Rule(
+        "bind-elsewhere",
+        Severity.ERROR,
+        "before a start: an address to listen on is none of this machine, so the start would fail",
+        "write an address that `ip address` shows here, or leave `bindAddress` (`metricsAddress`) "
+        "empty: all",
+        _bind_elsewhere,
+    ),
+    Rule(
+        "address-elsewhere",
+        Severity.NOTE,
+        "before a start: an address that others shall use is none of this machine",
+        "it is right only where the ports are forwarded (NAT, containers); else write an address "
+        "that `ip address` shows here",
+        _address_elsewhere,
+    ),
+    Rule(
+        "master-unreachable",
+        Severity.ERROR,
+        "before a start: the file is a slave's, and its master's port for slaves cannot be reached "
+        "from here: it would not follow",
+        "open it in the firewall (`haListenPort` at the master, 10912 by default); look whether "
+        "`brokerIP2` of the master, or `haMasterAddress` here, is the right address",
+        _master_unreachable,
+    ),
     Rule(
         "id-in-use",
         Severity.ERROR,

@@ -39,6 +39,7 @@ async def look_at_broker(
         broker.took_ms = round((host.clock.seconds() - began) * 1000)
         broker.info = await asker.run(runtime_info(broker.address))
         broker.replication = replication_of(broker.info)
+        _clock_of(broker, host.now_ms())
         table = await asker.run(topic_table(broker.address))
         broker.topics, broker.topics_changed_ms = frozenset(table.topics), table.version.timestamp
     except RemotingError as error:
@@ -57,10 +58,8 @@ async def look_at_broker(
     missing += await _look_at_status(session, broker, here, timeout_s)
     missing += await _look_at_certificate(session, facts, broker, timeout_s)
     if broker.clock_ahead_ms is None:
-        _clock_of_java(broker, host.now_ms())
-    if broker.clock_ahead_ms is None:
         missing.append(
-            NotLooked(f"the clock of {broker}", "only its status port tells, which was not reached")
+            NotLooked(f"the clock of {broker}", "an older one tells it at its status port only")
         )
     return missing
 
@@ -114,7 +113,9 @@ async def _look_at_status(
     try:
         page = await page_at(session.host, status.address, "/healthz", timeout_s)
         status.health, status.is_ready = page.text.strip(), page.code == 200
-        broker.clock_ahead_ms = clock_ahead(page.headers.get("date", ""), session.host.now_ms())
+        if broker.clock_ahead_ms is None:
+            date = page.headers.get("date", "")
+            broker.clock_ahead_ms = clock_ahead(date, session.host.now_ms())
         status.metrics = await metrics_at(session, status.address)
     except (OSError, ValueError) as error:
         status.problem = str(error)
@@ -161,8 +162,16 @@ def clock_ahead(date: str, now_ms: int) -> int | None:
     return round((moment - datetime.fromtimestamp(now_ms / 1000, UTC)).total_seconds() * 1000) + 500
 
 
-def _clock_of_java(broker: Broker, now_ms: int) -> None:
-    """Java's `runtime` is the difference of its clock now and at the start, which it tells, too."""
+def _clock_of(broker: Broker, now_ms: int) -> None:
+    """
+    Ours tells its time; Java's `runtime` is the difference of its clock now and at the start,
+    which it tells, too.
+
+    :param now_ms: as the answer came.
+    """
+    told = broker.replication.get("now_ms")
+    if isinstance(told, int):
+        broker.clock_ahead_ms = told - now_ms
     boot = broker.info.get("bootTimestamp", "")
     if not broker.is_ours and broker.runs_s is not None and boot.isdecimal():
         broker.clock_ahead_ms = int(boot) + broker.runs_s * 1000 + 500 - now_ms

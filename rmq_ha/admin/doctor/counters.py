@@ -76,7 +76,8 @@ _NOW = (
         "rmqha_registration_failures_total",
         "a broker cannot register with a name server: its routes get old",
         "see name-server-silent; with many topics: `maxTopicsOfBroker`; with access control: "
-        "`aclAccessKey`",
+        "`aclAccessKey`; a broker with tls.server.mode=enforcing wants TLS of its name servers, "
+        "too",
     ),
     _Counter(
         "access-refused",
@@ -197,6 +198,9 @@ def _few_files(facts: Facts) -> Iterator[Said]:
         most = status.total("process_max_fds")
         if 0 < most < FEW_FILES:
             yield Said(str(broker), f"it may open {most:.0f} files and connections")
+    local = facts.local
+    if local and 0 < local.most_files < FEW_FILES:
+        yield Said(local.file, f"a broker that starts here may open {local.most_files} files")
 
 
 def _share(status: Status, used: str, most: str) -> float:

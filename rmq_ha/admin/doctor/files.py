@@ -16,8 +16,13 @@ _NOT_COMPARED = ("startAcceptSendRequestTimeStamp",)
 
 
 def _wrong(facts: Facts) -> Iterator[Said]:
-    if facts.local and facts.local.error:
-        yield Said(facts.local.file, facts.local.error)
+    """What a rule of its own says more about is left to that."""
+    error = facts.local.error if facts.local else None
+    told = [
+        said.text.partition("=")[0] for why in (_names, _name_server_list) for said in why(facts)
+    ]
+    if facts.local and error and not any(f" {key}=" in error for key in told):
+        yield Said(facts.local.file, error)
 
 
 def _unknown(facts: Facts) -> Iterator[Said]:

@@ -6,8 +6,9 @@ from typing import NamedTuple
 from twisted.internet.task import deferLater
 
 from rmq_ha.admin.doctor.brokers import look_at_broker, metrics_at
-from rmq_ha.admin.doctor.facts import Broker, Facts, Local, NameServer, NotLooked
+from rmq_ha.admin.doctor.facts import Broker, Facts, NameServer, NotLooked
 from rmq_ha.admin.doctor.groups import look_again, look_at_groups, waits_for_members
+from rmq_ha.admin.doctor.local import Local
 from rmq_ha.admin.doctor.machine import look_at_file, look_at_store
 from rmq_ha.admin.session import NothingFound, Session
 from rmq_ha.client.connection.asks import Asker
@@ -36,6 +37,7 @@ class Wanted(NamedTuple):
     :ivar store: a broker's store on this machine; empty: that of the file, if there is one.
     :ivar surroundings: of the file.
     :ivar overrides: keys and values that win over the file's.
+    :ivar most_files: open files that this process may have; 0: unknown.
     """
 
     which: str = ""
@@ -45,6 +47,7 @@ class Wanted(NamedTuple):
     store: str = ""
     surroundings: Surroundings | None = None
     overrides: tuple[tuple[str, str], ...] = ()
+    most_files: int = 0
 
 
 async def gather(session: Session, wanted: Wanted, step: Step = lambda: None) -> Facts:

@@ -76,7 +76,9 @@ async def _look(
                 begin, end = queues[number].min_offset, queues[number].max_offset
                 queue = Queue(name, topic, number, begin, end, offset)
                 if queue.lag > 0:
-                    queue = queue._replace(old_end=await _old_end(asker, facts, broker, queue))
+                    last_ms = queues[number].last_update_timestamp
+                    old_end = await _old_end(asker, facts, broker, queue, last_ms)
+                    queue = queue._replace(old_end=old_end)
                 found.queues.append(queue)
     for known in configs:
         if known in groups:
@@ -103,9 +105,18 @@ async def _ends(asker: Asker, address: str, topic: str, step: Step) -> dict[int,
     return {queue.queue_id: item for queue, item in table.items()}
 
 
-async def _old_end(asker: Asker, facts: Facts, broker: Broker, queue: Queue) -> int | None:
-    """Offset of the first message that is younger than four fifths of the time it is kept."""
+async def _old_end(
+    asker: Asker, facts: Facts, broker: Broker, queue: Queue, last_ms: int
+) -> int | None:
+    """
+    Offset of the first message that is younger than four fifths of the time it is kept.
+
+    :param last_ms: when the last one was stored; 0: unknown. A broker that is asked for a moment
+        after it names the last one.
+    """
     moment = facts.now_ms - round(broker.reserved_s * 1000 * OLD)
+    if 0 < last_ms < moment:
+        return queue.end
     place = MessageQueue(queue.topic, queue.broker, queue.queue)
     try:
         return await asker.run(offset_at({MASTER_ID: broker.address}, place, moment))

@@ -41,15 +41,19 @@ def _cluster_differs(facts: Facts) -> Iterator[Said]:
 def _id_differs(facts: Facts) -> Iterator[Said]:
     for broker in facts.answering():
         own = broker.config.get("brokerId", "")
-        if broker.broker_id is None or broker.is_dledger or not own.isdecimal():
-            continue
-        if broker.own_name == broker.name and int(own) != broker.broker_id:
+        if broker.own_name == broker.name and not broker.is_dledger and _is_another(broker):
             yield Said(str(broker), f"registered with id {broker.broker_id}, but it has {own}")
+
+
+def _is_another(broker: Broker) -> bool:
+    """Who answers is not whom name servers mean."""
+    own = broker.config.get("brokerId", "")
+    return broker.broker_id is not None and own.isdecimal() and int(own) != broker.broker_id
 
 
 def _role_and_id(facts: Facts) -> Iterator[Said]:
     for broker in facts.answering():
-        if broker.broker_id is None or broker.is_dledger:
+        if broker.broker_id is None or broker.is_dledger or _is_another(broker):
             continue
         if broker.is_slave and broker.broker_id == MASTER_ID:
             yield Said(str(broker), "registered as the master (id 0), but it runs as SLAVE")
@@ -63,7 +67,7 @@ def _id_taken(facts: Facts) -> Iterator[Said]:
     for name, members in facts.pairs():
         for number in sorted({m.broker_id for m in members if m.broker_id is not None}):
             mine = [m for m in members if m.broker_id == number and m.answers]
-            if len(mine) > 1:
+            if len(mine) > 1 and not all(m.is_master for m in mine):  # they are two-masters
                 who = ", ".join(m.address for m in mine)
                 yield Said(name, f"id {number} of it is claimed by {len(mine)} brokers: {who}")
 
@@ -84,15 +88,18 @@ def _unregistered_slave(facts: Facts) -> Iterator[Said]:
 
 def _two_masters(facts: Facts) -> Iterator[Said]:
     for name, members in facts.pairs():
-        found = [m for m in members if m.is_master and m.own_name in ("", name)]
+        found = {m.address: m for m in members if m.is_master and m.own_name in ("", name)}
         if len(found) > 1:
-            who = ", ".join(f"{m.address} (log ends at {m.end})" for m in found)
+            who = ", ".join(f"{m.address} (log ends at {m.end})" for m in found.values())
             yield Said(name, f"{len(found)} brokers of it run as master: {who}")
 
 
 def _no_master(facts: Facts) -> Iterator[Said]:
+    """Where one answers under another id, or slaves have a wrong name, that is the fault."""
+    misnamed = {said.about for said in _wrong_name(facts)}
     for name, members in facts.pairs():
-        if registered_master(members) is None and not any(m.is_dledger for m in members):
+        leads = any(m.is_dledger or m.is_master for m in members)
+        if registered_master(members) is None and not leads and name not in misnamed:
             who = ", ".join(m.address for m in members)
             yield Said(name, f"no name server has a master of it, only {who}: no puts")
 
@@ -153,9 +160,13 @@ def _pair_differs(facts: Facts) -> Iterator[Said]:
 
 def _versions(facts: Facts) -> Iterator[Said]:
     for name, members in facts.pairs():
-        seen = {m.address: m.info.get("brokerVersionDesc", "") for m in members if m.answers}
-        if len({text for text in seen.values() if text}) > 1:
-            yield Said(name, ", ".join(f"{who}: {text}" for who, text in seen.items()))
+        telling = [m for m in members if m.answers]
+        for versions in (
+            {m.address: m.info.get("brokerVersionDesc", "") for m in telling},
+            {m.address: str(m.replication.get("release", "")) for m in telling},
+        ):
+            if len({text for text in versions.values() if text}) > 1:
+                yield Said(name, ", ".join(f"{who}: {text}" for who, text in versions.items()))
 
 
 def _two_kinds(facts: Facts) -> Iterator[Said]:

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 
-from rmq_ha.admin.doctor.facts import Certificate, Facts, Local, NotLooked
+from rmq_ha.admin.doctor.facts import Certificate, Facts, NotLooked
+from rmq_ha.admin.doctor.local import Local
 from rmq_ha.config import properties
 from rmq_ha.config.broker_configuration import BrokerConfiguration
 from rmq_ha.config.load import load_broker, render

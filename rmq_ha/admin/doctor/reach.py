@@ -52,10 +52,14 @@ def _differ(facts: Facts) -> Iterator[Said]:
 
 
 def _silent_brokers(facts: Facts) -> Iterator[Said]:
+    known_why = {said.about for why in (_loopback, _container) for said in why(facts)}
     for broker in facts.brokers:
         refuses = broker.plain is None or broker.plain.problem is not None
-        if broker.problem is not None and refuses:
-            yield Said(str(broker), f"registered, but nobody answers there: {broker.problem}")
+        own = facts.local is not None and broker.address == facts.local.address  # not-running
+        if broker.problem is None or not refuses or own or str(broker) in known_why:
+            continue
+        what = "registered, but nobody answers there" if broker.name else "nobody answers there"
+        yield Said(str(broker), f"{what}: {broker.problem}")
 
 
 def _speaks_otherwise(facts: Facts) -> Iterator[Said]:
@@ -268,7 +272,7 @@ RULES = (
         "fast-port-blocked",
         Severity.WARNING,
         "listenPort - 2 cannot be reached: clients with vipChannelEnabled send nothing, and "
-        "slaves copy no topics from there",
+        "Java slaves copy no topics, groups and offsets from there",
         "open it in the firewall, or switch vipChannelEnabled off at the clients",
         _fast_blocked,
     ),

@@ -7,9 +7,12 @@ from rmq_ha.admin.doctor.findings import Rule, Said, Severity
 from rmq_ha.model.broker_identity import MASTER_ID
 
 FOLLOWING = "following"
-SILENT_MS = 20_000
+HEARTBEAT_MS = 5_000
+NEW_S = 20.0
 BEHIND_S = 5.0
 TABLES_S = 60.0
+_MISSED = 2.2
+"""Heartbeats; after four of them, by default, the slave gives the connection up itself."""
 _FAULTS = ("diverged", "unreadable")
 
 
@@ -43,15 +46,17 @@ def _not_following(facts: Facts) -> Iterator[Said]:
     for slave in _slaves(facts):
         state = slave.link.get("state", FOLLOWING)
         if state != FOLLOWING and state not in _FAULTS:
-            whom = slave.link.get("address") or "no master that it knows"
+            whom = slave.link.get("address")
+            told = f"it does not follow {whom}" if whom else "it knows no master to follow"
             why = f": {slave.link['fault']}" if slave.link.get("fault") else ""
-            yield Said(str(slave), f"{state}, and not following {whom}{why}")
+            yield Said(str(slave), f"{state}: {told}{why}")
 
 
 def _silent(facts: Facts) -> Iterator[Said]:
     for slave in _slaves(facts):
         silent = slave.link.get("silent_ms") or 0
-        if slave.link.get("state") == FOLLOWING and silent > SILENT_MS:
+        heartbeat = number(slave.config, "haSendHeartbeatInterval", HEARTBEAT_MS) or HEARTBEAT_MS
+        if slave.link.get("state") == FOLLOWING and silent > _MISSED * heartbeat:
             yield Said(str(slave), f"it heard nothing of its master for {silent / 1000:.0f} s")
 
 
@@ -100,7 +105,7 @@ def _topics_missing(facts: Facts) -> Iterator[Said]:
         if seconds is None:  # Java's do not say: the topics may have come a moment ago
             changed = master.topics_changed_ms - (master.clock_ahead_ms or 0)
             seconds = (facts.now_ms - changed) / 1000
-        if missing and seconds > SILENT_MS / 1000:
+        if missing and seconds > NEW_S:
             named = ", ".join(missing[:5]) + (" ..." if len(missing) > 5 else "")
             yield Said(str(slave), f"it lacks {len(missing)} topics of its master: {named}")
 
@@ -205,8 +210,9 @@ RULES = (
         Severity.WARNING,
         "a slave has old copies of topics, groups and offsets: after a fail-over groups go on "
         "from old places",
-        "its log says which table and why; the master's listenPort and listenPort - 2 have to be "
-        "open for it, and with access control its account has to be an admin's (`aclAccessKey`)",
+        "its log says which table and why; the master's listenPort has to be open for it (a Java "
+        "slave needs listenPort - 2, too), and with access control its account has to be an "
+        "admin's (`aclAccessKey`)",
         _tables_old,
     ),
     Rule(

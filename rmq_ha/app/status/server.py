@@ -150,7 +150,7 @@ class StatusServer:
 
         :returns: fires when it does; fails with `CannotListenError`.
         """
-        site = make_site(self.registry, lambda: self.health(), self._host.clock, self.page)
+        site = make_site(self.registry, lambda: self.health(), self._host, self.page)
         endpoint = self._host.network.server(self._port, self._interface)
         return maybeDeferred(endpoint.listen, site).addCallback(self._started)
 

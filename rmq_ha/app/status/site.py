@@ -5,15 +5,15 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
-from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
-from twisted.web.http import Request
+from twisted.web.http import Request, datetimeToString
 from twisted.web.pages import notFound
 from twisted.web.resource import Resource
 from twisted.web.server import Site
 
 from rmq_ha.app.page.port import PagePort
 from rmq_ha.app.status.health import Health
+from rmq_ha.seams import Host
 
 IDLE_S = 60
 _TEXT = b"text/plain; charset=utf-8"
@@ -46,14 +46,17 @@ class _Metrics(Resource):
 class _Healthz(Resource):
     isLeaf = True
 
-    def __init__(self, health: Callable[[], Health]) -> None:
+    def __init__(self, health: Callable[[], Health], now_ms: Callable[[], int]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._health = health
+        self._now_ms = now_ms
 
     def render_GET(self, request: Request) -> bytes:
         """One line, and 200 or 503."""
         health = self._health()
         request.setResponseCode(200 if health.is_ready else 503)
+        date = datetimeToString(self._now_ms() / 1000)  # type: ignore[no-untyped-call]
+        request.responseHeaders.setRawHeaders(b"date", [date])
         return _say(request, _TEXT, health.line().encode("utf-8", "replace"))
 
 
@@ -80,21 +83,22 @@ class _QuietSite(Site):
 def make_site(
     registry: CollectorRegistry,
     health: Callable[[], Health],
-    clock: IReactorTime,
+    host: Host,
     page: PagePort | None = None,
 ) -> Site:
     """
     The factory to listen with.
 
     :param health: asked at each request.
+    :param host: whose clock is the date of /healthz: `doctor` sees by it whose clock is wrong.
     :param page: None: the root says what else there is.
     """
     root = _Index()  # type: ignore[no-untyped-call]
     root.putChild(b"metrics", _Metrics(registry))
-    root.putChild(b"healthz", _Healthz(health))
+    root.putChild(b"healthz", _Healthz(health, host.now_ms))
     if page is not None:
         page.put_into(root)
-    site: Site = _QuietSite(root, timeout=IDLE_S, reactor=clock)  # type: ignore[no-untyped-call]
+    site: Site = _QuietSite(root, timeout=IDLE_S, reactor=host.clock)  # type: ignore[no-untyped-call]
     return site
 
 

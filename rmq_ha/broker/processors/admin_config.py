@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
+import rmq_ha
 from rmq_ha.broker.processors.fields import Handler
 from rmq_ha.broker.stats import BrokerStats
 from rmq_ha.broker.tables.topics import TopicConfigManager
@@ -110,7 +111,8 @@ class AdminConfigProcessor:
     :param save: writes changed keys to the configuration file; fires when that is done or failed,
         and never fails.
     :param processors: of this machine.
-    :param replication: how the pair or group is, for `rmqha-admin`.
+    :param replication: how the pair or group is, for `rmqha-admin`, which is told our time and
+        release with it.
     """
 
     log = Logger()
@@ -138,6 +140,7 @@ class AdminConfigProcessor:
         self._processors = processors
         self._replication = replication
         self._version = DataVersion(now_ms(), 0)
+        self._release = rmq_ha.__version__
 
     def routes(self) -> dict[int, Handler]:
         """Request code to handler."""
@@ -209,7 +212,8 @@ class AdminConfigProcessor:
         table |= self._stats.runtime_info()
         table |= self._store.runtime_info()
         if REPLICATION_KEY in (request.ext or {}):
-            table[REPLICATION_KEY] = json.dumps(self._replication())
+            own = {"now_ms": self._now_ms(), "release": self._release}
+            table[REPLICATION_KEY] = json.dumps({**self._replication(), **own})
         return request.response(body=fastjson.encode({"table": table}))
 
     def _refuse_fixed(self, changes: Mapping[str, str]) -> None:

@@ -42,14 +42,20 @@ def say(
     as_json: bool = True,
     namesrv: str | None = None,
     limit: float = 200.0,
+    **options: Any,
 ) -> Said:
-    """Run it on a machine, or on one of its own."""
+    """
+    Run it on a machine, or on one of its own.
+
+    :param options: of `Options`.
+    """
     out, err = StringIO(), StringIO()
     consoles = [Console(file=file, width=300, soft_wrap=True) for file in (out, err)]
     if host is None:
         known_hosts = cluster.world.hosts
         host = (known_hosts.get("admin") or cluster.world.add("admin")).seams
     known = cluster.namesrv.address if namesrv is None else namesrv
-    session = Session(host, Options(namesrv=known, timeout_ms=2000), Output(as_json, *consoles))
+    chosen = Options(namesrv=known, timeout_ms=2000, **options)
+    session = Session(host, chosen, Output(as_json, *consoles))
     code = cluster.wait(perform(session, work), limit)
     return Said(code, out.getvalue(), err.getvalue())

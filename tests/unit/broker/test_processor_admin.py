@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from twisted.internet.defer import Deferred
 
+import rmq_ha
 from rmq_ha.broker.tables.clients import ClientChannelInfo
 from rmq_ha.model.status import BrokerRole
 from rmq_ha.model.topic_config import SubscriptionGroupConfig, TopicConfig
@@ -474,7 +475,12 @@ def test_runtime_info_of_a_whole_broker() -> None:
     assert REPLICATION_KEY not in table  # mqadmin prints whatever is there
     asked = RemotingCommand(28, {REPLICATION_KEY: "true"})
     told = json.loads(decode_kv_table(broker.call(asked).body)[REPLICATION_KEY])
-    assert told == {"role": "ASYNC_MASTER", "slaves": []}
+    assert told == {
+        "role": "ASYNC_MASTER",
+        "slaves": [],
+        "now_ms": broker.world.hosts["broker"].now_ms(),
+        "release": rmq_ha.__version__,
+    }
     assert table["msgPutTotalTodayNow"] == table["putMessageTimesTotal"] == "2"
     assert table["putMessageSizeTotal"] == str(broker.controller.store.log.max_offset)
     assert table["msgGetTotalTodayNow"] == "2"

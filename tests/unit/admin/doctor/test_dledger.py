@@ -1,0 +1,63 @@
+"""A DLedger group: its members die one by one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from twisted.internet.defer import Deferred
+
+from rmq_ha.app.status.broker import BrokerStatus
+from rmq_ha.app.status.server import StatusServer
+from rmq_ha.testing.group import BrokerGroup
+from tests.unit.admin.doctor.fleet import STATUS_PORT, Fleet
+
+
+class Group(Fleet):
+    """Three members with status ports, one of which leads; visited as any fleet."""
+
+    def __init__(self) -> None:
+        self.group = BrokerGroup(change=_watched).start()
+        self.world, self.namesrv = self.group.world, self.group.name_server
+        for member in self.group.members:
+            host = member.host
+            server = StatusServer(host.seams, "rmqha", STATUS_PORT, host.ip)
+            self.wait(server.start())
+            status = BrokerStatus(member.controller)
+            server.add(status)
+            server.health = status.health
+
+    def wait(self, later: Any, limit: float = 0.0) -> Any:
+        started = later if isinstance(later, Deferred) else Deferred.fromCoroutine(later)
+        return self.group.wait(started)
+
+    def run(self, seconds: float) -> None:
+        self.group.run(seconds)
+
+
+def _watched(configuration: Any) -> None:
+    own = configuration.ours
+    own.metrics_port, own.metrics_address = STATUS_PORT, configuration.broker.broker_ip1
+
+
+def test_members_die_one_by_one() -> None:
+    """First a follower; then the leader, and nobody is elected."""
+    fleet = Group()
+    fleet.run(40)
+    fleet.is_well()
+    leader = fleet.group.master()
+    assert leader is not None
+    first, last = (member for member in fleet.group.members if member is not leader)
+    fleet.group.kill(first)
+    fleet.run(2)
+    assert "2 of its 3 members answer" in fleet.finds("members-missing")
+    fleet.group.boot(first)
+    fleet.run(40)
+    assert "members-missing" not in fleet.visit().codes()
+    fleet.group.kill(first)
+    fleet.group.kill(leader)
+    fleet.run(60)
+    told = fleet.finds("members-missing", "no-leader", "no-leader-known")
+    assert "which is no quorum: no puts" in told
+    fleet.finds("no-leader", "members-missing", "no-leader-known")
+    fleet.finds("no-leader-known", "members-missing", "no-leader")
+    assert last.host.ip in "".join(fleet.visit().texts("no-leader-known"))

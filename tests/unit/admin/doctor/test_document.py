@@ -1,0 +1,27 @@
+"""`docs/doctor.md` says what the rules say, and each rule has a test that makes its fault."""
+
+from __future__ import annotations
+
+from rmq_ha.admin.doctor.rules import RULES
+from tests.unit.admin.doctor.document import (
+    CODES,
+    NOT_PROVOKED,
+    PROVOKED,
+    provoking_tests,
+    rows,
+    written,
+)
+
+
+def test_the_document_has_every_code_with_its_cause_and_fix() -> None:
+    """If not: `python -m tests.unit.admin.doctor.document`."""
+    assert written(CODES) == rows(CODES)
+    assert written(PROVOKED) == rows(PROVOKED)
+
+
+def test_each_fault_is_made_or_it_is_said_why_not() -> None:
+    """What is made is not excused, and nothing is found that there is no rule for."""
+    codes = {rule.code for rule in RULES}
+    made = set(provoking_tests())
+    assert made | set(NOT_PROVOKED) == codes
+    assert not made & set(NOT_PROVOKED)

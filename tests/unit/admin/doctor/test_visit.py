@@ -1,0 +1,77 @@
+"""What a visit says besides its findings: who was looked at, what could not be, exit codes."""
+
+from __future__ import annotations
+
+import click
+import pytest
+from twisted.internet.defer import Deferred
+
+from rmq_ha.admin.doctor.before import CODES
+from rmq_ha.admin.doctor.brokers import metrics_at
+from rmq_ha.admin.doctor.command import doctor, examine
+from rmq_ha.admin.doctor.gather import Wanted
+from rmq_ha.admin.doctor.rules import RULES
+from rmq_ha.admin.options import Options
+from rmq_ha.admin.output import Output
+from rmq_ha.admin.session import NO_ANSWER, NOT_FOUND, Session
+from tests.unit.admin.admin_kit import say
+from tests.unit.admin.doctor.fleet import STATUS_PORT, Fleet, whole_pair
+
+
+def test_a_healthy_pair_and_what_could_not_be_looked_at() -> None:
+    fleet = whole_pair()
+    visit = fleet.is_well()
+    assert visit.said.code == 0
+    assert visit.said.json["healthy"]
+    assert visit.said.json["brokers"] == 2
+    about = f"/healthz and /metrics of pair {fleet.address('a')}"
+    assert visit.not_looked[about] == "metricsPort is not set there"
+    assert "files of this machine" in visit.not_looked
+    text = say(fleet, lambda s: examine(s, Wanted()), as_json=False).out
+    assert "one-name-server: run a second one" in text
+    assert "not looked at, because" in text
+    assert "nothing to do" in text
+
+
+def test_nobody_answers() -> None:
+    fleet = whole_pair()
+    visit = fleet.visit(namesrv="10.9.9.9:1;nosuchname:1")
+    assert visit.said.code == NO_ANSWER
+    assert visit.codes("error") == {"name-server-silent", "name-unresolved"}
+
+
+def test_one_broker_by_its_address() -> None:
+    """Without name servers, which is said; an address that is none is a finding."""
+    fleet = whole_pair()
+    visit = fleet.is_well(which=fleet.address("b"), namesrv="")
+    assert "name servers" in visit.not_looked
+    visit = fleet.visit(fleet.namesrv.address)
+    assert (visit.said.code, visit.codes("warning")) == (NO_ANSWER, {"not-allowed"})
+    said = say(fleet, lambda s: examine(s, Wanted("other")))
+    assert said.code == NOT_FOUND
+    assert "brokers: pair" in said.err
+
+
+def test_metrics_are_read_as_numbers() -> None:
+    fleet = whole_pair(watched=True)
+    session = Session(fleet.world.hosts["admin"].seams, Options(), Output(True))
+    found = metrics_at(session, f"{fleet.hosts['a'].ip}:{STATUS_PORT}")
+    metrics = fleet.wait(Deferred.fromCoroutine(found))
+    assert metrics["rmqha_replication_slaves"][0][1] == 1
+    assert "rmqha_forced_deletions_total" in metrics
+
+
+def test_what_may_be_left_out() -> None:
+    """And what is given is looked for."""
+    given = doctor.make_context("doctor", []).params
+    assert (given["which"], given["config"], given["store"]) == ("", None, None)
+    with pytest.raises(click.UsageError, match="does not exist"):
+        doctor.make_context("doctor", ["--config", "/no/such.properties"])
+
+
+def test_before_a_start_fewer_rules_are_asked() -> None:
+    """All of them are rules of `doctor`."""
+    fleet = Fleet("a")
+    visit = fleet.visit(**fleet.before("a", fleet.file_of("a", "brokerName=new")))
+    assert visit.said.json["rules"] == len(CODES)
+    assert {rule.code for rule in RULES} >= set(CODES)
