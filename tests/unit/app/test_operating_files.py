@@ -19,6 +19,7 @@ from rmq_ha.app import controller_tap, namesrv_tap, tap
 from rmq_ha.app.status.catalogue import CATALOGUE
 from rmq_ha.app.status.samples import Kind
 from rmq_ha.config.load import BROKER_PORT, NAMESRV_PORT, load_broker, load_namesrv
+from rmq_ha.config.load_controller import load_controller
 from rmq_ha.config.surroundings import Surroundings
 
 ROOT = Path(__file__).parents[3]
@@ -127,11 +128,11 @@ def test_the_image_is_built_of_what_is_there_and_allowed() -> None:
         assert re.search(rf"^{extra} = \[", pyproject, re.MULTILINE), extra
 
 
-def test_the_composed_pair_is_a_pair() -> None:
+def test_the_composed_pair_is_a_pair_that_elects() -> None:
     composed = yaml.safe_load((DOCKER / "compose.yaml").read_text())
     services = composed["services"]
     names = {name: f"172.18.0.{number}" for number, name in enumerate(services, 2)}
-    roles = {}
+    brokers, groups = [], {}
     for name, service in services.items():
         program, *arguments = service["command"]
         options = TAPS[program].Options()
@@ -141,11 +142,12 @@ def test_the_composed_pair_is_a_pair() -> None:
         assert service["cap_drop"] == ["ALL"]
         mounted = dict(volume.split(":")[:2][::-1] for volume in service["volumes"])
         assert mounted["/var/lib/rmqha"] in composed["volumes"]
-        if program == "rmqha-namesrv":
-            loaded = load_namesrv("", here, overrides=options.overrides)
+        if program != "rmqha-broker":
+            load = load_namesrv if program == "rmqha-namesrv" else load_controller
+            loaded = load("", here, overrides=options.overrides)
             assert loaded.notices == []
-            assert loaded.configuration.server.listen_port == NAMESRV_PORT
-            assert loaded.configuration.namesrv.metrics_port == 5557
+            controller = loaded.configuration.controller
+            groups[controller.controller_dleger_self_id] = controller.controller_dleger_peers
             continue
         text = (DOCKER / mounted["/etc/rmqha/broker.properties"]).read_text()
         configuration, notices = load_broker(text, here)
@@ -155,9 +157,11 @@ def test_the_composed_pair_is_a_pair() -> None:
         assert str(configuration.store.store_path_root_dir).startswith("/var/lib/rmqha/")
         for address in str(configuration.broker.namesrv_addr).split(";"):
             assert address.removesuffix(f":{NAMESRV_PORT}") in services
-        assert set(service["depends_on"]) <= set(services)
-        roles[name] = configuration.store.broker_role.name
-    assert roles == {"master": "SYNC_MASTER", "slave": "SLAVE"}
+        assert set(service["depends_on"]) == {"namesrv-1", "namesrv-2", "controller"}
+        brokers.append(configuration.controlled.controller_addr)
+    peers = "n0-namesrv-1:9878;n1-namesrv-2:9878;n2-controller:9878"
+    assert groups == dict.fromkeys(("n0", "n1", "n2"), peers)
+    assert brokers == [re.sub(r"n\d-", "", peers)] * 2
 
 
 @pytest.mark.parametrize(
@@ -183,7 +187,13 @@ def test_compose_would_take_the_file(right: str, wrong: str) -> None:
         return
     composed = options.from_yaml(text)
     composed.validate()
-    assert set(composed.service_names()) == {"namesrv-1", "namesrv-2", "master", "slave"}
+    assert set(composed.service_names()) == {
+        "namesrv-1",
+        "namesrv-2",
+        "controller",
+        "broker-1",
+        "broker-2",
+    }
 
 
 def test_the_dashboard_shows_what_is_exported() -> None:
