@@ -47,8 +47,9 @@ def test_one_client_may_hold_up_a_quarter() -> None:
     one.waiting[1].errback(RemotingTimeout("late"))
     assert results[0] == "yes"
     assert results[1].check(RemotingTimeout)
-    invoke(calls, one)
-    assert len(calls) == 2
+    for _ in range(2):  # as much as before
+        invoke(calls, one)
+    assert len(calls) == 3
 
 
 def test_all_together_are_bounded() -> None:

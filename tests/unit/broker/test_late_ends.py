@@ -218,10 +218,10 @@ def test_first_of_two_is_not_stored() -> None:
     assert broker.visible() == ["a"]
 
 
-def test_while_a_check_moves_it() -> None:
-    """The copy is in the log, and its replica is waited for: the END is for the copy."""
+def test_while_a_check_moves_them() -> None:
+    """The copies are in the log, and their replica is waited for: each END is for its copy."""
     broker = started()
-    place = broker.half("a")
+    places = [broker.half(key) for key in ("a", "b")]
     parts = broker.controller.transaction_checks._parts
     really, held = parts.put, []
 
@@ -232,9 +232,10 @@ def test_while_a_check_moves_it() -> None:
 
     object.__setattr__(parts, "put", put)
     broker.world.clock.run_while(lambda: not held, 30)
-    request = RemotingCommand(37, {**place, "commitOrRollback": str(COMMIT)})
     answers: list[RemotingCommand] = []
-    broker.controller.dispatcher.routes[37](CHANNEL, request).addCallback(answers.append)
+    for place in places * 3:
+        request = RemotingCommand(37, {**place, "commitOrRollback": str(COMMIT)})
+        broker.controller.dispatcher.routes[37](CHANNEL, request).addCallback(answers.append)
     broker.run(1)
     assert answers == []
     object.__setattr__(parts, "put", really)
@@ -243,8 +244,8 @@ def test_while_a_check_moves_it() -> None:
     broker.run(1)
     answer_all(broker)
     broker.rounds(4)
-    assert [answer.code for answer in answers] == [0]
-    assert broker.visible() == ["a"]
+    assert [answer.code for answer in answers] == [0] * 6
+    assert sorted(broker.visible()) == ["a", "b"]
     assert broker.progress() == broker.ends()
 
 

@@ -219,11 +219,12 @@ def test_slow_consumers() -> None:
         assert refused.code == ResponseCode.NO_PERMISSION
     assert broker.call(pull_request("ahead", TOPIC, 0, 19, 1)).code == 0
     groups = broker.controller.groups
-    groups.update(replace(groups.get("behind"), consume_enable=True))
-    broker.world.clock.run_for(181)
-    assert broker.call(pull_request("behind", TOPIC, 0, 18, 1)).code == 0
-    broker.world.clock.run_for(181)
-    assert broker.call(pull_request("behind", TOPIC, 0, 19, 1)).code == 0
+    for group in ("behind", "behind-too"):
+        groups.update(replace(groups.get(group), consume_enable=True))
+    for offset in (18, 19):
+        broker.world.clock.run_for(181)
+        for group in ("behind", "behind-too"):
+            assert broker.call(pull_request(group, TOPIC, 0, offset, 1)).code == 0
     broker.stop()
 
 

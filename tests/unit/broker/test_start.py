@@ -6,6 +6,7 @@ import pytest
 from twisted.logger import capturedLogs, formatEvent
 
 from rmq_ha.broker.controller import BrokerController
+from rmq_ha.errors import ConfigurationError
 from rmq_ha.model.topic_config import TopicConfig
 from rmq_ha.store import service
 from rmq_ha.testing.group import BrokerGroup
@@ -55,6 +56,15 @@ def test_a_start_tells_of_topics_that_its_table_has_lost() -> None:
     told = [formatEvent(event) for event in events]
     assert [line for line in told if "1 topics that topics.json does not have: Lost" in line]
     broker.stop()
+
+
+def test_who_demands_tls_of_those_who_sign_and_has_none_does_not_start() -> None:
+    """Nobody could use it, and each client would only see that it is refused."""
+    broker = SimBroker()
+    broker.configuration.ours.acl_requires_tls = True
+    broker.configuration.plugin_options["tls.server.mode"] = "disabled"
+    with pytest.raises(ConfigurationError, match="aclRequiresTls=true without TLS here"):
+        broker.start()
 
 
 def test_each_member_of_a_group_that_follows_has_a_number_of_its_own() -> None:
