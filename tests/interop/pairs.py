@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import json
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 from rmq_ha.client.lookup.requests import send_request
@@ -15,6 +19,7 @@ MIXES = [
     ("our-slave-of-java-master", True, False),
 ]
 FILE_SIZE = 1 << 20
+ADMIN = str(Path(sys.executable).with_name("rmqha-admin"))
 # A Java slave reports first this long after connecting; a slave whose master was gone at the last
 # registration copies no tables until the next; on a busy machine 3 s for a replica are not much.
 QUICK = {
@@ -24,17 +29,41 @@ QUICK = {
 }
 
 
+class Visit:
+    """What `rmqha-admin doctor` said, as it is typed."""
+
+    def __init__(self, namesrv: str) -> None:
+        words = [ADMIN, "doctor", "-n", namesrv, "--json", "--look-again", "0"]
+        said = subprocess.run(words, capture_output=True, text=True, timeout=90, check=False)
+        self.found: list[dict[str, str]] = json.loads(said.stdout)["findings"]
+
+    def finds(self, code: str) -> bool:
+        """The fault is named."""
+        return any(item["code"] == code for item in self.found)
+
+    @property
+    def errors(self) -> set[str]:
+        """Codes of that severity."""
+        return {item["code"] for item in self.found if item["severity"] == "error"}
+
+
 class Pair:
-    """Two brokers of one name; either may be killed, restarted or given the other's role."""
+    """
+    Two brokers of one name; either may be killed, restarted or given the other's role.
+
+    :ivar of_ours: settings of our brokers from their next start on.
+    """
 
     def __init__(self, rig: Rig, java_master: bool, java_slave: bool) -> None:
         self.rig = rig
+        self.of_ours: dict[str, Any] = {}
         self.namesrv = rig.namesrv()
         self.master = self._start("m", "master-sync.conf", java_master)
         self.slave = self._start("s", "slave.conf", java_slave)
 
     def _start(self, name: str, conf: str, java: bool, port: int | None = None) -> Server:
-        return self.rig.broker(conf, name, java=java, namesrv=self.namesrv, port=port, **QUICK)
+        more = QUICK if java else {**QUICK, **self.of_ours}
+        return self.rig.broker(conf, name, java=java, namesrv=self.namesrv, port=port, **more)
 
     def _again(self, server: Server, conf: str) -> Server:
         port = int(server.address.rpartition(":")[2])

@@ -18,7 +18,7 @@ from rmq_ha.ha.frames import FrameReader, encode_report
 from rmq_ha.ha.greeting import WORD_COUNT, Greeting, encode_greeting
 from rmq_ha.store.format.commitlog import decode_record
 from rmq_ha.wire.frame import decode_frame, encode_frame
-from tests.interop.pairs import QUICK, Pair, assert_same_logs
+from tests.interop.pairs import QUICK, Pair, Visit, assert_same_logs
 from tests.interop.rig import Rig, Server, rig_in
 from tests.interop.wire import Load, Wire, log_end
 
@@ -158,9 +158,13 @@ def test_a_java_slave_that_was_ahead_stays_refused_until_it_is_empty(rig: Rig) -
     pair.ensure()
     lose_the_end(pair, "lost")
     ahead = log_end(pair.slave.address)
+    pair.of_ours = {"metricsPort": rig.ports(1)}
     pair.restart_master()
     pair.rig.until(
         lambda: "ahead of ours" in pair.master.output.read_text(), 30, "a refusal", pair.master
+    )
+    pair.rig.until(
+        lambda: Visit(pair.namesrv).finds("slave-refused-ahead"), 40, "a finding", pair.master
     )
     with pair.load("after") as after:
         pair.rig.until(

@@ -16,7 +16,15 @@ from typing import Any
 import pytest
 
 from rmq_ha.wire.codes import RequestCode
-from tests.interop.pairs import FILE_SIZE, MIXES, Pair, assert_same_logs, log_files, max_offsets
+from tests.interop.pairs import (
+    FILE_SIZE,
+    MIXES,
+    Pair,
+    Visit,
+    assert_same_logs,
+    log_files,
+    max_offsets,
+)
 from tests.interop.rig import PEER, rig_in
 from tests.interop.wire import Refused, Wire, log_end
 
@@ -95,6 +103,20 @@ def test_master_is_killed_in_the_stream(pair: Pair) -> None:
     for server in (pair.master, pair.slave):
         pair.until_readable(server, load, load.stored)
         pair.until_readable(server, more, more.accepted)
+
+
+def test_what_doctor_says_of_a_mixed_pair(pair: Pair) -> None:
+    """That it is one; and no error, as all is well."""
+    visits: list[Visit] = []
+
+    def is_told() -> bool:
+        visits.append(Visit(pair.namesrv))
+        return visits[-1].finds("two-kinds") and not visits[-1].errors
+
+    try:
+        pair.rig.until(is_told, 40, "a visit without errors", pair.slave)
+    except AssertionError as error:
+        raise AssertionError(visits[-1].found) from error
 
 
 TABLES = {

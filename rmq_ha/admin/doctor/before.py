@@ -113,6 +113,8 @@ async def _look_at_master(asker: Asker, session: Session, facts: Facts, local: L
     if address:
         local.master_address = address
         local.master_problem = (await port_at(session.host, address, _TIMEOUT_S)).problem
+        if address in {broker.address for broker in facts.brokers}:
+            local.master_problem = "that is a port for clients (listenPort)"
 
 
 async def _port_for_slaves(asker: Asker, facts: Facts, master: Broker) -> str:

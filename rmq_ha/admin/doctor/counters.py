@@ -46,7 +46,8 @@ _EVER = (
         "slave-diverged-once",
         "rmqha_replication_diverged_total",
         "a slave came with another log than its master's, or with more",
-        "look into `setaside` at the slave, and at its `/healthz`",
+        "look into `setaside` at the slave, and at its `/healthz`; if it follows now, nothing "
+        "else has to be done",
     ),
     _Counter(
         "slave-doubtful",
@@ -83,7 +84,8 @@ _NOW = (
         "access-refused",
         "rmqha_acl_refused_total",
         "access control refuses requests",
-        "the broker's log says which account, from where and what it lacks",
+        "the broker's log says which account, from where and what it lacks; `rmqha-admin acl set` "
+        "gives it",
     ),
     _Counter(
         "odd-times",
@@ -127,7 +129,8 @@ _NOW = (
         "strangers",
         "rmqha_protocol_violations_total",
         "somebody connects who speaks no remoting, or not the TLS that is wanted",
-        "the log says who: a scanner, a health check at the wrong port, or a client without --tls",
+        "the log says who: a scanner (close the port to it), a health check at the wrong port "
+        "(give it `metricsPort`), or a client without TLS (--tls)",
     ),
 )
 

@@ -208,7 +208,7 @@ RULES = (
         "the broker of this properties file runs, and a name server does not know it: clients do "
         "not find it",
         "compare `namesrvAddr` in the file with this name server; its log says why a "
-        "registration fails; another broker may have taken its name and id (see id-differs)",
+        "registration fails; another broker may have taken its name and id (see id-taken)",
         _not_registered,
     ),
     Rule(

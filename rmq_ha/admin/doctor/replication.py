@@ -170,7 +170,10 @@ RULES = (
         "log-unreadable",
         Severity.ERROR,
         "a slave's log holds what is no record, and its master's has the same there",
-        'look at the disks of both; docs/operations.md, "Damaged stores"',
+        "the master's file is damaged there: put a copy of it in its place (a backup, another "
+        "slave's), then start this slave with an empty store; look at the master's disk "
+        "(smartctl); "
+        'docs/operations.md, "Damaged stores"',
         _unreadable,
     ),
     Rule(
@@ -178,7 +181,9 @@ RULES = (
         Severity.ERROR,
         "a slave does not get its master's log",
         "unreachable: open the master's port for slaves (see ha-port-blocked); no address: "
-        "compare `brokerName` and `namesrvAddr`; disconnected: the master's log says why",
+        "compare `brokerName` and `namesrvAddr`; disconnected: the master's log says why, and "
+        "`haMasterAddress`, where it is set, has to name the master's `haListenPort`; "
+        "connected: look again in 10 s",
         _not_following,
     ),
     Rule(

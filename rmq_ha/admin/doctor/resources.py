@@ -176,7 +176,8 @@ RULES = (
         "dispatch-behind",
         Severity.WARNING,
         "what is in the log does not get into the queues: consumers do not see it yet",
-        "after a start wait until it is done; else look at the disk's load",
+        "after a start wait until it is done; else the broker's log says what its disk refuses, or "
+        "the disk is busy (`iostat -x 1`)",
         _dispatch,
     ),
     Rule(

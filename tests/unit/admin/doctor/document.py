@@ -15,14 +15,11 @@ from rmq_ha.admin.doctor.rules import RULES
 
 DOCUMENT = Path(__file__).parents[4] / "docs" / "doctor.md"
 TESTS = Path(__file__).parents[3]
-PLACES = ("unit/admin/doctor/test_*.py", "live/test_doctor.py")
+PLACES = ("unit/admin/doctor/test_*.py", "live/test_doctor.py", "interop/test_*.py")
 CODES, PROVOKED = "code | severity | cause | what to do", "code | provoked by"
+MET = "met by | fault | code"
 NOT_PROVOKED: dict[str, str] = {
-    "two-kinds": "not here: it takes a broker of Java in the pair",
-    "slave-doubtful": "not here: only a slave of Java comes with an end within a record",
-    "slave-refused-ahead": "not here: only a slave of Java comes back with more and says no more",
     "flush-behind": "not here: it takes 256 MiB in memory that no disk has",
-    "member-diverged": "not here: two leaders of one term would have to be, or a forged ledger",
 }
 """Codes whose fault no test makes, and why; each is judged on facts in `test_doctor_rules.py`."""
 
@@ -30,7 +27,7 @@ NOT_PROVOKED: dict[str, str] = {
 def provoking_tests() -> dict[str, list[str]]:
     """By code: the tests that call `finds` with it, as file and name."""
     found: dict[str, list[str]] = {}
-    for path in sorted(path for place in PLACES for path in TESTS.glob(place)):
+    for path in (path for place in PLACES for path in sorted(TESTS.glob(place))):
         for test in _functions(ast.parse(path.read_text())):
             for code in _found_in(test):
                 found.setdefault(code, []).append(f"{path.relative_to(TESTS.parent)}::{test.name}")

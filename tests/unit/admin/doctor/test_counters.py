@@ -9,8 +9,9 @@ from twisted.internet.protocol import Factory, Protocol
 
 from rmq_ha.client.rules.listening import ConsumeConcurrentlyStatus
 from rmq_ha.client.rules.signing import Credentials
+from rmq_ha.ha.frames import encode_report
 from rmq_ha.model.status import BrokerRole
-from rmq_ha.testing.cluster import LISTEN_PORT
+from rmq_ha.testing.cluster import HA_PORT, LISTEN_PORT
 from rmq_ha.wire.codes import RequestCode
 from tests.unit.admin.doctor.fleet import Fleet, whole_pair
 
@@ -68,6 +69,17 @@ def test_a_slave_whose_log_was_another() -> None:
     fleet.add("a", SLAVE, broker={"broker_id": 1})
     fleet.run(30)
     fleet.finds("slave-diverged-once")
+
+
+def test_a_slave_that_comes_as_one_of_java() -> None:
+    """It says nothing but where its log ends: within a message that nobody sent it."""
+    fleet = one()
+    fleet.send("Work", 3, 100)
+    host = fleet.hosts["java"] = fleet.world.add("java")
+    factory = Factory.forProtocol(lambda: _Stranger(encode_report(100)))
+    fleet.wait(host.network.client(fleet.hosts["a"].ip, HA_PORT).connect(factory))
+    fleet.run(2)
+    fleet.finds("slave-doubtful")
 
 
 def test_sends_without_a_slave() -> None:

@@ -8,6 +8,7 @@ from twisted.internet.defer import Deferred
 
 from rmq_ha.app.status.broker import BrokerStatus
 from rmq_ha.app.status.server import StatusServer
+from rmq_ha.testing.brokers import BrokerNode
 from rmq_ha.testing.group import BrokerGroup
 from tests.unit.admin.doctor.fleet import STATUS_PORT, Fleet
 
@@ -15,16 +16,20 @@ from tests.unit.admin.doctor.fleet import STATUS_PORT, Fleet
 class Group(Fleet):
     """Three members with status ports, one of which leads; visited as any fleet."""
 
-    def __init__(self) -> None:
-        self.group = BrokerGroup(change=_watched).start()
+    def __init__(self, seed: int = 1) -> None:
+        self.group = BrokerGroup(seed, change=_watched).start()
         self.world, self.namesrv = self.group.world, self.group.name_server
         for member in self.group.members:
-            host = member.host
-            server = StatusServer(host.seams, "rmqha", STATUS_PORT, host.ip)
-            self.wait(server.start())
-            status = BrokerStatus(member.controller)
-            server.add(status)
-            server.health = status.health
+            self.watch(member)
+
+    def watch(self, member: BrokerNode) -> None:
+        """Its status port, since its start."""
+        host = member.host
+        server = StatusServer(host.seams, "rmqha", STATUS_PORT, host.ip)
+        self.wait(server.start())
+        status = BrokerStatus(member.controller)
+        server.add(status)
+        server.health = status.health
 
     def wait(self, later: Any, limit: float = 0.0) -> Any:
         started = later if isinstance(later, Deferred) else Deferred.fromCoroutine(later)
@@ -61,3 +66,38 @@ def test_members_die_one_by_one() -> None:
     fleet.finds("no-leader", "members-missing", "no-leader-known")
     fleet.finds("no-leader-known", "members-missing", "no-leader")
     assert last.host.ip in "".join(fleet.visit().texts("no-leader-known"))
+
+
+def test_a_member_with_the_disk_of_another_group() -> None:
+    """Both groups committed messages; then somebody put a disk into the wrong machine."""
+    fleet, other = Group(), Group(2)
+    first = other.group.master()  # its terms are others
+    assert first is not None
+    other.group.kill(first)
+    other.run(30)
+    other.group.boot(first)
+    other.group.wait_for_master()
+    for number in range(3):
+        fleet.group.send(b"ours %d" % number)
+        other.group.send(b"other %d" % number)
+    for each in (fleet, other):
+        each.run(40)
+    fleet.is_well()
+    moved = next(m for m in fleet.group.members if m is not fleet.group.master())
+    source = other.group.members[fleet.group.members.index(moved)].host.disk
+    fleet.group.kill(moved)
+    moved.host.disk.remove_tree("/store")
+    for path in source.paths("/store"):
+        moved.host.disk.replace(path, source.content(path))
+    fleet.group.boot(moved)
+    fleet.watch(moved)
+    fleet.run(30)
+    told = fleet.finds("member-diverged", "no-leader", "not-ready")
+    assert moved.host.ip not in told  # it leads: its term is higher, and the others say so
+    assert "empty the member that is wrong" in fleet.fix("member-diverged")
+    fleet.group.kill(moved)
+    moved.host.disk.remove_tree("/store")
+    fleet.group.boot(moved)
+    fleet.watch(moved)
+    fleet.run(60)
+    fleet.is_well()

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 from rmq_ha.admin.doctor.rules import RULES
 from tests.unit.admin.doctor.document import (
     CODES,
+    MET,
     NOT_PROVOKED,
     PROVOKED,
     provoking_tests,
@@ -25,3 +28,14 @@ def test_each_fault_is_made_or_it_is_said_why_not() -> None:
     made = set(provoking_tests())
     assert made | set(NOT_PROVOKED) == codes
     assert not made & set(NOT_PROVOKED)
+
+
+def test_what_users_met_is_made() -> None:
+    """Each fault that the issue and our users name has a code, whose fault a test makes."""
+    made = provoking_tests()
+    met = written(MET)
+    assert len(met) > 45
+    for row in met:
+        codes = re.findall("`([a-z-]+)`", row.rpartition("|")[2])
+        assert codes, row
+        assert not [code for code in codes if code not in made], row

@@ -105,7 +105,7 @@ def test_a_table_that_cannot_be_read() -> None:
     disk.replace(path, kept[: len(kept) // 2])
     file = fleet.with_file("a", text)
     assert path in fleet.finds("table-damaged", "not-running", "no-broker", **file)
-    disk.replace(path, kept)
+    disk.replace(path, disk.read_bytes(f"{path}.bak"))
     fleet.add("a")
     fleet.run(5)
     fleet.is_well(**file)

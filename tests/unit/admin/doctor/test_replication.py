@@ -152,6 +152,35 @@ def test_a_slave_that_deleted_what_its_master_keeps() -> None:
     assert "its master's at 0" in told
 
 
+def test_a_slave_that_is_given_the_port_for_clients() -> None:
+    """The master closes the connection; it is known before the start, too."""
+    fleet = Fleet()
+    fleet.add("a", MASTER)
+    wrong = fleet.address("a")
+    fleet.add("b", SLAVE, broker={"broker_id": 1}, store={"ha_master_address": wrong})
+    fleet.run(12)
+    assert f"it does not follow {wrong}" in fleet.finds("not-following", "no-slave")
+    assert "haListenPort" in fleet.fix("not-following")
+    lines = ("brokerId=2", f"haMasterAddress={wrong}", "storePathRootDir=/other")
+    before = fleet.before("b", fleet.file_of("b", *lines))
+    assert "that is a port for clients" in fleet.finds("master-unreachable", "port-taken", **before)
+
+
+def test_a_master_that_tells_slaves_an_address_of_its_own() -> None:
+    """`brokerIP2` is one of a network that the slave is not in."""
+    fleet = Fleet()
+    fleet.add("a", MASTER, broker={"broker_ip2": "172.18.0.2"})
+    fleet.add("b", SLAVE, broker={"broker_id": 1})
+    fleet.run(12)
+    told = fleet.finds("ha-port-blocked", "not-following", "no-slave")
+    assert "172.18.0.2:10912" in told
+    assert "brokerIP2" in fleet.fix("ha-port-blocked")
+    fleet.stop("a")
+    fleet.add("a", MASTER)
+    fleet.run(45)
+    fleet.is_well()
+
+
 def test_a_slave_that_is_given_another_master() -> None:
     """`haMasterAddress` names the master of another name; without it all is well."""
     fleet = Fleet()
