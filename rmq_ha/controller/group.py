@@ -146,22 +146,18 @@ class ControllerGroup:
 
         :raises StoreError: the files are another process's, or cannot be read.
         """
-        disk = self._host.disk
-        disk.make_dirs(self._directory)
-        self._lock = disk.lock(f"{self._directory}/lock")
+        self._lock = self._host.disk.lock(f"{self._directory}/lock")
         self._ledger.load()
         state = self._term_file.load()
         self._node = Node(self.settings, self._ledger, state, self._host.random, self._now())
-        self._thorough_at = self._host.clock.seconds()
-        self._apply_committed()
         self._lookups.start()
+        self._run()
         self.log.info(
             "controller {self_id} of {peers}: {count} entries of its log are applied",
             self_id=self.settings.self_id,
             peers=len(self.settings.peers),
             count=self._applied + 1,
         )
-        self._run()
 
     async def stop(self) -> None:
         """

@@ -27,10 +27,8 @@ def make_steady(reactor: Any) -> None:
     Let a reactor that is ours count by the monotonic clock: its sockets' timers, too.
 
     `callLater`, `timeout` and `runUntilCurrent` all ask the instance. Timers that are armed already
-    keep what is left of their time.
+    keep what is left of their time; a second call changes nothing.
     """
-    if is_steady(reactor):
-        return
     ahead = monotonic() - reactor.seconds()
     reactor.seconds = monotonic
     # Cancelled ones, too: they keep their places in Twisted's heap.

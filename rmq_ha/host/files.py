@@ -130,9 +130,7 @@ class ArrowFiles:
     def read(self, path: str, offset: int = 0, length: int = -1) -> bytes:
         """A small part of a file, or all of a small file; fewer bytes at its end."""
         file = self._file(path)
-        if length < 0:
-            length = max(0, file.size() - offset)
-        found: bytes = file.read_at(length, offset)
+        found: bytes = file.read_at(file.size() if length < 0 else length, offset)
         return found
 
     def window(self, path: str, offset: int, length: int) -> Any:

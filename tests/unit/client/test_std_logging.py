@@ -3,15 +3,18 @@
 import logging
 import subprocess
 import sys
+import warnings
+from io import StringIO
 from typing import Any
 
 import pytest
-from twisted.logger import LogLevel, globalLogPublisher
+from twisted.logger import LogBeginner, Logger, LogLevel, LogPublisher, globalLogPublisher
 from twisted.python.failure import Failure
 
 from rmq_ha.client.aio import Client
 from rmq_ha.client.rules.consumer_settings import PushConsumerConfig
 from rmq_ha.client.rules.messages import Message
+from rmq_ha.host import std_logging
 from rmq_ha.host.std_logging import to_logging
 from rmq_ha.testing.client_world import ClientWorld
 
@@ -72,6 +75,26 @@ def test_a_program_of_asyncio_has_it_in_its_logging(begun: bool) -> None:
     assert "it broke" in ours
     assert begun or ours.startswith("ERROR rmq_ha.client.send.sender.Sender it broke")
     assert twisteds == ""
+
+
+@pytest.mark.parametrize("begun", [False, True])
+def test_a_log_that_has_begun_is_left_alone(
+    begun: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    publisher, had, shown = LogPublisher(), list[Any](), warnings.showwarning
+    beginner = LogBeginner(publisher, StringIO(), sys, warnings)
+    monkeypatch.setattr(std_logging, "globalLogBeginner", beginner)
+    caplog.set_level(logging.INFO, "rmq_ha")
+    if begun:
+        beginner.beginLoggingTo([had.append], redirectStandardIO=False)
+        monkeypatch.setattr(warnings, "showwarning", shown)
+    for _ in range(2):
+        std_logging.begin_logging()
+    out = sys.stdout
+    Logger("rmq_ha.x", observer=publisher).info("it")
+    assert [text for _, _, text in caplog.record_tuples] == ([] if begun else ["it"])
+    assert len([event for event in had if event["log_namespace"] == "rmq_ha.x"]) == begun
+    assert (warnings.showwarning, sys.stdout) == (shown, out)
 
 
 class Said:

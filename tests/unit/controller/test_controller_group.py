@@ -129,6 +129,18 @@ def test_a_stop_waits_for_what_is_being_written() -> None:
     stop(desk)
 
 
+def test_a_controller_that_has_written_nothing_stops_at_once() -> None:
+    desk = ControllerDesk()
+    desk.crash(0)
+    desk.hosts[0].restart()
+    service = desk.services[0] = desk.make(0)
+    wait(desk.world, service.start())
+    stop(desk)
+    assert desk.hosts[0].clock.getDelayedCalls() == []
+    stop_unstarted = Deferred.fromCoroutine(desk.make(0).group.stop())
+    assert stop_unstarted.called
+
+
 def test_who_is_stopped_hears_of_no_answer_that_comes_later() -> None:
     """A call to another member is out: what comes back changes nothing any more."""
     desk = ControllerDesk(3)
@@ -288,6 +300,43 @@ def test_a_member_that_answers_nonsense_for_a_while_is_followed_by_again() -> No
     desk.crash(down)
     wait(desk.world, desk.services[leader].group.propose(event(2)), 10.0)
     assert desk.services[leader].group.leads
+
+
+def by_name() -> ControllerDesk:
+    """Three whose peers are names."""
+    desk = ControllerDesk(3)
+    desk.addresses = [f"{host.name}:{PORT}" for host in desk.hosts]
+    for number in range(3):
+        desk.crash(number)
+    for number in range(3):
+        desk.restart(number)
+    return desk
+
+
+def test_members_that_are_given_by_name_know_each_other_from_the_start(logged: list[Any]) -> None:
+    desk = by_name()
+    logged.clear()
+    desk.leader()
+    assert not [item for item in logged if "refused" in str(item.get("log_format"))]
+
+
+def test_a_member_that_has_moved_is_looked_up_when_it_asks_and_may_lead() -> None:
+    """It alone has what was agreed on last; the other one knows where it was."""
+    desk = by_name()
+    leader = desk.leader()
+    moved, other = sorted({0, 1, 2} - {leader})
+    desk.crash(moved)
+    desk.hosts[moved].ip = "10.0.0.77"
+    desk.restart(moved)
+    desk.world.clock.run_for(3.0)
+    leader = desk.leader()
+    for name in {0, 1, 2} - {other}:
+        desk.world.network.partition(desk.hosts[other].name, desk.hosts[name].name)
+    wait(desk.world, desk.services[leader].group.propose(event(1)))
+    desk.crash(leader)
+    desk.world.network.heal()
+    assert desk.leader(20.0) == moved
+    assert known(desk, moved) == ["b1"]
 
 
 def test_an_answer_is_not_taken_from_tables_that_miss_what_may_be_agreed_on() -> None:

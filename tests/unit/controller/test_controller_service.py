@@ -344,6 +344,8 @@ def test_a_controller_whose_disk_fails_makes_room_for_another() -> None:
     assert desk.leader(20.0) != leader
     assert desk.info() == before
     assert desk.tool.ask(desk.addresses[leader], 1004, {"brokerName": "b"}).code == 2007
+    metadata = desk.tool.ask(desk.addresses[leader], 1005).ext or {}
+    assert (metadata["isLeader"], metadata.get("controllerLeaderId")) == ("false", None)
 
 
 def test_an_entry_that_it_does_not_understand_is_never_passed_over() -> None:

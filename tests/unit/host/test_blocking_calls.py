@@ -461,13 +461,22 @@ def test_a_client_that_is_closed_keeps_no_thread_waiting() -> None:
         except RemotingConnectError as error:
             told.append(error)
 
-    with server(lambda *_: asked.release()) as (address, _):
-        thread = threading.Thread(target=ask, args=(address,), daemon=True)
-        thread.start()
-        assert asked.acquire(timeout=10)
+    with (
+        server(lambda *_: asked.release()) as (one, _),
+        server(lambda *_: asked.release()) as (
+            other,
+            _,
+        ),
+    ):
+        threads = [threading.Thread(target=ask, args=(at,), daemon=True) for at in (one, other)]
+        for thread in threads:
+            thread.start()
+        for _ in threads:
+            assert asked.acquire(timeout=10)
         calls.close()
-        thread.join(2)
-    assert len(told) == 1
+        for thread in threads:
+            thread.join(2)
+    assert len(told) == 2
 
 
 def test_tls_with_certificates_on_both_ends(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import threading
 import time
+from random import Random
 
 import pytest
 from twisted.internet.asyncioreactor import AsyncioSelectorReactor
@@ -81,6 +82,24 @@ def test_timers_that_are_put_off_again_and_again_take_no_memory():
         kept.reset(60)
     assert len(clock._heap) < 100
     kept.cancel()
+
+
+def test_of_many_timers_most_of_which_are_cancelled_each_other_one_comes_in_time(by_hand):
+    """The places of those that are gone are given back, and the others keep their order."""
+    clock, came, random = by_hand.clock, [], Random(5)
+    begin = by_hand.now
+    timers = {}
+    for due in random.sample(range(1, 1000), 400):
+        timers[due] = clock.callLater(due, came.append, due)
+    kept = set(random.sample(sorted(timers), 80))
+    for due in random.sample(sorted(timers), 400):
+        if due not in kept:
+            timers[due].cancel()
+    assert len(clock._heap) < 240
+    while by_hand.rings_at is not None:
+        by_hand.advance(by_hand.rings_at - by_hand.now)
+        assert came == sorted(due for due in kept if begin + due <= by_hand.now)
+    assert len(came) == 80
 
 
 def test_a_timer_that_raises_stops_nobody():
@@ -262,6 +281,7 @@ def test_an_alarm_rings_at_its_time_and_once(monkeypatch):
     for when in (100.0, 99.0, 100.0):
         alarm.set(when)
         assert rung.acquire(timeout=10)
+    alarm.set(100.9)
     assert not rung.acquire(timeout=0.05)
     alarm.end()
 

@@ -262,6 +262,17 @@ def test_a_tree_is_on_the_disk_when_each_file_and_each_name_in_it_is(tmp_path, c
     assert sorted(calls) == [("sync", str(tmp_path / name)) for name in expected]
 
 
+def test_what_lies_behind_a_link_is_brought_to_the_disk_as_well(tmp_path, calls):
+    """Operators put a log on a disk of its own so."""
+    (tmp_path / "store").mkdir()
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "log").write_bytes(b"x")
+    (tmp_path / "store" / "commitlog").symlink_to(tmp_path / "elsewhere")
+    RealDisk().sync_tree(str(tmp_path / "store"))
+    synced = {path for _, path in calls}
+    assert {str(tmp_path / name) for name in ("elsewhere", "elsewhere/log")} <= synced
+
+
 def test_a_boot_that_the_kernel_does_not_tell_is_none(tmp_path, monkeypatch):
     disk = RealDisk()
     assert disk.boot_id(str(tmp_path))

@@ -121,6 +121,38 @@ def test_places_are_paths_or_uris(tmp_path: Path) -> None:
             files_of(text)
 
 
+def test_a_uri_is_opened_by_whoever_knows_it_and_once(tmp_path: Path) -> None:
+    """Beside its path in there; also in a process that got it pickled."""
+    (tmp_path / "d").mkdir()
+    (tmp_path / "d" / "f").write_bytes(b"content")
+    files = pickle.loads(pickle.dumps(ArrowFiles(f"file://{tmp_path}/d")))
+    assert files.read(f"{tmp_path}/d/f") == b"content"
+    assert files.read(f"{tmp_path}/d/f", 3) == b"tent"
+    assert files.read(f"{tmp_path}/d/f", 3, 2) == b"te"
+    assert [entry.name for entry in files.list(f"{tmp_path}/d")] == ["f"]
+    assert files.filesystem is files.filesystem
+
+
+def test_what_spark_has_copied_here_is_found_by_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pyspark = pytest.importorskip("pyspark")
+    monkeypatch.setattr(pyspark.SparkFiles, "get", lambda name: str(tmp_path / name))
+    (tmp_path / "store").mkdir()
+    (tmp_path / "store" / "f").write_bytes(b"x")
+    assert [entry.name for entry in module.listing(f"{module.STAGED}store")] == ["f"]
+
+
+def test_a_path_is_one_of_this_directory_and_a_uri_is_left_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert module.absolute("store") == str(tmp_path / "store")
+    assert module.absolute("a/b:c") == str(tmp_path / "a" / "b:c")
+    for whole in ("/store", "s3://bucket/store", "file:///store", f"{module.STAGED}store"):
+        assert module.absolute(whole) == whole
+
+
 def test_the_disk_reads_the_window_that_comes_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
