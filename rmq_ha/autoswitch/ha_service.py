@@ -144,7 +144,6 @@ class AutoSwitchHAService:
         self._journal: OwnJournal | None = None
         self._tables: Tables | None = None
         self._allowed = Networks(own.ha_allowed_slaves)
-        self._is_stopped = False
         self._elections = 0
         log.leadership = self
 
@@ -251,7 +250,6 @@ class AutoSwitchHAService:
         return Deferred.fromCoroutine(self._stop())
 
     async def _stop(self) -> None:
-        self._is_stopped = True
         self._turn += 1
         self._log.admits = False
         if self.controllers is not None:
@@ -573,7 +571,7 @@ class AutoSwitchHAService:
     def _settle(self) -> None:
         """Something changed: who has to be in sync, what may be read, which puts are kept?"""
         state = self._state
-        if state is None or self._is_stopped:
+        if state is None:
             return
         now = self._now()
         wanted = state.proposal(now)

@@ -131,8 +131,7 @@ class EpochLink:
     def _connected(self, connection: EpochReplicaProtocol) -> None:
         self._attempt = None
         if connection.is_lost:
-            self._later(RETRY_SECONDS)
-            return
+            return  # `lost` was told, and has set the timer
         self.connection = connection
         if not self._is_running:
             connection.close()

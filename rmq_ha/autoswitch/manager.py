@@ -333,8 +333,10 @@ class ReplicasManager:
 
     def _led_by(self, ask: Ask, answer: Answer, now: float) -> None:
         """1005, of whom we asked in turn or of all; an empty name is none."""
+        if answer.code != ResponseCode.SUCCESS:
+            return
         address = decode_header(GetMetadataResponse, answer.ext).controller_leader_address
-        if answer.code != ResponseCode.SUCCESS or not address:
+        if not address:
             return
         self._lease.leader_named(ask.address, address, ask.sent, now)
         if self.leader is None or now >= self._leader_at:

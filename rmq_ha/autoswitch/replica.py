@@ -337,16 +337,14 @@ class EpochReplica:
         """Ours, with that of the frame."""
         if frame.epoch == self.epochs.last:
             return self.epochs
-        if frame.epoch.epoch < self.epochs.last_epoch or frame.epoch.start < 0:
-            known = self.epochs.at(frame.offset)
-            raise ReplicationError(
-                f"the master sends {frame.offset} as of {frame.epoch}, ours is of "
-                f"{None if known is None else known[0]}, and the newest of {self.epochs.last}"
-            )
         try:
             return self.epochs.appended(*frame.epoch)
         except ProtocolViolation as error:
-            raise ReplicationError(f"the master's epoch {frame.epoch}: {error}") from None
+            known = self.epochs.at(frame.offset)
+            raise ReplicationError(
+                f"the master sends {frame.offset} as of {frame.epoch}, ours is of "
+                f"{None if known is None else known[0]}: {error}"
+            ) from None
 
     def _confirm(self, offset: int) -> None:
         self.confirm_offset = max(self.confirm_offset, min(offset, int(self._log.max_offset)))

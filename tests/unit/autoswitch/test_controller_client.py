@@ -17,6 +17,7 @@ from rmq_ha.remoting.client import RemotingClient
 from rmq_ha.remoting.dispatcher import RequestDispatcher
 from rmq_ha.remoting.server import RemotingServer
 from rmq_ha.testing.controlled import until, wait
+from rmq_ha.wire.command import RemotingCommand
 from tests.unit.controller.controllers import BROKER_PORT, Controllers
 
 WHO = "/store/brokerIdentity"
@@ -146,6 +147,29 @@ def test_a_controller_that_does_not_answer_is_told_of_once() -> None:
     silent, back = said
     assert "does not answer: look at it, and at controllerAddr" in silent
     assert "answers again" in back
+
+
+def test_who_is_no_controller_is_told_of_once() -> None:
+    """Another server's port in controllerAddr: it answers, and is asked about once a second."""
+    desk = Controllers(1, 0)
+    host = desk.world.add("a name server")
+    asked: list[int] = []
+    dispatcher = RequestDispatcher()
+
+    def unknown(_: Any, request: RemotingCommand) -> RemotingCommand:
+        asked.append(request.code)
+        return request.response(3, "request code is not supported")
+
+    dispatcher.default = unknown
+    wait(desk.world, RemotingServer(host.seams, NettyServerConfig(), dispatcher).listen(9876, ""))
+    desk.addresses = [f"{host.ip}:9876"]
+    with capturedLogs() as events:
+        broker = Broker(desk, "broker0")
+        desk.world.clock.run_for(20.0)
+    (said,) = [str(formatEvent(event)) for event in events if event["log_level"] is LogLevel.warn]
+    assert f"controller {host.ip}:9876 is no controller; correct controllerAddr" in said
+    assert 10 <= len(asked) <= 30
+    assert broker.decisions == []
 
 
 def test_one_of_three_controllers_may_die() -> None:

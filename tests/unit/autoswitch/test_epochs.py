@@ -82,6 +82,16 @@ def test_hazard_3_an_empty_epoch_makes_room_for_the_next() -> None:
     assert led == epochs((1, 0), (5, 1120), (10, 2486))
 
 
+@pytest.mark.parametrize(
+    "entries", [((0, -1),), ((-1, 0),), ((1, 5), (2, 5)), ((1, 5), (2, 4)), ((2, 5), (2, 6))]
+)
+def test_epochs_that_do_not_rise_from_nothing_are_none(
+    entries: tuple[tuple[int, int], ...],
+) -> None:
+    with pytest.raises(ProtocolViolation, match="do not rise"):
+        epochs(*entries)
+
+
 def test_an_older_epoch_is_refused() -> None:
     for epoch in (4, 5):
         with pytest.raises(ProtocolViolation):
@@ -217,12 +227,14 @@ def test_an_id_is_kept_over_a_crash_between_any_two_steps(disk: SimDisk) -> None
     files.load("C", "b")
     assert (files.identity, files.application) == (None, None)
     files.apply(asked)
+    assert (files.identity, files.application) == (None, asked)
     disk = disk.crash()
     files = IdentityFiles(disk, WHO)  # type: ignore[arg-type]
     files.load("C", "b")
     assert (files.identity, files.application) == (None, asked)
     assert disk.read_bytes(WHO + "-temp") == b"C#b#2#127.0.0.1:10911;1795333033992"
     files.accept(asked._replace(check_code=None))
+    assert (files.identity, files.application) == (Identity("C", "b", 2), None)
     disk = disk.crash()
     files = IdentityFiles(disk, WHO)  # type: ignore[arg-type]
     files.load("C", "b")
@@ -230,8 +242,10 @@ def test_an_id_is_kept_over_a_crash_between_any_two_steps(disk: SimDisk) -> None
     assert disk.read_bytes(WHO) == b"C#b#2"
 
 
-def test_the_identity_of_another_broker_is_refused(disk: SimDisk) -> None:
-    disk.replace(WHO, b"C#other#1")
+@pytest.mark.parametrize(("name", "rest"), [(WHO, b""), (WHO + "-temp", b"#h:1;1")])
+def test_the_identity_of_another_broker_is_refused(disk: SimDisk, name: str, rest: bytes) -> None:
+    """Also one that it only applies for."""
+    disk.replace(name, b"C#other#1" + rest)
     with pytest.raises(StoreError, match="C#other"):
         IdentityFiles(disk, WHO).load("C", "b")  # type: ignore[arg-type]
 

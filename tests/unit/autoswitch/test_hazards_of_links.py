@@ -80,6 +80,46 @@ def test_hazard_6_a_first_report_of_what_nobody_sent_closes(offset: int) -> None
         feed.receive_data(encode_report(offset), 0.0)
 
 
+def test_who_has_asked_for_nothing_yet_is_not_stranded() -> None:
+    """He is once what he wants next is deleted here."""
+    pair = Pair()
+    pair.log.delete_below(500)
+    feed, link = pair.slave(2)
+    assert not feed.is_stranded
+    pair.report(feed, link, 0)
+    assert (feed.is_stranded, feed.sent) == (False, 1000)
+    pair.put(500)
+    pair.log.delete_below(1200)
+    assert feed.is_stranded
+
+
+def test_a_slave_begins_once_and_stays_who_it_is() -> None:
+    """It may say the same again before its first report; each time is answered."""
+    pair = Pair()
+    feed, link = pair.slave(2)
+    again = encode_slave_handshake(SlaveHandshake(2))
+    assert feed.receive_data(again + again, 0.0) == []
+    answers = [feed.next_frame(0.0) for _ in range(3)]
+    assert [bool(answer) for answer in answers] == [True, True, False]
+    for other in (SlaveHandshake(3), SlaveHandshake(2, is_learner=True)):
+        with pytest.raises(ReplicationError, match="second time"):
+            feed.receive_data(encode_slave_handshake(other), 0.0)
+    pair.report(feed, link, 400)
+    with pytest.raises(ReplicationError, match="second time"):
+        feed.receive_data(again, 0.0)
+
+
+def test_nothing_leaves_while_the_transport_is_full() -> None:
+    pair = Pair()
+    feed, _ = pair.slave(2)
+    feed.receive_data(encode_report(400), 0.0)
+    feed.pause()
+    assert feed.next_frame(0.0) == b""
+    assert feed.next_frame(1000.0) == b""
+    feed.resume()
+    assert feed.next_frame(0.0)
+
+
 @pytest.mark.parametrize("offset", [-1, 399, 1001])
 def test_hazard_6_a_report_beyond_what_was_sent_or_backwards_closes(offset: int) -> None:
     pair = Pair()

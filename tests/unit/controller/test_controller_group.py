@@ -94,6 +94,36 @@ def test_what_cannot_be_synced_just_now_is_agreed_on_once_it_is() -> None:
     assert known(desk) == ["b1", "b2"]
 
 
+def test_files_that_no_disk_opens_any_more_end_its_part() -> None:
+    desk = ControllerDesk()
+    disk, service = desk.hosts[0].disk, desk.services[0]
+    disk.fault = fails("names", EMFILE)
+    results = proposed(desk, 1)
+    desk.world.clock.run_for(0.1)
+    service.group._ledger.close()
+    disk.fault = fails("open", EIO)
+    until(desk.world, lambda: bool(results), 1.0)
+    assert remark(results[0])[0] == 1
+    ready, reason = service.state()
+    assert (ready, reason.startswith("the log cannot be synced")) == (False, True)
+    assert not desk.world.clock.failures
+
+
+def test_what_the_next_start_reads_less_by_is_written_every_few_seconds_and_no_more_often() -> None:
+    desk = ControllerDesk()
+    group, disk = desk.services[0].group, desk.hosts[0].disk
+    desk.world.clock.run_for(4.0)
+    wait(desk.world, group.propose(event(1)))
+    path = "/controller/dledger-n0/checkpoint"
+    before = disk.read_bytes(path)
+    for number in range(2, 6):
+        wait(desk.world, group.propose(event(number)))
+    assert disk.read_bytes(path) == before
+    desk.world.clock.run_for(3.1)
+    wait(desk.world, group.propose(event(6)))
+    assert disk.read_bytes(path) != before
+
+
 @pytest.mark.parametrize("operation", ["names", "open"])
 def test_a_stop_while_files_cannot_be_opened_ends_and_leaves_no_timer(operation: str) -> None:
     desk = ControllerDesk()

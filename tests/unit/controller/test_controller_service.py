@@ -8,12 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from twisted.internet.error import CannotListenError
 from twisted.logger import formatEvent
 
+from rmq_ha.config.netty import NettyServerConfig
 from rmq_ha.controller.events import AddressUpdated, encode_event
 from rmq_ha.controller.messages import ApplyBrokerIdRequest, SyncStateSet
 from rmq_ha.errors import RequestRejected, StoreError
-from rmq_ha.testing.controlled import Asker, until, wait
+from rmq_ha.remoting.dispatcher import RequestDispatcher
+from rmq_ha.remoting.server import RemotingServer
+from rmq_ha.testing.controlled import PORT, Asker, until, wait
 from rmq_ha.wire.command import RemotingCommand
 from tests.unit.controller.controllers import Controllers
 
@@ -412,6 +416,18 @@ def test_without_most_of_the_controllers_nothing_is_changed() -> None:
     assert answer.code == 2007
     ready, reason = desk.services[leader].state()
     assert (ready, reason) == (False, "no controller leads")
+
+
+def test_a_port_that_is_taken_is_said_by_the_start() -> None:
+    desk = Controllers(brokers=0)
+    desk.crash(0)
+    desk.hosts[0].restart()
+    server = RemotingServer(desk.hosts[0].seams, NettyServerConfig(), RequestDispatcher())
+    wait(desk.world, server.listen(PORT, ""))
+    service = desk.make(0)
+    with pytest.raises(CannotListenError):
+        wait(desk.world, service.start())
+    assert service.state() == (False, "the controller does not listen")
 
 
 def test_two_controllers_do_not_share_a_log() -> None:
