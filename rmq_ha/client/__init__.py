@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from rmq_ha.client.rules.consumer_settings import PushConsumerConfig as PushConsumerConfig
     from rmq_ha.client.rules.errors import BatchFailed as BatchFailed
     from rmq_ha.client.rules.errors import BrokerRefused as BrokerRefused
+    from rmq_ha.client.rules.errors import DuplicatesPossible as DuplicatesPossible
     from rmq_ha.client.rules.errors import ForkedClient as ForkedClient
     from rmq_ha.client.rules.errors import IllegalMessage as IllegalMessage
     from rmq_ha.client.rules.errors import MQClientError as MQClientError
@@ -126,9 +127,9 @@ else:
         "rmq_ha.client.consume.consume_tracing": "ConsumeTracer",
         "rmq_ha.client.rules.consumer_settings": "ConsumeFromWhere LitePullConsumerConfig"
         " MessageModel PullConsumerConfig PushConsumerConfig",
-        "rmq_ha.client.rules.errors": "BatchFailed BrokerRefused ForkedClient IllegalMessage"
-        " MQClientError NoMaster NoNameServer NoRoute NotStarted RequestTimeout SendFailed"
-        " SendTimeout TooManyInFlight",
+        "rmq_ha.client.rules.errors": "BatchFailed BrokerRefused DuplicatesPossible"
+        " ForkedClient IllegalMessage MQClientError NoMaster NoNameServer NoRoute NotStarted"
+        " RequestTimeout SendFailed SendTimeout TooManyInFlight",
         "rmq_ha.client.connection.hooks": "Delivery DeliveryHook SendContext SendHook",
         "rmq_ha.client.connection.instance": "ClientInstance",
         "rmq_ha.client.rules.listening": "ConcurrentListener ConsumeConcurrentlyContext"

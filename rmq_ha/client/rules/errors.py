@@ -144,6 +144,14 @@ class BatchFailed(SendFailed):
         self.unsent = unsent
 
 
+class DuplicatesPossible(MQClientError):
+    """
+    An idempotent producer met a broker that would store a repeated send twice.
+
+    Nothing was sent there; or, when it says so, nothing was sent again.
+    """
+
+
 class TooManyInFlight(MQClientError):
     """Too many sends wait already: slow down, or raise `max_in_flight` or `max_waiting`."""
 

@@ -220,6 +220,8 @@ class SendResult(NamedTuple):
     :ivar offset_msg_id: the address of the record.
     :ivar region_id: of the broker.
     :ivar trace_on: the broker wants traces.
+    :ivar duplicate: it was stored before, by an attempt whose answer was lost, and not again: what
+        is said is said of the first (`ProducerConfig.idempotent`).
     """
 
     send_status: SendStatus
@@ -230,6 +232,7 @@ class SendResult(NamedTuple):
     transaction_id: str | None = None
     region_id: str = "DefaultRegion"
     trace_on: bool = True
+    duplicate: bool = False
 
 
 class PullStatus(Enum):

@@ -168,6 +168,9 @@ class ProducerConfig:
     :ivar retry_backoff_max_ms: no pause is longer.
     :ivar retry_chosen_queue: also go on with a send whose queue or selector is given; there is
         one attempt a round. Await each send before the next of its key then, or order is lost.
+    :ivar idempotent: a message is stored once, however often it has to be sent: only brokers that
+        compare ids (ours, with `duplicateWindowMillis`) are sent to, and what may be at one is
+        repeated there, or where that broker's name is taken over, and nowhere else.
     :ivar compress_msg_body_over_howmuch: bodies of at least so many bytes are compressed.
     :ivar compress_type: ZLIB, which every consumer reads; LZ4 or ZSTD, which those of Java
         4.9.7 and 5.x and ours do (`rmq-ha[compression]`).
@@ -192,6 +195,7 @@ class ProducerConfig:
     retry_backoff_ms: int = 100
     retry_backoff_max_ms: int = 1_000
     retry_chosen_queue: bool = False
+    idempotent: bool = False
     compress_msg_body_over_howmuch: int = 4096
     compress_type: str = "ZLIB"
     compress_level: int = 5
@@ -221,6 +225,16 @@ class ProducerConfig:
         :raises ConfigurationError: one does not, or a library for `compress_type` is missing.
         """
         check_ranges(self, _PRODUCER_RANGES)
+        if self.idempotent and not self.delivery_timeout_ms:
+            raise ConfigurationError(
+                "idempotent=True repeats a send in rounds, of which delivery_timeout_ms=0 allows"
+                " one: set delivery_timeout_ms above 0"
+            )
+        if self.idempotent and self.retry_another_broker_when_not_store_ok:
+            raise ConfigurationError(
+                "idempotent=True stores a message at one broker, and"
+                " retry_another_broker_when_not_store_ok=True at two: choose one of them"
+            )
         self.compression  # noqa: B018 (it says what does not fit)
         return self
 

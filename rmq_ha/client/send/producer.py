@@ -23,6 +23,7 @@ from rmq_ha.client.rules.messages import Message, MessageExt, MessageQueue, Send
 from rmq_ha.client.rules.namespaces import wrap
 from rmq_ha.client.rules.queue_choice import Selector
 from rmq_ha.client.rules.settings import ProducerConfig
+from rmq_ha.client.send.compared_attempts import ComparedAttempts
 from rmq_ha.client.send.publish_topics import PublishTopics
 from rmq_ha.client.send.request_reply import Requests
 from rmq_ha.client.send.send_attempts import Attempts
@@ -38,7 +39,8 @@ class Producer:
     Sends messages; any number of sends may be under way.
 
     What is awaited is stored as `SendResult.send_status` says. A message whose send failed may be
-    stored nevertheless: a retry can store it twice, as in every RocketMQ client.
+    stored nevertheless: a retry can store it twice, as in every RocketMQ client, unless
+    `ProducerConfig.idempotent` is set.
 
     :ivar config: its `ProducerConfig`.
     :ivar group: the producer group, with namespace.
@@ -84,7 +86,8 @@ class Producer:
             lambda: self.log.failure("a hook after a delivery"),
         )
         of_attempts: list[Any] = [hook for hook in hooks if hasattr(hook, "before_send")]
-        attempts = Attempts(instance, config, self.group, of_attempts, self._topics.look_again)
+        kind = ComparedAttempts if config.idempotent else Attempts
+        attempts = kind(instance, config, self.group, of_attempts, self._topics.look_again)
         self._requests = Requests(host.clock, host.random, instance.client_id)
         self._sender = Sender(host.clock, host.random, self._topics, attempts, config)
         self._state = "new"

@@ -20,7 +20,8 @@ from rmq_ha.client.rules.queue_choice import Selector
 from rmq_ha.client.rules.resting import Pauses
 from rmq_ha.client.rules.routes import borrowed_route, publish_info
 from rmq_ha.client.rules.send_frames import Destination, send_command
-from rmq_ha.client.rules.settings import ClientConfig, ProducerConfig
+from rmq_ha.client.rules.settings import ClientConfig, ProducerConfig, client_id
+from rmq_ha.client.send.comparing import ComparingBrokers
 from rmq_ha.client.send.send_maker import SendMaker
 from rmq_ha.client.send.sends import (
     PublishTopic,
@@ -76,6 +77,9 @@ class Sending:
         self._random = random
         self._maker = SendMaker(settings, config, process, random, self._topic, seconds, now_ms)
         self._topics: dict[str, PublishTopic] = {}
+        self._brokers: ComparingBrokers | None = None
+        if config.idempotent:
+            self._brokers = ComparingBrokers(client_id(settings, process, now_ms()))
 
     def send(
         self,
@@ -155,11 +159,15 @@ class Sending:
                 break
             send.address = self._aim(send, masters, avoid)
             try:
+                if self._brokers is not None:
+                    left_ms = yield from self._when_sure(self._brokers, send, left_ms)
                 response = yield Ask(self._request(send), send.address, left_ms)
                 result = result_of(send, response)
             except (RemotingError, MQClientError) as failure:
                 error = send.error = failure
-                if not may_retry(failure):
+                if self._brokers is not None:
+                    self._brokers.failed(send)
+                if not may_retry(failure) or send.is_fixed:
                     break
             else:
                 is_last = turn + 1 == tries
@@ -169,6 +177,19 @@ class Sending:
             assert send.queue is not None
             avoid = send.queue.broker_name
         raise final_error(send, error, self._seconds())
+
+    def _when_sure(self, brokers: ComparingBrokers, send: Send, left_ms: int) -> Asking[int]:
+        """
+        The broker compares ids; returns what is left of the time.
+
+        :raises DuplicatesPossible: it does not.
+        """
+        began = self._seconds()
+        if brokers.must_ask(send, send.address):
+            brokers.heard((yield Ask(brokers.question(), send.address, left_ms)), send.address)
+        brokers.check(send, send.address)
+        send.is_out = True
+        return max(1, left_ms - int((self._seconds() - began) * 1000))
 
     def _find(self, send: Send) -> Asking[dict[str, str]]:
         """The route, or that of the topic that ours would be made after; masters by name."""

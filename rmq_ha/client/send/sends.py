@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from rmq_ha.client.rules.errors import (
     BrokerRefused,
+    DuplicatesPossible,
     IllegalMessage,
     MQClientError,
     SendFailed,
@@ -26,6 +27,7 @@ from rmq_ha.model.topics import NOT_FOR_CLIENTS, RETRY_PREFIX, topic_fault
 from rmq_ha.wire.bodies import MessageQueue
 from rmq_ha.wire.codes import RequestCode, ResponseCode
 from rmq_ha.wire.command import RemotingCommand
+from rmq_ha.wire.duplicates import DUPLICATE
 
 if TYPE_CHECKING:  # the blocking client sends too, and wants no Twisted
     from twisted.internet.defer import Deferred
@@ -100,6 +102,7 @@ class Send:
     :ivar given_up: why the producer wants it to end.
     :ivar error: of its last attempt.
     :ivar stored: it is stored already, if not as safely as it should be.
+    :ivar is_out: of an idempotent producer: it was given to a broker once, and may be there.
     """
 
     __slots__ = (
@@ -113,6 +116,7 @@ class Send:
         "error",
         "fixed_queue",
         "given_up",
+        "is_out",
         "later",
         "messages",
         "msg_id",
@@ -167,6 +171,7 @@ class Send:
         self.given_up: Exception | None = None
         self.error: Exception | None = None
         self.stored = False
+        self.is_out = False
 
     def begin(self, now: float) -> None:
         """Its own queue is behind it: the time for brokers begins, and a round of attempts."""
@@ -278,6 +283,7 @@ def result_of(send: Send, response: RemotingCommand) -> SendResult:
             ext.get("transactionId"),
             ext.get("MSG_REGION", "DefaultRegion"),
             ext.get("TRACE_ON", "true") != "false",
+            ext.get(DUPLICATE) == "true",
         )
     except (KeyError, ValueError):
         raise BrokerRefused(
@@ -316,7 +322,7 @@ def may_rest(send: Send, error: BaseException, now: float, config: ProducerConfi
         is_retriable(error)
         and config.delivery_timeout_ms > 0
         and now < send.deadline
-        and (config.retry_chosen_queue or not send.is_fixed)
+        and (config.retry_chosen_queue or config.idempotent or not send.is_fixed)
         and send.given_up is None
         and not (send.oneway or send.stored)
     )
@@ -327,7 +333,7 @@ def may_retry(error: Exception) -> bool:
     if isinstance(error, BrokerRefused):
         return error.code in RETRY_CODES and not error.is_access
     return isinstance(error, RemotingError | MQClientError) and not isinstance(
-        error, IllegalMessage
+        error, IllegalMessage | DuplicatesPossible
     )
 
 

@@ -18,6 +18,7 @@ from rmq_ha.client.rules.messages import Message, MessageExt, SendResult, SendSt
 from rmq_ha.client.rules.send_frames import LANGUAGE
 from rmq_ha.client.rules.settings import ProducerConfig
 from rmq_ha.client.send.producer import Producer
+from rmq_ha.errors import ConfigurationError
 from rmq_ha.model.flags import TRANSACTION_COMMIT, TRANSACTION_ROLLBACK
 from rmq_ha.model.properties import DELAY, PGROUP, TRAN_MSG, UNIQ_KEY
 from rmq_ha.wire.codes import RequestCode
@@ -86,6 +87,11 @@ class TransactionProducer(Producer):
         hooks: Sequence[SendHook | DeliveryHook] = (),
     ) -> None:
         super().__init__(instance, config, hooks)
+        if self.config.idempotent:
+            raise ConfigurationError(
+                "idempotent=True is not for a TransactionProducer: brokers compare no ids of half"
+                " messages; a transaction whose send failed is asked about, and decided once"
+            )
         self._listener = listener
         self._checks: set[Deferred[None]] = set()
 

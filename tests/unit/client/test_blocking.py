@@ -8,11 +8,17 @@ import pytest
 
 from rmq_ha.client import blocking
 from rmq_ha.client.blocking import BlockingClient
-from rmq_ha.client.rules.errors import BrokerRefused, MQClientError, NoNameServer
+from rmq_ha.client.rules.errors import (
+    BrokerRefused,
+    DuplicatesPossible,
+    MQClientError,
+    NoNameServer,
+    SendFailed,
+)
 from rmq_ha.client.rules.messages import Message, MessageExt, PullResult, PullStatus
 from rmq_ha.client.rules.settings import ClientConfig, ProducerConfig
 from rmq_ha.client.rules.signing import SIGNATURE, SIGNED_TIME, Credentials
-from rmq_ha.errors import RemotingConnectError
+from rmq_ha.errors import RemotingConnectError, RemotingTimeout
 from rmq_ha.model.message import Address
 from rmq_ha.model.process import Process
 from rmq_ha.store.format.commitlog import Record, encode_record
@@ -341,3 +347,80 @@ def test_the_end_of_a_with_closes() -> None:
         assert entered is client
         assert calls.closed == 0
     assert calls.closed == 1
+
+
+class Twins(Calls):
+    """Two brokers that compare ids, as long as `window` says so."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        masters = [BrokerRoute("C", "a", {0: "a:1"}), BrokerRoute("C", "b", {0: "b:1"})]
+        queues = [QueueRoute("a", 1, 1, 6), QueueRoute("b", 1, 1, 6)]
+        route = TopicRoute(queues, masters).encode()
+        self.window = "600000"
+        self.outcomes: list[Any] = []
+        self.answers = {
+            RequestCode.GET_ROUTEINFO_BY_TOPIC: lambda _: RemotingCommand(0, {}, route),
+            RequestCode.HEART_BEAT: lambda _: self.beaten(),
+            RequestCode.SEND_MESSAGE_V2: lambda _: self.sent(),
+        }
+
+    def beaten(self) -> RemotingCommand:
+        ext = {"duplicateWindowMillis": self.window} if self.window else None
+        return RemotingCommand(0, ext)
+
+    def sent(self) -> RemotingCommand:
+        outcome = self.outcomes.pop(0) if self.outcomes else {}
+        if isinstance(outcome, Exception):
+            raise outcome
+        return RemotingCommand(0, {"msgId": "M", "queueId": "0", "queueOffset": "5"} | outcome)
+
+
+def twins() -> tuple[BlockingClient, Twins]:
+    producer = ProducerConfig(idempotent=True, retry_backoff_ms=1)
+    config = ClientConfig(namesrv_addr="ns:1", process=Process(1, "127.0.0.1"))
+    client, calls = BlockingClient(config, producer), Twins()
+    client._calls = calls  # type: ignore[assignment]
+    return client, calls
+
+
+def test_an_idempotent_send_is_repeated_at_its_broker_and_nowhere_else() -> None:
+    client, calls = twins()
+    calls.outcomes = [RemotingTimeout("no answer")] * 3 + [{"duplicate": "true"}]
+    result = client.send(Message("T", b"x"))
+    assert result.duplicate
+    sends = calls.of(RequestCode.SEND_MESSAGE_V2)
+    assert len(sends) == 4
+    assert len({address for address, _ in sends}) == len({ext["i"] for _, ext in sends}) == 1
+    asked = [address for address, _ in calls.of(RequestCode.HEART_BEAT)]
+    assert asked == [address for address, _ in sends], "before each repetition"
+    client.send(Message("T", b"y"))
+    client.send(Message("T", b"z"))
+    assert len(calls.of(RequestCode.HEART_BEAT)) == 5, "the other broker, once"
+
+
+def test_an_idempotent_send_asks_nothing_of_who_compares_no_ids() -> None:
+    client, calls = twins()
+    calls.window = ""
+    with pytest.raises(DuplicatesPossible, match="was not sent"):
+        client.send(Message("T", b"x"))
+    assert calls.of(RequestCode.SEND_MESSAGE_V2) == []
+    calls.window = "600000"
+    calls.outcomes = [RemotingTimeout("no answer")]
+    calls.answers[RequestCode.HEART_BEAT] = lambda _: _once(calls)
+    with pytest.raises(SendFailed, match="may be stored, and is not repeated"):
+        client.send(Message("T", b"y"))
+    assert len(calls.of(RequestCode.SEND_MESSAGE_V2)) == 1
+
+
+def _once(calls: Twins) -> RemotingCommand:
+    """It stops comparing after the first question."""
+    answer, calls.window = calls.beaten(), ""
+    return answer
+
+
+def test_an_idempotent_send_passes_a_broker_that_is_not_there() -> None:
+    client, calls = twins()
+    calls.down = {"a:1"}
+    results = [client.send(Message("T", b"x")) for _ in range(3)]
+    assert {result.message_queue.broker_name for result in results} == {"b"}

@@ -1,0 +1,102 @@
+"""Attempts of a producer whose messages are stored once: see `ProducerConfig.idempotent`.
+
+Spec: remoting.md, section 11.1.
+"""
+
+from typing import Any
+
+from twisted.internet.defer import Deferred, fail, succeed
+from twisted.python.failure import Failure
+
+from rmq_ha.client.send.comparing import ComparingBrokers
+from rmq_ha.client.send.send_attempts import Attempts
+from rmq_ha.client.send.sends import Send
+from rmq_ha.errors import RemotingConnectError, RemotingTimeout
+from rmq_ha.wire.bodies import MessageQueue
+from rmq_ha.wire.command import RemotingCommand
+
+
+class ComparedAttempts(Attempts):
+    """
+    Goes to brokers that compare ids, and repeats a send only where it was sent before.
+
+    What is written goes over a connection that the broker's answer came by, so nobody else gets it.
+    """
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._brokers = ComparingBrokers(self._instance.client_id)
+        self._asking: dict[str, list[Deferred[None]]] = {}
+
+    def go(self, send: Send) -> "Deferred[RemotingCommand]":
+        """As `Attempts.go`, once it is certain that the broker compares."""
+        send.started = self._clock.seconds()
+        try:
+            queue = send.queue = super()._choose(send)
+            send.address = address = self._address(queue.broker_name)
+        except Exception as error:
+            self._in_vain(send)
+            return fail(error)
+        is_open = self._instance.open_channel(address) is not None
+        if is_open and not self._brokers.must_ask(send, address):
+            asked: Deferred[None] = succeed(None)
+        else:
+            asked = send.current = self._ask(send, address)
+        return asked.addCallbacks(self._go, self._not_asked, (send, queue), {}, (send,))
+
+    def failed(self, send: Send, error: BaseException) -> None:
+        """As `Attempts.failed`; it stays where it may be."""
+        super().failed(send, error)
+        self._brokers.failed(send)
+
+    def _choose(self, send: Send) -> MessageQueue:
+        """It was chosen before the broker was asked; a one-way send asks nobody."""
+        return super()._choose(send) if send.oneway or send.queue is None else send.queue
+
+    def _ask(self, send: Send, address: str) -> "Deferred[None]":
+        """One question at a time to each of them, whoever waits for its answer."""
+        later: Deferred[None] = Deferred()
+        left_s = max(0.0, send.until - self._clock.seconds())
+        later.addTimeout(left_s, self._clock, lambda _, __: _late(address))
+        waiting = self._asking.setdefault(address, [])
+        waiting.append(later)
+        if len(waiting) == 1:
+            limit_ms = self._config.send_msg_timeout
+            asked = self._instance.invoke(address, self._brokers.question(), limit_ms)
+            asked.addCallback(self._brokers.heard, address).addBoth(self._tell, address)
+        return later
+
+    def _tell(self, heard: "Failure | None", address: str) -> None:
+        for later in self._asking.pop(address):
+            if not later.called:
+                later.callback(heard)
+
+    def _go(self, _: None, send: Send, queue: MessageQueue) -> "Deferred[RemotingCommand]":
+        address = send.address
+        try:
+            self._brokers.check(send, address)
+            if (
+                self._address(queue.broker_name) != address
+                or self._instance.open_channel(address) is None
+            ):
+                raise RemotingConnectError(f"lost the connection to {address} before the send")
+        except Exception as error:
+            self._in_vain(send)
+            return fail(error)
+        send.is_out = True
+        return super().go(send)
+
+    def _not_asked(self, failure: Failure, send: Send) -> Failure:
+        self._in_vain(send)
+        return failure
+
+    def _in_vain(self, send: Send) -> None:
+        """It counts as an attempt, or there would be no end of them."""
+        send.tries += 1
+        if send.queue is not None:
+            send.brokers += (send.queue.broker_name,)
+
+
+def _late(address: str) -> Failure:
+    error = RemotingTimeout(f"{address} did not say in time whether it compares ids")
+    return Failure(error)  # type: ignore[no-untyped-call]
