@@ -56,7 +56,6 @@ class _Guard(Protocol):
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         """The inner protocol, if there is one, hears why."""
-        self.__dict__.pop("dataReceived", None)
         self._stop_waiting()
         if self.inner is not None:
             self.inner.connectionLost(reason)

@@ -63,7 +63,8 @@ class ReportReader:
         words = self._whole_words(data)
         if not words:
             return None
-        offset: int = _REPORT.unpack_from(words, len(words) - REPORT_SIZE)[0]
+        offset: int
+        (offset,) = _REPORT.unpack_from(words, len(words) - REPORT_SIZE)
         return offset
 
     def receive_all(self, data: bytes) -> list[int]:

@@ -130,6 +130,20 @@ class ConnectingTests(LinkCase):
         self.attempts[-1].refuse()
         self.assert_returns(0.0, 0.0)
 
+    def test_what_is_told_of_a_master_that_is_gone_and_back(self) -> None:
+        """For how long nobody is followed counts from the loss to the next frame."""
+        master = self.follow()
+        self.assertIsNone(self.service.statistics()["master"]["alone_seconds"])
+        master.lose()
+        told = self.service.statistics()["master"]
+        self.assertEqual((told["state"], told["frames"]), ("disconnected", 0))
+        self.clock.advance(0.6)
+        self.assertAlmostEqual(self.service.statistics()["master"]["alone_seconds"], 0.6)
+        self.follow()
+        told = self.service.statistics()["master"]
+        self.assertEqual((told["state"], told["frames"]), ("following", 1))
+        self.assertIsNone(told["alone_seconds"])
+
     def test_master_stops(self) -> None:
         """After the end of a connection that worked we are back soon."""
         self.follow().lose()

@@ -19,7 +19,7 @@ from rmq_ha.ha.shell import prepare
 from rmq_ha.model.status import BrokerRole, PutMessageStatus
 from tests.unit.ha.ha_fakes import Station
 from tests.unit.ha.memory_log import MemoryLog
-from tests.unit.ha.record_logs import record_log
+from tests.unit.ha.record_logs import extend, record_log
 
 OK = PutMessageStatus.PUT_OK
 TIMEOUT = PutMessageStatus.FLUSH_SLAVE_TIMEOUT
@@ -374,8 +374,12 @@ class RefusalTests(ServiceCase):
         slave.lose()
         station.slave(starts[2] + 9)
         self.assertEqual(counted(), 1)
-        station.slave(starts[2] + 9, peer="10.0.0.3")
+        other = station.slave(starts[2] + 9, peer="10.0.0.3")
         self.assertEqual(counted(), 2)
+        other.lose()
+        (start,) = extend(log, [b"d" * 60])
+        station.slave(start + 9, peer="10.0.0.3")
+        self.assertEqual(counted(), 3)
 
     def test_told_once(self) -> None:
         """Each machine's complaint, though others complain in between."""

@@ -24,6 +24,16 @@ def test_no_outgoing_connection_takes_one_before_its_server_listens() -> None:
     assert first >= ports._LAST
 
 
+def test_ports_one_of_which_is_taken_are_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wherever the search begins."""
+    base = ports.free_ports(8)
+    monkeypatch.setattr(ports, "_FIRST", base)
+    monkeypatch.setattr(ports, "_LAST", base + 9)
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", base + 1))
+        assert not {base, base + 1} & {ports.free_ports(2) for _ in range(50)}
+
+
 def test_the_error_says_what_was_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ports, "_is_free", lambda _: False)
     with pytest.raises(OSError, match=r"no 4 neighbouring ports are free on 127\.0\.0\.1"):
