@@ -3,6 +3,7 @@
 Spec: remoting.md, section 1.2.
 """
 
+from collections import OrderedDict, deque
 from collections.abc import Callable
 from math import inf
 from typing import Protocol
@@ -47,7 +48,7 @@ class Turns:
         self._config = config
         self._used: dict[str, float] = {}
         self._since = 0.0
-        self._waiting: dict[Served, None] = {}
+        self._waiting: dict[str, OrderedDict[Served, None]] = {}
         self._is_armed = False
         self._held_back: dict[Served, IDelayedCall] = {}
         self.put_off = 0
@@ -77,7 +78,11 @@ class Turns:
 
     def forget(self, connection: Served) -> None:
         """It is gone, whether it waited or not."""
-        self._waiting.pop(connection, None)
+        waiting = self._waiting.get(connection.host)
+        if waiting is not None:
+            waiting.pop(connection, None)
+            if not waiting:
+                del self._waiting[connection.host]
         call = self._held_back.pop(connection, None)
         if call is not None:
             call.cancel()
@@ -87,7 +92,7 @@ class Turns:
         self._queue(connection)
 
     def _queue(self, connection: Served) -> None:
-        self._waiting[connection] = None
+        self._waiting.setdefault(connection.host, OrderedDict())[connection] = None
         self._arm()
 
     def _arm(self) -> None:
@@ -105,14 +110,16 @@ class Turns:
             self.charging = self._periods if self.quotas.is_any else 0
 
     def _next(self) -> None:
+        """Addresses by turns; what the share of one leaves over is not even looked at."""
         self._is_armed = False
         self._begin(self._clock.seconds())
-        come, self._waiting = list(self._waiting), {}
-        unserved: dict[Served, None] = {}
-        for connection in come:
-            if self.share(connection.host, self._since) > 0:
+        rounds = deque((host, len(waiting)) for host, waiting in self._waiting.items())
+        while rounds:
+            host, left = rounds.popleft()
+            waiting = self._waiting.get(host)
+            if left and waiting and self.share(host, self._since) > 0:
+                connection, _ = waiting.popitem(last=False)
                 connection.go_on()
-            else:
-                unserved[connection] = None
-        self._waiting = unserved | self._waiting
+                rounds.append((host, left - 1))
+        self._waiting = {host: waiting for host, waiting in self._waiting.items() if waiting}
         self._arm()

@@ -1,5 +1,6 @@
 """How a turn of the reactor is divided."""
 
+import cProfile
 import itertools
 
 import pytest
@@ -129,6 +130,36 @@ def test_the_connections_of_an_address_share_and_take_turns():
     assert max(turns) < 0.027
     for protocol in greedy:
         assert answers(protocol) == list(range(40))
+
+
+def calls_a_connection(count):
+    """Python's and C's, while all connections of an address are served a request each."""
+    server = Server()
+    with cProfile.Profile() as profile:
+        for protocol in [server.connect(port) for port in range(count)]:
+            protocol.dataReceived(requests(1))
+        while server.clock.later:
+            server.clock.turn()
+    assert len(server.served) == count
+    return sum(entry.callcount for entry in profile.getstats()) / count
+
+
+def test_who_waits_costs_the_same_however_many_others_wait():
+    assert calls_a_connection(2000) < 1.03 * calls_a_connection(200)
+
+
+def test_addresses_that_wait_take_turns_one_connection_each():
+    server = Server()
+    protocols = [server.connect(n, f"10.0.0.{n % 2}") for n in range(120)]
+    for protocol in protocols:
+        protocol.dataReceived(requests(1))
+    waited = len(server.served)
+    protocols[-2].connectionLost(Failure(ConnectionDone()))
+    while server.clock.later:
+        server.clock.turn()
+    ports = [port for port, _ in server.served[waited:]]
+    assert [port % 2 for port in ports] == [0, 1] * (len(ports) // 2) + [1] * (len(ports) % 2)
+    assert sorted(port for port, _ in server.served) == [n for n in range(120) if n != 118]
 
 
 def test_what_comes_while_it_waits_comes_after():
