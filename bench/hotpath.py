@@ -1,10 +1,10 @@
 """Where processor time goes on the hot paths, in one process without sockets.
 
     python bench/hotpath.py [--part send|pair|pull|walk] [--chunk 64] [--messages 20000]
-                            [--profile | --calls]
+                            [--queues 8] [--profile | --calls]
 
 `send`: frames of SEND_MESSAGE_V2 into a broker alone (ASYNC_MASTER). `pair`: into a SYNC_MASTER
-with a slave, each counted for itself. `pull`: pulls of 32 from 8 interleaved queues. `walk`: a
+with a slave, each counted for itself; both with so many queues, used in turn. `pull`: pulls of 32 from 8 interleaved queues. `walk`: a
 start that reads and dispatches the log again. The brokers are whole, their files real.
 
 Microseconds of processor time a message by default; `--calls` counts Python calls, C calls, and
@@ -49,6 +49,9 @@ five.
 """
 SOON_SECONDS = 0.002
 PULL_SIZE = 32
+QUEUES = 8
+OPEN_FILES = 16_384
+"""As a broker has with 65,536 descriptors."""
 HA_PORT = 10912
 
 
@@ -174,7 +177,8 @@ class Machine:
 
     def __init__(self, directory: str, wires: Wires, role: BrokerRole) -> None:
         self.clock = Turns()
-        host = Host(self.clock, self.clock.now_ms, wires, RealDisk(), AtOnce(), Random(1))  # type: ignore[arg-type]
+        host = Host(self.clock, self.clock.now_ms, wires, RealDisk(), AtOnce(), Random(1),
+                    open_files=OPEN_FILES)  # type: ignore[arg-type]  # fmt: skip
         configuration = BrokerConfiguration()
         configuration.broker.broker_name = "broker-a"
         configuration.broker.broker_ip1 = configuration.broker.broker_ip2 = "127.0.0.1"
@@ -250,14 +254,24 @@ class Machine:
         return Counts(python / messages, (c - own) / messages, system / messages)
 
 
-def send_frame(opaque: int, number: int) -> bytes:
+def send_frame(opaque: int, number: int, queues: int = QUEUES) -> bytes:
     """What the Java client sends for a message of 1 KiB without keys and tags."""
     properties = f"UNIQ_KEY\x01{number:032X}\x02WAIT\x01true"
     ext = dict(
-        zip("abcdefghijkmn", ("load", "load", "TBW102", "8", str(number % 8), "0", "1700000000000",
+        zip("abcdefghijkmn", ("load", "load", "TBW102", "8", str(number % queues), "0", "1700000000000",
                               "0", properties, "0", "false", "false", "broker-a"), strict=True)
     )  # fmt: skip
     return encode_frame(RemotingCommand(310, ext, b"x" * 1024, opaque=opaque))
+
+
+def topic_frame(queues: int) -> bytes:
+    """Makes the topic."""
+    ext = {
+        "topic": "load", "defaultTopic": "TBW102", "readQueueNums": str(queues),
+        "writeQueueNums": str(queues), "perm": "6", "topicFilterType": "SINGLE_TAG",
+        "topicSysFlag": "0", "order": "false",
+    }  # fmt: skip
+    return encode_frame(RemotingCommand(17, ext))
 
 
 def pull_frame(opaque: int, queue_id: int, queue_offset: int) -> bytes:
@@ -278,8 +292,9 @@ class Part:
     :ivar machines: by the name under which their share is told.
     """
 
-    def __init__(self, directory: str, chunk: int) -> None:
+    def __init__(self, directory: str, chunk: int, queues: int = QUEUES) -> None:
         self.chunk = chunk
+        self.queues = queues
         self.directory = directory
         self.machines: dict[str, Machine] = {}
         self.sent = 0
@@ -296,7 +311,7 @@ class Part:
 
     def measure(self, messages: int, *, is_profiled: bool) -> int:
         """Warm up, then count; the number of messages that were counted."""
-        self.run(max(messages // 4, 2 * self.chunk))
+        self.run(max(messages // 4, 2 * self.chunk, self.queues))
         for machine in self.machines.values():
             machine.begin(is_profiled)
         return self.run(messages)
@@ -307,16 +322,16 @@ class Send(Part):
 
     role = BrokerRole.ASYNC_MASTER
 
-    def __init__(self, directory: str, chunk: int) -> None:
-        super().__init__(directory, chunk)
+    def __init__(self, directory: str, chunk: int, queues: int = QUEUES) -> None:
+        super().__init__(directory, chunk, queues)
         self.wires = Wires()
         self.master = self.add("master", Machine(f"{directory}/master", self.wires, self.role))
         self.client = self.master.connect()
-        self.client.dataReceived(send_frame(0, 0))
+        self.client.dataReceived(topic_frame(queues) + send_frame(0, 0))
         self.master.settle()
         self._chunks = [
-            b"".join(send_frame(n, n) for n in range(start, start + chunk))
-            for start in range(0, 64 * chunk, chunk)
+            b"".join(send_frame(n, n, queues) for n in range(start, start + chunk))
+            for start in range(0, max(64 * chunk, queues), chunk)
         ]
 
     def run(self, messages: int) -> int:
@@ -339,8 +354,8 @@ class Pair(Send):
 
     role = BrokerRole.SYNC_MASTER
 
-    def __init__(self, directory: str, chunk: int) -> None:
-        super().__init__(directory, chunk)
+    def __init__(self, directory: str, chunk: int, queues: int = QUEUES) -> None:
+        super().__init__(directory, chunk, queues)
         slave = Machine(f"{directory}/slave", self.wires, BrokerRole.SLAVE)
         self.slave = self.add("slave", slave)
         self.master.ends.append(self.wires.master.transport)
@@ -363,7 +378,7 @@ class Pair(Send):
 class Pull(Send):
     """Pulls of 32 from one of 8 queues whose messages lie side by side."""
 
-    def __init__(self, directory: str, chunk: int) -> None:
+    def __init__(self, directory: str, chunk: int, queues: int = QUEUES) -> None:
         super().__init__(directory, 64)
         super().run(40 * 8 * PULL_SIZE)
         self.pulled = 0
@@ -381,9 +396,6 @@ class Pull(Send):
 
 class Walk(Part):
     """A start that reads all of the log and dispatches it again."""
-
-    def __init__(self, directory: str, chunk: int) -> None:
-        super().__init__(directory, chunk)
 
     def measure(self, messages: int, *, is_profiled: bool) -> int:
         filling = Send(self.directory, 64)
@@ -412,12 +424,14 @@ class Walk(Part):
 PARTS: dict[str, type[Part]] = {"send": Send, "pair": Pair, "pull": Pull, "walk": Walk}
 
 
-def calls(part: str, chunk: int, messages: int, directory: str) -> dict[str, Counts]:
+def calls(
+    part: str, chunk: int, messages: int, directory: str, queues: int = QUEUES
+) -> dict[str, Counts]:
     """What a message takes on this path, by machine."""
     gc.collect()
     gc.disable()  # what it ends elsewhere in this process would be counted here
     try:
-        path = PARTS[part](directory, chunk)
+        path = PARTS[part](directory, chunk, queues)
         count = path.measure(messages, is_profiled=True)
     finally:
         gc.enable()
@@ -429,12 +443,13 @@ def main() -> None:
     parser.add_argument("--part", choices=PARTS, default="send")
     parser.add_argument("--chunk", type=int, default=64, help="messages in one read")
     parser.add_argument("--messages", type=int, default=20_000)
+    parser.add_argument("--queues", type=int, default=QUEUES)
     parser.add_argument("--calls", action="store_true", help="count calls instead of time")
     parser.add_argument("--profile", action="store_true", help="functions by own time")
     options = parser.parse_args()
     directory = tempfile.mkdtemp(prefix="rmqha-hotpath-")
     try:
-        part = PARTS[options.part](directory, options.chunk)
+        part = PARTS[options.part](directory, options.chunk, options.queues)
         is_profiled = options.calls or options.profile
         count = part.measure(options.messages, is_profiled=is_profiled)
         for name, machine in part.machines.items():

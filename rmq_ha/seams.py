@@ -214,6 +214,7 @@ class Host:
     :ivar memory_bytes: of the machine; a part of it counts as page cache.
     :ivar processors: of the machine, for operators.
     :ivar connections: None where nobody limits them.
+    :ivar open_files: at once, beside connections.
     """
 
     clock: IReactorTime
@@ -225,6 +226,7 @@ class Host:
     memory_bytes: int = 8 << 30
     processors: int = 1
     connections: Connections | None = None
+    open_files: int = 1024
 
     def steady_ms(self) -> int:
         """Of `clock`, for durations; means nothing to anybody else."""

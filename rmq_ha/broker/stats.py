@@ -203,9 +203,14 @@ class BrokerStats:
         """What `put_rows` got since the last sampling."""
         counts, self._counts = self._counts, _Counts()
         counted_at, self._counted_at = self._counted_at, tick
+        of_topics: dict[str, list[int]] = {}
         for (topic, queue_id), (count, size) in counts.items():
             if self._with_queues:
                 self._queues.add((topic, queue_id), counted_at, count, size, count)
+            sums = of_topics.setdefault(topic, [0, 0])
+            sums[0] += count
+            sums[1] += size
+        for topic, (count, size) in of_topics.items():
             self._topics.add(topic, counted_at, count, size, count)
             self._puts.add(self._cluster_name, counted_at, count, times=0)
 

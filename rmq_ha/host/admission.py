@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import Protocol
 
 MOST_KNOWN = 256
-_FEWEST_FOR_FILES, _MOST_FOR_FILES = 64, 1024
+_FEWEST_FOR_FILES, _MOST_FOR_FILES = 64, 16_384
 _MOST_KEPT = 64
 IN_ALL, BY_ADDRESS = "maxConnections", "maxConnectionsPerIp"
 
@@ -28,6 +28,7 @@ class Admission:
 
     :param descriptors: that the process may have; RLIM_INFINITY: any number.
     :param known: addresses of brokers; names among them are of no use here.
+    :ivar for_files: descriptors that no connection takes.
     :ivar taken: how many there are.
     :ivar refused: how many were refused, by key.
     """
@@ -37,6 +38,9 @@ class Admission:
     ) -> None:
         self._limits = limits
         self._descriptors = descriptors
+        self.for_files = _MOST_FOR_FILES
+        if descriptors != resource.RLIM_INFINITY:
+            self.for_files = max(_FEWEST_FOR_FILES, min(descriptors // 4, _MOST_FOR_FILES))
         self._known = {"127.0.0.1", "::1"}
         self._by_address: dict[str, int] = {}
         self.taken = 0
@@ -49,8 +53,7 @@ class Admission:
         """How many connections there may be; None: any number."""
         room = None
         if self._descriptors != resource.RLIM_INFINITY:
-            for_files = max(_FEWEST_FOR_FILES, min(self._descriptors // 4, _MOST_FOR_FILES))
-            room = max(1, self._descriptors - for_files)
+            room = max(1, self._descriptors - self.for_files)
         wanted = self._limits.max_connections
         return room if not wanted else min(wanted, room or wanted)
 

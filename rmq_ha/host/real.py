@@ -44,4 +44,5 @@ def make_host(
         memory_bytes=physical_memory(),
         processors=os.cpu_count() or 1,
         connections=admission,
+        open_files=1024 if admission is None else admission.for_files,
     )

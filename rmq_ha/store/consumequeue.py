@@ -12,7 +12,7 @@ from rmq_ha.seams import Disk
 from rmq_ha.store.format.consumequeue import UNIT_SIZE
 from rmq_ha.store.queue import ConsumeQueue, Restarted
 from rmq_ha.store.queue_ext import BitMapOf, QueueExtension
-from rmq_ha.store.queue_files import QueueFiles
+from rmq_ha.store.queue_files import FEWEST_QUEUE_FILES, QueueFiles
 
 __all__ = ["ConsumeQueue", "ConsumeQueueTable"]
 
@@ -30,7 +30,7 @@ class ConsumeQueueTable:
 
     :param store_path: the store's root directory.
     :param mapped_file_size: bytes of a file; rounded up to whole units.
-    :param most_open: file descriptors that are kept open.
+    :param most_open: file descriptors that are kept open, those of extensions included.
     :param extension_file_size: bytes of an extension file; None: none are written.
     :param begins: by topic and queue id: records below that physical offset are none of the
         queue's, because it was deleted since. It may change.
@@ -44,13 +44,15 @@ class ConsumeQueueTable:
         disk: Disk,
         store_path: str,
         mapped_file_size: int,
-        most_open: int = 256,
+        most_open: int = FEWEST_QUEUE_FILES,
         extension_file_size: int | None = None,
         begins: Mapping[tuple[str, int], int] = _NOTHING,
     ) -> None:
         self._disk = disk
         self._root = f"{store_path}/consumequeue"
         self.file_size = -(-mapped_file_size // UNIT_SIZE) * UNIT_SIZE
+        if extension_file_size is not None:
+            most_open //= 2
         self._files = QueueFiles(disk, self.file_size, most_open)
         self._extension_root = f"{store_path}/consumequeue_ext"
         self._extension_files: QueueFiles | None = None

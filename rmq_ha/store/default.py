@@ -43,6 +43,7 @@ from rmq_ha.store.layout import make_commit_log, refuse_unsupported, store_root
 from rmq_ha.store.maintenance import StoreMaintenance
 from rmq_ha.store.puts import asks_for_delay, redirect_delayed, results_of
 from rmq_ha.store.queue import Restarted
+from rmq_ha.store.queue_files import FEWEST_QUEUE_FILES
 from rmq_ha.store.read_damage import ReadDamage
 from rmq_ha.store.reader import MessageReader
 from rmq_ha.store.schedule import ScheduleMessageService
@@ -55,6 +56,8 @@ from rmq_ha.timing.slices import Lane
 DEFAULT_MEMORY = 8 << 30
 KEYS_AT_ONCE = 1024
 """That the index gets in one turn: a few ms; one record may have 16,000, a batch 800,000."""
+_OTHER_FILES = 768
+"""Of the log and the index, and those of queues that were just made."""
 _BUSY_AT_MOST_MS = 10_000_000
 
 
@@ -100,6 +103,7 @@ class DefaultMessageStore(StoreMaintenance):
             host.disk,
             root,
             config.mapped_file_size_consume_queue,
+            max(FEWEST_QUEUE_FILES, host.open_files - _OTHER_FILES),
             extension_file_size=extension_size if config.enable_consume_queue_ext else None,
             begins=self.deleted.table,
         )

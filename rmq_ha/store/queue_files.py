@@ -10,6 +10,9 @@ from rmq_ha.errors import NotNow, StoreError
 from rmq_ha.seams import Disk, File
 from rmq_ha.store.flags import may_pass
 
+FEWEST_QUEUE_FILES = 256
+"""Kept open: a queue beyond them is opened and closed for each write, at four times the calls."""
+
 
 class QueueFiles:
     """
@@ -26,13 +29,15 @@ class QueueFiles:
     the worker is just opening.
 
     :param file_size: bytes of each file.
-    :param most_open: descriptors that are kept, and as many again for files just made.
+    :param most_open: descriptors that are kept, and as many again, but no more than
+        `FEWEST_QUEUE_FILES`, for files just made.
     """
 
-    def __init__(self, disk: Disk, file_size: int, most_open: int = 256) -> None:
+    def __init__(self, disk: Disk, file_size: int, most_open: int = FEWEST_QUEUE_FILES) -> None:
         self._disk = disk
         self.file_size = file_size
         self._most_open = most_open
+        self._most_made = min(most_open, FEWEST_QUEUE_FILES)
         self._open: dict[str, File] = {}
         self._dirty: dict[str, int] = {}
         self._made: dict[str, File] = {}
@@ -43,7 +48,7 @@ class QueueFiles:
         file = self._open.pop(path, None) or self._made.get(path)
         if file is None:
             file = self._opened(path)
-            if is_new and len(self._made) < self._most_open:
+            if is_new and len(self._made) < self._most_made:
                 self._made[path] = file
         self._open[path] = file
         if len(self._open) > self._most_open:

@@ -4,9 +4,15 @@ The limits are what it takes today; whoever makes a path cheaper lowers them wit
 `python bench/hotpath.py --part pair --chunk 1 --profile` says where the calls go.
 """
 
+import os
+import resource
+import tempfile
+
 import hotpath
 import pytest
 from hotpath import Counts
+
+from rmq_ha.app.descriptors import allow_descriptors
 
 LIMITS: dict[tuple[str, int], dict[str, Counts]] = {
     ("send", 1): {"master": Counts(76.2, 89.5, 5.09)},
@@ -32,3 +38,28 @@ def test_a_message_takes_no_more_calls_than_its_budget(part, chunk, tmp_path):
 def test_a_budget_counts_the_same_in_each_run(tmp_path):
     first = hotpath.calls("pair", 16, 320, str(tmp_path / "first"))
     assert hotpath.calls("pair", 16, 320, str(tmp_path / "second")) == first
+
+
+def test_a_message_takes_as_many_calls_among_thousands_of_queues_as_among_64(descriptors):
+    """As many come together, each for another queue."""
+    most = min(8000, (descriptors - 1000) // 2)
+    assert most > 1000, f"{descriptors} open files are too few: ulimit -Hn"
+    found = []
+    for queues in (64, most):
+        memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # files are made in no time
+        with tempfile.TemporaryDirectory(dir=memory) as directory:
+            found.append(hotpath.calls("pair", 64, most, directory, queues))
+    few, many = found
+    for name, among_few in few.items():
+        among_many = many[name]
+        assert among_many.python < 1.02 * among_few.python, (name, few, many)
+        assert among_many.c < 1.02 * among_few.c, (name, few, many)
+        assert among_many.system < 1.02 * among_few.system, (name, few, many)
+
+
+@pytest.fixture
+def descriptors():
+    """As many as the broker takes for itself."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    yield allow_descriptors()
+    resource.setrlimit(resource.RLIMIT_NOFILE, before)
