@@ -1,7 +1,8 @@
 """Parts of `compare.py` with more and more of something, at one and the same rate of sends.
 
 What a message costs has to stay flat: a row for each number, and one that says how much dearer a
-message is with the most of it than with the least.
+message is with the most of it than with the least. Connections are made in each window; queues have
+a message each before, as making a file is the disk's matter: where that is slow, `--work /dev/shm`.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from functools import partial
 from typing import Any
 
 from measure import SIDES, Ends, Window, conf, scratch
-from scale import allow_descriptors
+from scale import allow_descriptors, fill_queues
 from sends import Bench
 
 from tests.interop.rig import PEER, rig_in
@@ -30,15 +31,17 @@ CONNECTIONS = (10, 1000, 10_000)
 QUEUES = (8, 800, 8000, 80_000)
 MOST_QUEUES = 40_000
 """Of one topic: ours makes no topic with more than 65,536."""
+_MANY = {"maxConnectionsPerIp": 2 * CONNECTIONS[-1]}
 _MAPS = 30_000
 """Queues that Java can map beside all else: vm.max_map_count is 65,530, and a queue takes two."""
 
 
 @contextmanager
 def _master(bench: Bench, side: str) -> Iterator[Ends]:
+    """One address may have all connections, as with Java."""
     with scratch(bench.work) as work, rig_in(work) as rig:
         settings = conf(work, "master-async.conf")
-        server = rig.broker(settings, "m", java=side == "java", heap="1g")
+        server = rig.broker(settings, "m", java=side == "java", heap="1g", **_MANY)
         yield Ends(rig, server.address, {"master": server})
 
 
@@ -116,7 +119,7 @@ def _connections(count: int) -> list[Load]:
 
 
 def queues_part(bench: Bench) -> None:
-    """Queues of one topic or two, in turn."""
+    """Queues of one topic or more, in turn."""
     _each(bench, "queues", list(QUEUES), _queues)
 
 
@@ -125,6 +128,12 @@ def _queues(count: int) -> list[Load]:
     each, conns = count // topics, 8
     window = ("--conns", conns, "--inflight", max(16, each // conns))
     return [("--topic", f"queues-{n}", "--queues", each, *window) for n in range(topics)]
+
+
+def _make_queues(ends: Ends, loads: list[Load]) -> None:
+    for _, topic, _, queues, *_ in loads:
+        ends.rig.peer("load", "topic", "--addr", ends.address, "--topic", topic, "--queues", queues)
+        fill_queues(ends.address, [str(topic)], int(str(queues)))
 
 
 def _each(
@@ -137,7 +146,10 @@ def _each(
                 print(f"(Java cannot map {count:,} queues)", end=" ", file=sys.stderr)
                 continue
             with _master(bench, side) as ends:
-                seconds = count / 2000  # until all are connected, and each is used in a window
-                label = f"{count:,} {what}"
-                costs.append(_at_rate(bench, ends, side, label, loads_of(count), seconds))
+                loads, seconds = loads_of(count), 0.0
+                if what == "queues":
+                    _make_queues(ends, loads)
+                else:
+                    seconds = count / 2000  # until all are connected
+                costs.append(_at_rate(bench, ends, side, f"{count:,} {what}", loads, seconds))
         _flat(bench, side, what, costs)

@@ -4,8 +4,9 @@
                             [--queues 8] [--profile | --calls]
 
 `send`: frames of SEND_MESSAGE_V2 into a broker alone (ASYNC_MASTER). `pair`: into a SYNC_MASTER
-with a slave, each counted for itself; both with so many queues, used in turn. `pull`: pulls of 32 from 8 interleaved queues. `walk`: a
-start that reads and dispatches the log again. The brokers are whole, their files real.
+with a slave, each counted for itself; both with so many queues, used in turn. `pull`: pulls of 32
+from 8 interleaved queues. `walk`: a start that reads and dispatches the log again. The brokers are
+whole, their files real.
 
 Microseconds of processor time a message by default; `--calls` counts Python calls, C calls, and
 what becomes a system call, exactly: nothing else on the machine changes it, so
@@ -258,8 +259,9 @@ def send_frame(opaque: int, number: int, queues: int = QUEUES) -> bytes:
     """What the Java client sends for a message of 1 KiB without keys and tags."""
     properties = f"UNIQ_KEY\x01{number:032X}\x02WAIT\x01true"
     ext = dict(
-        zip("abcdefghijkmn", ("load", "load", "TBW102", "8", str(number % queues), "0", "1700000000000",
-                              "0", properties, "0", "false", "false", "broker-a"), strict=True)
+        zip("abcdefghijkmn", ("load", "load", "TBW102", "8", str(number % queues), "0",
+                              "1700000000000", "0", properties, "0", "false", "false", "broker-a"),
+            strict=True)
     )  # fmt: skip
     return encode_frame(RemotingCommand(310, ext, b"x" * 1024, opaque=opaque))
 

@@ -210,13 +210,13 @@ class _Registration(socketserver.BaseRequestHandler):
         self.request.sendall(encode_frame(response))
 
 
-def fill_queues(server: Server, topics: list[str]) -> None:
+def fill_queues(address: str, topics: list[str], queues: int = QUEUES) -> None:
     """One message into every queue."""
-    with Wire(server.address, timeout=60) as wire:
+    with Wire(address, timeout=60) as wire:
         requests = [
             send_request("p", topic, queue, b"x" * 100, "", 1)
             for topic in topics
-            for queue in range(QUEUES)
+            for queue in range(queues)
         ]
         for start in range(0, len(requests), WINDOW):
             wire.exchange(requests[start : start + WINDOW])
@@ -272,7 +272,7 @@ def topics_of(
     created = time.monotonic() - began
     sizes = registrar.sizes[:]
     began = time.monotonic()
-    fill_queues(server, topics)
+    fill_queues(server.address, topics)
     filled = time.monotonic() - began
     full = Rest(server, seconds)
     more_files = open_files(server) - files
