@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from rmq_ha.client import BlockingClient, DuplicatesPossible, Message, ProducerConfig
 from rmq_ha.model.properties import CLUSTER, UNIQ_KEY
 from rmq_ha.store.format.commitlog import Record
 from tests.interop.conversation import Conversation, compiled_java
@@ -209,3 +210,13 @@ def test_javas_tools_read_our_traces(story: Story, shared_rig: Rig) -> None:
     (line,) = [line for line in found.splitlines() if line.startswith("Pub")]
     assert line.split()[1] == "p-ours-traced"
     assert "success" in line
+
+
+def test_an_idempotent_producer_of_ours_sends_nothing_to_java_s_broker(story: Story) -> None:
+    """It answers the question, and says nothing of ids: docs/client.md, "Stored once"."""
+    topic = f"X-ours-{JAVA}"
+    before = [len(story.records(topic, number)) for number in range(QUEUES)]
+    client = BlockingClient(story.namesrv, ProducerConfig(idempotent=True))
+    with client, pytest.raises(DuplicatesPossible, match="one of RocketMQ never"):
+        client.send(Message(topic, b"once"))
+    assert [len(story.records(topic, number)) for number in range(QUEUES)] == before
