@@ -54,8 +54,14 @@ class ClientWorld:
     :ivar namesrv_addr: of the name server.
     """
 
-    def __init__(self, seed: int = 1, *, pair: bool = False) -> None:
-        """:param pair: a SYNC_MASTER with its slave, and not a broker alone."""
+    def __init__(
+        self, seed: int = 1, *, pair: bool = False, duplicate_window_millis: int = 0
+    ) -> None:
+        """
+        :param pair: a SYNC_MASTER with its slave, and not a broker alone.
+        :param duplicate_window_millis: of its brokers: for producers with `idempotent=True`.
+        """
+        self._window_ms = duplicate_window_millis
         self.world = World(seed)
         self._names = NamesrvNode(self.world.add("namesrv"))
         self._names.start()
@@ -258,6 +264,7 @@ class ClientWorld:
         )
         configuration.broker.namesrv_addr = self.namesrv_addr
         configuration.broker.default_topic_queue_nums = _QUEUES
+        configuration.ours.duplicate_window_millis = self._window_ms
         broker = self._brokers[name] = BrokerController(host.seams, configuration)
         broker.start().addErrback(lambda why: self.world.clock.fail(f"{name} does not start", why))
 

@@ -18,7 +18,8 @@ _WORLD = "rmqha_world"
 
 def pytest_configure(config: pytest.Config) -> None:
     """The marker, for `pytest --markers` and `--strict-markers`."""
-    text = f"{_WORLD}(seed=1, pair=False): which world the fixture {_WORLD} is"
+    options = "seed=1, pair=False, duplicate_window_millis=0"
+    text = f"{_WORLD}({options}): which world the fixture {_WORLD} is"
     config.addinivalue_line("markers", text)
 
 

@@ -58,8 +58,10 @@ def test_an_example(page: str, module: str, name: str, modules: Callable[[str], 
     """As `rmqha_world` runs it."""
     modules(page)
     test = getattr(import_module(module), name)
-    pair = "rmqha_world(pair=True)" in examples(page)[module]
-    with ClientWorld(pair=pair) as world:
+    options: dict[str, Any] = {}
+    for mark in getattr(test, "pytestmark", []):
+        options |= mark.kwargs
+    with ClientWorld(**options) as world:
         if iscoroutinefunction(test):
             world.run(test(world))
         else:
