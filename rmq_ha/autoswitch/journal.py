@@ -52,6 +52,12 @@ class EpochJournal(LocalJournal):
         """See `Journal`: codes 906, 907, 1007, 1008."""
         return self._requests.routes()
 
+    def info(self) -> dict[str, Any]:
+        """See `Journal`: of a slave how it follows its `master`."""
+        told = self.service.statistics()
+        link = told["master"] or {"address": None, "state": "no address", "fault": None}
+        return {} if told["leads"] else {"master": link}
+
     def why_no_puts(self) -> str:
         """See `Journal`."""
         return self.service.why_no_puts()

@@ -301,6 +301,19 @@ class DeadLetters(NamedTuple):
     last_ms: int
 
 
+class Controller(NamedTuple):
+    """
+    One of those that `controllerAddr` of a broker names.
+
+    :ivar problem: why it does not answer.
+    :ivar leader: where the one is that leads them; empty: it knows none.
+    """
+
+    address: str
+    problem: str | None = None
+    leader: str = ""
+
+
 class NotLooked(NamedTuple):
     """What could not be asked, and why."""
 
@@ -321,6 +334,7 @@ class Facts:
     again_s: float = 0.0
     name_servers: list[NameServer] = field(default_factory=list)
     brokers: list[Broker] = field(default_factory=list)
+    controllers: list[Controller] = field(default_factory=list)
     groups: list[Group] = field(default_factory=list)
     dead_letters: list[DeadLetters] = field(default_factory=list)
     certificates: list[Certificate] = field(default_factory=list)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from twisted.internet.task import deferLater
 
 from rmq_ha.admin.doctor.brokers import look_at_broker, metrics_at
-from rmq_ha.admin.doctor.facts import Broker, Facts, NameServer, NotLooked
+from rmq_ha.admin.doctor.facts import Broker, Controller, Facts, NameServer, NotLooked
 from rmq_ha.admin.doctor.groups import look_again, look_at_groups, waits_for_members
 from rmq_ha.admin.doctor.local import Local
 from rmq_ha.admin.doctor.machine import look_at_file, look_at_store
@@ -16,6 +16,9 @@ from rmq_ha.client.lookup.asking import Ask, expect
 from rmq_ha.client.rules.errors import BrokerRefused
 from rmq_ha.client.rules.settings import name_servers
 from rmq_ha.config.surroundings import Surroundings
+from rmq_ha.controller.codec import decode_header
+from rmq_ha.controller.codes import RequestCode as Codes
+from rmq_ha.controller.messages import GetMetadataResponse
 from rmq_ha.errors import ProtocolViolation, RemotingError
 from rmq_ha.ha.link import split_address
 from rmq_ha.wire.bodies import decode_string_list
@@ -66,6 +69,8 @@ async def gather(session: Session, wanted: Wanted, step: Step = lambda: None) ->
     for broker in facts.brokers:
         facts.not_looked += await look_at_broker(asker, session, facts, broker, wanted.here)
         step()
+    for address in _controllers(facts.brokers):
+        facts.controllers.append(await _look_at_controller(asker, address))
     await look_at_groups(asker, facts, step)
     await _look_again(asker, session, facts, wanted.again_s)
     return facts
@@ -169,6 +174,26 @@ async def _look_at_name_server(asker: Asker, session: Session, address: str) -> 
         },
         clusters={name: item.cluster for name, item in found.brokers.items()},
     )
+
+
+def _controllers(brokers: list[Broker]) -> list[str]:
+    """Of all brokers in controller mode, as their settings say."""
+    lists = [
+        item.config.get("controllerAddr", "")
+        for item in brokers
+        if item.config.get("enableControllerMode") == "true"
+    ]
+    return list(dict.fromkeys(a.strip() for text in lists for a in text.split(";") if a.strip()))
+
+
+async def _look_at_controller(asker: Asker, address: str) -> Controller:
+    try:
+        command = RemotingCommand(Codes.GET_METADATA_INFO)
+        answer = await asker.run(expect(Ask(command, address)))
+        found = decode_header(GetMetadataResponse, answer.ext)
+    except (RemotingError, BrokerRefused, ProtocolViolation) as error:
+        return Controller(address, str(error))
+    return Controller(address, leader=found.controller_leader_address or "")
 
 
 def _is_name(host: str) -> bool:

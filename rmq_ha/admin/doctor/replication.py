@@ -133,7 +133,8 @@ def _follows_another(facts: Facts) -> Iterator[Said]:
         whom = str(slave.link.get("address") or "")
         port = master.config.get("haListenPort")
         hosts = {master.host, master.config.get("brokerIP2", "")}
-        known = {f"{host}:{port}" for host in hosts}
+        # Controllers tell slaves where the master listens for clients.
+        known = {f"{host}:{port}" for host in hosts} | {master.address}
         is_address = whom.replace(".", "").replace(":", "").isdecimal()  # a name may be its
         if is_address and port and slave.link.get("state") == FOLLOWING and whom not in known:
             yield Said(str(slave), f"it follows {whom}, but the master of its name is {master}")

@@ -3,6 +3,7 @@
 from rmq_ha.admin.doctor import (
     before,
     consumers,
+    controllers,
     counters,
     files,
     identity,
@@ -16,6 +17,7 @@ RULES: tuple[Rule, ...] = (
     *reach.RULES,
     *identity.RULES,
     *replication.RULES,
+    *controllers.RULES,
     *resources.RULES,
     *consumers.RULES,
     *counters.RULES,

@@ -9,6 +9,7 @@ import pytest
 
 from rmq_ha.admin.doctor.facts import (
     Certificate,
+    Controller,
     DeadLetters,
     Facts,
     Group,
@@ -175,6 +176,18 @@ REPLICATION: dict[str, Spoil] = {
         master, enableDLegerCommitLog="true", dLegerPeers="n0-a:1;n1-b:1;n2-c:1"
     ),
 }
+
+
+def controllers(*found: Controller) -> Spoil:
+    return lambda facts: facts.controllers.extend(found)
+
+
+DEAD = Controller("10.0.3.1:9878", "refused")
+ALIVE = Controller("10.0.3.2:9878", leader="10.0.3.2:9878")
+CONTROLLERS: dict[str, Spoil] = {
+    "no-controller": controllers(DEAD, Controller("10.0.3.2:9878")),
+    "controller-silent": controllers(DEAD, ALIVE),
+}
 RESOURCES: dict[str, Spoil] = {
     "clocks-apart": having(master, clock_ahead_ms=3_600_000),
     "disk-full": told(master, commitLogDiskRatio="0.93"),
@@ -315,6 +328,7 @@ CASES: dict[str, Spoil] = {
     **REACH,
     **IDENTITY,
     **REPLICATION,
+    **CONTROLLERS,
     **RESOURCES,
     **CONSUMERS,
     **COUNTERS,
@@ -364,6 +378,8 @@ NEARLY: list[tuple[str, Spoil]] = [
         ),
     ),
     ("slave-lacks-history", told(slave, commitLogMinOffset=str(1 << 30))),
+    ("no-controller", controllers(ALIVE)),
+    ("controller-silent", controllers(DEAD)),  # that is no-controller
     ("clocks-apart", having(master, clock_ahead_ms=2_500)),
     ("clocks-apart", having(master, clock_ahead_ms=None)),
     ("disk-full", told(master, commitLogDiskRatio="0.89")),

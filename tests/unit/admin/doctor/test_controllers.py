@@ -1,0 +1,77 @@
+"""A pair in controller mode: its controllers die one by one, and its slave is shut out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from twisted.internet.defer import Deferred
+
+from rmq_ha.testing.cluster import HA_PORT
+from rmq_ha.testing.controlled import ControlledBrokers, wait
+from tests.unit.admin.doctor.fleet import Fleet
+
+
+class Controlled(Fleet):
+    """Two brokers and three controllers, visited as any fleet."""
+
+    def __init__(self) -> None:
+        self.set = ControlledBrokers(2, 3)
+        self.world, self.namesrv = self.set.world, self.set.name_server
+        self.clock = self.world.clock
+        self.set.in_sync()
+        self.run(40)
+        self.is_well()
+
+    def wait(self, later: Any, limit: float = 0.0) -> Any:
+        started = later if isinstance(later, Deferred) else Deferred.fromCoroutine(later)
+        return wait(self.world, started)
+
+    def run(self, seconds: float) -> None:
+        self.set.run(seconds)
+
+
+def test_controllers_die_one_by_one() -> None:
+    """One is no harm yet; with two nobody can be elected; started again they lead."""
+    fleet = Controlled()
+    desk = fleet.set.desk
+    first, second = [n for n in range(3) if n != desk.leader()]
+    desk.crash(first, power=False)
+    fleet.run(5)
+    assert desk.addresses[first] in fleet.finds("controller-silent")
+    desk.crash(second, power=False)
+    fleet.run(60)
+    told = fleet.finds("no-controller")
+    assert "it knows no leader" in told
+    desk.restart(first)
+    desk.restart(second)
+    fleet.run(40)
+    fleet.is_well()
+
+
+def test_a_slave_that_cannot_reach_its_master() -> None:
+    """A firewall stands between the two; everybody else reaches both."""
+    fleet = Controlled()
+    leader = fleet.set.leader()
+    slave = fleet.set.other(leader).host
+    network = fleet.world.network
+    network.block(leader.host.name, HA_PORT, slave.name)
+    for end in network.between(slave.name, leader.host.name):
+        network.drop(end)
+    fleet.run(30)
+    told = fleet.finds("not-following")
+    assert f"connecting: it does not follow {leader.host.ip}:" in told
+    network.heal()
+    fleet.run(30)
+    fleet.is_well()
+
+
+def test_a_master_in_controller_mode_dies() -> None:
+    """The other one leads; nobody is told to promote it. The old one comes back as its slave."""
+    fleet = Controlled()
+    dead = fleet.set.leader()
+    dead.crash(False)
+    fleet.run(20)
+    fleet.finds("no-slave")
+    fleet.set.boot(dead)
+    fleet.run(60)
+    fleet.is_well()
