@@ -8,6 +8,7 @@ from functools import wraps
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from twisted.internet.defer import Deferred
+from twisted.python.failure import Failure
 
 from rmq_ha.client.consume import lite_pull_consumer, pull_consumer
 from rmq_ha.client.rules.messages import MessageExt
@@ -17,6 +18,31 @@ from rmq_ha.wire.bodies import MessageQueue
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+
+class _Answer(Future[T]):
+    """Of a Deferred, which is cancelled with it."""
+
+    def __init__(self, later: "Deferred[T]", loop: AbstractEventLoop) -> None:
+        super().__init__(loop=loop)
+        self._later = later
+        later.addCallbacks(self._succeeded, self._failed)
+
+    def cancel(self, msg: Any = None) -> bool:
+        """Nobody wants it any more."""
+        if not super().cancel(msg):
+            return False
+        self._later.cancel()
+        return True
+
+    def _succeeded(self, result: T) -> None:
+        if not self.done():
+            self.set_result(result)
+
+    def _failed(self, failure: Failure) -> None:
+        error: Any = failure.value
+        if not self.done():
+            self.set_exception(error)
 
 
 class Futures:
@@ -29,7 +55,7 @@ class Futures:
         """Of a Deferred, or of a coroutine that awaits Deferreds."""
         if not isinstance(later, Deferred):
             later = Deferred.fromCoroutine(later)
-        return later.asFuture(self.loop)
+        return _Answer(later, self.loop)
 
 
 def as_future(
@@ -41,10 +67,11 @@ def as_future(
     :param says: its docstring here, without what only Deferreds do.
     """
 
+    name = method.__name__
+
     @wraps(method)
     def ask(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> "Future[T]":
-        later: Deferred[T] = getattr(self.deferred, method.__name__)(*args, **kwargs)
-        return later.asFuture(self._futures.loop)
+        return _Answer(getattr(self.deferred, name)(*args, **kwargs), self._futures.loop)
 
     ask.__doc__ = says
     return ask

@@ -1,10 +1,11 @@
-"""Calls that wait for their response: opaque to Deferred, with one timer for all of them.
+"""Calls that wait for their response: by opaque, with one timer for all of them.
 
 Spec: remoting.md, sections 1.6 and 1.11.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from math import inf
+from typing import Any, Protocol
 
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
@@ -17,10 +18,14 @@ _LAST_OPAQUE = 2**31 - 1
 _GRANULARITY = 0.01
 
 
-class _Call(NamedTuple):
-    deadline: float
-    timeout_ms: float
-    waiting: "Deferred[RemotingCommand]"
+class Waiting(Protocol):
+    """Who wants to know what became of a call; a Deferred is one."""
+
+    def callback(self, result: RemotingCommand, /) -> Any:
+        """The response has come."""
+
+    def errback(self, fail: Exception, /) -> Any:
+        """None will come: `RemotingTimeout` or `RemotingConnectError`."""
 
 
 class PendingCalls:
@@ -37,8 +42,9 @@ class PendingCalls:
         """
         self._clock = clock
         self._peer = peer
-        self._calls: dict[int, _Call] = {}
+        self._calls: dict[int, tuple[float, float, Waiting]] = {}  # deadline, timeout in ms, who
         self._timer: IDelayedCall | None = None
+        self._wakes = inf
         self._last_turn = LastTurn()
         self._opaque = 0
 
@@ -52,19 +58,36 @@ class PendingCalls:
         :returns: its opaque, and what fires with the response or fails with `RemotingTimeout` or
             `RemotingConnectError`.
         """
-        opaque = self._next_opaque()
         waiting: Deferred[RemotingCommand] = Deferred(lambda _: self.forget(opaque))
         deadline = self._clock.seconds() + max(0.0, timeout_ms) / 1000.0
-        self._calls[opaque] = _Call(deadline, timeout_ms, waiting)
-        self._wake_at(deadline)
+        opaque = self.note(waiting, deadline, timeout_ms)
         return opaque, waiting
+
+    def note(self, waiting: Waiting, deadline: float, timeout_ms: float) -> int:
+        """
+        As `add`, for who is told himself.
+
+        :param deadline: in the clock's seconds.
+        :param timeout_ms: what that was, for the message of an error.
+        :returns: its opaque.
+        """
+        opaque, calls = self._opaque, self._calls
+        while True:
+            opaque = opaque + 1 if opaque < _LAST_OPAQUE else 1
+            if opaque not in calls:
+                break
+        self._opaque = opaque
+        calls[opaque] = deadline, timeout_ms, waiting
+        if deadline < self._wakes:
+            self._wake_at(deadline)
+        return opaque
 
     def resolve(self, response: RemotingCommand) -> bool:
         """Fire the call that this answers; False when there is none (any more)."""
         call = self._calls.pop(response.opaque, None)
         if call is None:
             return False
-        call.waiting.callback(response)
+        call[2].callback(response)
         return True
 
     def forget(self, opaque: int) -> None:
@@ -75,22 +98,14 @@ class PendingCalls:
         """The connection is gone: every call fails with `RemotingConnectError`."""
         if self._timer is not None and self._timer.active():
             self._timer.cancel()
-        self._timer = None
         calls, self._calls = self._calls, {}
-        for call in calls.values():
-            call.waiting.errback(RemotingConnectError(reason, retriable=retriable))
-
-    def _next_opaque(self) -> int:
-        while True:
-            self._opaque = self._opaque + 1 if self._opaque < _LAST_OPAQUE else 1
-            if self._opaque not in self._calls:
-                return self._opaque
+        for _, _, waiting in calls.values():
+            waiting.errback(RemotingConnectError(reason, retriable=retriable))
 
     def _wake_at(self, deadline: float) -> None:
         if self._timer is not None:
-            if self._timer.getTime() <= deadline:
-                return
             self._timer.cancel()
+        self._wakes = deadline
         call_later: Callable[..., IDelayedCall] = self._clock.callLater
         self._timer = call_later(max(0.0, deadline - self._clock.seconds()), self._expire)
 
@@ -98,13 +113,14 @@ class PendingCalls:
         self._timer = self._last_turn.again(self._clock, self._expire)
         if self._timer is not None:
             return
+        self._wakes = inf
         now = self._clock.seconds()
-        late = [opaque for opaque, call in self._calls.items() if call.deadline <= now]
+        late = [opaque for opaque, (deadline, _, _) in self._calls.items() if deadline <= now]
         calls = [self._calls.pop(opaque) for opaque in late]
         if self._calls:
-            earliest = min(call.deadline for call in self._calls.values())
+            earliest = min(deadline for deadline, _, _ in self._calls.values())
             self._wake_at(max(earliest, now + _GRANULARITY))
-        for call in calls:
-            call.waiting.errback(
-                RemotingTimeout(f"no response from {self._peer} within {call.timeout_ms:.0f} ms")
+        for _, timeout_ms, waiting in calls:
+            waiting.errback(
+                RemotingTimeout(f"no response from {self._peer} within {timeout_ms:.0f} ms")
             )

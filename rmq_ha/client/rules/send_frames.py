@@ -4,7 +4,8 @@ Spec: remoting.md, sections 1.2, 1.3, 4.1 and 5.1.
 """
 
 from collections.abc import Callable, Mapping
-from functools import lru_cache
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from operator import itemgetter
 from struct import Struct
 from typing import NamedTuple
@@ -23,11 +24,11 @@ from rmq_ha.wire.text import quote, to_bytes
 
 LANGUAGE = "PYTHON"
 _WORDS = Struct(">iI")
-_MOST_TEMPLATES = 4096
 _plain = msgspec.json.encode
 
 
-class Destination(NamedTuple):
+@dataclass(frozen=True)
+class Destination:
     """What all sends to one broker's queues of a topic have in common."""
 
     code: int
@@ -43,47 +44,17 @@ class Destination(NamedTuple):
         """The body is a batch."""
         return self.code == RequestCode.SEND_BATCH_MESSAGE
 
-
-class Outgoing(NamedTuple):
-    """What one send adds to its destination."""
-
-    sys_flag: int
-    flag: int
-    properties: str
-    body: bytes
-    reconsume_times: int = 0
-    max_reconsume_times: int | None = None
-
-
-class SendFrames:
-    """Keeps the constant parts of headers."""
-
-    def __init__(self) -> None:
-        self._templates: dict[Destination, bytes] = {}
-
-    def encode(
-        self,
-        to: Destination,
-        queue_id: int,
-        message: Outgoing,
-        now_ms: int,
-        opaque: int,
-        *,
-        oneway: bool = False,
+    def frame(
+        self, queue_id: int, message: "Outgoing", now_ms: int, opaque: int, *, oneway: bool = False
     ) -> bytes:
         """
-        A whole frame.
+        A send to one of its queues, as a whole frame.
 
         :param now_ms: when the message was born, ms since the epoch.
         :raises ProtocolViolation: it would be too large for any peer.
         """
-        template = self._templates.get(to)
-        if template is None:
-            if len(self._templates) >= _MOST_TEMPLATES:
-                self._templates.clear()
-            template = self._templates[to] = _template(to)
         most = message.max_reconsume_times
-        header = template % (
+        header = self._template % (
             queue_id,
             message.sys_flag,
             now_ms,
@@ -99,6 +70,40 @@ class SendFrames:
         if length > MAX_FRAME_SIZE - 4:
             raise ProtocolViolation(f"a frame of {length + 4} bytes cannot be sent")
         return b"".join((_WORDS.pack(length, len(header)), header, body))
+
+    @cached_property
+    def _template(self) -> bytes:
+        """What does not change of the header."""
+        fields = [
+            f'"a":{_text(self.group)}',
+            f'"b":{_text(self.topic)}',
+            f'"c":{_text(self.default_topic)}',
+            f'"d":"{self.default_topic_queue_nums}"',
+            '"e":"%d"',
+            '"f":"%d"',
+            '"g":"%d"',
+            '"h":"%d"',
+            '"i":%b',
+            '"j":"%d"',
+            f'"k":"{"true" if self.unit_mode else "false"}"',
+        ]
+        tail = f'"m":"{"true" if self.is_batch else "false"}","n":{_text(self.broker_name)}'
+        return to_bytes(
+            f'{{"code":{int(self.code)},"extFields":{{{",".join(fields)},%b{tail}}},"flag":%d,'
+            f'"language":"{LANGUAGE}","opaque":%d,"serializeTypeCurrentRPC":"JSON",'
+            f'"version":{VERSION}}}'
+        )
+
+
+class Outgoing(NamedTuple):
+    """What one send adds to its destination."""
+
+    sys_flag: int
+    flag: int
+    properties: str
+    body: bytes
+    reconsume_times: int = 0
+    max_reconsume_times: int | None = None
 
 
 def send_command(to: Destination, queue_id: int, message: Outgoing, now_ms: int) -> RemotingCommand:
@@ -195,28 +200,6 @@ def _layout(names: tuple[str, ...]) -> tuple[list[str], Pick | None]:
         only = ordered[0]
         return layout, lambda properties: (properties[only],)
     return layout, itemgetter(*ordered)
-
-
-def _template(to: Destination) -> bytes:
-    fields = [
-        f'"a":{_text(to.group)}',
-        f'"b":{_text(to.topic)}',
-        f'"c":{_text(to.default_topic)}',
-        f'"d":"{to.default_topic_queue_nums}"',
-        '"e":"%d"',
-        '"f":"%d"',
-        '"g":"%d"',
-        '"h":"%d"',
-        '"i":%b',
-        '"j":"%d"',
-        f'"k":"{"true" if to.unit_mode else "false"}"',
-    ]
-    tail = f'"m":"{"true" if to.is_batch else "false"}","n":{_text(to.broker_name)}'
-    return to_bytes(
-        f'{{"code":{int(to.code)},"extFields":{{{",".join(fields)},%b{tail}}},"flag":%d,'
-        f'"language":"{LANGUAGE}","opaque":%d,"serializeTypeCurrentRPC":"JSON",'
-        f'"version":{VERSION}}}'
-    )
 
 
 def _text(value: str) -> str:

@@ -13,13 +13,12 @@ from rmq_ha.client.connection.instance import ClientInstance
 from rmq_ha.client.rules.errors import NoMaster, NoRoute
 from rmq_ha.client.rules.faults import LatencyFaults
 from rmq_ha.client.rules.messages import SendResult
-from rmq_ha.client.rules.send_frames import Destination, SendFrames, send_command
+from rmq_ha.client.rules.send_frames import Destination, send_command
 from rmq_ha.client.rules.settings import ProducerConfig
 from rmq_ha.client.send.sends import PublishTopic, Send, choose_by, is_retriable
 from rmq_ha.errors import ProtocolViolation, RemotingTimeout
 from rmq_ha.remoting.channel import Channel
 from rmq_ha.wire.bodies import MessageQueue
-from rmq_ha.wire.command import RemotingCommand
 
 _MASTER = 0
 
@@ -53,38 +52,38 @@ class Attempts:
         self._look_again = look_again
         self._clock = instance.host.clock
         self._now_ms = instance.host.now_ms
-        self._frames = SendFrames()
         self._signs = instance.settings.credentials is not None
         self._answered: dict[str, float] = {}
 
-    def go(self, send: Send) -> "Deferred[RemotingCommand]":
+    def go(self, send: Send, now: float) -> None:
         """
-        Send it to a queue of its topic, whose route is known, and wait for the answer.
+        Send it to a queue of its topic, whose route is known.
 
-        :returns: fires with the answer, whatever its code; fails with `RemotingError`,
-            `MQClientError` or what a selector or hook raises.
+        Its `callback` gets the answer, whatever its code; its `errback` `RemotingError`,
+        `MQClientError` or what a selector or hook raises.
         """
-        clock = self._clock
-        now = send.started = clock.seconds()
+        send.started = now
         send.tries += 1
         try:
             queue = send.queue = self._choose(send)
-            send.brokers += (queue.broker_name,)
-            address = send.address = self._address(queue.broker_name)
+            broker_name = queue.broker_name
+            send.brokers += (broker_name,)
+            address = send.address = self._address(broker_name)
             if self._hooks:
                 self._before(send)
             left_ms = (send.until - now) * 1000
-            to = self._destination(send, queue.broker_name)
+            to = self._destination(send, broker_name)
             channel = None if self._signs else self._instance.open_channel(address)
             if channel is not None:
-                waiting = self._write(channel, to, send, left_ms)
-            else:
-                command = send_command(to, queue.queue_id, send.outgoing, self._now_ms())
-                waiting = self._instance.invoke(address, command, left_ms)
+                self._write(channel, to, queue.queue_id, send, left_ms)
+                return
+            command = send_command(to, queue.queue_id, send.outgoing, self._now_ms())
+            waiting = self._instance.invoke(address, command, left_ms)
         except Exception as error:
-            return fail(error)
-        send.current = waiting
-        return waiting
+            send.errback(error)
+            return
+        send.call, send.current = None, waiting
+        waiting.addCallbacks(send.callback, lambda failure: send.errback(failure.value))
 
     def go_oneway(self, send: Send) -> "Deferred[None]":
         """
@@ -119,8 +118,7 @@ class Attempts:
         if channel is None:
             command = send_command(to, queue.queue_id, send.outgoing, self._now_ms())
             return self._instance.oneway(address, command)
-        number, outgoing = queue.queue_id, send.outgoing
-        channel.write(self._frames.encode(to, number, outgoing, self._now_ms(), 0, oneway=True))
+        channel.write(to.frame(queue.queue_id, send.outgoing, self._now_ms(), 0, oneway=True))
         return succeed(None)
 
     def succeeded(self, send: Send, result: SendResult) -> None:
@@ -186,19 +184,18 @@ class Attempts:
         return found
 
     def _write(
-        self, channel: Channel, to: Destination, send: Send, left_ms: float
-    ) -> "Deferred[RemotingCommand]":
+        self, channel: Channel, to: Destination, queue_id: int, send: Send, left_ms: float
+    ) -> None:
         """As `Channel.invoke`, with bytes that are made in one go."""
-        opaque, waiting = channel.pending.add(left_ms)
-        queue = send.queue
-        assert queue is not None
+        calls = channel.pending
+        opaque = calls.note(send, send.until, left_ms)
         try:
-            frame = self._frames.encode(to, queue.queue_id, send.outgoing, self._now_ms(), opaque)
+            frame = to.frame(queue_id, send.outgoing, self._now_ms(), opaque)
         except ProtocolViolation:
-            channel.pending.forget(opaque)
+            calls.forget(opaque)
             raise
+        send.call = calls, opaque
         channel.write(frame)
-        return waiting
 
     def _note(self, send: Send, now: float, *, isolated: bool) -> None:
         latency_ms = (now - send.started) * 1000

@@ -148,9 +148,7 @@ class SendMaker:
         else:
             limit = total = timeout_ms
         known, now = self._topic(topic), self._seconds()
-        send = Send(known, code, outgoing, msg_id, messages, now + total / 1000, limit)
-        send.since = now
-        return send
+        return Send(known, code, outgoing, msg_id, messages, now, now + total / 1000, limit)
 
     def _name(self, message: Message) -> None:
         message.properties[UNIQ_KEY] = self._ids.next(self._now_ms())

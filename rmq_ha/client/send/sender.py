@@ -20,7 +20,7 @@ from rmq_ha.client.rules.errors import (
     TooManyInFlight,
 )
 from rmq_ha.client.rules.in_flight import Admission, InFlight
-from rmq_ha.client.rules.messages import SendStatus
+from rmq_ha.client.rules.messages import SendResult, SendStatus
 from rmq_ha.client.rules.resting import Pauses, Resting
 from rmq_ha.client.rules.settings import ProducerConfig
 from rmq_ha.client.send.publish_topics import PublishTopics
@@ -113,20 +113,22 @@ class Sender:
         :returns: fires with a `SendResult`, with None for a one-way send; fails as
             `Producer.send` says.
         """
-        now = send.since = self._clock.seconds()
         admission = self._in_flight.admit(send, send.size)
-        if admission is Admission.GO:
-            return self._launch(send, now)
         if admission is Admission.REFUSED:
             return fail(self._too_many())
-        return self._wait(send)
-
-    def _wait(self, send: Send) -> "Deferred[Any]":
+        send.sender = self
         later: Deferred[Any] = Deferred(lambda _: self._cancelled(send))
         send.later = later
+        if admission is Admission.GO:
+            self._launch(send, send.since)
+        else:
+            self._watch(send)
+        return later
+
+    def _watch(self, send: Send) -> None:
+        """It waits: until its deadline."""
         if send.deadline < inf:
             self._timer = rearm(self._clock, self._timer, send.deadline, self._expire)
-        return later
 
     def _too_many(self) -> TooManyInFlight:
         away = f", {self._resting.count} for a broker to come back" if self._resting.count else ""
@@ -135,79 +137,89 @@ class Sender:
             f" place{away}: send more slowly, or raise max_in_flight or max_waiting"
         )
 
-    def _launch(self, send: Send, now: float) -> "Deferred[Any]":
+    def _launch(self, send: Send, now: float) -> None:
         self._live.add(send)
         if self._resting.rests and self._resting.holds(send, send.stands_on):
             if (
                 not send.tries
                 and self._in_flight.waiting + self._resting.count >= self._config.max_waiting
             ):
-                return fail(self._over(_failure(self._too_many()), send))
-            return self._rest(send, now)
+                self._over(send, self._too_many())
+            else:
+                self._rest(send, now)
+            return
         send.begin(now)
         if send.topic.info is not None:
-            return self._attempt(send)
+            self._attempt(send, now)
+            return
+        send.call = None
         found = send.current = self._topics.find(send.topic)
         found.addTimeout(max(0.0, send.until - now), self._clock, lambda _, __: _no_answer(send))
-        found.addCallback(lambda _: self._found(send))
-        return found.addErrback(self._no_route, send)
+        found.addCallbacks(self._found, self._no_route, (send,), {}, (send,))
 
-    def _found(self, send: Send) -> "Deferred[Any]":
-        send.begin(self._clock.seconds())
-        return self._attempt(send)
+    def _found(self, _: object, send: Send) -> None:
+        now = self._clock.seconds()
+        send.begin(now)
+        self._attempt(send, now)
 
-    def _attempt(self, send: Send) -> "Deferred[Any]":
-        if send.oneway:
-            handed = self._attempts.go_oneway(send).addErrback(self._not_handed, send)
-            return handed.addBoth(self._over, send)
-        waiting = self._attempts.go(send)
-        return waiting.addCallbacks(self._answered, self._failed, (send,), {}, (send,))
+    def _attempt(self, send: Send, now: float) -> None:
+        if not send.oneway:
+            self._attempts.go(send, now)
+            return
+        handed = self._attempts.go_oneway(send)
+        handed.addCallbacks(self._handed, self._not_handed, (send,), {}, (send,))
 
-    def _answered(self, response: RemotingCommand, send: Send) -> Any:
+    def answered(self, send: Send, response: RemotingCommand) -> None:
+        """What its broker says."""
         try:
             result = result_of(send, response)
         except MQClientError as error:
-            return self._again(send, error)
+            self._again(send, error)
+            return
         self._attempts.succeeded(send, result)
         if (
             result.send_status is not SendStatus.SEND_OK
             and self._config.retry_another_broker_when_not_store_ok
             and self._has_another(send)
         ):
-            send.stored = True
-            again = self._attempt(send)
-            return again.addErrback(lambda _: result)
-        return self._over(result, send)
+            send.stored = result
+            self._attempt(send, self._clock.seconds())
+        else:
+            self._over(send, result)
 
-    def _failed(self, failure: Failure, send: Send) -> Any:
-        error = failure.value
-        if not isinstance(error, Exception):
-            return self._over(failure, send)
-        if isinstance(error, CancelledError) and send.given_up is None:
-            self._attempts.failed(send, error)
-            return self._over(failure, send)
-        return self._again(send, error)
+    def failed(self, send: Send, error: BaseException) -> None:
+        """Its broker says nothing, or was not asked."""
+        if isinstance(error, Exception) and not _is_unwanted(send, error):
+            self._again(send, error)
+            return
+        self._attempts.failed(send, error)
+        self._over(send, error)
 
-    def _not_handed(self, failure: Failure, send: Send) -> Failure:
+    def _handed(self, _: object, send: Send) -> None:
+        self._over(send, None)
+
+    def _not_handed(self, failure: Failure, send: Send) -> None:
         error = failure.value
         if isinstance(error, TimeoutError):
             error = RemotingTimeout(f"{send.address} did not read for all that time")
-        elif not isinstance(error, Exception) or isinstance(error, CancelledError):
-            return failure if send.given_up is None else _failure(send.given_up)
-        return _failure(final_error(send, error, self._clock.seconds()))
+        if isinstance(error, Exception) and not _is_unwanted(send, error):
+            error = final_error(send, error, self._clock.seconds())
+        self._over(send, error)
 
-    def _again(self, send: Send, error: Exception) -> Any:
+    def _again(self, send: Send, error: Exception) -> None:
         """Try another broker, or later, or say why not."""
         send.error = error
         self._attempts.failed(send, error)
-        if may_retry(error) and self._has_another(send):
-            return self._attempt(send)
         now = self._clock.seconds()
+        if may_retry(error) and self._has_another(send):
+            self._attempt(send, now)
+            return
         if isinstance(error, RemotingTimeout):
             send.timeout_ms *= 2  # a broker that is only slow may store each copy
         if may_rest(send, error, now, self._config):
-            return self._rest(send, now)
-        return self._over(_failure(final_error(send, error, now)), send)
+            self._rest(send, now)
+        else:
+            self._over(send, final_error(send, error, now))
 
     def _has_another(self, send: Send) -> bool:
         return (
@@ -217,26 +229,28 @@ class Sender:
             and self._clock.seconds() < send.until
         )
 
-    def _no_route(self, failure: Failure, send: Send) -> Any:
-        if send not in self._live:
-            return failure  # an attempt failed, and has told so
-        if send.given_up is not None:
-            failure = _failure(send.given_up)
-        error, now = failure.value, self._clock.seconds()
+    def _no_route(self, failure: Failure, send: Send) -> None:
+        error, now = send.given_up or failure.value, self._clock.seconds()
         # Who has never met anybody may have a wrong address of the name servers.
         is_new = isinstance(error, NoNameServer) and not self._topics.has_met_brokers
         if isinstance(error, Exception) and may_rest(send, error, now, self._config) and not is_new:
             send.error = error
-            return self._rest(send, now)
-        return self._over(failure, send)
+            self._rest(send, now)
+        else:
+            self._over(send, error)
 
-    def _over(self, result: Any, send: Send) -> Any:
+    def _over(self, send: Send, outcome: SendResult | BaseException | None) -> None:
         if self._resting.rests:
-            self._learn(send, result)
+            self._learn(send, outcome)
         self._leave(send)
         if self._drained is not None:
             self._check_drained()
-        return result
+        later = send.later
+        assert later is not None
+        if isinstance(outcome, BaseException) and send.stored is None:
+            later.errback(_failure(outcome))
+        else:
+            later.callback(send.stored or outcome)
 
     def _leave(self, send: Send) -> None:
         """Its place in flight is for others."""
@@ -249,9 +263,9 @@ class Sender:
 
     # Rest
 
-    def _rest(self, send: Send, now: float) -> "Deferred[Any]":
+    def _rest(self, send: Send, now: float) -> None:
         """Until somebody finds a broker."""
-        later = self._wait(send)
+        self._watch(send)
         if self._resting.add(send, send.stands_on, now):
             self.log.warn(
                 "sends to {topic} wait for a broker: {reason}",
@@ -260,7 +274,6 @@ class Sender:
             )
         self._arm_rest()
         self._leave(send)
-        return later
 
     def _arm_rest(self) -> None:
         due = self._resting.next_due()
@@ -274,16 +287,15 @@ class Sender:
         self._arm_rest()
 
     def _wake(self, send: Send, now: float) -> None:
-        later = send.later
-        assert later is not None
         if self._in_flight.admit(send, send.size, again=True) is Admission.GO:
-            self._launch(send, now).chainDeferred(later)
+            self._launch(send, now)
 
-    def _learn(self, send: Send, result: Any) -> None:
+    def _learn(self, send: Send, outcome: object) -> None:
         """Whoever was answered, if only by a refusal, found a broker."""
         now, key = self._clock.seconds(), send.stands_on
-        error = result.value if isinstance(result, Failure) else None
-        if error is not None and (is_retriable(error) or isinstance(error, CancelledError)):
+        if isinstance(outcome, BaseException) and (
+            is_retriable(outcome) or isinstance(outcome, CancelledError)
+        ):
             self._resting.ended(send, now)
             self._arm_rest()
             return
@@ -311,15 +323,22 @@ class Sender:
         self._pumping = True
         try:
             while (send := self._in_flight.next()) is not None:
-                later = send.later
-                assert later is not None
-                self._launch(send, self._clock.seconds()).chainDeferred(later)
+                self._launch(send, self._clock.seconds())
         finally:
             self._pumping = False
 
     def _cancelled(self, send: Send) -> None:
         """Its caller does not want it any more."""
-        if not self._forget(send) and send.current is not None:
+        if not self._forget(send):
+            self._break_off(send)
+
+    def _break_off(self, send: Send) -> None:
+        """End its attempt, or its look for a route."""
+        if send.call is not None:
+            calls, opaque = send.call
+            calls.forget(opaque)
+            self.failed(send, CancelledError())
+        elif send.current is not None:
             send.current.cancel()
 
     def _forget(self, send: Send) -> bool:
@@ -369,7 +388,8 @@ class Sender:
         for send in [*self._in_flight.items_waiting(), *self._resting.items()]:
             self._withdraw(send, SendFailed(reason, send.brokers))
         for send in list(self._live):
-            send.give_up(SendFailed(reason, send.brokers))
+            send.given_up = SendFailed(reason, send.brokers)
+            self._break_off(send)
         self._check_drained()
 
     def _check_drained(self) -> None:
@@ -382,5 +402,10 @@ def _no_answer(send: Send) -> Failure:
     return _failure(SendTimeout(f"no route for {send.topic.shown} within {send.timeout_ms:.0f} ms"))
 
 
-def _failure(error: Exception) -> Failure:
+def _is_unwanted(send: Send, error: Exception) -> bool:
+    """It is its caller who ended it."""
+    return isinstance(error, CancelledError) and send.given_up is None
+
+
+def _failure(error: BaseException) -> Failure:
     return Failure(error)  # type: ignore[no-untyped-call]

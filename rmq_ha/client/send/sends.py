@@ -33,6 +33,8 @@ if TYPE_CHECKING:  # the blocking client sends too, and wants no Twisted
     from twisted.internet.defer import Deferred
 
     from rmq_ha.client.connection.hooks import SendContext
+    from rmq_ha.client.send.sender import Sender
+    from rmq_ha.remoting.pending import PendingCalls
 
 MESSAGE_TYPE = "MSG_TYPE"
 REPLY = "reply"
@@ -98,7 +100,10 @@ class Send:
     :ivar tries: attempts so far.
     :ivar tried: those of rounds before this one.
     :ivar brokers: of these attempts.
-    :ivar current: what this attempt waits for.
+    :ivar sender: that is told how its attempts end.
+    :ivar later: what its caller waits for.
+    :ivar call: this attempt, by the calls of its connection.
+    :ivar current: what it waits for, if that is no such call.
     :ivar given_up: why the producer wants it to end.
     :ivar error: of its last attempt.
     :ivar stored: it is stored already, if not as safely as it should be.
@@ -109,6 +114,7 @@ class Send:
         "address",
         "arg",
         "brokers",
+        "call",
         "code",
         "context",
         "current",
@@ -124,6 +130,7 @@ class Send:
         "outgoing",
         "queue",
         "selector",
+        "sender",
         "since",
         "size",
         "started",
@@ -142,6 +149,7 @@ class Send:
         outgoing: Outgoing,
         msg_id: str,
         messages: tuple[Message, ...],
+        since: float,
         deadline: float,
         timeout_ms: float,
     ) -> None:
@@ -151,7 +159,7 @@ class Send:
         self.size = len(outgoing.body)
         self.msg_id = msg_id
         self.messages = messages
-        self.since = 0.0
+        self.since = since
         self.deadline = deadline
         self.timeout_ms = timeout_ms
         self.until = deadline
@@ -165,12 +173,14 @@ class Send:
         self.tries = 0
         self.tried = 0
         self.started = 0.0
-        self.current: Deferred[Any] | None = None
+        self.sender: Sender | None = None
         self.later: Deferred[Any] | None = None
+        self.call: tuple[PendingCalls, int] | None = None
+        self.current: Deferred[Any] | None = None
         self.context: SendContext | None = None
         self.given_up: Exception | None = None
         self.error: Exception | None = None
-        self.stored = False
+        self.stored: SendResult | None = None
         self.is_out = False
 
     def begin(self, now: float) -> None:
@@ -191,13 +201,15 @@ class Send:
         queue = self.fixed_queue or self.queue
         return (self.topic.name,) if queue is None else queue.broker_name
 
-    def give_up(self, reason: Exception) -> None:
-        """End it, wherever it is."""
-        self.given_up = reason
-        for waiting in (self.current, self.later):
-            if waiting is not None and not waiting.called:
-                waiting.cancel()
-                return
+    def callback(self, response: RemotingCommand) -> None:
+        """Its broker answers; as a Deferred is told, see `rmq_ha.remoting.pending.Waiting`."""
+        if self.sender is not None:
+            self.sender.answered(self, response)
+
+    def errback(self, error: BaseException) -> None:
+        """This attempt brought no answer."""
+        if self.sender is not None:
+            self.sender.failed(self, error)
 
 
 def check_message(message: Message, config: ProducerConfig) -> None:
@@ -324,7 +336,7 @@ def may_rest(send: Send, error: BaseException, now: float, config: ProducerConfi
         and now < send.deadline
         and (config.retry_chosen_queue or config.idempotent or not send.is_fixed)
         and send.given_up is None
-        and not (send.oneway or send.stored)
+        and not (send.oneway or send.stored is not None)
     )
 
 

@@ -13,7 +13,6 @@ from rmq_ha.client.rules.messages import Message
 from rmq_ha.client.rules.send_frames import (
     Destination,
     Outgoing,
-    SendFrames,
     java_map_order,
     properties_text,
     send_command,
@@ -55,7 +54,7 @@ def test_the_fast_frame_is_the_plain_one(
     """Template or command: a broker reads the same."""
     to = Destination(code, group, "T%s", broker, "TBW102", 4, False)
     outgoing = Outgoing(0x301, -5, properties_text(properties), body, 3, most)
-    frame = SendFrames().encode(to, queue_id, outgoing, 1_700_000_000_000, 77, oneway=oneway)
+    frame = to.frame(queue_id, outgoing, 1_700_000_000_000, 77, oneway=oneway)
     (cut,) = FrameReader().receive_data(frame)
     fast = decode_fast_v2(cut[1])
     command = decode_frame(*cut)
@@ -159,7 +158,7 @@ def test_a_frame_is_as_long_as_a_broker_reads(monkeypatch: pytest.MonkeyPatch) -
     to = Destination(RequestCode.SEND_MESSAGE_V2, "g", "T", "a", "TBW102", 4, False)
 
     def frame() -> bytes:
-        return SendFrames().encode(to, 0, Outgoing(0, 0, "", b"x" * 100), 0, 7)
+        return to.frame(0, Outgoing(0, 0, "", b"x" * 100), 0, 7)
 
     longest = len(frame())
     monkeypatch.setattr(send_frames, "MAX_FRAME_SIZE", longest)

@@ -52,7 +52,7 @@ def send_of(known: PublishTopic, now: float = 0.0, body: bytes = b"x") -> Send:
     outgoing = Outgoing(0, 0, "", body)
     messages = (Message("T", body),)
     code = RequestCode.SEND_MESSAGE_V2
-    return Send(known, code, outgoing, "ID", messages, now + LIMIT_S, LIMIT_S * 1000)
+    return Send(known, code, outgoing, "ID", messages, now, now + LIMIT_S, LIMIT_S * 1000)
 
 
 class Bench:
@@ -74,7 +74,12 @@ class Bench:
         config.setdefault("delivery_timeout_ms", 0)
         self.sender = Sender(self.clock, Random(1), me, me, ProducerConfig(**config))
 
-    def go(self, send: Send) -> "Deferred[Any]":
+    def go(self, send: Send, now: float) -> None:
+        self.go_oneway(send).addCallbacks(
+            send.callback, lambda failure: send.errback(failure.value)
+        )
+
+    def go_oneway(self, send: Send) -> "Deferred[Any]":
         send.tries += 1
         send.queue = MessageQueue("T", f"b{send.tries}", 0)
         send.brokers += (f"b{send.tries}",)
@@ -82,8 +87,6 @@ class Bench:
         send.current = later
         self.attempts.append((send, later))
         return later
-
-    go_oneway = go
 
     def find(self, known: PublishTopic) -> "Deferred[None]":
         return self.finding
@@ -276,10 +279,8 @@ def test_many_that_fail_at_once_let_the_next_ones_in_without_recursion(
     bench = Bench(max_in_flight=1, max_waiting=5000)
     outcomes = [bench.send() for _ in range(3000)]
 
-    def full(send: Send) -> Any:
-        later = Deferred[Any]()
-        later.errback(IllegalMessage("no"))
-        return later
+    def full(send: Send, now: float) -> None:
+        send.errback(IllegalMessage("no"))
 
     bench.go = full  # type: ignore[method-assign]
     bench.answer(0, stored())
@@ -700,6 +701,27 @@ class Hook:
         raise RuntimeError("on purpose")
 
 
+class Told:
+    """In the place of a `Sender`: hands on how an attempt ends."""
+
+    def __init__(self) -> None:
+        self.later: Deferred[Any] = Deferred()
+
+    def answered(self, send: Send, response: RemotingCommand) -> None:
+        self.later.callback(response)
+
+    def failed(self, send: Send, error: BaseException) -> None:
+        self.later.errback(error)
+
+
+def gone(client: Scripted, tried: Attempts, send: Send) -> "Deferred[Any]":
+    """What comes of one attempt."""
+    told: Any = Told()
+    send.sender = told
+    tried.go(send, client.clock.seconds())
+    return told.later
+
+
 def attempts(client: Scripted, *hooks: Any, **config: Any) -> Attempts:
     client.know()
     return Attempts(client.instance, ProducerConfig(**config), "g", hooks)
@@ -709,13 +731,13 @@ def test_an_attempt_goes_to_the_master_and_the_next_one_to_another_broker() -> N
     client = Scripted()
     client.answers[RequestCode.SEND_MESSAGE_V2] = stored()
     tried, send = attempts(client), send_of(topic())
-    assert client.wait(tried.go(send)).code == 0
-    client.wait(tried.go(send))
+    assert client.wait(gone(client, tried, send)).code == 0
+    client.wait(gone(client, tried, send))
     assert {address for address, _ in client.asked} == {MASTER, OTHER}
     assert (send.tries, sorted(send.brokers)) == (2, ["a", "b"])
     assert client.timeouts == [3000, 3000]
     client.clock.run_for(1)
-    client.wait(tried.go(send))
+    client.wait(gone(client, tried, send))
     assert (client.timeouts[-1], send.started) == (2000, 1.0)
 
 
@@ -723,13 +745,12 @@ def test_a_broker_without_a_master_takes_nothing() -> None:
     client = Scripted()
     tried, send = attempts(client), send_of(topic())
     client.instance.routes.brokers.update({"a": {1: SLAVE}, "b": {}})
-    for go in (tried.go, tried.go_oneway):
-        later = go(send)  # whoever waits for it is told
+    for later in (gone(client, tried, send), tried.go_oneway(send)):  # whoever waits is told
         with pytest.raises(MQClientError, match="no master"):
             client.wait(later)
     send.topic.info = None
     with pytest.raises(NoRoute):
-        client.wait(tried.go(send))
+        client.wait(gone(client, tried, send))
     assert client.asked == []
 
 
@@ -823,7 +844,7 @@ def test_hooks_see_each_attempt_once_and_break_nothing() -> None:
     client.answers[RequestCode.SEND_MESSAGE_V2] = stored()
     other = Hook()
     tried, send = attempts(client, hook, other), send_of(topic())
-    client.wait(tried.go(send))
+    client.wait(gone(client, tried, send))
     client.clock.run_for(0.25)
     error = MQClientError("no")
     tried.failed(send, error)
@@ -831,7 +852,7 @@ def test_hooks_see_each_attempt_once_and_break_nothing() -> None:
     (before, after) = hook.seen
     assert before[1] == "g"
     assert after == (None, "MQClientError", 250.0)
-    client.wait(tried.go(send))
+    client.wait(gone(client, tried, send))
     tried.succeeded(send, RESULT)
     assert hook.seen[3] == (RESULT, "NoneType", 0.0)
     client.wait(tried.go_oneway(send))
@@ -900,15 +921,3 @@ def test_a_body_of_so_many_bytes_is_compressed(size: int, is_compressed: bool) -
     config = ProducerConfig(compress_msg_body_over_howmuch=100)
     _, outgoing = outgoing_of(Message("T", b"x" * size), config)
     assert (len(outgoing.body) < size, outgoing.sys_flag != 0) == (is_compressed, is_compressed)
-
-
-@pytest.mark.parametrize("waits", ["current", "later"])
-def test_a_send_that_is_given_up_ends_wherever_it_is(waits: str) -> None:
-    """A stop would wait for it until the process is killed."""
-    send, ended = send_of(topic()), []
-    send.current, send.later = succeed(None), succeed(None)
-    setattr(send, waits, Deferred())
-    getattr(send, waits).addErrback(ended.append)
-    send.give_up(MQClientError("stopped"))
-    assert ended[0].check(CancelledError)
-    assert str(send.given_up) == "stopped"
