@@ -21,9 +21,8 @@ def local_address() -> str:
     return "127.0.0.1" if address == "0.0.0.0" else address
 
 
-def process_id() -> int:
-    """Changes with a fork."""
-    return os.getpid()
+process_id = os.getpid
+"""Changes with a fork."""
 
 
 def this_process() -> Process:

@@ -4,6 +4,7 @@ Spec: store.md, sections 2.1, 2.5 and 2.7.
 """
 
 from dataclasses import dataclass, field
+from functools import lru_cache
 from ipaddress import ip_address
 from struct import Struct
 from typing import NamedTuple
@@ -11,7 +12,7 @@ from typing import NamedTuple
 from rmq_ha.model.properties import KEYS, TAGS, UNIQ_KEY, decode_properties
 from rmq_ha.model.status import GetMessageStatus, PutMessageStatus
 
-_PORT_OFFSET = Struct(">iq")
+_PORT = Struct(">i")
 _MSG_ID_SIZES = (16, 28)
 
 
@@ -41,7 +42,13 @@ class Address(NamedTuple):
 
 def offset_msg_id(store_host: Address, physical_offset: int) -> str:
     """The offsetMsgId: host, port and commit-log offset in upper-case hex."""
-    return (store_host.ip + _PORT_OFFSET.pack(store_host.port, physical_offset)).hex().upper()
+    return f"{_host_part(store_host)}{physical_offset & 0xFFFFFFFFFFFFFFFF:016X}"
+
+
+@lru_cache(maxsize=1024)
+def _host_part(host: Address) -> str:
+    """Of ids: messages come from few brokers."""
+    return (host.ip + _PORT.pack(host.port)).hex().upper()
 
 
 def place_of(message_id: str) -> int | None:

@@ -83,13 +83,14 @@ class Channel:
         """Send whole frames: at once, or with the other responses to the chunk being handled."""
         if not self.is_open:
             return
-        self.written += len(frames)
+        size = len(frames)
+        self.written += size
         if self._corked is None:
             self.last_io = self._clock.seconds()
             self._transport.write(frames)
             return
         self._corked.append(frames)
-        self._corked_size += len(frames)
+        self._corked_size += size
         if self._corked_size > _CORK_LIMIT:
             self._flush()
 

@@ -25,6 +25,7 @@ from rmq_ha.timing.timer import LastTurn
 from rmq_ha.tls.first_byte import FirstByte
 from rmq_ha.tls.refusals import Refusals
 from rmq_ha.tls.transport import TlsTransport
+from rmq_ha.wire.command import FLAG_RESPONSE
 from rmq_ha.wire.frame import JSON, Frame, FrameReader, decode_frame
 
 if TYPE_CHECKING:  # who only connects needs nothing of a server's TLS
@@ -160,7 +161,8 @@ class RemotingProtocol(Protocol):
                 backlog and not self._paused and not channel.held and channel.is_open and now < ends
             ):
                 self._next(channel, backlog)
-                now = self._clock.seconds()
+                if turns is not None:
+                    now = self._clock.seconds()
         except ProtocolViolation as violation:
             self._violated(violation)
         finally:
@@ -242,7 +244,7 @@ class RemotingProtocol(Protocol):
             dispatcher.dispatch_bulk(channel, key, run)
             return
         command = decode_frame(*backlog.popleft())
-        if not command.is_response:
+        if not command.flag & FLAG_RESPONSE:
             dispatcher.dispatch(channel, command)
         elif not channel.pending.resolve(command):
             self.log.debug(

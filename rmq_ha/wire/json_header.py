@@ -3,7 +3,7 @@
 Spec: remoting.md, section 1.3.
 """
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -17,14 +17,17 @@ _LOWEST = -(2**31)
 _HIGHEST = 2**31 - 1
 
 
+_Number = Annotated[int, msgspec.Meta(ge=_LOWEST, le=_HIGHEST)]
+
+
 class _Header(msgspec.Struct, gc=False):
     """What well-behaved peers send; anything else takes the tolerant way."""
 
-    code: int = 0
+    code: _Number = 0
     language: str = "JAVA"
-    version: int = 0
-    opaque: int = 0
-    flag: int = 0
+    version: _Number = 0
+    opaque: _Number = 0
+    flag: _Number = 0
     remark: str | None = None
     ext: dict[str, str] | None = msgspec.field(name="extFields", default=None)
 
@@ -45,11 +48,7 @@ def decode_header(data: bytes) -> RemotingCommand:
 
 
 def decode_plain_header(data: bytes) -> RemotingCommand | None:
-    """
-    Read a header that is as well-behaved peers send it; None for every other.
-
-    :raises ProtocolViolation: its numbers are not 32-bit integers.
-    """
+    """Read a header that is as well-behaved peers send it; None for every other."""
     try:
         header = _decode(data)
     except (msgspec.MsgspecError, ValueError, RecursionError):
@@ -57,7 +56,7 @@ def decode_plain_header(data: bytes) -> RemotingCommand | None:
     language: str | None = header.language
     if language not in LANGUAGE_BY_NAME:
         language = None
-    command = RemotingCommand(
+    return RemotingCommand(
         header.code,
         header.ext,
         None,
@@ -67,8 +66,6 @@ def decode_plain_header(data: bytes) -> RemotingCommand | None:
         language,
         header.version,
     )
-    _check_numbers(command)
-    return command
 
 
 def encode_header(command: RemotingCommand) -> bytes:
@@ -88,12 +85,6 @@ def encode_header(command: RemotingCommand) -> bytes:
     return to_bytes("".join(parts))
 
 
-def _check_numbers(command: RemotingCommand) -> None:
-    for name in ("code", "opaque", "flag", "version"):
-        if not _LOWEST <= getattr(command, name) <= _HIGHEST:
-            raise ProtocolViolation(f"header field {name} is not a 32-bit integer")
-
-
 def _decode_tolerant(data: bytes) -> RemotingCommand:
     header = parse(data, HEADER_VALUES)
     if not isinstance(header, dict):
@@ -102,7 +93,7 @@ def _decode_tolerant(data: bytes) -> RemotingCommand:
     if ext is not None and not isinstance(ext, dict):
         raise ProtocolViolation("extFields is not a JSON object")
     remark = header.get("remark")
-    command = RemotingCommand(
+    return RemotingCommand(
         code=_number(header, "code"),
         ext=None if ext is None else _ext(ext),
         opaque=_number(header, "opaque"),
@@ -111,8 +102,6 @@ def _decode_tolerant(data: bytes) -> RemotingCommand:
         language=language_name(header.get("language", "JAVA")),
         version=_number(header, "version"),
     )
-    _check_numbers(command)
-    return command
 
 
 def _number(header: dict[Any, Any], name: str) -> int:
@@ -120,9 +109,12 @@ def _number(header: dict[Any, Any], name: str) -> int:
     if value is None:
         return 0
     try:
-        return int(value)
+        number = int(value)
     except (TypeError, ValueError, OverflowError):
         raise ProtocolViolation(f"header field {name} is not a number") from None
+    if not _LOWEST <= number <= _HIGHEST:
+        raise ProtocolViolation(f"header field {name} is not a 32-bit integer")
+    return number
 
 
 def _ext(ext: dict[Any, Any]) -> dict[str, str]:

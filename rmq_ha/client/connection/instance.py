@@ -44,6 +44,8 @@ class ClientInstance:
     :ivar settings: its `ClientConfig`.
     :ivar process: the `Process` that it was made in.
     :ivar client_id: what brokers know it by.
+    :ivar open_channel: the connection to an address, if it is there: for who writes frames of its
+        own.
     :ivar name_servers: who is asked for routes.
     :ivar producers: by group; names with namespace.
     :ivar consumers: by group; names with namespace.
@@ -66,6 +68,7 @@ class ClientInstance:
         lookup = None if servers else self._look_up(settings.address_server())
         self._signer = settings.signer(host.now_ms, host.random)
         self._remoting = self._make_remoting()
+        self.open_channel: Callable[[str], Channel | None] = self._remoting.open_channel
         self._calls = self._make_calls()
         self.name_servers = NameServers(
             self, servers, host.random.randrange(max(1, len(servers))), lookup
@@ -288,10 +291,6 @@ class ClientInstance:
         """
         command.language = LANGUAGE
         return self._calls.oneway(address, command)
-
-    def open_channel(self, address: str) -> Channel | None:
-        """The connection to an address, if it is there: for who writes frames of its own."""
-        return self._remoting.open_channel(address)
 
     def close(self, address: str) -> None:
         """Close the connection to an address, if there is one; the next call connects anew."""

@@ -77,7 +77,8 @@ class ConsumeConcurrently:
         size = self._config.consume_message_batch_max_size
         for start in range(0, len(messages), size):
             self._waiting.append((process_queue, queue, messages[start : start + size]))
-        self._work()
+        if not self._working:
+            self._work()
 
     def leave(self, process_queue: ProcessQueue, queue: MessageQueue) -> "Deferred[None] | None":
         """The queue is another member's: nothing to wait for, results for it count no more."""
@@ -115,7 +116,7 @@ class ConsumeConcurrently:
 
     def _work(self) -> None:
         """Begin calls while there is room; a listener that answers at once is called in a loop."""
-        if self._working or self._stopped or self._turn is not None:
+        if self._stopped or self._turn is not None:
             return
         self._working = True
         waiting, running = self._waiting, self._caller.running
@@ -141,8 +142,7 @@ class ConsumeConcurrently:
 
     def _answered(self, call: ListenerCall, status: Any) -> None:
         messages, context = call.messages, call.context
-        acked = max(0, min(context.ack_index + 1, len(messages))) if status is SUCCESS else 0
-        failed = messages[acked:]
+        failed = messages[max(0, context.ack_index + 1) :] if status is SUCCESS else messages
         if call.process_queue.dropped:
             self.log.debug("{queue} is not ours any more: its result is void", queue=call.queue)
             self._over(call)
@@ -169,7 +169,8 @@ class ConsumeConcurrently:
 
     def _over(self, call: ListenerCall) -> None:
         self._caller.over(call)
-        self._work()
+        if not self._working:
+            self._work()
 
     def _consumed(
         self, process_queue: ProcessQueue, queue: MessageQueue, messages: list[MessageExt]

@@ -66,7 +66,9 @@ class ConsumeStats:
         }
 
     def _now(self, topic: str, now_ms: int) -> _Sums:
-        window = self._topics.setdefault(topic, deque(maxlen=_WINDOW_MS // _STEP_MS))
+        window = self._topics.get(topic)
+        if window is None:
+            window = self._topics[topic] = deque(maxlen=_WINDOW_MS // _STEP_MS)
         if not window or now_ms - window[-1].since >= _STEP_MS:
             window.append(_Sums(now_ms))
         return window[-1]

@@ -60,10 +60,11 @@ class InFlight(Generic[T]):
         self._waiting[item] = size
         return Admission.WAIT
 
-    def release(self, size: int) -> None:
-        """One that was in flight is done."""
+    def release(self, size: int) -> bool:
+        """One that was in flight is done; True when others wait."""
         self.count -= 1
         self.size -= size
+        return bool(self._waiting)
 
     def next(self) -> T | None:
         """The first that waits, if there is a place for it; it has the place then."""

@@ -65,11 +65,11 @@ class Destination:
             FLAG_ONEWAY if oneway else 0,
             opaque,
         )
-        body = message.body
-        length = 4 + len(header) + len(body)
+        body, size = message.body, len(header)
+        length = 4 + size + len(body)
         if length > MAX_FRAME_SIZE - 4:
             raise ProtocolViolation(f"a frame of {length + 4} bytes cannot be sent")
-        return b"".join((_WORDS.pack(length, len(header)), header, body))
+        return b"".join((_WORDS.pack(length, size), header, body))
 
     @cached_property
     def _template(self) -> bytes:
@@ -154,7 +154,7 @@ def properties_text(properties: Mapping[str, str]) -> str:
     except TypeError:
         raise IllegalMessage("names and values of properties are texts") from None
     count = len(names)
-    if text.count("\x01") != count or text.count("\x02") != max(0, count - 1):
+    if text.count("\x01") != count or text.count("\x02") != (count and count - 1):
         raise IllegalMessage("a property's name or value contains U+0001 or U+0002")
     if len(text) > MAX_PROPERTIES_SIZE:
         raise IllegalMessage(

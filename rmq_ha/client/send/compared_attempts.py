@@ -5,7 +5,7 @@ Spec: remoting.md, section 11.1.
 
 from typing import Any
 
-from twisted.internet.defer import Deferred, fail, succeed
+from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
 from rmq_ha.client.send.comparing import ComparingBrokers
@@ -13,7 +13,6 @@ from rmq_ha.client.send.send_attempts import Attempts
 from rmq_ha.client.send.sends import Send
 from rmq_ha.errors import RemotingConnectError, RemotingTimeout
 from rmq_ha.wire.bodies import MessageQueue
-from rmq_ha.wire.command import RemotingCommand
 
 
 class ComparedAttempts(Attempts):
@@ -28,21 +27,22 @@ class ComparedAttempts(Attempts):
         self._brokers = ComparingBrokers(self._instance.client_id)
         self._asking: dict[str, list[Deferred[None]]] = {}
 
-    def go(self, send: Send) -> "Deferred[RemotingCommand]":
+    def go(self, send: Send, now: float) -> None:
         """As `Attempts.go`, once it is certain that the broker compares."""
-        send.started = self._clock.seconds()
+        send.started = now
         try:
             queue = send.queue = super()._choose(send)
             send.address = address = self._address(queue.broker_name)
         except Exception as error:
-            self._in_vain(send)
-            return fail(error)
+            self._in_vain(send, error)
+            return
         is_open = self._instance.open_channel(address) is not None
         if is_open and not self._brokers.must_ask(send, address):
-            asked: Deferred[None] = succeed(None)
-        else:
-            asked = send.current = self._ask(send, address)
-        return asked.addCallbacks(self._go, self._not_asked, (send, queue), {}, (send,))
+            self._go(None, send, queue)
+            return
+        asked = send.current = self._ask(send, address)
+        send.call = None
+        asked.addCallbacks(self._go, self._not_asked, (send, queue), {}, (send,))
 
     def failed(self, send: Send, error: BaseException) -> None:
         """As `Attempts.failed`; it stays where it may be."""
@@ -71,7 +71,7 @@ class ComparedAttempts(Attempts):
             if not later.called:
                 later.callback(heard)
 
-    def _go(self, _: None, send: Send, queue: MessageQueue) -> "Deferred[RemotingCommand]":
+    def _go(self, _: None, send: Send, queue: MessageQueue) -> None:
         address = send.address
         try:
             self._brokers.check(send, address)
@@ -81,20 +81,20 @@ class ComparedAttempts(Attempts):
             ):
                 raise RemotingConnectError(f"lost the connection to {address} before the send")
         except Exception as error:
-            self._in_vain(send)
-            return fail(error)
+            self._in_vain(send, error)
+            return
         send.is_out = True
-        return super().go(send)
+        super().go(send, self._clock.seconds())
 
-    def _not_asked(self, failure: Failure, send: Send) -> Failure:
-        self._in_vain(send)
-        return failure
+    def _not_asked(self, failure: Failure, send: Send) -> None:
+        self._in_vain(send, failure.value)
 
-    def _in_vain(self, send: Send) -> None:
+    def _in_vain(self, send: Send, error: Any) -> None:
         """It counts as an attempt, or there would be no end of them."""
         send.tries += 1
         if send.queue is not None:
             send.brokers += (send.queue.broker_name,)
+        send.errback(error)
 
 
 def _late(address: str) -> Failure:

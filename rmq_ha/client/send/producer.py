@@ -268,8 +268,9 @@ class Producer:
         *,
         oneway: bool = False,
     ) -> "Deferred[Any]":
+        if self._state != "running":
+            return fail(self._not_running())
         try:
-            self._check_running()
             send = self._maker.of_message(message, queue, selector, arg, timeout_ms)
         except MQClientError as error:
             return fail(error)
@@ -283,7 +284,8 @@ class Producer:
         return Deferred.fromCoroutine(drive(sends, self._admit))
 
     async def _admit(self, send: Send) -> SendResult:
-        self._check_running()
+        if self._state != "running":
+            raise self._not_running()
         result: SendResult = await self._sender.admit(send)
         return result
 
@@ -307,6 +309,5 @@ class Producer:
 
         return send().addBoth(over)
 
-    def _check_running(self) -> None:
-        if self._state != "running":
-            raise NotStarted(f"the producer {self.group} is {self._state}: start() it first")
+    def _not_running(self) -> NotStarted:
+        return NotStarted(f"the producer {self.group} is {self._state}: start() it first")

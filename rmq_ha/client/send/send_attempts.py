@@ -46,6 +46,7 @@ class Attempts:
         """
         self.faults = LatencyFaults(instance.host.random.randrange(1 << 16))
         self._instance = instance
+        self._vip = instance.vip if instance.settings.vip_channel_enabled else None
         self._config = config
         self._group = group
         self._hooks = tuple(hooks)
@@ -165,7 +166,7 @@ class Attempts:
                 f"the broker {broker_name} has no master at the moment, as far as the name"
                 " servers know"
             )
-        return self._instance.vip(address)
+        return address if self._vip is None else self._vip(address)
 
     def _destination(self, send: Send, broker_name: str) -> Destination:
         key = send.code, broker_name

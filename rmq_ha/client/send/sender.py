@@ -116,7 +116,7 @@ class Sender:
         admission = self._in_flight.admit(send, send.size)
         if admission is Admission.REFUSED:
             return fail(self._too_many())
-        send.sender = self
+        send.decider = self
         later: Deferred[Any] = Deferred(lambda _: self._cancelled(send))
         send.later = later
         if admission is Admission.GO:
@@ -170,7 +170,7 @@ class Sender:
         handed.addCallbacks(self._handed, self._not_handed, (send,), {}, (send,))
 
     def answered(self, send: Send, response: RemotingCommand) -> None:
-        """What its broker says."""
+        """See `Decider`."""
         try:
             result = result_of(send, response)
         except MQClientError as error:
@@ -188,7 +188,7 @@ class Sender:
             self._over(send, result)
 
     def failed(self, send: Send, error: BaseException) -> None:
-        """Its broker says nothing, or was not asked."""
+        """See `Decider`."""
         if isinstance(error, Exception) and not _is_unwanted(send, error):
             self._again(send, error)
             return
@@ -255,8 +255,7 @@ class Sender:
     def _leave(self, send: Send) -> None:
         """Its place in flight is for others."""
         self._live.discard(send)
-        self._in_flight.release(send.size)
-        if self._in_flight.waiting:
+        if self._in_flight.release(send.size):
             self._pump()
         if self._ready and self._in_flight.has_room:
             self._let_in(1 if self._in_flight.count else len(self._ready))

@@ -5,7 +5,7 @@ Spec: remoting.md, sections 4.1, 4.2 and 11.1.
 
 from collections.abc import Hashable, Sequence
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from rmq_ha.client.rules.errors import (
     BrokerRefused,
@@ -33,7 +33,6 @@ if TYPE_CHECKING:  # the blocking client sends too, and wants no Twisted
     from twisted.internet.defer import Deferred
 
     from rmq_ha.client.connection.hooks import SendContext
-    from rmq_ha.client.send.sender import Sender
     from rmq_ha.remoting.pending import PendingCalls
 
 MESSAGE_TYPE = "MSG_TYPE"
@@ -84,6 +83,16 @@ class PublishTopic:
         self.destinations: dict[tuple[int, str], Destination] = {}
 
 
+class Decider(Protocol):
+    """Who decides what comes after an attempt of a send."""
+
+    def answered(self, send: "Send", response: RemotingCommand, /) -> None:
+        """What its broker says."""
+
+    def failed(self, send: "Send", error: BaseException, /) -> None:
+        """Its broker says nothing, or was not asked."""
+
+
 class Send:
     """
     What is to be sent, and how far it is.
@@ -100,7 +109,7 @@ class Send:
     :ivar tries: attempts so far.
     :ivar tried: those of rounds before this one.
     :ivar brokers: of these attempts.
-    :ivar sender: that is told how its attempts end.
+    :ivar decider: is told how its attempts end.
     :ivar later: what its caller waits for.
     :ivar call: this attempt, by the calls of its connection.
     :ivar current: what it waits for, if that is no such call.
@@ -119,6 +128,7 @@ class Send:
         "context",
         "current",
         "deadline",
+        "decider",
         "error",
         "fixed_queue",
         "given_up",
@@ -130,7 +140,6 @@ class Send:
         "outgoing",
         "queue",
         "selector",
-        "sender",
         "since",
         "size",
         "started",
@@ -173,7 +182,7 @@ class Send:
         self.tries = 0
         self.tried = 0
         self.started = 0.0
-        self.sender: Sender | None = None
+        self.decider: Decider | None = None
         self.later: Deferred[Any] | None = None
         self.call: tuple[PendingCalls, int] | None = None
         self.current: Deferred[Any] | None = None
@@ -203,13 +212,13 @@ class Send:
 
     def callback(self, response: RemotingCommand) -> None:
         """Its broker answers; as a Deferred is told, see `rmq_ha.remoting.pending.Waiting`."""
-        if self.sender is not None:
-            self.sender.answered(self, response)
+        if self.decider is not None:
+            self.decider.answered(self, response)
 
     def errback(self, error: BaseException) -> None:
         """This attempt brought no answer."""
-        if self.sender is not None:
-            self.sender.failed(self, error)
+        if self.decider is not None:
+            self.decider.failed(self, error)
 
 
 def check_message(message: Message, config: ProducerConfig) -> None:
@@ -253,11 +262,11 @@ def outgoing_of(message: Message, config: ProducerConfig) -> tuple[int, Outgoing
     if len(body) >= config.compress_msg_body_over_howmuch:
         sys_flag, deflate = config.compression
         body = deflate(body)
-    if properties.get(TRAN_MSG, "").lower() == "true":
+    if TRAN_MSG in properties and properties[TRAN_MSG].lower() == "true":
         sys_flag |= TRANSACTION_PREPARED
     text = properties_text(properties)
     code = RequestCode.SEND_MESSAGE_V2
-    if properties.get(MESSAGE_TYPE) == REPLY:
+    if MESSAGE_TYPE in properties and properties[MESSAGE_TYPE] == REPLY:
         code = RequestCode.SEND_REPLY_MESSAGE_V2
     if not message.topic.startswith(RETRY_PREFIX):
         return code, Outgoing(sys_flag, message.flag, text, body)
@@ -295,7 +304,7 @@ def result_of(send: Send, response: RemotingCommand) -> SendResult:
             ext.get("transactionId"),
             ext.get("MSG_REGION", "DefaultRegion"),
             ext.get("TRACE_ON", "true") != "false",
-            ext.get(DUPLICATE) == "true",
+            DUPLICATE in ext and ext[DUPLICATE] == "true",
         )
     except (KeyError, ValueError):
         raise BrokerRefused(

@@ -79,6 +79,8 @@ _LOST_SECTOR = bytes(512)
 _LEAST = _DISPATCH_HEADS[0].size
 _PLAIN = _DISPATCH_HEADS[0].unpack_from
 _HOSTS_V6 = BORN_HOST_V6 | STORE_HOST_V6
+_address = lru_cache(maxsize=1024)(Address)
+"""Most records come from few machines."""
 _UNITS_MS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
@@ -216,9 +218,9 @@ def decode_record(buffer: bytes, position: int = 0, *, check_crc: bool = False) 
         values[6],
         values[7],
         values[8],
-        Address(values[9], values[10]),
+        _address(values[9], values[10]),
         values[11],
-        Address(values[12], values[13]),
+        _address(values[12], values[13]),
         values[14],
         values[15],
         body,

@@ -702,7 +702,7 @@ class Hook:
 
 
 class Told:
-    """In the place of a `Sender`: hands on how an attempt ends."""
+    """A `Decider` that hands on how an attempt ends."""
 
     def __init__(self) -> None:
         self.later: Deferred[Any] = Deferred()
@@ -717,7 +717,7 @@ class Told:
 def gone(client: Scripted, tried: Attempts, send: Send) -> "Deferred[Any]":
     """What comes of one attempt."""
     told: Any = Told()
-    send.sender = told
+    send.decider = told
     tried.go(send, client.clock.seconds())
     return told.later
 
@@ -875,7 +875,7 @@ def test_a_one_way_attempt_waits_for_a_broker_that_does_not_read() -> None:
 
     client, channel = Scripted(), Full()
     tried, send = attempts(client), send_of(topic())
-    client.instance.open_channel = lambda address: channel  # type: ignore[method-assign, assignment, return-value]
+    client.instance.open_channel = lambda address: channel  # type: ignore[assignment, return-value]
     handed: list[Any] = []
     tried.go_oneway(send).addCallback(handed.append)
     assert (handed, channel.written) == ([], [])
