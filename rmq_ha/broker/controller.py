@@ -201,7 +201,7 @@ class BrokerController:
 
     def _make_store(self) -> None:
         plugins, context = self._plugins, self._context
-        plugin = plugins[IJournalPlugin][0]
+        (plugin,) = plugins[IJournalPlugin]
         self.journal = checked_journal(plugin, plugin.make_journal(context))
         self.store = DefaultMessageStore(
             self.host, self.configuration, self.journal, self.host.memory_bytes

@@ -3,6 +3,7 @@
 from rmq_ha.config.broker_configuration import BrokerConfiguration
 from rmq_ha.config.controller_mode import is_controlled
 from rmq_ha.config.dledger import is_dledger
+from rmq_ha.errors import ConfigurationError
 
 CLASSIC = "classic"
 DLEDGER = "dledger"
@@ -10,10 +11,20 @@ CONTROLLER = "controller"
 
 
 def journal_name(configuration: BrokerConfiguration) -> str:
-    """The plugin that makes it: the one that is named, else as the mode wants it."""
-    named = configuration.ours.journal_plug_in.strip()
-    if named:
-        return named
+    """
+    The plugin that makes it: the one that is named, else as the mode wants it.
+
+    :raises ConfigurationError: several are named.
+    """
+    text = configuration.ours.journal_plug_in
+    if text.strip():
+        named = [name.strip() for name in text.split(",") if name.strip()]
+        if len(named) != 1:
+            raise ConfigurationError(
+                f"journalPlugIn={text}: one journal keeps the messages of a broker: name one, or "
+                "leave the key out, and the mode decides"
+            )
+        return named[0]
     if is_dledger(configuration):
         return DLEDGER
     return CONTROLLER if is_controlled(configuration) else CLASSIC

@@ -61,6 +61,7 @@ def test_names_are_separated_by_commas() -> None:
         ({"store.enable_dleger_commit_log": True}, "dledger"),
         ({"controlled.enable_controller_mode": True}, "controller"),
         ({"ours.journal_plug_in": "dledger"}, "dledger"),
+        ({"ours.journal_plug_in": " classic, "}, "classic"),
     ],
 )
 def test_the_built_ins_are_plugins_like_others(settings: dict[str, Any], name: str) -> None:

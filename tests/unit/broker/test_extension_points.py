@@ -403,6 +403,14 @@ def test_a_plugin_that_makes_something_else_stops_the_start(broker: SimBroker) -
     assert "ISendMessageHook" in str(caught.value)
 
 
+@pytest.mark.parametrize("named", ["classic,controller", ","])
+def test_a_broker_has_one_journal(broker: SimBroker, named: str) -> None:
+    """Of two the second was left out in silence; a comma alone was an error of Python's."""
+    broker.configuration.ours.journal_plug_in = named
+    with pytest.raises(ConfigurationError, match=r"journalPlugIn=.* name one"):
+        broker.start()
+
+
 def test_a_journal_that_is_none_stops_the_start_with_what_it_lacks(broker: SimBroker) -> None:
     broker.configuration.ours.journal_plug_in = "no-journal"
     with pytest.raises(ConfigurationError, match="is no Journal: it has no append, append_batch,"):
