@@ -374,7 +374,7 @@ class Pair(Send):
     def put(self, data: bytes) -> None:
         super().put(data)
         self.exchange()
-        assert self.master.store.waiting_puts == 0
+        assert self.master.store.statistics.outcomes.waiting == 0
 
 
 class Pull(Send):

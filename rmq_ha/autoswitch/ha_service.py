@@ -36,6 +36,7 @@ from rmq_ha.remoting.calls import Calls
 from rmq_ha.remoting.channel import Channel
 from rmq_ha.seams import Host
 from rmq_ha.store.journal import Role
+from rmq_ha.store.puts import Decided
 from rmq_ha.timing.timer import rearm
 from rmq_ha.tls.ha import HaTls
 from rmq_ha.tls.server import TlsMode
@@ -61,7 +62,7 @@ class _Put(NamedTuple):
 
     end: int
     deadline: float
-    waiter: "Deferred[PutMessageStatus]"
+    decided: Decided
 
 
 class _FeedFactory(Factory):
@@ -368,7 +369,7 @@ class AutoSwitchHAService:
             connection.close(why)
         waiting, self._puts = self._puts, deque()
         for put in waiting:
-            put.waiter.callback(PutMessageStatus.FLUSH_SLAVE_TIMEOUT)
+            put.decided(PutMessageStatus.FLUSH_SLAVE_TIMEOUT, self._now())
 
     # ------------------------------------------------------------ the role, as others ask for it
 
@@ -538,11 +539,11 @@ class AutoSwitchHAService:
                 connection.push()
             self._settle()
 
-    def wait_replicated(
-        self, next_offset: int, start_offset: int
-    ) -> "PutMessageStatus | Deferred[PutMessageStatus]":
+    def when_replicated(
+        self, next_offset: int, start_offset: int, decided: Decided
+    ) -> PutMessageStatus | None:
         """
-        See `Replication.wait_replicated`.
+        See `Replication.when_replicated`.
 
         Spec: controller.md, section 8.6.
         """
@@ -551,11 +552,10 @@ class AutoSwitchHAService:
             return PutMessageStatus.FLUSH_SLAVE_TIMEOUT
         if state.is_kept(next_offset):
             return PutMessageStatus.PUT_OK
-        waiter: Deferred[PutMessageStatus] = Deferred()
         seconds = self._configuration.store.slave_timeout / 1000
-        self._puts.append(_Put(next_offset, self._now() + seconds, waiter))
+        self._puts.append(_Put(next_offset, self._now() + seconds, decided))
         self.appended()
-        return waiter
+        return None
 
     def is_replicated(self, start_offset: int, next_offset: int) -> bool:
         """As many as have to hold it, do."""
@@ -579,9 +579,9 @@ class AutoSwitchHAService:
             self.controllers.propose(wanted)
         self._log.confirmed(state.confirm_offset)
         while self._puts and state.is_kept(self._puts[0].end):
-            self._puts.popleft().waiter.callback(PutMessageStatus.PUT_OK)
+            self._puts.popleft().decided(PutMessageStatus.PUT_OK, now)
         while self._puts and self._puts[0].deadline <= now:
-            self._puts.popleft().waiter.callback(PutMessageStatus.FLUSH_SLAVE_TIMEOUT)
+            self._puts.popleft().decided(PutMessageStatus.FLUSH_SLAVE_TIMEOUT, now)
         times = [state.deadline(now), None if state.wanted is None else now + _LOOK_AGAIN_S]
         if self._puts:
             times.append(self._puts[0].deadline)

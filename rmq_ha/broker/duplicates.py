@@ -210,11 +210,13 @@ class DuplicateWindow:
     def watched(self, drafts: Sequence[Draft], done: Done) -> Done:
         """For what began: what becomes of it is heard before `done` is called."""
 
-        def settled(status: PutMessageStatus, rows: Sequence[Row | None], others: Others) -> None:
+        def settled(
+            status: PutMessageStatus, rows: Sequence[Row | None], others: Others, now: float
+        ) -> None:
             for draft, row in zip(drafts, rows, strict=True):
                 if row is None:
                     self._forget((draft[0], draft[11]))
-            done(status, rows, others)
+            done(status, rows, others, now)
 
         return settled
 

@@ -11,15 +11,23 @@ from typing import Protocol
 
 from rmq_ha.config.broker import BrokerConfig
 from rmq_ha.errors import RequestRejected
+from rmq_ha.store.statistics import StoreStatistics
+from rmq_ha.store.turns import TurnWatch
 from rmq_ha.wire.codes import ResponseCode
 
 
 class LoadedStore(Protocol):
-    """What tells how busy a store is."""
+    """
+    What tells how busy a store is; a send reads what whoever changes it has left here.
 
-    @property
-    def waiting_puts(self) -> int:
-        """Messages that are appended and wait for flush or replica."""
+    :ivar slow_until: appends take too long, perhaps until then; 0: they do not.
+    :ivar statistics: messages that are appended and wait for flush or replica are counted there.
+    :ivar turns: how long the reactor's took.
+    """
+
+    slow_until: float
+    statistics: StoreStatistics
+    turns: TurnWatch
 
     def is_page_cache_busy(self) -> bool:
         """Appends take too long."""
@@ -52,19 +60,20 @@ class SendOverload:
         :param sends: how many it brings; 0 only asks.
         """
         store, config = self._store, self._config
-        if store.is_page_cache_busy():
+        if store.slow_until and store.is_page_cache_busy():
             return "[REJECTREQUEST]system busy, start flow control for a while: the disk is slow"
-        if store.waiting_puts >= config.send_thread_pool_queue_capacity:
+        waiting = store.statistics.outcomes.waiting
+        if waiting >= config.send_thread_pool_queue_capacity:
             return (
-                f"[OVERLOAD]system busy, start flow control for a while: {store.waiting_puts} "
+                f"[OVERLOAD]system busy, start flow control for a while: {waiting} "
                 "messages wait for flush or replica (sendThreadPoolQueueCapacity)"
             )
-        if config.broker_fast_failure_enable:
+        if config.broker_fast_failure_enable and (sends or store.turns.shortest):
             waited = store.waited_ms(sender, sends)
             if waited > config.wait_time_mills_in_send_queue:
                 return (
                     "[TIMEOUT_CLEAN_QUEUE]broker busy, start flow control for a while, period in "
-                    f"queue: {waited}ms, size of queue: {store.waiting_puts}"
+                    f"queue: {waited}ms, size of queue: {waiting}"
                 )
         return None
 

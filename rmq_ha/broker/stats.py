@@ -175,13 +175,12 @@ class BrokerStats:
         if self._with_queues:
             self._queues.add((topic, queue_id), tick, 1, size)
 
-    def put_rows(self, rows: Iterable[Row], began: float) -> None:
+    def put_rows(self, rows: Iterable[Row], began: float, now: float) -> None:
         """
         Messages were stored, each by its own request; the tables get them with the next sampling.
 
-        :param began: when the requests came, by the clock.
+        :param began: when the requests came, by the clock; it is `now`.
         """
-        now = self._seconds()
         tick = int(now - self._began) // SAMPLE_S
         if tick != self._counted_at:
             self._fold(tick)

@@ -16,6 +16,7 @@ from rmq_ha.errors import NotNow, StoreError
 from rmq_ha.model.status import PutMessageStatus
 from rmq_ha.store.clean import LogCleaner
 from rmq_ha.store.journal import StoreAround
+from rmq_ha.store.puts import Decided
 
 FLUSH_S = 0.01
 CHECKPOINT_S = 3.0
@@ -47,7 +48,7 @@ class LedgerFlusher:
         self._last_thorough = self._clock.seconds()
         self._is_broken = self._is_stopped = False
 
-    def wait_flushed(self, next_offset: int) -> PutMessageStatus:
+    def when_flushed(self, next_offset: int, decided: Decided) -> PutMessageStatus:
         """The group's answer says it all."""
         return PutMessageStatus.PUT_OK
 

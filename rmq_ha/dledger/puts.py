@@ -6,9 +6,11 @@ Spec: dledger.md, section 10.5.
 from collections import deque
 
 from twisted.internet.defer import Deferred, succeed
+from twisted.internet.interfaces import IReactorTime
 
 from rmq_ha.dledger.codes import ResponseCode
 from rmq_ha.model.status import PutMessageStatus
+from rmq_ha.store.puts import Decided
 
 _STATUS = {
     ResponseCode.SUCCESS: PutMessageStatus.PUT_OK,
@@ -31,30 +33,25 @@ def status_of(code: int) -> PutMessageStatus:
 class WaitingPuts:
     """In the order of their entries, one for each run of puts."""
 
-    def __init__(self) -> None:
-        self._waiting: deque[tuple[int, Deferred[PutMessageStatus]]] = deque()
+    def __init__(self, clock: IReactorTime) -> None:
+        self._clock = clock
+        self._waiting: deque[tuple[int, Decided]] = deque()
         self._drained: list[Deferred[None]] = []
 
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def add(self, index: int) -> "Deferred[PutMessageStatus]":
-        """
-        Wait for an entry.
-
-        :returns: fires once and never fails.
-        """
-        done: Deferred[PutMessageStatus] = Deferred()
-        self._waiting.append((index, done))
-        return done
+    def add(self, index: int, decided: Decided) -> None:
+        """Wait for an entry."""
+        self._waiting.append((index, decided))
 
     def complete(self, index: int, code: int) -> None:
         """All up to an entry are decided."""
-        self._fire(index, status_of(code))
+        self._tell(index, status_of(code))
 
     def fail(self) -> None:
         """Nothing will be decided here any more."""
-        self._fire(1 << 62, PutMessageStatus.SERVICE_NOT_AVAILABLE)
+        self._tell(1 << 62, PutMessageStatus.SERVICE_NOT_AVAILABLE)
 
     def drained(self) -> "Deferred[None]":
         """Fires when none is left."""
@@ -64,10 +61,10 @@ class WaitingPuts:
         self._drained.append(done)
         return done
 
-    def _fire(self, index: int, status: PutMessageStatus) -> None:
-        waiting = self._waiting
+    def _tell(self, index: int, status: PutMessageStatus) -> None:
+        waiting, now = self._waiting, self._clock.seconds()
         while waiting and waiting[0][0] <= index:
-            waiting.popleft()[1].callback(status)
+            waiting.popleft()[1](status, now)
         if not waiting:
             drained, self._drained = self._drained, []
             for done in drained:

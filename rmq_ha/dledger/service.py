@@ -49,6 +49,7 @@ from rmq_ha.remoting.dispatcher import RequestDispatcher
 from rmq_ha.remoting.server import RemotingServer
 from rmq_ha.seams import Host
 from rmq_ha.store.journal import Role
+from rmq_ha.store.puts import Decided
 from rmq_ha.timing.timer import rearm, within
 from rmq_ha.tls.ha import HaCalls, HaTls
 from rmq_ha.tls.refusals import Refusals
@@ -112,7 +113,7 @@ class DLedgerService:
         self._is_barred = self._is_running = self._is_stopped = False
         self._timer: IDelayedCall | None = None
         self._again: IDelayedCall | None = None
-        self._puts = WaitingPuts()
+        self._puts = WaitingPuts(host.clock)
         self._told_index = self._seen_end = -1
         self._rests_until = self._resigns_at = 0.0
         self._elections = 0
@@ -432,15 +433,15 @@ class DLedgerService:
 
     # ------------------------------------------------------------ as the store's replication
 
-    def wait_replicated(
-        self, next_offset: int, start_offset: int
-    ) -> "PutMessageStatus | Deferred[PutMessageStatus]":
+    def when_replicated(
+        self, next_offset: int, start_offset: int, decided: Decided
+    ) -> PutMessageStatus | None:
         """Wait for a quorum: called in the turn of the append, whose entry is the last one."""
         if self.node is None or self.node.role is not MemberRole.LEADER or self._is_stopped:
             return PutMessageStatus.SERVICE_NOT_AVAILABLE
-        done = self._puts.add(self._ledger.end_index)
+        self._puts.add(self._ledger.end_index, decided)
         self._tell_appended()
-        return done
+        return None
 
     def is_replicated(self, start_offset: int, next_offset: int) -> bool:
         """A quorum has it."""

@@ -38,8 +38,8 @@ class FeedOwner(Interface):
     def compared(self, connection: "FeedProtocol") -> None:
         """A slave of ours said what it has: it is known what the two logs have in common."""
 
-    def reported(self, connection: "FeedProtocol") -> None:
-        """A complete report came and was believed."""
+    def reported(self, connection: "FeedProtocol", now: float) -> None:
+        """A complete report came and was believed; `now`: by the clock."""
 
     def left(self, connection: "FeedProtocol", error: ReplicationError | None, why: str) -> None:
         """The connection does not count any more; `error`: we closed it because of that."""
@@ -81,7 +81,7 @@ class FeedProtocol(FeedShell):
             self._owner.compared(self)
         self.push(now)
         if is_report:
-            self._owner.reported(self)
+            self._owner.reported(self, now)
 
     def left(self, error: ReplicationError | None, why: str) -> None:
         """As `FeedShell` says."""

@@ -23,6 +23,7 @@ from rmq_ha.ha.waiting import GroupTransfer, status_without_waiting
 from rmq_ha.model.status import BrokerRole, PutMessageStatus
 from rmq_ha.seams import Host
 from rmq_ha.store.journal_log import CopiedLog
+from rmq_ha.store.puts import Decided
 from rmq_ha.timing.timer import rearm
 from rmq_ha.tls.ha import HaTls
 from rmq_ha.tls.refusals import Refusals
@@ -67,7 +68,7 @@ class HAService:
         self._host = host
         self._configuration = configuration
         self._commit_log = log
-        self._waiting: GroupTransfer[Deferred[PutMessageStatus]] = GroupTransfer()
+        self._waiting: GroupTransfer[Decided] = GroupTransfer()
         self._timer: IDelayedCall | None = None
         self._feeds: list[FeedProtocol] = []
         self._times = AppendTimes()
@@ -155,7 +156,9 @@ class HAService:
             await self._link.stop()
         await self._let_slaves_catch_up()
         self._timer = rearm(self._host.clock, self._timer, None, self._on_time)
-        self._fire(self._waiting.drain(), PutMessageStatus.FLUSH_SLAVE_TIMEOUT)
+        now = self._host.clock.seconds()
+        for decided in self._waiting.drain():
+            decided(PutMessageStatus.FLUSH_SLAVE_TIMEOUT, now)
         self.entrance.close()
         for connection in list(self._feeds):
             connection.close("this broker stops")
@@ -197,8 +200,18 @@ class HAService:
     def wait_replicated(
         self, next_offset: int, start_offset: int
     ) -> PutMessageStatus | Deferred[PutMessageStatus]:
+        """`when_replicated`, for whoever wants a Deferred; it never fails."""
+        later: Deferred[PutMessageStatus] = Deferred()
+        status = self.when_replicated(
+            next_offset, start_offset, lambda status, now: later.callback(status)
+        )
+        return later if status is None else status
+
+    def when_replicated(
+        self, next_offset: int, start_offset: int, decided: Decided
+    ) -> PutMessageStatus | None:
         """
-        See `Replication.wait_replicated`.
+        See `Replication.when_replicated`.
 
         Spec: ha.md, section 7.2.
         """
@@ -213,22 +226,19 @@ class HAService:
         if status is not None:
             return status
         now = self._host.clock.seconds()
-        waiter: Deferred[PutMessageStatus] = Deferred()
         deadline = now + config.slave_timeout / 1000
-        self._waiting.add(next_offset, deadline, waiter, start_offset)
+        self._waiting.add(next_offset, deadline, decided, start_offset)
         self._timer = rearm(self._host.clock, self._timer, self._waiting.deadline(), self._on_time)
         # Not in the next turn: what cannot leave now leaves with the next acknowledgement.
         self.appended()
-        return waiter
+        return None
 
     def _on_time(self) -> None:
-        expired = self._waiting.on_time(self._host.clock.seconds())
+        now = self._host.clock.seconds()
+        expired = self._waiting.on_time(now)
         self._timer = rearm(self._host.clock, None, self._waiting.deadline(), self._on_time)
-        self._fire(expired, PutMessageStatus.FLUSH_SLAVE_TIMEOUT)
-
-    def _fire(self, waiters: "list[Deferred[PutMessageStatus]]", status: PutMessageStatus) -> None:
-        for waiter in waiters:
-            waiter.callback(status)
+        for decided in expired:
+            decided(PutMessageStatus.FLUSH_SLAVE_TIMEOUT, now)
 
     def is_replicated(self, start_offset: int, next_offset: int) -> bool:
         """A connected slave acknowledged that it holds the log between these offsets."""
@@ -326,7 +336,7 @@ class HAService:
             physical_offset=feed.sent,
         )
 
-    def reported(self, connection: FeedProtocol) -> None:
+    def reported(self, connection: FeedProtocol, now: float) -> None:
         """A report was believed: tell who waited for it."""
         feed = connection.feed
         if connection.stage is Stage.NEW and feed.is_within:
@@ -336,7 +346,8 @@ class HAService:
             self._ahead.forget(connection.peer_host)
         if feed.is_serving:
             self._best_acked = max(self._best_acked or 0, feed.acked)
-            self._fire(self._waiting.reached(feed.vouched, feed.base), PutMessageStatus.PUT_OK)
+            for decided in self._waiting.reached(feed.vouched, feed.base):
+                decided(PutMessageStatus.PUT_OK, now)
         if connection.stage is not Stage.CAUGHT_UP or feed.is_stranded:
             self._progressed(connection)
         if self._caught_up is not None:

@@ -31,6 +31,7 @@ class Channel:
     :ivar host: the same without its port.
     :ivar is_open: what is sent may still arrive.
     :ivar last_io: when something was last read or written; seconds of the clock.
+    :ivar served_at: when the requests that are being served had their turn; the same.
     :ivar pending: calls of ours that wait for a response.
     :ivar account: that signed its last request which was let pass; empty: none.
     :ivar written: bytes of frames since somebody last set it to 0.
@@ -54,7 +55,7 @@ class Channel:
         self.host = self.remote_text.rpartition(":")[0]
         self.security = PLAIN
         self.is_open = True
-        self.last_io = clock.seconds()
+        self.last_io = self.served_at = clock.seconds()
         self.pending = PendingCalls(clock, self.remote_text)
         self.is_full = False
         self.account = ""
@@ -183,11 +184,12 @@ class Channel:
         """Collect what is written until `uncork`."""
         self._corked = []
 
-    def uncork(self) -> None:
+    def uncork(self, now: float) -> None:
         """Send what was collected as one write."""
-        if self._corked:
-            self._flush()
-        self._corked = None
+        frames, self._corked, self._corked_size = self._corked, None, 0
+        if frames:
+            self.last_io = now
+            self._transport.write(frames[0] if len(frames) == 1 else b"".join(frames))
 
     def closed(self, reason: str, *, retriable: bool = True) -> None:
         """
@@ -212,5 +214,4 @@ class Channel:
     def _flush(self) -> None:
         if self._corked:
             frames, self._corked, self._corked_size = self._corked, [], 0
-            self.last_io = self._clock.seconds()
             self._transport.write(frames[0] if len(frames) == 1 else b"".join(frames))

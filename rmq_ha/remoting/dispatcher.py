@@ -53,6 +53,8 @@ class RequestDispatcher:
         self.negative: dict[int, int] = {}
         self.violations = 0
         self._validators = tuple(validators)
+        if not validators:
+            self.dispatch_bulk = self._serve_bulk  # type: ignore[method-assign]
         self._checked: dict[int, RemotingCommand] = {}  # by the identity of their header
 
     def bulk_key(self, frame: Frame) -> bytes | None:
@@ -70,9 +72,6 @@ class RequestDispatcher:
 
         :raises ProtocolViolation: a header among them cannot be read; those before it are served.
         """
-        if not self._validators:
-            self._serve_bulk(channel, key, frames)
-            return
         run: list[Frame] = []
         checked = self._checked = {}  # of this run, whose frames live as long as it does
         try:

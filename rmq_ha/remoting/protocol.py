@@ -152,7 +152,7 @@ class RemotingProtocol(Protocol):
         if self._running or self._waits:
             return
         channel, turns = self.channel, self._turns
-        began = now
+        began = channel.served_at = now
         ends = now + turns.share(self.host, now) if turns is not None else inf
         self._running = True
         channel.cork()
@@ -162,12 +162,12 @@ class RemotingProtocol(Protocol):
             ):
                 self._next(channel, backlog)
                 if turns is not None:
-                    now = self._clock.seconds()
+                    now = channel.served_at = self._clock.seconds()
         except ProtocolViolation as violation:
             self._violated(violation)
         finally:
             self._running = False
-            channel.uncork()
+            channel.uncork(now)
         if turns is not None:
             turns.took(self.host, now - began)
         if channel.held:

@@ -151,7 +151,8 @@ class GroupEncoder:
         topics, numbers, gap = self._topics, self.queue_offsets, self.gap
         largest = min(max_message_size + _RECORD_SLACK, self._largest)
         position = physical_offset
-        room_end = self._room_end(position - gap)
+        file_size = self._file_size
+        room_end = position - (position - gap) % file_size - gap + file_size - BLANK_SIZE
         topic, topic_bytes, topic_size = "", b"", 0
         born_host = store_host = None
         overhead = kind = work = place = total = 0
@@ -183,7 +184,7 @@ class GroupEncoder:
                 segment.work, work = work, 0
                 segment = _roll(group, position, room_end + BLANK_SIZE, gap, place)
                 rows, parts, position = segment.rows, segment.parts, segment.physical_offset
-                room_end = self._room_end(position - gap)
+                room_end += file_size
             sys_flag = sys_flag & _SAME_HOSTS | kind << 4
             # prepared and rolled-back types share the bit of prepared; they have no number
             counted = not sys_flag & TRANSACTION_PREPARED
@@ -252,9 +253,10 @@ class GroupEncoder:
         """
         segment = Segment(physical_offset)
         group = Group(1, [segment])
-        position, room_end = physical_offset, self._room_end(physical_offset)
-        if position + batch.size > room_end:
-            segment = _roll(group, position, room_end + BLANK_SIZE, 0, 0)
+        position, file_size = physical_offset, self._file_size
+        next_file = position - position % file_size + file_size
+        if position + batch.size > next_file - BLANK_SIZE:
+            segment = _roll(group, position, next_file, 0, 0)
             position = segment.physical_offset
         ends = list(accumulate(batch.sizes, initial=position))
         segment.end = ends.pop()
@@ -274,10 +276,6 @@ class GroupEncoder:
     def _most(self, max_message_size: int) -> int:
         """Bytes that a record may have."""
         return min(max_message_size + _RECORD_SLACK, self._largest)
-
-    def _room_end(self, position: int) -> int:
-        """Records of the file that holds `position` end here at the latest."""
-        return position - position % self._file_size + self._file_size - BLANK_SIZE
 
     def _topic_part(self, topic: str) -> bytes:
         """The topic as stored, remembered; empty for one that may not be stored."""

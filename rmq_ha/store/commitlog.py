@@ -99,7 +99,8 @@ class CommitLog:
             self._write(group)
             if group.rows:
                 self.last_store_timestamp = stamp
-                self._announce()
+                for callback in self._subscribers:
+                    callback()
         return group
 
     def append_batch(self, batch: BatchLayout, now_ms: int) -> AppendResult | PutMessageStatus:
@@ -117,7 +118,8 @@ class CommitLog:
             return refused
         self.encoder.count_batch(batch)
         self.last_store_timestamp = stamp
-        self._announce()
+        for callback in self._subscribers:
+            callback()
         return result
 
     def _write(self, group: Group) -> PutMessageStatus | None:
@@ -247,10 +249,6 @@ class CommitLog:
             self.row.delete(other)
         self.row.create(start)
         self.recovered(start, start)
-
-    def _announce(self) -> None:
-        for callback in self._subscribers:
-            callback()
 
     def read(self, physical_offset: int, limit: int) -> bytes:
         """

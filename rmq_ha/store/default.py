@@ -51,6 +51,7 @@ from rmq_ha.store.service import StoreService
 from rmq_ha.store.settle import Done, Others, PutSettler
 from rmq_ha.store.starts import record_starting_at, unqueued_record_at
 from rmq_ha.store.statistics import StoreStatistics
+from rmq_ha.store.turns import TurnWatch
 from rmq_ha.timing.slices import Lane
 
 DEFAULT_MEMORY = 8 << 30
@@ -73,6 +74,8 @@ class DefaultMessageStore(StoreMaintenance):
     :param memory_bytes: of this machine.
     :ivar on_new_life: called with topic, queue id and queue offset when a deleted queue begins
         anew: no consumer can be beyond that offset yet, whatever it committed before.
+    :ivar slow_until: see `is_page_cache_busy`; 0 as a rule.
+    :ivar turns: see `waited_ms`.
     :ivar on_forced_deletion: called when messages were deleted before their time.
     :ivar on_renumbered: called when the queues' numbering was taken from what is on the disk.
     """
@@ -130,7 +133,7 @@ class DefaultMessageStore(StoreMaintenance):
         self.boot = BootMark(host.disk, root, is_wanted=is_wanted)
         journal.attach(self)
         self.cleaner = journal.cleaner
-        self._settler = PutSettler(host.clock, journal, self.statistics)
+        self._settler = PutSettler(journal, self.statistics)
         self.queue_flusher = QueueFlusher(
             host.clock,
             host.worker,
@@ -176,7 +179,8 @@ class DefaultMessageStore(StoreMaintenance):
         queues.restarted = self._restarted
         self._arrivals: list[Callable[[Sequence[Row]], None]] = []
         self._service = StoreService(self)
-        self._slow_until = 0.0
+        self.slow_until = 0.0
+        self.turns = TurnWatch()
         self._lane = Lane(host.clock)
         log.subscribe(self._service.poke)
 
@@ -224,12 +228,9 @@ class DefaultMessageStore(StoreMaintenance):
 
     def is_page_cache_busy(self) -> bool:
         """The last write took too long, just now."""
-        return self._slow_until > 0 and self.host.clock.seconds() < self._slow_until
-
-    @property
-    def waiting_puts(self) -> int:
-        """Messages that are appended and wait for flush or replica."""
-        return self.statistics.outcomes.waiting
+        if self.slow_until and self.host.clock.seconds() >= self.slow_until:
+            self.slow_until = 0.0
+        return self.slow_until > 0
 
     def waited_ms(self, sender: Hashable, sends: int) -> int:
         """
@@ -238,10 +239,9 @@ class DefaultMessageStore(StoreMaintenance):
         :param sender: one connection; 0 while it waits for each answer.
         :param sends: how many it brings, to be counted; 0 only asks.
         """
-        turns = self._service.turns
-        if not turns.came(sender, sends):
+        if not self.turns.came(sender, sends) or not self.turns.shortest:
             return 0
-        return turns.waiting_ms(self.host.clock.seconds())
+        return self.turns.waiting_ms(self.host.clock.seconds())
 
     def _refusal(self) -> PutMessageStatus | None:
         """Why nothing is put now."""
@@ -249,7 +249,7 @@ class DefaultMessageStore(StoreMaintenance):
             return PutMessageStatus.SERVICE_NOT_AVAILABLE
         if self._configuration.broker_role is BrokerRole.SLAVE:
             return PutMessageStatus.SERVICE_NOT_AVAILABLE
-        is_busy = self._slow_until > 0 and self.is_page_cache_busy()
+        is_busy = self.slow_until and self.is_page_cache_busy()
         return PutMessageStatus.OS_PAGECACHE_BUSY if is_busy else None
 
     def put_message(self, message: Message) -> "Deferred[PutMessageResult]":
@@ -275,12 +275,12 @@ class DefaultMessageStore(StoreMaintenance):
     def put_layout(self, batch: BatchLayout) -> "Deferred[PutMessageResult]":
         """As `put_batch`, of the members that were added."""
         result: Deferred[PutMessageResult] = Deferred()
-        began = ended = 0.0
+        began = ended = self.host.clock.seconds()
         whole: AppendResult | PutMessageStatus | None = self._refusal()
         if whole is None:
-            began = self.host.clock.seconds()
             whole = self.journal.append_batch(batch, self.host.now_ms())
-            ended = self._appended(began)
+            ended = self.host.clock.seconds()
+            self._was_slow(began, ended)
         wait = batch.batch.wait_store_ok
         self._settler.settle_batch(whole, wait, result.callback, began, ended)
         return result
@@ -301,39 +301,40 @@ class DefaultMessageStore(StoreMaintenance):
         if len(drafts) < len(ready):
             self._settler.refused(PutMessageStatus.MESSAGE_ILLEGAL, len(ready) - len(drafts))
 
-        def settled(status: PutMessageStatus, rows: Sequence[Row | None], others: Others) -> None:
+        def settled(
+            status: PutMessageStatus, rows: Sequence[Row | None], others: Others, now: float
+        ) -> None:
             done(results_of(ready, status, rows, others))
 
         self.put_drafts(drafts, messages[0].wait_store_ok, settled)
 
-    def put_drafts(self, drafts: Sequence[Draft], wait: bool, done: Done) -> None:
+    def put_drafts(
+        self, drafts: Sequence[Draft], wait: bool, done: Done, began: float | None = None
+    ) -> None:
         """
         As `put_many`, of what needs no delay: the hot path.
 
         :param wait: for flush and replica.
+        :param began: what the clock says, for whoever has just asked it.
         """
-        began = ended = 0.0
+        clock = self.host.clock
+        ended = began = clock.seconds() if began is None else began
         refusal = self._refusal()
         if refusal is None:
-            began = self.host.clock.seconds()
             group = self.journal.append(drafts, self.host.now_ms())
-            ended = self._appended(began)
+            ended = clock.seconds()
+            if (ended - began) * 1000 > self._configuration.os_page_cache_busy_time_out_mills:
+                self._was_slow(began, ended)
         else:
             group = Group.refused(len(drafts), refusal)
         self._settler.settle_group(group, wait, done, began, ended)
 
-    def _appended(self, began: float) -> float:
-        """
-        A write that took too long keeps others away for a while.
-
-        :returns: when it ended.
-        """
-        ended = self.host.clock.seconds()
+    def _was_slow(self, began: float, ended: float) -> None:
+        """A write that took too long keeps others away for a while."""
         took_ms = int((ended - began) * 1000)
         limit = self._configuration.os_page_cache_busy_time_out_mills
         if limit < took_ms < _BUSY_AT_MOST_MS:
-            self._slow_until = ended + limit / 1000
-        return ended
+            self.slow_until = ended + limit / 1000
 
     # Dispatching
 

@@ -139,11 +139,16 @@ class Dispatcher:
         """From now on appends wake the dispatcher."""
         self._is_running = True
 
-    def run(self) -> None:
-        """The log grew: dispatch a slice now and the rest in the next turns."""
+    def run(self, now: float | None = None) -> None:
+        """
+        The log grew: dispatch a slice now and the rest in the next turns.
+
+        :param now: what the clock says, for whoever has asked it.
+        """
         if not self._is_running or self._retry is not None or self._turn is not None:
             return
-        now = self._clock.seconds()
+        if now is None:
+            now = self._clock.seconds()
         if now < self._gathers_until and not self._waiting and not self.is_awaited():
             self._turn = self._clock.callLater(self._gathers_until - now, self._on_turn)
             self._is_gathering = True

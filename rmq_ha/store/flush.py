@@ -19,6 +19,7 @@ from rmq_ha.seams import File, Worker
 from rmq_ha.store.checkpoint import Checkpoint
 from rmq_ha.store.commitlog import CommitLog
 from rmq_ha.store.format.checkpoint import CheckpointTimes, Whole
+from rmq_ha.store.puts import Decided
 
 _PAGE = 4096
 _OPEN_AGAIN_S = 0.5
@@ -63,7 +64,7 @@ class CommitLogFlusher:
         self._tell_flushed = flushed
         self._doubt = doubt
         self._is_broken = self._is_stopping = False
-        self._waiters: deque[tuple[int, float, Deferred[PutMessageStatus]]] = deque()
+        self._waiters: deque[tuple[int, float, Decided]] = deque()
         self._running: Deferred[None] | None = None
         self._wanted = False
         self._is_held = False
@@ -77,13 +78,13 @@ class CommitLogFlusher:
         """How many puts wait for the disk."""
         return len(self._waiters)
 
-    def wait_flushed(self, next_offset: int) -> "PutMessageStatus | Deferred[PutMessageStatus]":
+    def when_flushed(self, next_offset: int, decided: Decided) -> PutMessageStatus | None:
         """
         Wait for a flush, which `appended` starts once for all puts of a turn.
 
         :param next_offset: end of the record(s) that were put.
-        :returns: PUT_OK where nothing needs waiting, else a Deferred that fires with PUT_OK or
-            FLUSH_DISK_TIMEOUT and never fails.
+        :returns: PUT_OK where nothing needs waiting; None: `decided` hears PUT_OK or
+            FLUSH_DISK_TIMEOUT.
         """
         if (
             self._configuration.flush_disk_type is FlushDiskType.ASYNC_FLUSH
@@ -92,14 +93,13 @@ class CommitLogFlusher:
             return PutMessageStatus.PUT_OK
         if self._is_broken:
             return PutMessageStatus.FLUSH_DISK_TIMEOUT
-        done: Deferred[PutMessageStatus] = Deferred()
         deadline = self._clock.seconds() + self._configuration.sync_flush_timeout / 1000
-        self._waiters.append((next_offset, deadline, done))
+        self._waiters.append((next_offset, deadline, decided))
         if self._deadline_timer is None:
             self._deadline_timer = self._clock.callLater(
                 self._configuration.sync_flush_timeout / 1000, self._overdue
             )
-        return done
+        return None
 
     def appended(self) -> None:
         """The log grew: flush at once (SYNC_FLUSH) or by and by."""
@@ -211,8 +211,9 @@ class CommitLogFlusher:
         while self._waiters and self._waiters[0][0] <= up_to:
             done.append(self._waiters.popleft()[2])
         self._stop_deadline_if_idle()
-        for waiter in done:
-            waiter.callback(status)
+        now = self._clock.seconds()
+        for decided in done:
+            decided(status, now)
 
     def _overdue(self) -> None:
         """Deadlines rise along the deque: look at its front, then sleep until the next one."""
@@ -223,8 +224,8 @@ class CommitLogFlusher:
             late.append(self._waiters.popleft()[2])
         if self._waiters:
             self._deadline_timer = self._clock.callLater(self._waiters[0][1] - now, self._overdue)
-        for waiter in late:
-            waiter.callback(PutMessageStatus.FLUSH_DISK_TIMEOUT)
+        for decided in late:
+            decided(PutMessageStatus.FLUSH_DISK_TIMEOUT, now)
 
     def _stop_deadline_if_idle(self) -> None:
         if not self._waiters and self._deadline_timer is not None:

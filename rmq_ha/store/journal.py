@@ -30,7 +30,7 @@ from rmq_ha.store.flush import QueueFlusher
 from rmq_ha.store.format.checkpoint import Whole
 from rmq_ha.store.index import IndexService
 from rmq_ha.store.journal_log import JournalLog
-from rmq_ha.store.puts import MaybeLater
+from rmq_ha.store.puts import Decided
 from rmq_ha.store.schedule import ScheduleMessageService
 from rmq_ha.store.setaside import TailAside
 from rmq_ha.store.statistics import StoreStatistics
@@ -201,12 +201,14 @@ class Replication(Protocol):
     def appended(self) -> None:
         """The log grew. Called once a turn, after all appends of that turn."""
 
-    def wait_replicated(self, next_offset: int, start_offset: int) -> MaybeLater:
+    def when_replicated(
+        self, next_offset: int, start_offset: int, decided: Decided
+    ) -> PutMessageStatus | None:
         """
         Are the records there, from `start_offset` up to `next_offset`, their end?
 
-        :returns: a status at once where nothing needs waiting, else a Deferred that fires with
-            one: PUT_OK, FLUSH_SLAVE_TIMEOUT or SLAVE_NOT_AVAILABLE. It never fails.
+        :returns: a status at once where nothing needs waiting; None: `decided` hears it. It is
+            PUT_OK, FLUSH_SLAVE_TIMEOUT or SLAVE_NOT_AVAILABLE.
         """
 
     def is_replicated(self, start_offset: int, next_offset: int) -> bool:
@@ -225,8 +227,8 @@ class Replication(Protocol):
 class Flusher(Protocol):
     """Brings a journal's log to this disk."""
 
-    def wait_flushed(self, next_offset: int) -> MaybeLater:
-        """A status where nothing needs waiting, else a Deferred of one that never fails."""
+    def when_flushed(self, next_offset: int, decided: Decided) -> PutMessageStatus | None:
+        """A status where nothing needs waiting; None: `decided` hears it."""
 
     def appended(self) -> None:
         """The log grew; called once a turn."""
@@ -290,12 +292,14 @@ class Journal(Protocol):
     def append_batch(self, batch: BatchLayout, now_ms: int) -> AppendResult | PutMessageStatus:
         """Append all of a batch or nothing; one result for all of it."""
 
-    def kept(self, start_offset: int, next_offset: int, since: float) -> MaybeLater:
+    def kept(
+        self, start_offset: int, next_offset: int, since: float, decided: Decided
+    ) -> PutMessageStatus | None:
         """
         Is what was just appended, between these physical offsets, kept as promised?
 
         :param since: when the append ended; how long disk and replicas take counts from there.
-        :returns: a status where nothing needs waiting, else a Deferred of one that never fails.
+        :returns: a status where nothing needs waiting; None: `decided` hears it.
         """
 
     def is_kept(self, start_offset: int, next_offset: int) -> bool:

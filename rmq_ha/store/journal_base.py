@@ -7,7 +7,6 @@ from twisted.internet.defer import Deferred, fail, maybeDeferred, succeed
 
 from rmq_ha.config.store import MessageStoreConfig
 from rmq_ha.errors import StoreError
-from rmq_ha.model.histogram import Histogram
 from rmq_ha.model.message import AppendResult, Draft
 from rmq_ha.model.status import FlushDiskType, PutMessageStatus
 from rmq_ha.store.append import Group
@@ -21,7 +20,7 @@ from rmq_ha.store.journal import (
     StoreAround,
 )
 from rmq_ha.store.journal_log import JournalLog
-from rmq_ha.store.puts import MaybeLater, combine_later
+from rmq_ha.store.puts import Decided, combine
 from rmq_ha.store.setaside import TailAside
 from rmq_ha.store.tail import Tail
 
@@ -51,7 +50,6 @@ class JournalBase:
 
     def attach(self, store: StoreAround) -> None:
         """See `Journal`."""
-        self._clock = store.host.clock
         self._outcomes = store.statistics.outcomes
         self.once_a_turn.append(self.flusher.appended)
 
@@ -76,28 +74,39 @@ class JournalBase:
         """See `Journal`."""
         return self.log.append_batch(batch, now_ms)
 
-    def kept(self, start_offset: int, next_offset: int, since: float) -> MaybeLater:
-        """See `Journal`: the disk first, then the others, whose status counts."""
+    def kept(
+        self, start_offset: int, next_offset: int, since: float, decided: Decided
+    ) -> PutMessageStatus | None:
+        """See `Journal`: the disk and the others, whose status counts."""
         outcomes = self._outcomes
-        flushed = self.flusher.wait_flushed(next_offset)
-        if flushed is not PutMessageStatus.PUT_OK and isinstance(flushed, Deferred):
-            flushed.addCallback(self._waited, outcomes.flush_seconds, since)
-        if self.replication is None:
-            return flushed
-        replicated = self.replication.wait_replicated(next_offset, start_offset)
-        if replicated is PutMessageStatus.PUT_OK:
-            return flushed
-        if isinstance(replicated, Deferred):
-            replicated.addCallback(self._waited, outcomes.replica_seconds, since)
-        if flushed is PutMessageStatus.PUT_OK:
-            return replicated
-        return combine_later(flushed, replicated)
+        flushed: PutMessageStatus | None = None
+        replicated: PutMessageStatus | None = None
 
-    def _waited(
-        self, status: PutMessageStatus, histogram: Histogram, since: float
-    ) -> PutMessageStatus:
-        histogram.add(self._clock.seconds() - since)
-        return status
+        def on_disk(status: PutMessageStatus, now: float) -> None:
+            nonlocal flushed
+            flushed = status
+            outcomes.flush_seconds.add(now - since)
+            if replicated is not None:
+                decided(combine(status, replicated), now)
+
+        def elsewhere(status: PutMessageStatus, now: float) -> None:
+            nonlocal replicated
+            replicated = status
+            outcomes.replica_seconds.add(now - since)
+            if flushed is not None:
+                decided(flushed if status is PutMessageStatus.PUT_OK else status, now)
+
+        found = self.flusher.when_flushed(next_offset, on_disk)
+        if found is not None:
+            flushed = found
+        if self.replication is None:
+            found = PutMessageStatus.PUT_OK
+        else:
+            found = self.replication.when_replicated(next_offset, start_offset, elsewhere)
+        if found is None:
+            return None
+        replicated = found
+        return flushed if flushed is None or found is PutMessageStatus.PUT_OK else found
 
     def is_kept(self, start_offset: int, next_offset: int) -> bool:
         """See `Journal`."""

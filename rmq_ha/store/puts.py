@@ -3,10 +3,8 @@
 Spec: store.md, sections 2.6 to 2.8, 7.4 and 10.2.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-
-from twisted.internet.defer import Deferred
 
 from rmq_ha.model.flags import TRANSACTION_PREPARED
 from rmq_ha.model.message import AppendResult, Message, PutMessageResult, Row, offset_msg_id
@@ -21,7 +19,8 @@ from rmq_ha.model.status import PutMessageStatus
 from rmq_ha.model.topics import HALF_TOPIC, SCHEDULE_TOPIC
 from rmq_ha.store.format.commitlog import parse_delay_level
 
-MaybeLater = PutMessageStatus | Deferred[PutMessageStatus]
+Decided = Callable[[PutMessageStatus, float], None]
+"""Hears once how a wait ended, and what the clock says; perhaps before it is told that it waits."""
 
 _DELAY_MARK = f"{DELAY}\x01"
 
@@ -138,17 +137,3 @@ def asks_for_delay(messages: list[Message]) -> bool:
 def combine(flushed: PutMessageStatus, replicated: PutMessageStatus) -> PutMessageStatus:
     """The replica's status overrides the disk's. Spec: store.md, section 7.4."""
     return flushed if replicated is PutMessageStatus.PUT_OK else replicated
-
-
-def combine_later(flushed: MaybeLater, replicated: MaybeLater) -> MaybeLater:
-    """The combination, once both are known."""
-    if not isinstance(replicated, Deferred):
-        if not isinstance(flushed, Deferred):
-            return combine(flushed, replicated)
-        return flushed.addCallback(combine, replicated)
-    if not isinstance(flushed, Deferred):
-        return replicated.addCallback(lambda status: combine(flushed, status))
-    later = replicated
-    return flushed.addCallback(
-        lambda first: later.addCallback(lambda second: combine(first, second))
-    )

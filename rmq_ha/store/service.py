@@ -34,6 +34,7 @@ class LivingStore(StoreAround, Protocol):
     A store as it begins, lives and ends.
 
     :ivar is_open: it takes puts and answers.
+    :ivar turns: how long the reactor's took.
     :ivar is_whole: queues and index lack nothing of what was dispatched.
     :ivar on_forced_deletion: is called when messages were deleted before their time.
     """
@@ -41,6 +42,7 @@ class LivingStore(StoreAround, Protocol):
     journal: Journal
     log: JournalLog
     cleaner: Cleaner
+    turns: TurnWatch
     is_open: bool
     is_whole: bool
     on_forced_deletion: Callable[[], None]
@@ -66,7 +68,6 @@ class StoreService:
         self._is_stopping = False
         self._cleaned_to = -1
         self._poked_at = 0.0
-        self.turns = TurnWatch()
 
     def load(self) -> None:
         """As `DefaultMessageStore.load` says."""
@@ -135,10 +136,10 @@ class StoreService:
         self._turn = None
         store = self._store
         now = store.host.clock.seconds()
-        self.turns.took(now - self._poked_at, now)
+        store.turns.took(now - self._poked_at, now)
         for tell in store.journal.once_a_turn:
             tell()
-        store.dispatcher.run()
+        store.dispatcher.run(now)
 
     async def start(self) -> None:
         """

@@ -4,22 +4,22 @@ Spec: store.md, sections 2.7, 7.4 and 10.2.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
-from twisted.internet.defer import Deferred
-from twisted.internet.interfaces import IReactorTime
+from twisted.logger import Logger
 
 from rmq_ha.model.message import AppendResult, PutMessageResult, Row
 from rmq_ha.model.status import PutMessageStatus
 from rmq_ha.store.append import Group
 from rmq_ha.store.journal import Journal
-from rmq_ha.store.puts import MaybeLater
+from rmq_ha.store.puts import Decided
 from rmq_ha.store.statistics import StoreStatistics
 
 Others = Mapping[int, PutMessageStatus]
-Done = Callable[[PutMessageStatus, Sequence[Row | None], Others], None]
+Done = Callable[[PutMessageStatus, Sequence[Row | None], Others, float], None]
 """
-Gets what became of drafts; for each the row of its record, None where there is none; and what
-became of some, by their number, where that is something else.
+Gets what became of drafts; for each the row of its record, None where there is none; what became
+of some, by their number, where that is something else; and what the clock says.
 """
 
 _OK = PutMessageStatus.PUT_OK
@@ -28,8 +28,9 @@ _OK = PutMessageStatus.PUT_OK
 class PutSettler:
     """Waits once until a run of messages is kept, and counts how it went."""
 
-    def __init__(self, clock: IReactorTime, journal: Journal, statistics: StoreStatistics) -> None:
-        self._clock = clock
+    log = Logger()
+
+    def __init__(self, journal: Journal, statistics: StoreStatistics) -> None:
         self._journal = journal
         self._statistics = statistics
         self._outcomes = statistics.outcomes
@@ -51,22 +52,23 @@ class PutSettler:
         for fault in faults.values():
             self.refused(fault)
         if not rows:
-            done(PutMessageStatus.MESSAGE_ILLEGAL, [None] * group.count, faults)
+            done(PutMessageStatus.MESSAGE_ILLEGAL, [None] * group.count, faults, ended)
             return
         start, last = rows[0][2], rows[-1]
+        end, count = last[2] + last[3], len(rows)
+        decided = partial(self._decided, group, done)
+        status = self._settle(start, end, count, group.size, wait, decided, began, ended)
+        if status is _OK and not faults:
+            done(status, rows, faults, ended)
+        elif status is not None:
+            decided(status, ended)
 
-        def decided(status: PutMessageStatus) -> None:
-            if status is _OK and not faults:
-                done(status, rows, faults)
-            else:
-                self._decided(group, status, done)
-
-        end = last[2] + last[3]
-        self._settle(start, end, len(rows), group.size, wait, decided, began, ended)
-
-    def _decided(self, group: Group, status: PutMessageStatus, done: Done) -> None:
-        """The same where not all is well with all of them."""
-        others = dict(group.faults)
+    def _decided(self, group: Group, done: Done, status: PutMessageStatus, now: float) -> None:
+        faults = group.faults
+        if status is _OK and not faults:
+            done(status, group.rows, faults, now)
+            return
+        others = dict(faults)
         records = iter(group.rows)
         rows = [None if place in others else next(records) for place in range(group.count)]
         kept = 0
@@ -76,7 +78,7 @@ class PutSettler:
                     others[place] = _OK
                     kept += 1
         self._count_unsafe(status, len(group.rows) - kept)
-        done(status, rows, others)
+        done(status, rows, others, now)
 
     def settle_batch(
         self,
@@ -93,11 +95,13 @@ class PutSettler:
             return
         start, size, count = whole.physical_offset, whole.size, whole.message_count
 
-        def decided(status: PutMessageStatus) -> None:
+        def decided(status: PutMessageStatus, now: float) -> None:
             self._count_unsafe(status, count)
             done(PutMessageResult(status, whole))
 
-        self._settle(start, start + size, count, size, wait, decided, began, ended)
+        status = self._settle(start, start + size, count, size, wait, decided, began, ended)
+        if status is not None:
+            decided(status, ended)
 
     def _settle(
         self,
@@ -106,33 +110,38 @@ class PutSettler:
         count: int,
         size: int,
         wait: bool,
-        decided: Callable[[PutMessageStatus], None],
+        decided: Decided,
         began: float,
         ended: float,
-    ) -> None:
-        """Of a stretch of the log with so many messages, whose records have so many bytes."""
+    ) -> PutMessageStatus | None:
+        """
+        Of a stretch of the log with so many messages, whose records have so many bytes.
+
+        :returns: how that went; None: `decided` hears it.
+        """
         self._statistics.put_times += count
         self._statistics.put_size += size
-        settled: MaybeLater = _OK
+        status: PutMessageStatus | None = _OK
+        outcomes = self._outcomes
         if wait or self._journal.always_waits:
-            settled = self._journal.kept(start, end, ended)
-        if settled is not _OK and isinstance(settled, Deferred):
-            self._outcomes.waiting += count
-            settled.addCallback(self._settled, began, count, decided)
-        else:
-            self._outcomes.seconds.add(ended - began, count)
-            decided(settled)
+            outcomes.waiting += count
+            later = partial(self._settled, began, count, decided)
+            status = self._journal.kept(start, end, ended, later)
+            if status is None:
+                return None
+            outcomes.waiting -= count
+        outcomes.seconds.add(ended - began, count)
+        return status
 
     def _settled(
-        self,
-        status: PutMessageStatus,
-        began: float,
-        count: int,
-        decided: Callable[[PutMessageStatus], None],
+        self, began: float, count: int, decided: Decided, status: PutMessageStatus, now: float
     ) -> None:
         self._outcomes.waiting -= count
-        self._outcomes.seconds.add(self._clock.seconds() - began, count)
-        decided(status)
+        self._outcomes.seconds.add(now - began, count)
+        try:
+            decided(status, now)
+        except Exception:  # of whoever put it; others wait with it
+            self.log.failure("cannot tell what became of a put")
 
     def _count_unsafe(self, status: PutMessageStatus, count: int) -> None:
         if status is _OK or not count:

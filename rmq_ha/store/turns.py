@@ -15,10 +15,13 @@ class TurnWatch:
     timer runs for it. Only a turn with a queue in it counts: a sender with more than one request in
     flight. Those that wait for each answer are never more than there are connections; where such a
     turn is long, the machine is busy with something else, and to refuse them mends nothing.
+
+    :ivar shortest: of the last three turns, s; 0 where none of them was a long one with a queue.
     """
 
     def __init__(self) -> None:
         self._waits = deque([0.0] * _TURNS, _TURNS)
+        self.shortest = 0.0
         self._at = 0.0
         self._sends: dict[Hashable, int] = {}
         self._is_queue = False
@@ -39,6 +42,7 @@ class TurnWatch:
     def took(self, seconds: float, now: float) -> None:
         """A turn is over."""
         self._waits.append(seconds if self._is_queue else 0.0)
+        self.shortest = min(self._waits) if self._is_queue else 0.0
         self._at = now
         self._sends.clear()
         self._is_queue = False
@@ -51,4 +55,4 @@ class TurnWatch:
         """
         if now - self._at > self._waits[-1]:
             return 0
-        return int(min(self._waits) * 1000)
+        return int(self.shortest * 1000)

@@ -103,7 +103,7 @@ def _vouch_for_page_cache(patches: Patches) -> None:
 
 
 def _never_wait_for_disk(patches: Patches) -> None:
-    patches.put(CommitLogFlusher, "wait_flushed", lambda self, next_offset: PutMessageStatus.PUT_OK)
+    patches.put(CommitLogFlusher, "when_flushed", lambda *arguments: PutMessageStatus.PUT_OK)
 
 
 def _wipe_behind_damage(patches: Patches) -> None:

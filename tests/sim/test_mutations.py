@@ -131,7 +131,7 @@ def test_queue_unit_is_dropped(monkeypatch):
 def test_flush_is_skipped_before_the_result(monkeypatch):
     """SYNC_FLUSH that does not wait for the disk."""
     monkeypatch.setattr(
-        CommitLogFlusher, "wait_flushed", lambda self, next_offset: PutMessageStatus.PUT_OK
+        CommitLogFlusher, "when_flushed", lambda *arguments: PutMessageStatus.PUT_OK
     )
     options = PairOptions(BrokerRole.ASYNC_MASTER, FlushDiskType.SYNC_FLUSH)
     found_within(3, "lost-after-flush", options=options, faults=SLOW_MASTER_LOSES_POWER)

@@ -15,12 +15,12 @@ from hotpath import Counts
 from rmq_ha.app.descriptors import allow_descriptors
 
 LIMITS: dict[tuple[str, int], dict[str, Counts]] = {
-    ("send", 1): {"master": Counts(76.2, 89.5, 5.09)},
-    ("send", 64): {"master": Counts(4.1, 34.1, 0.19)},
-    ("pair", 1): {"master": Counts(131.9, 120.7, 8.05), "slave": Counts(64, 63.6, 5.45)},
-    ("pair", 64): {"master": Counts(4.9, 34.7, 0.24), "slave": Counts(6.2, 27.1, 0.21)},
+    ("send", 1): {"master": Counts(60, 87.5, 5.09)},
+    ("send", 64): {"master": Counts(3.8, 33.1, 0.19)},
+    ("pair", 1): {"master": Counts(109.5, 108.6, 8.05), "slave": Counts(63.9, 62.6, 5.45)},
+    ("pair", 64): {"master": Counts(4.6, 33.4, 0.23), "slave": Counts(6.2, 26.1, 0.21)},
     ("pull", 32): {"master": Counts(8.1, 15.9, 1.13)},
-    ("walk", 64): {"start": Counts(5.3, 27.2, 0.19)},
+    ("walk", 64): {"start": Counts(5.3, 26.2, 0.19)},
 }
 
 

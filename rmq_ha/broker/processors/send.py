@@ -25,14 +25,13 @@ from rmq_ha.broker.processors.send_answers import SendAnswers
 from rmq_ha.broker.processors.send_checks import SendChecks
 from rmq_ha.broker.processors.send_hooks import SendHooks
 from rmq_ha.broker.processors.send_runs import (
-    MULTI_TAG_FILTER,
     Bulk,
     GeneralWay,
     SendRuns,
 )
 from rmq_ha.broker.stats import BrokerStats
 from rmq_ha.broker.tables.groups import SubscriptionGroupManager
-from rmq_ha.broker.tables.topics import TopicConfigManager
+from rmq_ha.broker.tables.topics import MULTI_TAG_FILTER, TopicConfigManager
 from rmq_ha.config.broker_configuration import BrokerConfiguration
 from rmq_ha.errors import RequestRejected
 from rmq_ha.interfaces import IMessageStore

@@ -21,7 +21,6 @@ from rmq_ha.model.flags import PERM_WRITE
 from rmq_ha.model.message import Address, Draft, offset_msg_id
 from rmq_ha.model.properties import CLUSTER, DELAY, KEYS, TAGS, TRAN_MSG, UNIQ_KEY, WAIT
 from rmq_ha.model.status import PutMessageStatus
-from rmq_ha.model.topics import NOT_FOR_CLIENTS, RETRY_PREFIX
 from rmq_ha.remoting.channel import Channel
 from rmq_ha.store.default import DefaultMessageStore
 from rmq_ha.store.settle import Done, Others
@@ -33,8 +32,6 @@ from rmq_ha.wire.send_header import (
     decode_fast_v2,
     encode_send_responses,
 )
-
-MULTI_TAG_FILTER = "MULTI_TAG"
 
 # What takes a message out of a run: it is stored elsewhere, or differently, or answered later.
 _ODD = frozenset({DELAY, TRAN_MSG, WAIT, CLUSTER})
@@ -95,10 +92,18 @@ class SendRuns:
         frames: list[Frame],
     ) -> None:
         """Append and answer consecutive sends of one chunk as one; unusual ones go their way."""
+        broker, sends = self._broker, len(frames)
         began = channel.last_io
-        cluster = f"\x02{CLUSTER}\x01{self._broker.broker_cluster_name}"
+        at: float | None = channel.served_at
+        cluster = f"\x02{CLUSTER}\x01{broker.broker_cluster_name}"
         born_host, store_host = channel.remote, self._store_host
-        accepting = self._is_accepting(channel, len(frames))
+        begins = broker.start_accept_send_request_time_stamp
+        accepting = (
+            broker.broker_permission & PERM_WRITE
+            and (begins <= 0 or self._now_ms() >= begins)
+            # one alone is counted where it goes the general way
+            and self._overload.reason(channel, sends if sends > 1 else 0) is None
+        )
         topic, queues, window = None, 0, self._window
         drafts, opaques = list[Draft](), list[int | None]()  # None: one-way, no answer
         for _, header_bytes, body in frames:
@@ -107,7 +112,7 @@ class SendRuns:
                 header = frame.ext
                 if header.topic != topic:
                     topic = header.topic
-                    queues = self._ordinary_queues(topic) if accepting else 0
+                    queues = self._topics.ordinary_queues(topic) if accepting else 0
                 queue_id, text = header.queue_id, header.properties
                 is_odd = not 0 <= queue_id < queues or header.batch
             except UNDECODABLE:
@@ -133,9 +138,10 @@ class SendRuns:
                 is_odd = not window.begins(header.topic, uniq_key)
             if is_odd:
                 topic = None  # the general way may create it
-                self._put(channel, drafts, opaques, began)
+                self._put(channel, drafts, opaques, began, at)
                 drafts, opaques = [], []
                 general(channel, header_bytes, body)
+                at = None  # it may have taken long
                 continue
             drafts.append(
                 (
@@ -145,41 +151,22 @@ class SendRuns:
                 )
             )  # fmt: skip
             opaques.append(None if frame.flag & FLAG_ONEWAY else frame.opaque)
-        self._put(channel, drafts, opaques, began)
-
-    def _is_accepting(self, channel: Channel, sends: int) -> bool:
-        """Nothing about this broker takes sends out of runs at the moment."""
-        several = sends if sends > 1 else 0  # one alone is counted where it goes the general way
-        begins = self._broker.start_accept_send_request_time_stamp
-        return (
-            bool(self._broker.broker_permission & PERM_WRITE)
-            and (begins <= 0 or self._now_ms() >= begins)
-            and self._overload.reason(channel, several) is None
-        )
-
-    def _ordinary_queues(self, name: str) -> int:
-        """How many queues a topic has for messages that go where they say; 0: look closer."""
-        topic = self._topics.get(name)
-        if (
-            topic is None
-            or topic.topic_filter_type == MULTI_TAG_FILTER
-            or name.startswith(RETRY_PREFIX)
-            or name in NOT_FOR_CLIENTS
-            or not self._topics.is_ready(name)
-        ):
-            return 0
-        reads, writes = topic.read_queue_nums, topic.write_queue_nums
-        return reads if reads > writes else writes
+        self._put(channel, drafts, opaques, began, at)
 
     def _put(
-        self, channel: Channel, drafts: list[Draft], opaques: list[int | None], began: float
+        self,
+        channel: Channel,
+        drafts: list[Draft],
+        opaques: list[int | None],
+        began: float,
+        at: float | None,
     ) -> None:
         """Append what the run has so far; it is answered when flush and replica have decided."""
         if drafts:
             done: Done = partial(self._answer, channel, opaques, began)
             if self._window is not None:
                 done = self._window.watched(drafts, done)
-            self._store.put_drafts(drafts, True, done)
+            self._store.put_drafts(drafts, True, done, at)
 
     def _answer(
         self,
@@ -189,6 +176,7 @@ class SendRuns:
         status: PutMessageStatus,
         rows: Sequence[Any],
         others: Others,
+        at: float,
     ) -> None:
         """Each gets what became of it; those of which the same became stand together."""
         if others:
@@ -196,7 +184,7 @@ class SendRuns:
             for one, numbers in groupby(every, lambda number: others.get(number, status)):
                 part = list(numbers)
                 first, end = part[0], part[-1] + 1
-                self._answer(channel, opaques[first:end], began, one, rows[first:end], {})
+                self._answer(channel, opaques[first:end], began, one, rows[first:end], {}, at)
         elif status is PutMessageStatus.PUT_OK or status.is_stored:
             broker, code = self._broker, 0 if status is PutMessageStatus.PUT_OK else CODES[status]
             answers = encode_send_responses(
@@ -204,7 +192,7 @@ class SendRuns:
             )
             if answers:
                 channel.write(answers)
-            self._stats.put_rows(rows, began)
+            self._stats.put_rows(rows, began, at)
         else:
             for opaque in opaques:
                 if opaque is not None:

@@ -17,6 +17,7 @@ from rmq_ha.model.topic_config import TopicConfig
 from rmq_ha.model.topics import (
     BENCHMARK_TOPIC,
     DEFAULT_TOPIC,
+    NOT_FOR_CLIENTS,
     OFFSET_MOVED_EVENT,
     REPLY_SUFFIX,
     RETRY_PREFIX,
@@ -32,6 +33,7 @@ T = TypeVar("T")
 
 PERM_RW = PERM_READ | PERM_WRITE
 MAX_DELAY_LEVEL = 18
+MULTI_TAG_FILTER = "MULTI_TAG"
 
 
 class TopicConfigManager(VersionedTable[TopicConfig]):
@@ -134,6 +136,20 @@ class TopicConfigManager(VersionedTable[TopicConfig]):
         return self._create(
             TopicConfig(topic, queue_nums, queue_nums, PERM_RW, topic_sys_flag=sys_flag)
         )
+
+    def ordinary_queues(self, name: str) -> int:
+        """How many queues a topic has for messages that go where they say; 0: look closer."""
+        topic = self._table.get(name)
+        if (
+            topic is None
+            or topic.topic_filter_type == MULTI_TAG_FILTER
+            or name.startswith(RETRY_PREFIX)
+            or name in NOT_FOR_CLIENTS
+            or name in self._unready
+        ):
+            return 0
+        reads, writes = topic.read_queue_nums, topic.write_queue_nums
+        return reads if reads > writes else writes
 
     def is_ready(self, topic: str) -> bool:
         """Not yet while the topic's first write, or telling of it, is under way."""

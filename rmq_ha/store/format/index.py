@@ -74,8 +74,8 @@ def index_file_size(slots: int, items: int) -> int:
 
 def key_hash(topic: str, key: str) -> int:
     """The hash that an item carries: not negative, at most 2^31 - 1."""
-    value = abs(java_hash(f"{topic}#{key}"))
-    return value if value <= MAX_TIME_DIFFERENCE else 0
+    value = java_hash(f"{topic}#{key}")
+    return value if value >= 0 else -value & MAX_TIME_DIFFERENCE
 
 
 def file_name(now_ms: int) -> str:

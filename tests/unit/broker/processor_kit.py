@@ -51,6 +51,8 @@ from rmq_ha.model.topic_config import TopicConfig
 from rmq_ha.store.format.commitlog import Record, encode_record
 from rmq_ha.store.format.record_properties import record_properties
 from rmq_ha.store.reads import QueryResult
+from rmq_ha.store.statistics import StoreStatistics
+from rmq_ha.store.turns import TurnWatch
 from rmq_ha.testing.disk import SimDisk
 from rmq_ha.testing.worker import AtOnce
 from rmq_ha.wire.command import FLAG_ONEWAY, RemotingCommand
@@ -71,6 +73,8 @@ class FakeStore:
         self.min_offsets: dict[tuple[str, int], int] = {}
         self.in_disk = False
         self.busy = False
+        self.statistics = StoreStatistics(0)
+        self.turns = TurnWatch()
         self.suggest_slave = False
         self.readable = True
         self.put_status = PutMessageStatus.PUT_OK
@@ -224,7 +228,7 @@ class FakeStore:
 
     delay_levels = tuple(range(18))
 
-    waiting_puts = 0
+    slow_until = 1.0
 
     def waited_ms(self, sender: object, sends: int) -> int:
         return 0

@@ -1,5 +1,6 @@
 """When sends are refused with SYSTEM_BUSY. Spec: remoting.md, section 1.8."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -15,6 +16,9 @@ from rmq_ha.errors import RequestRejected
 from rmq_ha.model.status import BrokerRole, FlushDiskType
 from rmq_ha.remoting.client import RemotingClient
 from rmq_ha.seams import DiskUsage
+from rmq_ha.store.flags import Flag
+from rmq_ha.store.statistics import StoreStatistics
+from rmq_ha.store.turns import TurnWatch
 from rmq_ha.testing.cluster import LISTEN_PORT
 from rmq_ha.wire.batch import encode_batch
 from rmq_ha.wire.codes import RequestCode, ResponseCode
@@ -22,17 +26,20 @@ from rmq_ha.wire.command import RemotingCommand
 from rmq_ha.wire.frame import FrameReader, decode_frame, encode_frame
 from tests.unit.broker.sim_broker import TOPIC, SimBroker
 
+Undo = Callable[[], object]
+
 
 class Loaded:
     """A store that says how busy it is."""
 
     def __init__(self) -> None:
-        self.waiting_puts = 0
-        self.is_busy = False
+        self.statistics = StoreStatistics(0)
+        self.turns = TurnWatch()
+        self.slow_until = 0.0
         self.waited = 0
 
     def is_page_cache_busy(self) -> bool:
-        return self.is_busy
+        return True
 
     def waited_ms(self, sender: object, sends: int) -> int:
         return self.waited
@@ -42,16 +49,16 @@ def test_thresholds() -> None:
     """Each reason by its own setting; with brokerFastFailureEnable=false waiting is none."""
     config, store = BrokerConfig(), Loaded()
     overload = SendOverload(config, store)
-    store.waiting_puts, store.waited = 9999, 200
+    store.statistics.outcomes.waiting, store.waited = 9999, 200
     assert overload.reason("c") is None
     overload.check("c")
     store.waited = 201
     assert (overload.reason("c") or "").startswith("[TIMEOUT_CLEAN_QUEUE]broker busy")
     config.broker_fast_failure_enable = False
     assert overload.reason("c") is None
-    store.waiting_puts = 10_000
+    store.statistics.outcomes.waiting = 10_000
     assert (overload.reason("c") or "").startswith("[OVERLOAD]system busy")
-    store.is_busy = True
+    store.slow_until = 1.0
     with pytest.raises(RequestRejected, match=r"^\[REJECTREQUEST\]system busy") as caught:
         overload.check("c")
     assert caught.value.code == ResponseCode.SYSTEM_BUSY
@@ -107,7 +114,7 @@ def test_a_slow_disk() -> None:
 def with_slow_turns() -> SimBroker:
     """A broker whose machine gives it no more than a turn every 0.9 s."""
     broker = SimBroker().start()
-    turns = broker.controller.store._service.turns
+    turns = broker.controller.store.turns
     took = turns.took
     turns.took = lambda seconds, now: took(0.9, now)
     return broker
@@ -255,4 +262,74 @@ def test_a_full_disk() -> None:
     used[0] = 80
     broker.world.clock.run_for(10.1)
     assert broker.send().code == 0
+    broker.stop()
+
+
+def _slow(broker: SimBroker) -> Undo:
+    store = broker.controller.store
+    store.slow_until = broker.world.clock.seconds() + 60
+    return lambda: setattr(store, "slow_until", broker.world.clock.seconds())
+
+
+def _much_waits(broker: SimBroker) -> Undo:
+    outcomes = broker.controller.store.statistics.outcomes
+    outcomes.waiting += 10_000
+    return lambda: setattr(outcomes, "waiting", 0)
+
+
+def _no_room(broker: SimBroker) -> Undo:
+    flags = broker.controller.store.flags
+    flags.hoist(Flag.DISK_FULL, "the disk is 91% full")
+    return lambda: flags.lower(Flag.DISK_FULL)
+
+
+def _fault(broker: SimBroker) -> Undo:
+    log = broker.controller.store.log
+    log.refuse_writes("flush failed: gone")
+    return log.resume
+
+
+def _slave(broker: SimBroker) -> Undo:
+    config = broker.configuration.store
+    config.broker_role = BrokerRole.SLAVE
+    return lambda: setattr(config, "broker_role", BrokerRole.ASYNC_MASTER)
+
+
+def _not_open(broker: SimBroker) -> Undo:
+    store = broker.controller.store
+    store.is_open = False
+    return lambda: setattr(store, "is_open", True)
+
+
+def _too_early(broker: SimBroker) -> Undo:
+    config = broker.configuration.broker
+    config.start_accept_send_request_time_stamp = broker.host.now_ms() + 3_600_000
+    return lambda: setattr(config, "start_accept_send_request_time_stamp", 0)
+
+
+@pytest.mark.parametrize(
+    ("arise", "code", "text"),
+    [
+        (_slow, ResponseCode.SYSTEM_BUSY, "[REJECTREQUEST]system busy"),
+        (_much_waits, ResponseCode.SYSTEM_BUSY, "[OVERLOAD]system busy"),
+        (_no_room, ResponseCode.SERVICE_NOT_AVAILABLE, "disk full: the disk is 91% full"),
+        (_fault, ResponseCode.SERVICE_NOT_AVAILABLE, "flush failed: gone"),
+        (_slave, ResponseCode.SERVICE_NOT_AVAILABLE, "this broker is a slave"),
+        (_not_open, ResponseCode.SERVICE_NOT_AVAILABLE, "the store is not started"),
+        (_too_early, ResponseCode.SYSTEM_ERROR, "unable to service, until"),
+    ],
+)
+def test_each_reason_refuses_runs_as_it_refuses_a_message_of_its_own(
+    arise: Callable[[SimBroker], Undo], code: ResponseCode, text: str
+) -> None:
+    """At once, with the same words, and no longer than it lasts."""
+    broker = SimBroker().start()
+    assert broker.send().code == 0
+    undo = arise(broker)
+    one, other = broker.send(), broker.call(broker.message(WAIT="false"))
+    assert (one.code, other.code) == (code, code)
+    assert text in (one.remark or "")
+    assert one.remark == other.remark
+    undo()
+    assert broker.send().code == broker.call(broker.message(WAIT="false")).code == 0
     broker.stop()

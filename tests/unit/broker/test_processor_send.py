@@ -110,9 +110,9 @@ def test_waiting(broker: SimBroker, text: str, waits: bool) -> None:
     """Only `true`, in any case, and no WAIT at all wait for flush and replica."""
     seen: list[bool] = []
     put = broker.controller.store.put_drafts
-    broker.controller.store.put_drafts = lambda drafts, wait, done: (
+    broker.controller.store.put_drafts = lambda drafts, wait, *others: (
         seen.append(wait),
-        put(drafts, wait, done),
+        put(drafts, wait, *others),
     )
     assert send(broker, text).code == 0
     assert seen == [waits]

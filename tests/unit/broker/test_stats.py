@@ -119,7 +119,7 @@ def test_every_name() -> None:
     stats.put("T", 1, 5, 500, 2)
     sizes = [(1, 100), (2, 100), (2, 200)]
     rows = [("T", queue, 0, size, 0, 0, 0, "", "", 0, 0, "") for queue, size in sizes]
-    stats.put_rows(rows, now.seconds() - 0.003)
+    stats.put_rows(rows, now.seconds() - 0.003, now.seconds())
     stats.put_back("SCHEDULE_TOPIC_XXXX", 2, 50)
     host = Address.parse("127.0.0.1", 1)
     message = Message("T", 0, b"", host, host, START_MS)

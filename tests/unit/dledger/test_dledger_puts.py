@@ -1,6 +1,7 @@
 """Puts that wait for a quorum. Spec: dledger.md, section 10.5."""
 
 import pytest
+from twisted.internet.task import Clock
 
 from rmq_ha.dledger.puts import WaitingPuts, status_of
 from rmq_ha.model.status import PutMessageStatus
@@ -27,16 +28,18 @@ def test_statuses(code: int, status: PutMessageStatus) -> None:
 
 
 def test_all_up_to_an_entry_are_answered_in_order() -> None:
-    puts, heard = WaitingPuts(), []
+    clock, heard = Clock(), []
+    puts = WaitingPuts(clock)
     for index in (3, 5, 9):
-        puts.add(index).addCallback(lambda status, index=index: heard.append((index, status.name)))
+        puts.add(index, lambda status, now, index=index: heard.append((index, status.name, now)))
+    clock.advance(2.0)
     puts.complete(6, 200)
-    assert heard == [(3, "PUT_OK"), (5, "PUT_OK")]
+    assert heard == [(3, "PUT_OK", 2.0), (5, "PUT_OK", 2.0)]
     emptied: list[None] = []
     puts.drained().addCallback(emptied.append)
     assert emptied == []
     puts.fail()
-    assert heard[-1] == (9, "SERVICE_NOT_AVAILABLE")
+    assert heard[-1] == (9, "SERVICE_NOT_AVAILABLE", 2.0)
     assert (len(puts), emptied) == (0, [None])
     puts.drained().addCallback(emptied.append)
     assert emptied == [None, None]

@@ -313,9 +313,10 @@ def test_a_leader_that_stops_answers_what_nobody_will_decide() -> None:
     """Whatever the group says by then."""
     group = BrokerGroup(18).start()
     leader = group.wait_for_master()
-    waiting = service_of(leader)._puts.add(1 << 40)
+    heard: list[PutMessageStatus] = []
+    service_of(leader)._puts.add(1 << 40, lambda status, now: heard.append(status))
     group.wait(leader.stop())
-    assert group.wait(waiting) is PutMessageStatus.SERVICE_NOT_AVAILABLE
+    assert heard == [PutMessageStatus.SERVICE_NOT_AVAILABLE]
 
 
 def test_a_leader_that_cannot_write_its_first_entry_tries_again(
@@ -395,11 +396,12 @@ def test_a_vote_that_cannot_be_kept_is_the_fault_of_the_log_too() -> None:
     def refuse(state: TermVote) -> None:
         raise OSError(5, "Input/output error")
 
-    waiting = service._puts.add(1 << 40)
+    heard: list[PutMessageStatus] = []
+    service._puts.add(1 << 40, lambda status, now: heard.append(status))
     service._term_file.save = refuse
     service._act(Persist(TermVote(99, None)))
     group.run(0.1)
-    assert waiting.result is PutMessageStatus.SERVICE_NOT_AVAILABLE
+    assert heard == [PutMessageStatus.SERVICE_NOT_AVAILABLE]
     assert service._log.fault.startswith("term and vote cannot be kept")
     assert service.term_to_append() is None
 
@@ -409,12 +411,12 @@ def test_only_a_leader_has_puts_wait() -> None:
     group = BrokerGroup(16).start()
     service = service_of(group.wait_for_master())
     refused = PutMessageStatus.SERVICE_NOT_AVAILABLE
-    assert service_of(followers(group)[0]).wait_replicated(0, 0) is refused
-    assert isinstance(service.wait_replicated(0, 0), Deferred)
+    assert service_of(followers(group)[0]).when_replicated(0, 0, print) is refused
+    assert service.when_replicated(0, 0, lambda status, now: None) is None
     service._is_stopped = True
-    assert service.wait_replicated(0, 0) is refused
+    assert service.when_replicated(0, 0, print) is refused
     service._is_stopped, service.node = False, None
-    assert service.wait_replicated(0, 0) is refused
+    assert service.when_replicated(0, 0, print) is refused
 
 
 def test_a_stranger_on_the_groups_port_is_refused_counted_and_said_once() -> None:

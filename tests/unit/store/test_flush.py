@@ -391,8 +391,8 @@ def test_after_a_failed_flush_nobody_waits_and_nothing_is_tried_again(machine, m
     machine.disk.sync_fails = False
     assert [results[0].status for results in (*waiting, late)] == [TIMEOUT] * 3
     end = store.log.max_offset
-    assert store.journal.flusher.wait_flushed(end) is TIMEOUT
-    assert store.journal.flusher.wait_flushed(0) is OK
+    assert store.journal.flusher.when_flushed(end, print) is TIMEOUT
+    assert store.journal.flusher.when_flushed(0, print) is OK
     assert store.journal.flusher.waiting == 0
     store.journal.flusher.appended()
     machine.clock.advance(60)

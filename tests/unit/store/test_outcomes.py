@@ -1,6 +1,8 @@
 """What a store counts of how its puts ended, on a time that the test makes."""
 
-from twisted.internet.defer import Deferred
+import pytest
+from twisted.internet.defer import Deferred, succeed
+from twisted.logger import capturedLogs
 
 from rmq_ha.model.status import FlushDiskType, PutMessageStatus
 
@@ -11,7 +13,8 @@ SLAVE_TIMEOUT = PutMessageStatus.FLUSH_SLAVE_TIMEOUT
 class Replica:
     """Answers when the test says so."""
 
-    def __init__(self):
+    def __init__(self, clock):
+        self.clock = clock
         self.answer = OK
         self.acknowledged = 0
 
@@ -24,8 +27,11 @@ class Replica:
     def appended(self):
         pass
 
-    def wait_replicated(self, next_offset, start_offset):
-        return self.answer
+    def when_replicated(self, next_offset, start_offset, decided):
+        if isinstance(self.answer, PutMessageStatus):
+            return self.answer
+        self.answer.addCallback(lambda status: decided(status, self.clock.seconds()))
+        return None
 
     def is_replicated(self, start_offset, next_offset):
         return next_offset <= self.acknowledged
@@ -33,7 +39,7 @@ class Replica:
 
 def replicated(store):
     """The store waits for this one from now on."""
-    replica = Replica()
+    replica = Replica(store.host.clock)
     store.journal.replicated_by(replica)
     return replica
 
@@ -188,3 +194,55 @@ def test_what_is_flushed_to_its_last_byte_is_flushed(machine, message):
     late.callback(SLAVE_TIMEOUT)
     machine.turn()
     assert [result.status for result in found] == [OK, OK]
+
+
+def test_who_fails_at_an_answer_keeps_it_from_nobody_else(machine, message):
+    """It is said, and the next one of those who waited with it hears."""
+    store = machine.open(flush_disk_type=FlushDiskType.SYNC_FLUSH)
+    machine.worker.later = True
+    found = []
+
+    def fail(results):
+        raise ValueError("no more answers")
+
+    with capturedLogs() as events:
+        store.put_many([message()], fail)
+        store.put_many([message()], found.extend)
+        machine.turn()
+        machine.worker.later = False
+        machine.worker.work()
+    assert [result.status for result in found] == [OK]
+    assert store.statistics.outcomes.waiting == 0
+    assert "what became of a put" in events[-1]["log_format"]
+
+
+@pytest.mark.parametrize("disk_first", [True, False])
+@pytest.mark.parametrize("status", [OK, SLAVE_TIMEOUT])
+def test_what_waits_for_disk_and_replica_is_answered_when_both_are_known(
+    machine, message, disk_first, status
+):
+    store = machine.open(flush_disk_type=FlushDiskType.SYNC_FLUSH)
+    replica = replicated(store)
+    replica.answer = late = Deferred()
+    machine.worker.later = True
+    found = []
+    store.put_many([message()], found.extend)
+    machine.turn()
+    steps = [machine.worker.work, lambda: late.callback(status)]
+    machine.worker.later = False
+    for step in steps if disk_first else reversed(steps):
+        assert found == []
+        step()
+    assert [result.status for result in found] == [status]
+
+
+def test_a_replica_may_answer_before_it_has_said_that_it_waits(machine, message):
+    """As a group of one does."""
+    store = machine.open()
+    replica = replicated(store)
+    for status in (OK, SLAVE_TIMEOUT):
+        replica.answer = succeed(status)
+        found = []
+        store.put_many([message()], found.extend)
+        assert [result.status for result in found] == [status]
+        assert store.statistics.outcomes.waiting == 0

@@ -3,7 +3,7 @@
 SEND_OK says that both have the message. The copy is a commit log that a broker can start with.
 """
 
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, gatherResults
 from zope.interface import implementer
 
 from rmq_ha.errors import ConfigurationError
@@ -11,7 +11,7 @@ from rmq_ha.interfaces import IJournalPlugin
 from rmq_ha.model.status import PutMessageStatus
 from rmq_ha.store.classic import LocalJournal
 from rmq_ha.store.layout import make_commit_log
-from rmq_ha.store.puts import combine_later
+from rmq_ha.store.puts import combine
 
 
 class TwoDisksJournal(LocalJournal):
@@ -22,9 +22,14 @@ class TwoDisksJournal(LocalJournal):
         self._copied = int(files[-1]) if files else 0  # the last file is copied anew
         self.once_a_turn.append(self._copy)
 
-    def kept(self, start_offset, next_offset, since):
+    def kept(self, start_offset, next_offset, since, decided):
         self._waiting.append((next_offset, other := Deferred()))
-        return combine_later(super().kept(start_offset, next_offset, since), other)
+        own, clock = Deferred(), self._store.host.clock
+        known = super().kept(start_offset, next_offset, since, lambda *told: own.callback(told[0]))
+        if known is not None:
+            own.callback(known)
+        both = gatherResults([own, other])
+        both.addCallback(lambda found: decided(combine(*found), clock.seconds()))
 
     def is_kept(self, start_offset, next_offset):
         return next_offset <= self._copied

@@ -82,7 +82,7 @@ class Replication:
     def is_replicated(self, start_offset: int, next_offset: int) -> bool:
         return False
 
-    def wait_replicated(self, next_offset: int, start_offset: int) -> Any:
+    def when_replicated(self, next_offset: int, start_offset: int, decided: Any) -> Any:
         SEEN.append(("wait", start_offset, next_offset))
         return PutMessageStatus.SLAVE_NOT_AVAILABLE
 
