@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from twisted.internet.defer import Deferred, maybeDeferred, succeed
+from twisted.internet.defer import Deferred, maybeDeferred
 from twisted.internet.interfaces import IReactorTime
 from twisted.python.failure import Failure
 
@@ -32,7 +32,6 @@ from rmq_ha.model.topics import HALF_TOPIC, RETRY_PREFIX
 from rmq_ha.store.batch import MEMBERS_A_TURN
 from rmq_ha.store.default import DefaultMessageStore
 from rmq_ha.store.format.commitlog import Record, decode_record
-from rmq_ha.store.puts import MaybeLater
 from rmq_ha.store.settle import Done, Others
 from rmq_ha.timing.slices import Lane
 
@@ -336,15 +335,17 @@ class DuplicateWindow:
             start, end - start, first.store_timestamp, first.queue_offset, len(ids), ",".join(ids)
         )
         journal, outcomes = self._store.journal, self._store.statistics.outcomes
-        status: MaybeLater = _OK
-        if (wait or journal.always_waits) and not journal.is_kept(start, end):
-            status = journal.kept(start, end, self._clock.seconds())
-        if not isinstance(status, Deferred):
-            return succeed(PutMessageResult(status, append, queue_id))
+        done: Deferred[PutMessageResult] = Deferred()
         outcomes.waiting += len(ids)
 
-        def kept(status: PutMessageStatus) -> PutMessageResult:
+        def decided(status: PutMessageStatus, now: float) -> None:
             outcomes.waiting -= len(ids)
-            return PutMessageResult(status, append, queue_id)
+            done.callback(PutMessageResult(status, append, queue_id))
 
-        return status.addCallback(kept)
+        status: PutMessageStatus | None = _OK
+        now = self._clock.seconds()
+        if (wait or journal.always_waits) and not journal.is_kept(start, end):
+            status = journal.kept(start, end, now, decided)
+        if status is not None:
+            decided(status, now)
+        return done
