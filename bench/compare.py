@@ -6,7 +6,8 @@
 Writes a table with ratios, and beside rates what a message costs master, slave and client in
 processor time, so that they can be checked against each other. Java is warmed at each level, sides
 take turns, and where others took more than `--limit` % of the machine there is no ratio. `--short`:
-shorter windows, smaller stores.
+shorter windows, smaller stores. `--parts` runs them in the order given, and each writes the table
+when it ends: where time is short, what matters most comes first.
 
 Needs the peer rig (`../shared/peer`, or RMQ_HA_PEER) with Java; the part `controlled`, which runs
 only when named, also 5.3.3's (`../shared/peer5`, or RMQ_HA_PEER5). Client, master and slave share

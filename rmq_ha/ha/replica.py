@@ -14,6 +14,9 @@ from rmq_ha.ha.frames import FrameReader, Piece, encode_report
 from rmq_ha.ha.greeting import encode_greeting, greet
 from rmq_ha.store.journal_log import CopiedLog
 
+_MUCH = 1 << 17
+"""Bytes that come at once while a slave catches up."""
+
 
 class ReplicaStage(Enum):
     """How far a slave has come with its master, for those who look at it."""
@@ -170,9 +173,13 @@ class Replica:
             raise UnreadableLog(f"what our log holds at {place} is no record")
 
     def _append(self, physical_offset: int, pieces: list[memoryview], data: bytes) -> None:
-        """One append for pieces that follow one another; no copy when they are all of `data`."""
-        whole = len(pieces) == 1 and pieces[0].obj is data and len(pieces[0]) == len(data)
-        self._log.append_raw(physical_offset, data if whole else b"".join(pieces))
+        """One append for pieces that follow one another; none of much is copied before."""
+        if len(data) < _MUCH:
+            self._log.append_raw(physical_offset, b"".join(pieces))
+            return
+        for piece in pieces:
+            self._log.append_raw(physical_offset, piece)
+            physical_offset += len(piece)
 
     def _accept(self, piece: Piece, end: int) -> int:
         """

@@ -51,7 +51,8 @@ class _EagerWrites:
                     self.startWriting()  # a pull producer is asked again when all is written
                 return
             if sent:
-                data = data[sent:]
+                super().write(memoryview(data)[sent:])  # type: ignore[misc]
+                return
         super().write(data)  # type: ignore[misc]
 
     def writeSequence(self: Any, iovec: Any) -> None:

@@ -204,7 +204,7 @@ class CommitLog:
             self.fault = None
             self.may_resume = False
 
-    def append_raw(self, physical_offset: int, data: bytes) -> None:
+    def append_raw(self, physical_offset: int, data: bytes | memoryview) -> None:
         """
         A slave's append: take bytes as they are, at the end of the log.
 
@@ -237,7 +237,8 @@ class CommitLog:
             self._refuse(physical_offset, error)
             raise StoreError(f"cannot write at {physical_offset}: {error}") from error
         self.max_offset = physical_offset + len(data)
-        self._tail_start, self._tail = physical_offset, data
+        self._tail_start = physical_offset
+        self._tail = data if type(data) is bytes else b""
         if physical_offset == start:
             self.row.close_idle(self.flushed_offset)
         for callback in self._subscribers:

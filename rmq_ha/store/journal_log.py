@@ -41,7 +41,7 @@ class LogBytes(Protocol):
 class CopiedLog(LogBytes, Protocol):
     """A log that takes another one's bytes."""
 
-    def append_raw(self, physical_offset: int, data: bytes) -> None:
+    def append_raw(self, physical_offset: int, data: bytes | memoryview) -> None:
         """
         A slave's append: take bytes as they are, at the end of the log.
 

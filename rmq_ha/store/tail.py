@@ -11,7 +11,10 @@ from rmq_ha.store.commitlog import CommitLog
 from rmq_ha.store.format.commitlog import BLANK
 from rmq_ha.store.run import SLICE, SLICE_WORK, Run
 from rmq_ha.store.search import whole_records
-from rmq_ha.store.walk import IDENTITY_SIZE, MORE, READ_SIZE, walk
+from rmq_ha.store.walk import IDENTITY_SIZE, MORE, walk
+
+_READ_SIZE = 5 << 16
+"""Bytes: a slice of messages of 1 KiB. What is read beyond a slice is read once more."""
 
 
 class Tail(Protocol):
@@ -71,7 +74,7 @@ class LogTail:
         head = walk(log.read(position, IDENTITY_SIZE), position, log.delay_levels, 1)
         if waits and head.verdict == MORE and log.max_offset < position + head.needed <= next_file:
             return None
-        size = max(READ_SIZE, head.needed)
+        size = max(_READ_SIZE, head.needed)
         data = log.read(position, size)
         found = walk(data, position, log.delay_levels, SLICE, max_work=SLICE_WORK)
         if found.verdict == BLANK:

@@ -24,7 +24,7 @@ class ChainedLog(MemoryLog):
     service: HAService | None = None
     poked = False
 
-    def append_raw(self, physical_offset: int, data: bytes) -> None:
+    def append_raw(self, physical_offset: int, data: bytes | memoryview) -> None:
         super().append_raw(physical_offset, data)
         if not self.poked and self.service is not None:
             self.poked = True

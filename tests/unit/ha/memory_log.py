@@ -42,7 +42,7 @@ class MemoryLog:
         position = physical_offset - self.base
         return bytes(memoryview(self.data)[position : position + limit])
 
-    def append_raw(self, physical_offset: int, data: bytes) -> None:
+    def append_raw(self, physical_offset: int, data: bytes | memoryview) -> None:
         if self.min_offset < 0:
             self.base = self.min_offset = physical_offset - physical_offset % self.file_size
             if not data:

@@ -200,7 +200,7 @@ class ConnectingTests(LinkCase):
         """When our disk refuses, the master is left for five seconds."""
         master = self.follow()
 
-        def append_raw(physical_offset: int, data: bytes) -> None:
+        def append_raw(physical_offset: int, data: bytes | memoryview) -> None:
             raise StoreError("disk full")
 
         self.log.append_raw = append_raw  # type: ignore[method-assign]

@@ -1,5 +1,6 @@
 """`rmq_ha.ha.replica`."""
 
+import os
 from contextlib import suppress
 
 import pytest
@@ -160,20 +161,27 @@ def test_a_silent_master_is_left_though_we_write() -> None:
         replica.on_time(21.0)
 
 
-def test_a_whole_chunk_of_body_is_appended_without_a_copy() -> None:
+def test_much_is_appended_without_a_copy_and_a_little_at_once() -> None:
     class KeepingLog(MemoryLog):
-        kept: bytes = b""
+        def __init__(self) -> None:
+            super().__init__(1 << 20, 0)
+            self.kept: list[bytes | memoryview] = []
 
-        def append_raw(self, physical_offset: int, data: bytes) -> None:
-            super().append_raw(physical_offset, data)
-            self.kept = data
+        def append_raw(self, physical_offset: int, data: bytes | memoryview) -> None:
+            super().append_raw(physical_offset, bytes(data))
+            self.kept.append(data)
 
-    log = KeepingLog(4096, 0)
+    log = KeepingLog()
     replica = make_replica(log)
-    replica.receive_data(encode_frame(0, bytes(100))[:12], 1.0)
-    chunk = bytes(100)
-    replica.receive_data(chunk, 1.0)
-    assert log.kept is chunk
+    first, second = os.urandom(100_000), os.urandom(50_000)
+    much = encode_frame(0, first) + encode_frame(100_000, second)[:-1]
+    assert replica.receive_data(much, 1.0) == encode_report(100_000)
+    assert [view.obj is much for view in log.kept if isinstance(view, memoryview)] == [True] * 2
+    log.kept.clear()
+    little = second[-1:] + encode_frame(150_000, b"a") + encode_frame(150_001, b"b")
+    assert replica.receive_data(little, 1.0) == encode_report(150_002)
+    assert log.kept == [second[-1:] + b"ab"]
+    assert log.read(0, 1 << 20) == first + second + b"ab"
 
 
 @given(st.lists(st.binary(max_size=40)), st.sampled_from([None, 0, 4096]))
