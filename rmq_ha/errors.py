@@ -42,6 +42,20 @@ class ReplicationError(RmqHaError):
     """The other end of a replication connection broke its rules; the shell closes it."""
 
 
+class SlaveSilent(ReplicationError):
+    """
+    A slave reported nothing for so long that it counts as gone.
+
+    :param seconds: since its last report.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(
+            f"the slave said nothing for {seconds:.0f} s: look at it, and at what lies between: "
+            "does it hang, does a firewall drop?"
+        )
+
+
 class DivergedLog(ReplicationError):
     """The two commit logs do not continue each other."""
 

@@ -8,7 +8,7 @@ import click
 from rmq_ha.admin.clean import clean
 from rmq_ha.admin.confirm import is_wanted, must_be_askable, sure_options
 from rmq_ha.admin.options import common_options
-from rmq_ha.admin.pair import look_at
+from rmq_ha.admin.pair import fullness, look_at
 from rmq_ha.admin.session import FAILED, NO_ANSWER, NothingFound, Session, run
 from rmq_ha.admin.targets import masters, targets
 from rmq_ha.admin.writes import writes
@@ -74,7 +74,7 @@ async def show_brokers(session: Session, which: str) -> int | None:
             continue
         info = member.info
         rates = [rate(info.get("putTps", "")), rate(info.get("getTransferedTps", ""))]
-        disk = f"{float(info.get('commitLogDiskRatio', '0')) * 100:.0f} %"
+        disk = fullness(info)
         rows.append([*row, info.get("brokerVersionDesc"), *rates, disk, member.end])
     session.output.table("brokers", LIST_COLUMNS, rows)
     for problem in problems:

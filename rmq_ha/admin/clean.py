@@ -6,6 +6,7 @@ import click
 
 from rmq_ha.admin.confirm import is_wanted, must_be_askable, sure_options
 from rmq_ha.admin.options import common_options
+from rmq_ha.admin.pair import fullness
 from rmq_ha.admin.session import Session, run
 from rmq_ha.admin.targets import targets
 from rmq_ha.client.lookup.administration import clean as have_cleaned
@@ -55,7 +56,7 @@ async def clean_brokers(session: Session, which: str, what: str, **sure: bool) -
         info = await asker.run(runtime_info(target.address))
         config = await asker.run(broker_config(target.address))
         topics = await asker.run(topic_configs(target.address))
-        disk = f"{float(info.get('commitLogDiskRatio', '0')) * 100:.0f} %"
+        disk = fullness(info)
         ends = [int(info.get(key, "0")) for key in ("commitLogMinOffset", "commitLogMaxOffset")]
         hours = config.get("fileReservedTime")
         rows.append([target.name or None, target.address, *ends, disk, hours, len(topics)])

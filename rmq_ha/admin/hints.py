@@ -23,6 +23,12 @@ def hint(text: str, *, has_account: bool, use_tls: bool) -> str:
             "it may take TLS only: try --tls, with --tls-ca; its log says why it closed",
         ),
         (
+            "or its secret key is another",
+            True,
+            "compare RMQHA_ACCESS_KEY and RMQHA_SECRET_KEY with the broker's plain_acl.yml; an "
+            "admin gives a new secret: acl set ACCOUNT, with RMQHA_NEW_SECRET",
+        ),
+        (
             "needs PUB",
             True,
             "an admin grants it: acl set ACCOUNT --topic TOPIC=PUB",

@@ -77,7 +77,11 @@ class Output:
             return
         self._print_whole(_table(Rows(title, columns, list(rows))))
         if more:
-            self._console.print(", ".join(f"{key}: {_shown(value)}" for key, value in more.items()))
+            parts = [
+                "not done yet" if item == ("done", False) else f"{item[0]}: {_shown(item[1])}"
+                for item in more.items()
+            ]
+            self._console.print(", ".join(parts))
 
     def _print_whole(self, table: Table) -> None:
         """Values are never cut, however narrow the terminal is."""

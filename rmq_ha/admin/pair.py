@@ -1,6 +1,6 @@
 """What can be seen of the brokers of one name, and what one of them lacks of another."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -46,6 +46,12 @@ class Member:
     def is_master(self) -> bool:
         """It answers, and takes messages."""
         return self.role is not None and self.role != BrokerRole.SLAVE.value
+
+
+def fullness(info: Mapping[str, str]) -> str | None:
+    """Of the disk of the log; None: the broker has no log yet, and cannot say (-1, as in Java)."""
+    ratio = float(info.get("commitLogDiskRatio", "-1"))
+    return None if ratio < 0 else f"{ratio * 100:.0f} %"
 
 
 async def look_at(asker: Asker, address: str) -> Member:

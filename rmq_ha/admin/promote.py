@@ -88,6 +88,10 @@ async def _promote(change: RoleChange, role: BrokerRole) -> int | None:
     await _look_at_other_slaves(change, own, known)
     _look_at_debts(change, own)
     change.plan(changes)
+    if own.is_master and not changes:
+        say(
+            f"{file.address} is the master already; to promote a slave of it, give the slave's file"
+        )
     if not own.is_master or changes:
         if not change.is_wanted(f"Make {file.address} the master?"):
             return None

@@ -10,7 +10,7 @@ from twisted.internet.task import deferLater
 from rmq_ha.admin.broker import rate
 from rmq_ha.admin.options import common_options
 from rmq_ha.admin.output import Rows
-from rmq_ha.admin.pair import look_at
+from rmq_ha.admin.pair import fullness, look_at
 from rmq_ha.admin.session import NO_ANSWER, Session, run
 from rmq_ha.admin.targets import first_of_each, targets
 from rmq_ha.client.lookup.administration import lag_by_group
@@ -111,10 +111,8 @@ async def look(session: Session, which: str) -> Sample:
         if member.role and not member.is_master and target.name in ends:
             behind = max(0, ends[target.name] - member.end)
         rates = [rate(info.get(key, "")) for key in ("putTps", "getTransferedTps")]
-        ratio = info.get("commitLogDiskRatio")
-        disk = None if ratio is None else f"{float(ratio) * 100:.0f} %"
         end = member.end if member.role else None
-        rows.append([*row, member.role, *rates, end, behind, disk])
+        rows.append([*row, member.role, *rates, end, behind, fullness(info)])
     lags: Counter[str] = Counter()
     for target in first_of_each([t for t, m in members if m.role is not None]):
         try:

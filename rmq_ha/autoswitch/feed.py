@@ -20,7 +20,7 @@ from rmq_ha.autoswitch.frames import (
 from rmq_ha.autoswitch.rate import Rate
 from rmq_ha.autoswitch.settings import ReplicationSettings
 from rmq_ha.autoswitch.tables import Entry, TableFeed, Tables
-from rmq_ha.errors import ReplicationError
+from rmq_ha.errors import ReplicationError, SlaveSilent
 from rmq_ha.store.journal_log import LogBytes
 
 CONFIRM_SECONDS = 0.1
@@ -284,10 +284,10 @@ class EpochFeed:
         """
         See whether the slave is still there. A heartbeat that is due comes from `next_frame`.
 
-        :raises ReplicationError: it said nothing for haHousekeepingInterval.
+        :raises SlaveSilent: it said nothing for haHousekeepingInterval.
         """
         if now >= self._expiry_time():
-            raise ReplicationError(f"the slave said nothing for {now - self._last_read:.0f} s")
+            raise SlaveSilent(now - self._last_read)
 
     def deadline(self) -> float:
         """When to call `on_time` and `next_frame` if nothing else happens."""

@@ -51,7 +51,8 @@ def _told(notice: Notice) -> Notice:
     if not programs:
         return notice
     return notice._replace(
-        text=f"{where}unknown key {key}: {' and '.join(programs)} read it, not this"
+        text=f"{where}unknown key {key}: a key of {' and '.join(programs)}, not of this server: "
+        "is this the right file?"
     )
 
 

@@ -7,7 +7,7 @@ from enum import Enum
 
 from rmq_ha.config.broker_configuration import BrokerConfiguration
 from rmq_ha.config.store import MessageStoreConfig
-from rmq_ha.errors import AheadOfMaster, ReplicationError
+from rmq_ha.errors import AheadOfMaster, ReplicationError, SlaveSilent
 from rmq_ha.ha.frames import MAX_BODY_SIZE, ReportReader, encode_frame
 from rmq_ha.ha.greeting import Greeting, GreetingReader, Progress, log_checksum
 from rmq_ha.ha.places import HEAD_SIZE, begins_at, record_size
@@ -267,12 +267,12 @@ class Feed:
         See whether the slave is still there. A heartbeat that is due comes from `next_frame`.
 
         :raises AheadOfMaster: its first report is no greeting.
-        :raises ReplicationError: it said nothing for haHousekeepingInterval.
+        :raises SlaveSilent: it said nothing for haHousekeepingInterval.
         """
         if self._doubt is not None and now >= self._doubted_until:
             raise self._doubt
         if now >= self._expiry_time():
-            raise ReplicationError(f"the slave said nothing for {now - self._last_read:.0f} s")
+            raise SlaveSilent(now - self._last_read)
 
     def deadline(self) -> float:
         """When to call `on_time` and `next_frame` if nothing else happens."""

@@ -118,7 +118,8 @@ class DamagedLog:
             return None
         self.log.warn(
             "{why}; what lies from {start} to {end}, {messages} whole messages, is set aside in "
-            "{folder} and not served",
+            "{folder} and not served; read it with rmqha-admin store dump {folder} --commit-log "
+            "{folder}, and delete the folder when nobody needs it",
             why=why,
             **aside._asdict(),
         )

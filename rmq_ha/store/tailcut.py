@@ -76,7 +76,8 @@ class TailCut:
         store.statistics.set_aside_messages += aside.messages
         self.log.warn(
             "what the log held from {start} to {end}, {messages} whole messages, is set aside in "
-            "{folder}: {why}",
+            "{folder}: {why}; read it with rmqha-admin store dump {folder} --commit-log {folder}, "
+            "and delete the folder when nobody needs it",
             why=why,
             **aside._asdict(),
         )

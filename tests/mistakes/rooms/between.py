@@ -205,7 +205,7 @@ def namesrv_late(bench: Bench) -> str:
 @BETWEEN.add(
     "a slave that hangs (SIGSTOP)",
     cause="dropped: the slave said nothing",
-    fix="said nothing for",
+    fix="look at it, and at what lies between",
     then="A",
     held="tests/unit/ha/test_service.py::test_silent",
 )
@@ -218,7 +218,7 @@ def frozen(bench: Bench) -> str:
 @BETWEEN.add(
     "an old master started again as a slave after a fail-over",
     cause="set aside",
-    fix="setaside",
+    fix="rmqha-admin store dump",
     then="C",
     held="tests/live/test_diverged.py::test_the_old_master_returns_as_slave_with_an_end_of_its_own",
 )

@@ -169,7 +169,7 @@ def no_account(bench: Bench) -> str:
 @DOORS.add(
     "a wrong secret",
     cause="shopuser",
-    fix="secret",
+    fix="acl set",
     then="A",
 )
 def wrong_secret(bench: Bench) -> str:

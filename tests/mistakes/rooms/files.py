@@ -303,13 +303,21 @@ def not_a_member(bench: Bench) -> str:
     )
 
 
-@FILES.add("a name server's file given to a broker", cause="kvConfigPath", fix="rmqha-namesrv")
+@FILES.add(
+    "a name server's file given to a broker",
+    cause="a key of rmqha-namesrv",
+    fix="is this the right file?",
+)
 def file_of_another(bench: Bench) -> str:
     bench.write("n.properties", "listenPort=9876\nkvConfigPath=kv.json\n")
     return bench.run("rmqha-broker", "-c", "n.properties", "--check")
 
 
-@FILES.add("a broker's file given to a name server", cause="brokerRole", fix="rmqha-broker")
+@FILES.add(
+    "a broker's file given to a name server",
+    cause="a key of rmqha-broker",
+    fix="is this the right file?",
+)
 def file_of_a_broker(bench: Bench) -> str:
     bench.broker_file("brokerRole=SYNC_MASTER\n")
     return bench.run("rmqha-namesrv", "-c", "b.properties", "--check")

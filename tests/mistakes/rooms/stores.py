@@ -268,9 +268,9 @@ def verify_of_nothing(bench: Bench) -> str:
 
 
 @STORES.add(
-    "a store of a newer table format",
-    cause="topics.json",
-    fix="topics.json",
+    "a table of another form than is known",
+    cause="topics.json is damaged",
+    fix="Repair one of them",
 )
 def odd_table(bench: Bench) -> str:
     filled(bench).end()

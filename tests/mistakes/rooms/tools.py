@@ -87,8 +87,8 @@ def promote_beside(bench: Bench) -> str:
 
 @TOOLS.add(
     "promote with the master's file",
-    cause="nothing to change",
-    fix="is SYNC_MASTER of broker-a",
+    cause="is the master already",
+    fix="the slave's file",
 )
 def promote_master(bench: Bench) -> str:
     whole(bench)

@@ -114,6 +114,17 @@ def test_messages_are_shown_from_any_place_on(root: Path) -> None:
     assert dump(root, topic=topic) == [item for item in every if item["topic"] == topic]
 
 
+def test_what_was_set_aside_is_shown_as_the_log_says(root: Path, tmp_path: Path) -> None:
+    """A folder of pieces, each named by its offset: both of the store and of the log."""
+    every = dump(root)
+    start = every[7]["physical_offset"]
+    folder = tmp_path / "diverged"
+    folder.mkdir()
+    whole = (root / "commitlog" / ("0" * 20)).read_bytes()
+    (folder / f"{start:020}").write_bytes(whole[start : every[9]["physical_offset"]])
+    assert dump(folder, commit_log=str(folder)) == every[7:9]
+
+
 def test_damage_of_the_log_is_named_with_its_place_and_not_repaired(
     root: Path, tmp_path: Path
 ) -> None:
