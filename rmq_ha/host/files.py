@@ -48,7 +48,7 @@ class LocalFiles:
 
     def read(self, path: str, offset: int = 0, length: int = -1) -> bytes:
         """A small part of a file, or all of a small file; fewer bytes at its end."""
-        with open(path, "rb", buffering=0) as file:
+        with open(path, "rb") as file:
             if length < 0:
                 file.seek(offset)
                 return file.read()
@@ -56,7 +56,7 @@ class LocalFiles:
 
     def window(self, path: str, offset: int, length: int) -> Any:
         """A part of the file, mapped: it counts as the machine's cache, not as our memory."""
-        with open(path, "rb", buffering=0) as file:
+        with open(path, "rb") as file:
             length = min(length, os.fstat(file.fileno()).st_size - offset)
             if length <= 0:
                 return memoryview(b"")

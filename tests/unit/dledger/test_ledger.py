@@ -14,13 +14,15 @@ from rmq_ha.dledger.codes import ResponseCode
 from rmq_ha.dledger.format import (
     CHECKSUM_UNIT,
     INDEX_UNIT,
+    MAGIC,
+    Header,
     SyncedUpTo,
     decode_entry,
     encode_header,
 )
 from rmq_ha.dledger.ledger import Ledger
 from rmq_ha.dledger.ledger_files import DirtyRow
-from rmq_ha.dledger.values import MAX_ENTRY_SIZE, Entry
+from rmq_ha.dledger.values import ENTRY_HEADER_SIZE, MAX_ENTRY_SIZE, Entry
 from rmq_ha.errors import CorruptRecord, InconsistentLedger, LedgerFull, StoreError
 from rmq_ha.host.disk import RealDisk
 from rmq_ha.seams import Disk, File
@@ -721,6 +723,23 @@ def test_junk_behind_the_end_is_cut_and_wiped(start: Open, disk: Disk, root: str
     assert not any(data[found.end_pos :])
     assert disk.open(index, INDEX_UNIT * 64).pread(INDEX_UNIT * 64, 0) == kept
     assert found.checkpoint_file.load().synced == SyncedUpTo(2, 1, 2 * 548)
+
+
+def test_an_entry_that_says_to_go_beyond_its_file_is_none(
+    start: Open, disk: Disk, root: str
+) -> None:
+    """A start ends in front of it, and looks for its end nowhere."""
+    size = 1 << 22
+    ledger = start(size)
+    ledger.append(1, [b"000" * 5, b"001" * 5])
+    end, path = ledger.end_pos, ledger.files.data.row.path(0)
+    ledger.sync(thorough=True)
+    ledger.close()
+    header = Header(MAGIC, size, 2, 1, end, 0, 0, 0, size - ENTRY_HEADER_SIZE)
+    assert header.is_sound
+    overwrite(disk, path, end, header.encode())
+    ledger = start(size)
+    assert (bodies(ledger), ledger.end_pos) == ([0, 1], end)
 
 
 @pytest.mark.parametrize("keep", [0, 4, 47, 48, 200, 547])

@@ -226,6 +226,13 @@ def test_a_directory_that_may_not_be_read_is_named(
         LocalFiles().list(str(tmp_path))
 
 
+def test_a_directory_that_cannot_be_is_named(place: tuple[Files, Callable[[str], str]]) -> None:
+    """Whoever reads it, root, too: no system has such a name."""
+    files, path = place
+    with pytest.raises(CannotDecide, match=r"x{300} cannot be (listed|read)"):
+        files.list(path("x" * 300))
+
+
 def test_a_file_is_replaced_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who reads meanwhile gets the old content or the new one; a failure leaves nothing behind."""
     path = tmp_path / "new" / "f"
