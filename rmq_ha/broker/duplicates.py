@@ -336,6 +336,7 @@ class DuplicateWindow:
         )
         journal, outcomes = self._store.journal, self._store.statistics.outcomes
         done: Deferred[PutMessageResult] = Deferred()
+        outcomes.known += len(ids)
         outcomes.waiting += len(ids)
 
         def decided(status: PutMessageStatus, now: float) -> None:

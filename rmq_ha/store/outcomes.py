@@ -14,6 +14,7 @@ class PutOutcomes:
     :ivar waiting: messages that are stored and not yet answered.
     :ivar degraded: messages that are stored, but less safely than configured, by reason.
     :ivar refused: messages that were not stored, by reason.
+    :ivar known: messages that were stored before, and not again.
     """
 
     def __init__(self) -> None:
@@ -21,6 +22,7 @@ class PutOutcomes:
         self.replica_seconds = Histogram()
         self.flush_seconds = Histogram()
         self.waiting = 0
+        self.known = 0
         self.degraded: dict[PutMessageStatus, int] = {}
         self.refused: dict[PutMessageStatus, int] = {}
 

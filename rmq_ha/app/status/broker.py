@@ -178,6 +178,7 @@ class BrokerStatus:
         for status in _DEGRADED:
             count = outcomes.degraded.get(status, 0)
             samples.add("rmqha_degraded_acks_total", count, reason=status.name)
+        samples.add("rmqha_duplicate_sends_total", outcomes.known)
         refused = {PutMessageStatus.SERVICE_NOT_AVAILABLE: 0, **outcomes.refused}
         for status, count in refused.items():
             samples.add("rmqha_refused_puts_total", count, reason=status.name)

@@ -78,6 +78,12 @@ _BROKER = (
     ),
     _ours("refused_puts_total", _COUNTER, "messages", "Not stored, by reason", "reason"),
     _ours(
+        "duplicate_sends_total",
+        _COUNTER,
+        "messages",
+        "Sent again, and not stored again, within duplicateWindowMillis",
+    ),
+    _ours(
         "negative_answers_total",
         _COUNTER,
         "answers",

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from rmq_ha.app.status.broker import BrokerStatus
 from rmq_ha.client.lookup.requests import send_request
 from rmq_ha.model.topic_config import TopicConfig
 from rmq_ha.store.format.commitlog import decode_record
@@ -15,6 +16,7 @@ from rmq_ha.wire.bodies import HeartbeatData
 from rmq_ha.wire.codes import RequestCode
 from rmq_ha.wire.command import RemotingCommand
 from tests.unit.broker.sim_broker import TOPIC, SimBroker
+from tests.unit.broker.test_metrics import scrape, value
 from tests.unit.broker.test_send_runs import Ends, frames
 
 WINDOW_MS = 60_000
@@ -244,3 +246,14 @@ def test_many_messages_of_one_key_do_not_hide_the_first() -> None:
     for number in range(100):
         one.call(one.message(KEYS="A", UNIQ_KEY=f"other {number}"))
     assert known(one.call(one.message(UNIQ_KEY="A")))
+
+
+def test_what_was_recognised_is_counted_and_what_is_put_is_not_more() -> None:
+    one = broker()
+    for _ in range(3):
+        one.call(one.message(UNIQ_KEY="A"))
+        one.call(batch(one, "B", "C"))
+    found = scrape(BrokerStatus(one.controller))
+    assert value(found, "rmqha_duplicate_sends_total") == 2 + 4
+    assert value(found, "rmqha_puts_waiting") == 0
+    assert one.controller.store.statistics.put_times == 3
