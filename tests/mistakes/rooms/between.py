@@ -110,7 +110,7 @@ def client_port(bench: Bench) -> str:
     cause="broker-b",
     fix="brokerName",
     then="C",
-    held="tests/unit/admin/test_doctor_rules.py::test_a_rule_finds_its_fault_and_only_that",
+    held="tests/unit/admin/doctor/test_identity.py::test_a_slave_whose_name_is_spelt_otherwise",
 )
 def wrong_name(bench: Bench) -> str:
     namesrv(bench)
@@ -158,7 +158,7 @@ def same_id(bench: Bench) -> str:
     "two masters of one name",
     cause="two-masters",
     fix="rmqha-admin demote",
-    held="tests/unit/admin/test_doctor_rules.py::test_a_rule_finds_its_fault_and_only_that",
+    held="tests/unit/admin/doctor/test_identity.py::test_two_masters",
 )
 def two_masters(bench: Bench) -> str:
     namesrv(bench)
@@ -242,7 +242,7 @@ def diverged(bench: Bench) -> str:
     cause="clocks-apart",
     fix="NTP",
     then="C",
-    held="tests/unit/admin/test_doctor_rules.py::test_whose_clock_is_wrong",
+    held="tests/unit/admin/doctor/test_resources.py::test_a_clock_that_somebody_set",
 )
 def clock(bench: Bench) -> str:
     namesrv(bench)

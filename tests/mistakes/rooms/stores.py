@@ -66,7 +66,7 @@ def small(bench: Bench) -> str:
     cause="no-room",
     fix="enlarge the disk",
     then="A-",
-    held="tests/unit/admin/test_doctor_rules.py::test_a_rule_finds_its_fault_and_only_that",
+    held="tests/unit/admin/doctor/test_before.py::test_a_store_that_cannot_be",
 )
 def small_checked(bench: Bench) -> str:
     small_disk(bench, 4)

@@ -13,6 +13,7 @@ from rmq_ha.admin.doctor.command import examine
 from rmq_ha.admin.doctor.findings import Severity
 from rmq_ha.admin.doctor.gather import Wanted
 from rmq_ha.app.broker_server import BrokerServer
+from rmq_ha.app.descriptors import allow_descriptors
 from rmq_ha.app.live_check import examine_before_start
 from rmq_ha.client.consume.push_consumer import PushConsumer
 from rmq_ha.client.rules.consumer_settings import PushConsumerConfig
@@ -72,6 +73,8 @@ class Fleet(SimCluster):
     ) -> None:
         """:param watched: they have status ports: each visit then takes its time to read them."""
         self.watched = watched
+        if watched:
+            allow_descriptors()  # as a server at its start: its metrics are those of this process
         self.servers: dict[str, BrokerServer] = {}
         super().__init__(*names, subnet=subnet, **settings)
 
