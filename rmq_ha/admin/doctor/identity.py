@@ -8,6 +8,7 @@ from rmq_ha.admin.doctor.findings import Rule, Said, Severity
 from rmq_ha.model.broker_identity import MASTER_ID
 from rmq_ha.model.status import BrokerRole
 
+_FOLLOWING = "following"
 _SAME = (
     "fileReservedTime",
     "messageDelayLevel",
@@ -94,12 +95,25 @@ def _two_masters(facts: Facts) -> Iterator[Said]:
             yield Said(name, f"{len(found)} brokers of it run as master: {who}")
 
 
+def _master_unregistered(facts: Facts) -> Iterator[Said]:
+    for name, members in facts.pairs():
+        if registered_master(members) is not None or any(m.is_master for m in members):
+            continue
+        for slave in members:
+            whom = slave.link.get("address")
+            if whom and slave.is_slave and slave.link.get("state") == _FOLLOWING:
+                yield Said(
+                    name,
+                    f"no name server has a master of it, but {slave.address} follows one at {whom}",
+                )
+
+
 def _no_master(facts: Facts) -> Iterator[Said]:
-    """Where one answers under another id, or slaves have a wrong name, that is the fault."""
-    misnamed = {said.about for said in _wrong_name(facts)}
+    """Where one lives, or answers under another id, or slaves have a wrong name, that is it."""
+    known_why = {said.about for why in (_wrong_name, _master_unregistered) for said in why(facts)}
     for name, members in facts.pairs():
         leads = any(m.is_dledger or m.is_master for m in members)
-        if registered_master(members) is None and not leads and name not in misnamed:
+        if registered_master(members) is None and not leads and name not in known_why:
             who = ", ".join(m.address for m in members)
             yield Said(name, f"no name server has a master of it, only {who}: no puts")
 
@@ -244,8 +258,8 @@ RULES = (
         "slave-unregistered",
         Severity.WARNING,
         "somebody copies a master's log, but name servers list no slave there: its id was taken "
-        "over by another, its `namesrvAddr` is another, or it connects from another address than "
-        "it registers",
+        "over by another, its `namesrvAddr` is another, it does not reach the name servers, or it "
+        "connects from another address than it registers",
         "compare `brokerId`, `brokerName` and `namesrvAddr` of the slaves; if you know none "
         "there, set `haAllowedSlaves`",
         _unregistered_slave,
@@ -257,6 +271,16 @@ RULES = (
         "stop at once the one that is not to stay (the shorter log, as a rule), then "
         "`rmqha-admin demote` there; docs/failover.md",
         _two_masters,
+    ),
+    Rule(
+        "master-unregistered",
+        Severity.ERROR,
+        "a master lives, as its slave follows it, and no name server knows it: producers do not "
+        "find it",
+        "do not promote the slave: there would be two masters. Mend the way between the master and "
+        "the name servers (`namesrvAddr`, a firewall; its log says why a registration fails); if "
+        "the two have different names, give both one `brokerName`",
+        _master_unregistered,
     ),
     Rule(
         "no-master",

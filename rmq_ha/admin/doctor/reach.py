@@ -217,7 +217,8 @@ RULES = (
         Severity.ERROR,
         "a registered broker cannot be reached at its address",
         "look at its process and `/healthz` there; if it runs, a firewall is between, or "
-        "`brokerIP1` is an address that others cannot reach",
+        "`brokerIP1` is an address that others cannot reach; if it is a master, and dead: "
+        "docs/failover.md",
         _silent_brokers,
     ),
     Rule(

@@ -90,7 +90,11 @@ IDENTITY: dict[str, Spoil] = {
         master(facts).replication["slaves"].append({"address": "10.0.0.9:40001"})
     ),
     "two-masters": stand_in,
-    "no-master": lambda facts: facts.brokers.pop(),
+    "no-master": lambda facts: (
+        facts.brokers.pop(),
+        slave(facts).link.update(state="unreachable"),
+    ),
+    "master-unregistered": lambda facts: facts.brokers.pop(),
     "wrong-broker-name": wrong_name,
     "no-slave": lambda facts: master(facts).replication["slaves"].clear(),
     "no-copy": lambda facts: (

@@ -121,6 +121,19 @@ def test_a_master_dies_and_comes_back() -> None:
     fleet.is_well()
 
 
+def test_a_master_that_cannot_register() -> None:
+    """It lives, and its slave follows it: whoever promoted that would have two masters."""
+    fleet = whole_pair()
+    fleet.world.network.partition("ns", "a")
+    fleet.run(150)
+    told = fleet.finds("master-unregistered")
+    assert f"follows one at {fleet.hosts['a'].ip}:10912" in told
+    assert "do not promote" in fleet.fix("master-unregistered")
+    fleet.world.network.heal()
+    fleet.run(45)
+    fleet.is_well()
+
+
 def test_a_slave_whose_name_is_spelt_otherwise() -> None:
     """Nobody is told to promote it: it has nothing of its master's."""
     fleet = Fleet()
