@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
-from twisted.internet.defer import Deferred, DeferredLock, maybeDeferred
+from twisted.internet.defer import Deferred, maybeDeferred
 from twisted.internet.interfaces import IAddress, IDelayedCall, IListeningPort
 from twisted.internet.protocol import Factory
 from twisted.internet.protocol import Protocol as TwistedProtocol
@@ -37,6 +37,7 @@ from rmq_ha.remoting.channel import Channel
 from rmq_ha.seams import Host
 from rmq_ha.store.journal import Role
 from rmq_ha.store.puts import Decided
+from rmq_ha.timing.one_by_one import OneByOne
 from rmq_ha.timing.timer import rearm
 from rmq_ha.tls.ha import HaTls
 from rmq_ha.tls.server import TlsMode
@@ -135,7 +136,7 @@ class AutoSwitchHAService:
         self._state: SyncState | None = None
         self._epoch = 0
         self._turn = 0
-        self._changing = DeferredLock()
+        self._changing = OneByOne()
         self._feeds: list[EpochFeedProtocol] = []
         self._link: EpochLink | None = None
         self._puts: deque[_Put] = deque()
@@ -259,8 +260,7 @@ class AutoSwitchHAService:
         if port is not None:
             await maybeDeferred(port.stopListening)
         self._lead_no_more("this broker stops")
-        await self._changing.acquire()
-        await self._leave_master()
+        await self._changing.run(lambda: Deferred.fromCoroutine(self._leave_master()))
 
     # ------------------------------------------------------------ decisions
 
@@ -284,11 +284,11 @@ class AutoSwitchHAService:
             self.log.warn("this broker leads no more: {why}", why=decision.why)
         if not isinstance(decision, Lead):
             self.role.follow()
-        changed = self._changing.run(self._change, decision, self._turn)
+        turn = self._turn
+        changed = self._changing.run(
+            lambda: Deferred.fromCoroutine(self._carry_out(decision, turn))
+        )
         changed.addErrback(lambda failure: self.log.failure("a role change failed", failure))
-
-    def _change(self, decision: Lead | Follow | StepDown, turn: int) -> "Deferred[None]":
-        return Deferred.fromCoroutine(self._carry_out(decision, turn))
 
     async def _carry_out(self, decision: Lead | Follow | StepDown, turn: int) -> None:
         await self._leave_master()
