@@ -628,6 +628,21 @@ def test_a_cancelled_listener_is_a_warning_and_one_that_breaks_a_fault() -> None
     assert said(RuntimeError("on purpose")) == [(LogLevel.critical, "id0")]
 
 
+def test_a_log_says_at_once_where_a_message_goes_that_the_listener_will_not_try_again() -> None:
+    """Though it has attempts left: the listener asked for none."""
+
+    def never_again(context: Any) -> Any:
+        context.delay_level_when_next_consume = -1
+        return LATER
+
+    service = Service()
+    service.answers = [never_again]
+    with capturedLogs() as events:
+        service.queue(0)
+    said = [event["fate"] for event in events if "fate" in event]
+    assert said == ["it goes to %DLQ%g"]
+
+
 @pytest.mark.parametrize("orderly", [False, True])
 def test_one_message_for_an_operator_touches_no_offset(orderly: bool) -> None:
     service = Service(orderly=orderly)

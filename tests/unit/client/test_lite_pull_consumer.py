@@ -52,6 +52,21 @@ def test_polling_gets_everything_and_commits_what_an_earlier_poll_returned() -> 
     assert not cluster.hosts["l1"].clock.getDelayedCalls()
 
 
+def test_brokers_hear_at_once_that_a_member_has_more_queues() -> None:
+    """Not with the next heartbeat, half a minute later: what they know is as old as its share."""
+    cluster = Consuming("a")
+    first, second = subscribed(cluster, "l1"), subscribed(cluster, "l2")
+    cluster.run(5)
+    assert len(first.assignment()) == 2
+    known = cluster.brokers["a"].consumers.group(GROUP).subscriptions
+    before = known[TOPIC].sub_version
+    cluster.wait(second.stop())
+    cluster.run(3)
+    assert len(first.assignment()) == 4
+    assert known[TOPIC].sub_version > before
+    cluster.wait(first.stop())
+
+
 def test_an_expression_that_a_broker_refuses_stops_the_start() -> None:
     """Of any topic; else every poll is empty, and nobody says why."""
     cluster = Consuming("a")
