@@ -1,6 +1,7 @@
 """The client without a reactor, over connections that answer as they are told."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -282,6 +283,23 @@ def test_a_route_is_kept_for_its_time_and_longer_while_no_name_server_answers(
     assert client.route("T") == ROUTE
     with pytest.raises(NoNameServer):
         client.route("other")
+
+
+def test_a_route_that_led_to_nobody_is_asked_for_anew() -> None:
+    """Its time is not over; but its master is gone, and the name server knows the next one."""
+    client, calls = made()
+    moved = TopicRoute([QueueRoute("a", 2, 2, 6)], [BrokerRoute("C", "a", {0: "n:1"})])
+    routes = [ROUTE, moved]
+    calls.answers[RequestCode.GET_ROUTEINFO_BY_TOPIC] = lambda _: RemotingCommand(
+        0, {}, routes.pop(0).encode() if len(routes) > 1 else moved.encode()
+    )
+    calls.down = {MASTER}
+    stored = {"msgId": "0" * 32, "queueId": "0", "queueOffset": "5"}
+    calls.answers[RequestCode.SEND_MESSAGE_V2] = lambda _: RemotingCommand(0, stored)
+    with suppress(SendFailed, RemotingConnectError):
+        client.send(Message("T", b"x"))
+    assert client.send(Message("T", b"x")).queue_offset == 5
+    assert client.route("T") == moved
 
 
 def test_a_forked_process_has_names_and_routes_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
