@@ -198,7 +198,8 @@ async def delete_everywhere(
             if queues:
                 topics[topic] += sum(item.max_offset - item.min_offset for item in queues.values())
     rows = [[topic, count] for topic, count in topics.items()]
-    session.output.table(f"{name} on {len(settings)} brokers", ("topic", "messages"), rows)
+    title = f"{name} on {len(settings)} brokers"
+    session.output.table(title, ("topic", "messages"), rows, deleted=False)
     if not is_wanted(f"Delete {name} and these topics?", **sure):
         return
     for target in session.output.track("deleting", chosen):

@@ -78,8 +78,10 @@ class Output:
         self._print_whole(_table(Rows(title, columns, list(rows))))
         if more:
             parts = [
-                "not done yet" if item == ("done", False) else f"{item[0]}: {_shown(item[1])}"
-                for item in more.items()
+                f"not {name} yet"
+                if name in ("done", "deleted") and value is False
+                else f"{name}: {_shown(value)}"
+                for name, value in more.items()
             ]
             self._console.print(", ".join(parts))
 

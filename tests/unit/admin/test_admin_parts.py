@@ -124,6 +124,8 @@ def test_tables_for_people_and_programs() -> None:
     assert "lag: 3" in text
     people.table("T", ("a", "b", "c", "d"), rows, done=False)
     assert out.getvalue().endswith("not done yet\n"), "it is asked, or done, next"
+    people.table("T", ("a", "b", "c", "d"), rows, deleted=False)
+    assert out.getvalue().endswith("not deleted yet\n")
     programs, out, _ = output(True)
     programs.table("T", ("a", "b", "c", "d"), rows, lag=3)
     value = json.loads(out.getvalue())
