@@ -69,6 +69,7 @@ async def gather(session: Session, wanted: Wanted, step: Step = lambda: None) ->
     for broker in facts.brokers:
         facts.not_looked += await look_at_broker(asker, session, facts, broker, wanted.here)
         step()
+    await _look_at_hidden_masters(asker, session, facts, wanted.here)
     for address in _controllers(facts.brokers):
         facts.controllers.append(await _look_at_controller(asker, address))
     await look_at_groups(asker, facts, step)
@@ -174,6 +175,22 @@ async def _look_at_name_server(asker: Asker, session: Session, address: str) -> 
         },
         clusters={name: item.cluster for name, item in found.brokers.items()},
     )
+
+
+async def _look_at_hidden_masters(asker: Asker, session: Session, facts: Facts, here: str) -> None:
+    """A slave may follow one that no name server names, as another has its name and id there."""
+    known = {broker.address for broker in facts.brokers}
+    for slave in list(facts.brokers):
+        host, _, port = str(slave.link.get("address") or "").rpartition(":")
+        address = f"{host}:{int(port) - 1}" if port.isdecimal() else ""  # unless it was changed
+        if not address or address in known or not slave.name:
+            continue
+        known.add(address)
+        found = Broker(address=address, name=slave.name, cluster=slave.cluster)
+        missing = await look_at_broker(asker, session, facts, found, here)
+        if found.answers and found.own_name == slave.name:
+            facts.brokers.append(found)
+            facts.not_looked += missing
 
 
 def _controllers(brokers: list[Broker]) -> list[str]:

@@ -97,7 +97,8 @@ def _two_masters(facts: Facts) -> Iterator[Said]:
 
 def _master_unregistered(facts: Facts) -> Iterator[Said]:
     for name, members in facts.pairs():
-        if registered_master(members) is not None or any(m.is_master for m in members):
+        leads = any(m.is_master and m.broker_id is not None for m in members)
+        if registered_master(members) is not None or leads:
             continue
         for slave in members:
             whom = slave.link.get("address")

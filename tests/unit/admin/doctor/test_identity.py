@@ -111,6 +111,19 @@ def test_two_masters() -> None:
     fleet.is_well(namesrv=both)
 
 
+def test_two_masters_at_one_name_server() -> None:
+    """It knows whoever came last; the slave follows the other one, which is asked, too."""
+    fleet = whole_pair()
+    fleet.add("c", BrokerRole.ASYNC_MASTER)
+    fleet.run(40)
+    told = fleet.finds("two-masters")
+    assert fleet.address("a") in told
+    assert fleet.address("c") in told
+    fleet.stop("c")
+    fleet.run(45)
+    fleet.is_well()
+
+
 def test_a_master_dies_and_comes_back() -> None:
     fleet = whole_pair()
     fleet.crash("a")
