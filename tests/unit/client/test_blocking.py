@@ -285,9 +285,16 @@ def test_a_route_is_kept_for_its_time_and_longer_while_no_name_server_answers(
         client.route("other")
 
 
-def test_a_route_that_led_to_nobody_is_asked_for_anew() -> None:
+def test_a_route_that_led_to_nobody_is_asked_for_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its time is not over; but its master is gone, and the name server knows the next one."""
-    client, calls = made()
+    now = [100.0]
+
+    def sleep(pause: float) -> None:
+        now[0] += pause
+
+    monkeypatch.setattr(blocking, "seconds", lambda: now[0])
+    monkeypatch.setattr(blocking, "sleep", sleep)
+    client, calls = made(poll_name_server_interval=30_000_000)
     moved = TopicRoute([QueueRoute("a", 2, 2, 6)], [BrokerRoute("C", "a", {0: "n:1"})])
     routes = [ROUTE, moved]
     calls.answers[RequestCode.GET_ROUTEINFO_BY_TOPIC] = lambda _: RemotingCommand(
