@@ -8,12 +8,15 @@ from typing import Any
 import pytest
 from twisted.logger import capturedLogs, formatEvent
 
+from rmq_ha.autoswitch.actions import StepDown
 from rmq_ha.autoswitch.commit_log import ConfirmedTail
 from rmq_ha.autoswitch.ha_service import AutoSwitchHAService
+from rmq_ha.client.lookup.requests import send_request
 from rmq_ha.config.broker_configuration import BrokerConfiguration
 from rmq_ha.errors import ConfigurationError
 from rmq_ha.testing.brokers import BrokerNode
-from rmq_ha.testing.controlled import ControlledBrokers
+from rmq_ha.testing.cluster import LISTEN_PORT
+from rmq_ha.testing.controlled import TOPIC, ControlledBrokers
 
 
 def master_of(slave: BrokerNode) -> dict[str, Any]:
@@ -132,3 +135,23 @@ def test_tls_that_is_not_there_is_refused(keys: dict[str, str]) -> None:
 
     with pytest.raises(ConfigurationError, match=r"tls\.ha"):
         AutoSwitchHAService(node.host.seams, change(node.configuration), node.store.log)
+
+
+def test_who_is_told_that_it_leads_no_more_says_so_of_nothing_that_waits() -> None:
+    """At once, and to its slaves, too: what they acknowledge from now on is another master's."""
+    brokers = ControlledBrokers()
+    master = brokers.in_sync()
+    slave = brokers.other(master)
+    brokers.world.network.partition(master.host.name, slave.host.name)
+    request = send_request("producers", TOPIC, 0, b"nobody has it", "", brokers.now_ms())
+    told: list[int] = []
+    asked = brokers.client.invoke(f"{master.host.ip}:{LISTEN_PORT}", request, 5000)
+    asked.addCallback(lambda answer: told.append(answer.code))
+    brokers.run(0.2)
+    assert told == []
+    master.replication.decided(StepDown("a test"))
+    assert not master.replication.may_append
+    assert not master.store.log.admits
+    assert master.replication.statistics()["slaves"] == []
+    brokers.run(0.1)
+    assert told == [12]
