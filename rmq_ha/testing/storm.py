@@ -21,6 +21,7 @@ from rmq_ha.model.status import FlushDiskType
 from rmq_ha.testing.brokers import BrokerNode
 from rmq_ha.testing.cluster import LISTEN_PORT
 from rmq_ha.testing.controlled import TOPIC, ControlledBrokers, accepts
+from rmq_ha.testing.progress import Broken, Progress
 from rmq_ha.wire.command import RemotingCommand
 
 STEPS = 30
@@ -30,89 +31,12 @@ CALM_S = 1.0
 """Until what was slow on its way has arrived."""
 CLOCKS_MS = (0, 0, -3_600_000, -2_000, 150, 86_400_000)
 SIZES = (1, 1, 20, 300, 3000)
-
-
-class Broken(AssertionError):
-    """A promise was broken."""
+SCENES = 0.1
+"""How often a step begins with a story of several faults, which alone would seldom meet."""
 
 
 def _quiet(line: str) -> None:
     """Nobody looks."""
-
-
-class Progress:
-    """
-    A group that commits every 50 ms.
-
-    Whoever follows knows of it 0.1 s later, and goes on from there if it is elected.
-    """
-
-    def __init__(self, brokers: ControlledBrokers) -> None:
-        self.offset = 0
-        self._brokers = brokers
-        self._seen: dict[str, list[int]] = {}
-        self._floor: dict[tuple[str, int], int] = {}
-        self._leads: tuple[str, int] | None = None
-
-    def begin(self) -> None:
-        """Something happened."""
-        self._seen.clear()
-
-    def go_on(self, master: BrokerNode | None, is_disturbed: bool) -> None:
-        """
-        Look at those who followed at the last three looks, then commit.
-
-        :param is_disturbed: what is sent may not arrive.
-        """
-        if master is None:
-            self.begin()
-            return
-        if self._leads != master.life:
-            self._took_over(master)
-        if is_disturbed:
-            self.begin()
-        self.offset += 1
-        self._table(master).commit("group", TOPIC, 0, self.offset)
-        for node in () if is_disturbed else self._brokers.nodes:
-            name = f"{master.host.name} {node.host.name}"
-            if node is master or not self.follows(node, master):
-                self._seen.pop(name, None)
-                continue
-            commits = self._seen.setdefault(name, [])
-            if len(commits) >= 2:
-                known = self._table(node).query("group", TOPIC, 0)
-                if known < commits[-2]:
-                    raise Broken(f"{name}: offset {known} 0.1 s after {commits[-2]}")
-                self._floor[node.life] = known
-            commits.append(self.offset)
-
-    def _took_over(self, master: BrokerNode) -> None:
-        self._leads = master.life
-        self.begin()
-        known = max(self._table(master).query("group", TOPIC, 0), 0)
-        floor = self._floor.get(master.life, 0)
-        if known < floor:
-            raise Broken(f"{master.host.name} leads at offset {known}, and had {floor}")
-        self.offset = known
-        self._floor.clear()  # all take what this one has: a restarted one, what it had written
-
-    @staticmethod
-    def _table(node: BrokerNode):  # type: ignore[no-untyped-def]
-        return node.controller.consumer_offsets
-
-    @staticmethod
-    def follows(node: BrokerNode, master: BrokerNode) -> bool:
-        """Both ends say so; a connection of before a crash has one end."""
-        if node.state != "running":
-            return False
-        slave = node.replication.statistics()
-        link, address = slave["master"], f"{master.host.ip}:{LISTEN_PORT}"
-        known = [each["broker_id"] for each in master.replication.statistics()["slaves"]]
-        is_following = link is not None and (link["state"], link["address"]) == (
-            "following",
-            address,
-        )
-        return is_following and slave["id"] in known
 
 
 class Storm:
@@ -141,7 +65,7 @@ class Storm:
         counts = len(self.brokers.nodes), len(self.brokers.desk.hosts)
         self.options = f"{counts[0]} brokers, {counts[1]} controllers, frames of {self._frame}"
         self._is_disturbed = False
-        self._calm_at = 0.0
+        self._calm_at = self._last = 0.0
         self._seen: list[bytes] = []
         self._progress = Progress(self.brokers)
         for node in self.brokers.nodes:
@@ -189,6 +113,10 @@ class Storm:
     def _step(self) -> None:
         random = self._random
         node = random.choice(self.brokers.nodes)
+        if random.random() < SCENES:
+            random.choice(
+                (self._black_out, self._strand, self._return_late, self._fall_while_sending)
+            )()
         action = random.random()
         moment = random.choice((0.0, 0.001, 0.003, 0.01, 0.05)) * random.random()
         seconds = LOOK_S * random.choice((1, 2, 10, 20, 60))
@@ -220,8 +148,69 @@ class Storm:
             is_disturbed = self._is_disturbed or self.now < self._calm_at
             self._progress.go_on(self.brokers.master(), is_disturbed)
 
+    def _black_out(self) -> None:
+        """All lose their power at once, with what is on its way; each comes back in its time."""
+        moment = self._burst(5, 0.02)
+        for node in self.brokers.nodes:
+            self._later(moment, self._crash, node, True)
+            self._later(moment + self._random.choice((0.5, 3.0, 12.0)), self._boot, node)
+
+    def _strand(self) -> None:
+        """Who leads is cut off from all but clients, goes on for as long as it may, and falls."""
+        master = self.brokers.master()
+        if master is None:
+            return
+        self._is_disturbed = True
+        here = master.host.name
+        self._note(f"strand {here}")
+        for other in [*self.brokers.nodes, *self.brokers.desk.hosts]:
+            host = other.host if isinstance(other, BrokerNode) else other
+            if host is not master.host:
+                self._network.partition(here, host.name)
+        moment = self._burst(10, self._random.choice((0.01, 2.0, 9.0)))
+        if self._random.random() < 0.5:
+            self._later(moment, self._crash, master, self._random.random() < 0.5)
+            self._later(moment + 1.0, self._boot, master)
+        self._later(moment + self._random.choice((0.0, 6.0)), self._heal)
+
+    def _return_late(self) -> None:
+        """Who follows falls, misses much, comes back by a slow line; then who leads falls."""
+        random, master = self._random, self.brokers.master()
+        if master is None:
+            return
+        node = random.choice([each for each in self.brokers.nodes if each is not master])
+        self._crash(node, random.random() < 0.5)
+        self._is_disturbed = True
+        self._network.slow(master.host.name, node.host.name, 0.05)
+        moment = self._burst(20, 5.0)
+        self._later(moment, self._boot, node)
+        for _ in range(10):
+            self._later(moment + 1.5 * random.random(), self._send)
+        self._later(moment + 1.5 * random.random(), self._crash, master, random.random() < 0.5)
+        self._later(moment + 8.0, self._boot, master)
+        self._later(moment + 8.0, self._heal)
+
+    def _fall_while_sending(self) -> None:
+        """Who leads falls in the middle of much that it sends to who follows."""
+        master = self.brokers.master()
+        moment = self._burst(10, 0.01)
+        if master is not None:
+            self._later(moment * self._random.random(), self._crash, master, True)
+            self._later(moment + self._random.choice((0.0, 7.0)), self._boot, master)
+
+    def _burst(self, count: int, seconds: float) -> float:
+        """
+        So many messages to all who may take them.
+
+        :returns: in how many seconds the last one leaves.
+        """
+        for _ in range(count):
+            self._later(seconds * self._random.random(), self._send)
+        return seconds
+
     def _later(self, seconds: float, function, *args: object) -> None:  # type: ignore[no-untyped-def]
-        self._clock.at(self._clock.seconds() + seconds, function, *args)
+        self._last = max(self._last, self.now + seconds)
+        self._clock.at(self.now + seconds, function, *args)
 
     def _crash(self, node: BrokerNode, power: bool) -> None:
         if node.state in ("running", "starting") and node.host.is_running:
@@ -314,6 +303,7 @@ class Storm:
             self._step()
             if number % READ_EVERY == 0:
                 self._read()
+        brokers.run(max(self._last - self.now, 0.0))
         self._heal()
         for number, host in enumerate(brokers.desk.hosts):
             if not host.is_running:

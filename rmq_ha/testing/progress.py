@@ -1,0 +1,84 @@
+"""A group of consumers whose progress may never go back, whoever is elected."""
+
+from rmq_ha.testing.brokers import BrokerNode
+from rmq_ha.testing.cluster import LISTEN_PORT
+from rmq_ha.testing.controlled import TOPIC, ControlledBrokers
+
+
+class Broken(AssertionError):
+    """A promise was broken."""
+
+
+class Progress:
+    """
+    A group that commits every 50 ms.
+
+    Whoever follows knows of it 0.1 s later, and goes on from there if it is elected.
+    """
+
+    def __init__(self, brokers: ControlledBrokers) -> None:
+        self.offset = 0
+        self._brokers = brokers
+        self._seen: dict[str, list[int]] = {}
+        self._floor: dict[tuple[str, int], int] = {}
+        self._leads: tuple[str, int] | None = None
+
+    def begin(self) -> None:
+        """Something happened."""
+        self._seen.clear()
+
+    def go_on(self, master: BrokerNode | None, is_disturbed: bool) -> None:
+        """
+        Look at those who followed at the last three looks, then commit.
+
+        :param is_disturbed: what is sent may not arrive.
+        """
+        if master is None:
+            self.begin()
+            return
+        if self._leads != master.life:
+            self._took_over(master)
+        if is_disturbed:
+            self.begin()
+        self.offset += 1
+        self._table(master).commit("group", TOPIC, 0, self.offset)
+        for node in () if is_disturbed else self._brokers.nodes:
+            name = f"{master.host.name} {node.host.name}"
+            if node is master or not self.follows(node, master):
+                self._seen.pop(name, None)
+                continue
+            commits = self._seen.setdefault(name, [])
+            if len(commits) >= 2:
+                known = self._table(node).query("group", TOPIC, 0)
+                if known < commits[-2]:
+                    raise Broken(f"{name}: offset {known} 0.1 s after {commits[-2]}")
+                self._floor[node.life] = known
+            commits.append(self.offset)
+
+    def _took_over(self, master: BrokerNode) -> None:
+        self._leads = master.life
+        self.begin()
+        known = max(self._table(master).query("group", TOPIC, 0), 0)
+        floor = self._floor.get(master.life, 0)
+        if known < floor:
+            raise Broken(f"{master.host.name} leads at offset {known}, and had {floor}")
+        self.offset = known
+        self._floor.clear()  # all take what this one has: a restarted one, what it had written
+
+    @staticmethod
+    def _table(node: BrokerNode):  # type: ignore[no-untyped-def]
+        return node.controller.consumer_offsets
+
+    @staticmethod
+    def follows(node: BrokerNode, master: BrokerNode) -> bool:
+        """Both ends say so; a connection of before a crash has one end."""
+        if node.state != "running":
+            return False
+        slave = node.replication.statistics()
+        link, address = slave["master"], f"{master.host.ip}:{LISTEN_PORT}"
+        known = [each["broker_id"] for each in master.replication.statistics()["slaves"]]
+        is_following = link is not None and (link["state"], link["address"]) == (
+            "following",
+            address,
+        )
+        return is_following and slave["id"] in known
