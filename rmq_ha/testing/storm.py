@@ -163,10 +163,9 @@ class Storm:
         self._is_disturbed = True
         here = master.host.name
         self._note(f"strand {here}")
-        for other in [*self.brokers.nodes, *self.brokers.desk.hosts]:
-            host = other.host if isinstance(other, BrokerNode) else other
-            if host is not master.host:
-                self._network.partition(here, host.name)
+        others = [node.host for node in self.brokers.nodes if node is not master]
+        for host in [*others, *self.brokers.desk.hosts]:
+            self._network.partition(here, host.name)
         moment = self._burst(10, self._random.choice((0.01, 2.0, 9.0)))
         if self._random.random() < 0.5:
             self._later(moment, self._crash, master, self._random.random() < 0.5)
