@@ -51,8 +51,7 @@ class _EagerWrites:
                     self.startWriting()  # a pull producer is asked again when all is written
                 return
             if sent:
-                super().write(memoryview(data)[sent:])  # type: ignore[misc]
-                return
+                data = data[sent:]
         super().write(data)  # type: ignore[misc]
 
     def writeSequence(self: Any, iovec: Any) -> None:
