@@ -9,7 +9,7 @@ from twisted.internet.defer import Deferred
 from twisted.logger import globalLogPublisher
 
 from rmq_ha.errors import ConfigurationError, StoreError, StoreLocked
-from rmq_ha.model.message import Address, MessageBatch
+from rmq_ha.model.message import Address, MessageBatch, PutMessageResult
 from rmq_ha.model.properties import MAX_PROPERTIES_SIZE
 from rmq_ha.model.status import BrokerRole, FlushDiskType, GetMessageStatus, PutMessageStatus
 from rmq_ha.seams import DiskUsage
@@ -269,7 +269,7 @@ def test_a_record_larger_than_a_file_is_refused(machine, message):
     """Java would blank a whole file for it."""
     store = machine.open()
     (result,) = put(store, message(b"x" * 65500))
-    assert result == (ILLEGAL, None)
+    assert result == PutMessageResult(ILLEGAL)
     assert store.log.max_offset == 0
 
 
@@ -367,7 +367,7 @@ def test_a_batch_lies_in_one_file(machine, message):
 def test_a_bad_batch_is_refused_as_a_whole(machine, batch):
     """Nothing of it is stored, and no number is lost."""
     store = machine.open(max_message_size=2000)
-    assert machine.finish(store.put_batch(batch)) == (ILLEGAL, None)
+    assert machine.finish(store.put_batch(batch)) == PutMessageResult(ILLEGAL)
     assert store.log.max_offset == 0
     assert machine.finish(store.put_batch(batch_of((0, b"x", "")))).append.queue_offset == 0
 
@@ -527,16 +527,16 @@ def test_extra_dispatchers(machine, message):
 def test_who_may_not_put(machine, message):
     """Before the start, on a slave, and after the stop puts are refused with the reason."""
     store = machine.load()
-    assert put(store, message()) == [(REFUSED, None)]
+    assert put(store, message()) == [PutMessageResult(REFUSED)]
     assert "not started" in store.why_not_writable()
     assert store.get_message("g", "TopicA", 0, 0, 1, None) is None
     machine.finish(store.start())
     assert store.is_writable
     machine.stop(store)
-    assert put(store, message()) == [(REFUSED, None)]
-    assert machine.finish(store.put_batch(batch_of((0, b"", "")))) == (REFUSED, None)
+    assert put(store, message()) == [PutMessageResult(REFUSED)]
+    assert machine.finish(store.put_batch(batch_of((0, b"", "")))) == PutMessageResult(REFUSED)
     slave = machine.open(broker_role=BrokerRole.SLAVE)
-    assert put(slave, message()) == [(REFUSED, None)]
+    assert put(slave, message()) == [PutMessageResult(REFUSED)]
     assert "slave" in slave.why_not_writable()
 
 
@@ -597,7 +597,7 @@ def test_a_full_disk(machine, message, monkeypatch):
     assert [result.status for result in results] == [REFUSED, REFUSED]
     assert store.log.max_offset == end
     assert "No space left" in store.why_not_writable()
-    assert put(store, message()) == [(REFUSED, None)]
+    assert put(store, message()) == [PutMessageResult(REFUSED)]
     machine.turn()
     assert store.max_offset_in_queue("TopicA", 0) == 1
     disk.room = None
@@ -616,7 +616,7 @@ def test_nothing_of_a_write_that_failed_stays_behind_the_end(machine, message, m
     put(store, message(b"before"))
     end = store.log.max_offset
     disk.room = 700
-    assert put(store, message(b"x" * 1000)) == [(REFUSED, None)]
+    assert put(store, message(b"x" * 1000)) == [PutMessageResult(REFUSED)]
     assert not any(machine.disk.content(store.log.row.path(0))[end:])
 
 
@@ -649,10 +649,10 @@ def test_a_broken_disk_is_for_good(machine, message, monkeypatch):
     disk = FullDisk(monkeypatch, errno.EIO)
     store = machine.open()
     disk.room = 10
-    assert put(store, message()) == [(REFUSED, None)]
+    assert put(store, message()) == [PutMessageResult(REFUSED)]
     disk.room = None
     machine.clock.advance(30)
-    assert put(store, message()) == [(REFUSED, None)]
+    assert put(store, message()) == [PutMessageResult(REFUSED)]
 
 
 def test_a_file_that_cannot_be_made(machine, message, monkeypatch):
@@ -913,7 +913,7 @@ def test_a_store_changes_sides(machine, message):
     machine.turn()
     end = store.log.max_offset
     store.configuration.store.broker_role = BrokerRole.SLAVE
-    assert put(store, message()) == [(REFUSED, None)]
+    assert put(store, message()) == [PutMessageResult(REFUSED)]
     store.log.append_raw(end, b"\xff" * 200)
     machine.turn(5)
     assert store.dispatcher.position == end
