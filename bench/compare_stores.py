@@ -141,6 +141,8 @@ def _catchup(bench: Bench, stores: Path, work: Path, rig: Rig, side: str) -> Non
     namesrv = rig.namesrv(java=True)
     sync = {"settings": "master-sync.conf", "namesrv": namesrv}
     master = broker_on_copy(rig, work, stores / "full", side, "m", **sync)
+    # Java's runtime info is an error until its first sample.
+    rig.peer("load", "wait", "--addr", master.address, "--min", 1, "--timeout", "30s")
     end = int(rig.info(master)["commitLogMaxOffset"])
     total = messages_in(bench.mebibytes)
     behind = end - _SEED * RECORD
