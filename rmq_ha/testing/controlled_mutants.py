@@ -124,12 +124,12 @@ def _planted(name: str, what: str, origin: str, seed: int, plant: Any) -> Mutant
 
 
 OF_CONTROLLER_MODE = (
-    _planted("master-alone", "a put is kept when the master has it", "14.2", 15, _master_alone),
-    _planted("confirm-end", "what the master has is confirmed", "14.9", 17, _confirm_end),
-    _planted("read-all", "consumers read past the confirm offset", "14.9", 17, _read_all),
-    _planted("recover-all", "a start dispatches what was not confirmed", "seed", 6, _recover_all),
-    _planted("rename-epoch", "a restart renames the epoch", "seed", 26, _rename_epoch),
-    _planted("resume", "a master goes on in the epoch in which it crashed", "seed", 116, _resume),
+    _planted("master-alone", "a put is kept when the master has it", "14.2", 6, _master_alone),
+    _planted("confirm-end", "what the master has is confirmed", "14.9", 6, _confirm_end),
+    _planted("read-all", "consumers read past the confirm offset", "14.9", 6, _read_all),
+    _planted("recover-all", "a start dispatches what was not confirmed", "seed", 8, _recover_all),
+    _planted("rename-epoch", "a restart renames the epoch", "seed", 8, _rename_epoch),
+    _planted("resume", "a master goes on in the epoch in which it crashed", "seed", 395, _resume),
     _planted("count-cache", "what is not on the disk counts", "seed", -1, _count_cache),
     _planted("ends-only", "logs are compared by their ends", "14.14", 43, _ends_only),
     _planted("no-epoch-file", "epochs are not on the disk", "14.13", 0, _no_epoch_file),

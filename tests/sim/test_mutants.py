@@ -8,6 +8,7 @@ makes the whole table without knowing any.
 
 import pytest
 
+from rmq_ha.testing.controlled_mutants import OF_CONTROLLER_MODE
 from rmq_ha.testing.mutants import ALL_MUTANTS, MUTANTS, planted
 from rmq_ha.testing.planting import Mutant, Patches
 from rmq_ha.testing.simulate import find
@@ -20,6 +21,16 @@ def test_found(mutant: Mutant) -> None:
     """A seed shows the fault, and is clean without it."""
     known = range(mutant.seed, mutant.seed + 1)
     assert find(mutant, known) or find(mutant, range(SEEDS)), f"{mutant.name} lives on"
+
+
+@pytest.mark.parametrize(
+    "mutant",
+    [mutant for mutant in OF_CONTROLLER_MODE if mutant.seed >= 0],
+    ids=lambda mutant: mutant.name,
+)
+def test_found_in_controller_mode(mutant: Mutant) -> None:
+    """As above; those that no seed is known for are looked for by hand."""
+    test_found(mutant)
 
 
 def test_names() -> None:
