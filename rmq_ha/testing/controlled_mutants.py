@@ -138,7 +138,7 @@ OF_CONTROLLER_MODE = (
     _planted("join-at-once", "who joins need not have all", "14.6", 167, _join_at_once),
     _planted("no-lease", "a master needs no lease", "14.1", 12, _no_lease),
     _planted("long-lease", "the lease outlives the time-out", "14.2", 12, _long_lease),
-    _planted("accept-early", "puts before all is confirmed", "8.5", -1, _accept_early),
+    _planted("accept-early", "puts before all is confirmed", "8.5", 251, _accept_early),
     _planted("keep-tail", "a tail that the master does not have stays", "14.11", 0, _keep_tail),
     _planted("lose-changes", "tables go to slaves at the start only", "14.11", 1, _lose_changes),
     _planted("sent-is-kept", "what was sent counts as held", "14.6", 1, _believe_reports),
