@@ -153,12 +153,13 @@ class FaultyPair(Pair):
             self._cut(master, slave, how[0], how[1], seconds)
         else:
             self._diverge(master, slave)
-        self.trouble = None
         before = len(self.acked)
         self.in_sync()
         self.rig.until(
             lambda: len(self.acked) > before + 5, ROLE_S, "messages", *self.servers.values()
         )
+        # Not before: whoever asks the new leader first may do so when the fault is over already.
+        self.trouble = None
 
     def _cut(self, master: str, slave: str, line: str, direction: str, seconds: float) -> None:
         """`there`: what the master says does not arrive; `back`: nothing reaches the master."""
