@@ -212,6 +212,7 @@ class Channel:
                 self.log.failure("after the loss of {peer}", peer=self.remote_text)
 
     def _flush(self) -> None:
+        """What is collected so far leaves; what follows is collected on."""
         if self._corked:
-            frames, self._corked, self._corked_size = self._corked, [], 0
-            self._transport.write(frames[0] if len(frames) == 1 else b"".join(frames))
+            self.uncork(self.last_io)
+            self.cork()
