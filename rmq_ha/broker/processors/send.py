@@ -15,7 +15,7 @@ from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.interfaces import IReactorTime
 from twisted.python.failure import Failure
 
-from rmq_ha.broker.duplicates import DuplicateWindow, sent, uniq_key_in
+from rmq_ha.broker.duplicates import DuplicateWindow, Put, sent, uniq_key_in
 from rmq_ha.broker.frame_limits import FrameLimits
 from rmq_ha.broker.overload import SendOverload
 from rmq_ha.broker.processors.batches import BatchReader, hold
@@ -113,10 +113,8 @@ class SendMessageProcessor:
         self._batches = BatchReader(configuration, limits)
         self._checks = SendChecks(self._broker, topics, random)
         self._window: DuplicateWindow | None = None
-        self._put_message = self._front.put_message
         if window_ms := configuration.ours.duplicate_window_millis:
             self._window = DuplicateWindow(store, window_ms, clock, now_ms)
-            self._put_message = self._put_once
 
     def routes(self) -> dict[int, Handler]:
         """Request codes and their functions."""
@@ -164,24 +162,18 @@ class SendMessageProcessor:
             message = self._message(channel, request, header, topic, body)
             place = stored_place(message, len(self._store.delay_levels))
             context = self._hooks.before(channel, header, body)
+            put: Put = partial(self._front.put_message, message)
+            if self._window is not None and (known_by := sent(message, place[0])) is not None:
+                put = partial(self._window.put, known_by, message.wait_store_ok, put)
             if has_many_keys(message.properties_string):
-                later = self._many_keys.put(partial(self._put_message, message))
+                later = self._many_keys.put(put)
                 later.addCallback(self._answer, request, header, place, context, began_ms)
                 channel.hold(len(body), later.addErrback(self._not_stored, request))
                 return later
-            put: Deferred[PutMessageResult] = self._put_message(message)
+            stored = put()
         except RequestRejected as rejected:
             return self._rejected(rejected, request)
-        return put.addCallback(self._answer, request, header, place, context, began_ms)
-
-    def _put_once(self, message: Message) -> "Deferred[PutMessageResult]":
-        """Where ids are compared: unless it is stored already."""
-        put: Callable[[], Deferred[PutMessageResult]] = partial(self._front.put_message, message)
-        stored_in, _ = stored_place(message, len(self._store.delay_levels))
-        compared = sent(message, stored_in)
-        if compared is None or self._window is None:
-            return put()
-        return self._window.put(compared, message.wait_store_ok, put)
+        return stored.addCallback(self._answer, request, header, place, context, began_ms)
 
     def _rejected(self, rejected: RequestRejected, request: RemotingCommand) -> RemotingCommand:
         return request.response(rejected.code, rejected.remark, self._answers.trace_ext)
