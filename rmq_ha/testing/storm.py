@@ -124,8 +124,7 @@ class Storm:
             self._later(moment, self._crash, node, random.random() < 0.5)
         elif action < 0.2:
             pause = random.choice((0.02, 0.3, 2.0)) * random.random()
-            self._later(moment, self._crash, node, random.random() < 0.6)
-            self._later(moment + pause, self._boot, node)
+            self._fall(node, moment, moment + pause, random.random() < 0.6)
         elif action < 0.23:
             self._stop(node)
         elif action < 0.45:
@@ -152,8 +151,7 @@ class Storm:
         """All lose their power at once, with what is on its way; each comes back in its time."""
         moment = self._burst(5, 0.02)
         for node in self.brokers.nodes:
-            self._later(moment, self._crash, node, True)
-            self._later(moment + self._random.choice((0.5, 3.0, 12.0)), self._boot, node)
+            self._fall(node, moment, moment + self._random.choice((0.5, 3.0, 12.0)), True)
 
     def _strand(self) -> None:
         """Who leads is cut off from all but clients, goes on for as long as it may, and falls."""
@@ -168,8 +166,7 @@ class Storm:
             self._network.partition(here, host.name)
         moment = self._burst(10, self._random.choice((0.01, 2.0, 9.0)))
         if self._random.random() < 0.5:
-            self._later(moment, self._crash, master, self._random.random() < 0.5)
-            self._later(moment + 1.0, self._boot, master)
+            self._fall(master, moment, moment + 1.0, self._random.random() < 0.5)
         self._later(moment + self._random.choice((0.0, 6.0)), self._heal)
 
     def _return_late(self) -> None:
@@ -185,8 +182,8 @@ class Storm:
         self._later(moment, self._boot, node)
         for _ in range(10):
             self._later(moment + 1.5 * random.random(), self._send)
-        self._later(moment + 1.5 * random.random(), self._crash, master, random.random() < 0.5)
-        self._later(moment + 8.0, self._boot, master)
+        falls = moment + 1.5 * random.random()
+        self._fall(master, falls, moment + 8.0, random.random() < 0.5)
         self._later(moment + 8.0, self._heal)
 
     def _fall_while_sending(self) -> None:
@@ -194,8 +191,8 @@ class Storm:
         master = self.brokers.master()
         moment = self._burst(10, 0.01)
         if master is not None:
-            self._later(moment * self._random.random(), self._crash, master, True)
-            self._later(moment + self._random.choice((0.0, 7.0)), self._boot, master)
+            falls = moment * self._random.random()
+            self._fall(master, falls, moment + self._random.choice((0.0, 7.0)), True)
 
     def _burst(self, count: int, seconds: float) -> float:
         """
@@ -206,6 +203,11 @@ class Storm:
         for _ in range(count):
             self._later(seconds * self._random.random(), self._send)
         return seconds
+
+    def _fall(self, node: BrokerNode, falls: float, back: float, power: bool) -> None:
+        """It falls, and comes back; both in so many seconds from now."""
+        self._later(falls, self._crash, node, power)
+        self._later(back, self._boot, node)
 
     def _later(self, seconds: float, function, *args: object) -> None:  # type: ignore[no-untyped-def]
         self._last = max(self._last, self.now + seconds)
