@@ -174,13 +174,18 @@ def _without_master(facts: Facts) -> Iterator[Said]:
 
 
 def _bind_elsewhere(facts: Facts) -> Iterator[Said]:
-    for text in facts.local.not_here if facts.local else ():
-        yield Said(facts.local.file if facts.local else "", f"{text} is no address of this machine")
+    if facts.local:
+        yield from _no_address(facts.local, facts.local.not_here)
 
 
 def _address_elsewhere(facts: Facts) -> Iterator[Said]:
-    for text in facts.local.elsewhere if facts.local else ():
-        yield Said(facts.local.file if facts.local else "", f"{text} is no address of this machine")
+    if facts.local:
+        yield from _no_address(facts.local, facts.local.elsewhere)
+
+
+def _no_address(local: Local, texts: list[str]) -> Iterator[Said]:
+    for text in texts:
+        yield Said(local.file, f"{text} is no address of this machine")
 
 
 def _master_unreachable(facts: Facts) -> Iterator[Said]:
