@@ -82,15 +82,26 @@ def _leader(known: ControlledSet) -> Asking[str]:
     problem = "controllerAddr is empty"
     for address in known.controllers:
         try:
-            answer = yield from expect(Ask(RemotingCommand(RequestCode.GET_METADATA_INFO), address))
+            found = yield from leader_named_by(address)
         except RemotingError as error:
             problem = str(error)
             continue
-        found = decode_header(GetMetadataResponse, answer.ext).controller_leader_address
         if found:
             return found
         problem = f"{address} knows no leader of the controllers"
     raise ChangeRefused(f"no controller can elect: {problem}")
+
+
+def leader_named_by(controller: str) -> Asking[str]:
+    """
+    Where the one is that leads the controllers, as one of them knows; empty: it knows none.
+
+    :raises BrokerRefused: it does not say.
+    :raises RemotingError: it does not answer.
+    """
+    asked = RemotingCommand(RequestCode.GET_METADATA_INFO)
+    answer = yield from expect(Ask(asked, controller))
+    return decode_header(GetMetadataResponse, answer.ext).controller_leader_address or ""
 
 
 async def elect(

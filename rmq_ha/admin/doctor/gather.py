@@ -10,15 +10,13 @@ from rmq_ha.admin.doctor.facts import Broker, Controller, Facts, NameServer, Not
 from rmq_ha.admin.doctor.groups import look_again, look_at_groups, waits_for_members
 from rmq_ha.admin.doctor.local import Local
 from rmq_ha.admin.doctor.machine import look_at_file, look_at_store
+from rmq_ha.admin.handover_set import leader_named_by, set_of
 from rmq_ha.admin.session import NothingFound, Session
 from rmq_ha.client.connection.asks import Asker
 from rmq_ha.client.lookup.asking import Ask, expect
 from rmq_ha.client.rules.errors import BrokerRefused
 from rmq_ha.client.rules.settings import name_servers
 from rmq_ha.config.surroundings import Surroundings
-from rmq_ha.controller.codec import decode_header
-from rmq_ha.controller.codes import RequestCode as Codes
-from rmq_ha.controller.messages import GetMetadataResponse
 from rmq_ha.errors import ProtocolViolation, RemotingError
 from rmq_ha.ha.link import split_address
 from rmq_ha.wire.bodies import decode_string_list
@@ -195,22 +193,16 @@ async def _look_at_hidden_masters(asker: Asker, session: Session, facts: Facts, 
 
 def _controllers(brokers: list[Broker]) -> list[str]:
     """Of all brokers in controller mode, as their settings say."""
-    lists = [
-        item.config.get("controllerAddr", "")
-        for item in brokers
-        if item.config.get("enableControllerMode") == "true"
-    ]
-    return list(dict.fromkeys(a.strip() for text in lists for a in text.split(";") if a.strip()))
+    sets = filter(None, (set_of(broker.config) for broker in brokers))
+    return list(dict.fromkeys(address for known in sets for address in known.controllers))
 
 
 async def _look_at_controller(asker: Asker, address: str) -> Controller:
     try:
-        command = RemotingCommand(Codes.GET_METADATA_INFO)
-        answer = await asker.run(expect(Ask(command, address)))
-        found = decode_header(GetMetadataResponse, answer.ext)
+        leader = await asker.run(leader_named_by(address))
     except (RemotingError, BrokerRefused, ProtocolViolation) as error:
         return Controller(address, str(error))
-    return Controller(address, leader=found.controller_leader_address or "")
+    return Controller(address, leader=leader)
 
 
 def _is_name(host: str) -> bool:
