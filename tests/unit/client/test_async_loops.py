@@ -9,7 +9,7 @@ import pytest
 from twisted.internet.defer import Deferred, fail, succeed
 
 from rmq_ha.client import aio
-from rmq_ha.client.aio_pull import Futures, LitePullConsumer
+from rmq_ha.client.aio_pull import Futures, LitePullConsumer, PullConsumer
 from rmq_ha.client.consume.hand_over import HandOver, Messages
 from rmq_ha.client.rules.errors import MQClientError, NotStarted
 from rmq_ha.client.rules.listening import (
@@ -273,6 +273,59 @@ class Lite:
 def lite() -> tuple[LitePullConsumer, Lite]:
     below: Any = Lite()
     return LitePullConsumer(Futures(asyncio.get_running_loop()), below), below
+
+
+@running
+async def test_a_block_begins_when_its_part_has_started_and_ends_when_it_has_stopped() -> None:
+    """Not when that is on its way: who polls at once would be told that nothing was started."""
+    lives: list[Deferred[None]] = []
+    below: Any = Push(has_listener=True)
+    below.start = below.stop = lambda: lives.append(Deferred()) or lives[-1]
+    futures = Futures(asyncio.get_running_loop())
+    async with aio.connect("127.0.0.1:1") as client:
+        for part in (
+            aio.Producer(client, below),
+            aio.PushConsumer(client, below),
+            LitePullConsumer(futures, below),
+            PullConsumer(futures, below),
+        ):
+            seen: list[str] = []
+            task = asyncio.ensure_future(_block(part, seen))
+            for wanted in ([], ["in"]):
+                await turns()
+                assert seen == wanted, part
+                lives.pop().callback(None)
+            await task
+            assert (seen, lives) == (["in", "out"], []), part
+
+
+async def _block(part: Any, seen: list[str]) -> None:
+    async with part as entered:
+        assert entered is part
+        seen.append("in")
+    seen.append("out")
+
+
+@running
+async def test_the_end_of_a_block_ends_its_loops() -> None:
+    """What one had in hand comes again; what was polled and never shown is shown no more."""
+    async with aio.connect("127.0.0.1:1") as client:
+        below: Any = Push()
+        async with aio.PushConsumer(client, below) as consumer:
+            loop, found = aiter(consumer), message(0)
+            answer = below.listener([found], ConsumeConcurrentlyContext(found.queue))
+            assert await anext(loop) is found
+        assert await answer is LATER
+        with pytest.raises(StopAsyncIteration):
+            await anext(loop)
+    polled, polls = lite()
+    task = asyncio.ensure_future(anext(polled))
+    await turns()
+    polls.polls[0].callback([message(0), message(1)])
+    await task
+    await polled.stop()
+    with pytest.raises(StopAsyncIteration):
+        await anext(polled)
 
 
 @running
