@@ -13,7 +13,7 @@ from rmq_ha.broker.transactions.messages import op_mark
 from rmq_ha.model.message import Address, GetMessageResult, Message, PutMessageResult
 from rmq_ha.model.properties import MAX_PROPERTIES_SIZE, encode_properties
 from rmq_ha.model.status import BrokerRole, GetMessageStatus, PutMessageStatus
-from rmq_ha.model.topics import HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC
+from rmq_ha.model.topics import HALF_TOPIC, OP_HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC
 from rmq_ha.wire.codes import RequestCode
 from rmq_ha.wire.command import RemotingCommand
 from tests.unit.broker.transaction_kit import (
@@ -175,6 +175,96 @@ def test_a_round_waits_in_turns_for_the_queues() -> None:
     object.__setattr__(parts, "is_dispatched", lambda: len(turns) >= 3)
     broker.rounds(1)
     assert broker.asked == [("a", 1)]
+
+
+def reading(monkeypatch: Any) -> TransactionBroker:
+    """A broker that knows of six transactions nothing but what their op messages say."""
+    monkeypatch.setattr(check, "_READ", 1)
+    monkeypatch.setattr(check, "_OP_READS_A_TURN", 2)
+    monkeypatch.setattr(check, "_DISPATCH_TURNS", 5)
+    broker = started()
+    for number in range(6):
+        broker.end(broker.half(f"a{number}"), ROLLBACK)
+    broker.crash()
+    broker.restart()
+    return broker
+
+
+def test_a_round_that_does_not_know_all_op_messages_asks_nobody(monkeypatch: Any) -> None:
+    """Its time is over, or the queues stay behind: what it has not read may have ended any."""
+    broker = reading(monkeypatch)
+    ends = broker.ends()
+    parts, late, looks = broker.controller.transaction_checks._parts, 0, 0
+    is_dispatched, steady_ms, pause = parts.is_dispatched, parts.steady_ms, parts.pause
+
+    def never() -> bool:
+        nonlocal looks
+        looks += 1
+        return False
+
+    def slow() -> Any:
+        nonlocal late
+        late += check.MAX_ROUND_MS + 1
+        return pause()
+
+    object.__setattr__(parts, "is_dispatched", never)
+    broker.rounds(2)
+    assert looks == 2 * (1 + 5)
+    object.__setattr__(parts, "is_dispatched", is_dispatched)
+    object.__setattr__(parts, "steady_ms", lambda: steady_ms() + late)
+    object.__setattr__(parts, "pause", slow)
+    broker.rounds(2)
+    assert late == 2 * 2 * (check.MAX_ROUND_MS + 1)  # a turn in the reading, one behind it
+    assert broker.ends() == ends
+    object.__setattr__(parts, "pause", pause)
+    broker.rounds(2)
+    assert (broker.asked, broker.ends(), broker.progress()) == ([], ends, ends)
+
+
+@pytest.mark.parametrize("is_behind", [True, False])
+def test_a_stop_ends_the_reading_of_op_messages(is_behind: bool, monkeypatch: Any) -> None:
+    """At the next turn: the store is closed as soon as the round is over."""
+    broker = reading(monkeypatch)
+    checks, turns = broker.controller.transaction_checks, []
+    pause = checks._parts.pause
+
+    def stopping() -> Any:
+        turns.append(checks.stop())
+        return pause()
+
+    object.__setattr__(checks._parts, "pause", stopping)
+    if is_behind:
+        object.__setattr__(checks._parts, "is_dispatched", lambda: False)
+    broker.run(INTERVAL_S + 1)
+    assert [stopped.called for stopped in turns] == [True] * 2
+    assert broker.ends() == (6, 6)
+
+
+def test_a_round_leaves_others_their_turns(monkeypatch: Any) -> None:
+    """While the queues are behind, after so many op messages, and after each slice."""
+    broker = reading(monkeypatch)
+    parts, held, read = broker.controller.transaction_checks._parts, [], []
+
+    class Store:
+        min_offset_in_queue = parts.store.min_offset_in_queue
+        max_offset_in_queue = parts.store.max_offset_in_queue
+
+        def get_message(self, group: str, topic: str, *rest: Any) -> Any:
+            read.append(topic)
+            return store.get_message(group, topic, *rest)
+
+    store = parts.store
+    object.__setattr__(parts, "store", Store())
+    object.__setattr__(parts, "pause", lambda: held.append(Deferred()) or held[-1])
+    object.__setattr__(parts, "is_dispatched", lambda: len(held) > 0)
+    before = broker.progress()
+    broker.run(INTERVAL_S + 1)
+    for count in (0, 2, 4, 6):
+        assert read == [OP_HALF_TOPIC] * count
+        held[-1].callback(None)
+    assert (len(held), broker.progress()) == (5, before)
+    held[-1].callback(None)
+    assert broker.progress() == (6, 6)
 
 
 @pytest.mark.parametrize("lost", [[0, 2, 4], [0, 1, 2, 3]])
