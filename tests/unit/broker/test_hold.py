@@ -349,6 +349,7 @@ def test_an_answered_pull_leaves_nothing_in_the_heap() -> None:
     assert it.resumed == [pull]
     assert pull.message_filter is None
     assert pull.resume != it.resumed.append
+    assert it.service._queues == {}
 
 
 def test_long_expressions_do_not_wait_beyond_their_limit() -> None:

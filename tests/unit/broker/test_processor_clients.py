@@ -1,6 +1,8 @@
 """Heartbeats, consumer lists, offsets and locks. Spec: remoting.md, sections 7.1 to 7.4."""
 
+import gc
 import json
+import weakref
 from typing import Any
 
 import pytest
@@ -308,3 +310,16 @@ def test_locks() -> None:
 def test_locks_that_do_not_fit(code: int) -> None:
     for body in (None, b"", b"nope", {"mqSet": [1]}, {"mqSet": [{"queueId": []}]}):
         assert Kit().request(code, None, body).code == 1
+
+
+def test_nothing_of_a_client_outlives_its_connection() -> None:
+    """Else a broker would keep each connection that it ever had."""
+    kit = Kit()
+    channel = FakeChannel(1)
+    kit.heartbeat(channel, "c1", "G1", "TopicA")
+    channel.close()
+    channel.sent.clear()
+    kept = weakref.ref(channel)
+    del channel
+    gc.collect()
+    assert kept() is None

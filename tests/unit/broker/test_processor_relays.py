@@ -314,6 +314,9 @@ def test_consume_time_span(broker: SimBroker) -> None:
     assert first["maxTimeStamp"] == store.store_timestamp_at("T", 0, 2)
     assert abs(now_ms - first["delayTime"] - store.store_timestamp_at("T", 0, 1)) < 100
     assert second["delayTime"] == 0
+    commit(broker, 0, 0, group="beginner")
+    begun = fastjson.parse(ask(broker, 303, topic="T", group="beginner").body or b"")
+    assert begun["consumeTimeSpanSet"][0]["consumeTimeStamp"] == first["minTimeStamp"]
     nobody = fastjson.parse(ask(broker, 303, topic="T", group="").body or b"")
     for span in nobody["consumeTimeSpanSet"]:
         assert abs(now_ms - span["delayTime"] - span["minTimeStamp"]) < 100

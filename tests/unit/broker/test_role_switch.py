@@ -239,6 +239,19 @@ def test_a_master_that_could_not_be_made_is_tried_again() -> None:
     assert rig.configuration.store.broker_role is BrokerRole.SYNC_MASTER
 
 
+def test_each_try_to_be_the_master_has_one_more_behind_it() -> None:
+    """Whoever is elected anew meanwhile has his own: the one of before does not come as well."""
+    rig = started()
+    rig.leading = 5
+    schedule: Any = rig.switch._parts.store.schedule
+    schedule.start = lambda: 1 / 0
+    rig.switch.lead(5)
+    looks = len(rig.clock.getDelayedCalls())
+    rig.clock.advance(0.2)
+    rig.switch.lead(5)
+    assert len(rig.clock.getDelayedCalls()) == looks
+
+
 def test_a_master_that_could_not_be_made_is_given_up_with_its_term_or_the_broker() -> None:
     for ends in (lambda rig: setattr(rig, "leading", 6), lambda rig: rig.switch.stop()):
         rig = started()

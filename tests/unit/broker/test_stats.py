@@ -47,6 +47,16 @@ def test_latencies() -> None:
     assert stats.runtime_info()["putLatency999"] == "0.00"
 
 
+def test_each_message_of_a_run_counts_where_its_run_took_so_long() -> None:
+    now = Now()
+    stats = BrokerStats(now, now.seconds)
+    rows = [("T", 0, 0, 100, 0, 0, 0, "", "", 0, 0, "")] * 3
+    stats.put_rows(rows, now.seconds() - 0.012, now.seconds())
+    told = stats.runtime_info()
+    assert "[0~10ms]:0 [10~50ms]:3 [50~100ms]:0" in told["putMessageDistributeTime"]
+    assert told["putMessageEntireTimeMax"] == "12"
+
+
 class Sampled:
     """An item as Java has it: sampled by timers, whether it moves or not."""
 
@@ -295,6 +305,7 @@ def test_items_are_bounded() -> None:
     for number in range(90):
         table.add(number, 0, 1, 1)
         assert len(table) <= 80
+    assert len(table) == 80 * 7 // 8 + 10, "the way through all of them is made once for ten"
     assert table.get(0) is None
     assert table.get(89) is not None
     table.add(50, 100, 1, 1)

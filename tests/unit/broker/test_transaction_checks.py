@@ -139,6 +139,20 @@ def test_more_than_a_slice_in_one_round() -> None:
     assert broker.progress() == broker.ends()
 
 
+def test_a_slice_is_no_larger_than_one_message_beyond_its_bytes(monkeypatch: Any) -> None:
+    """What is put together is written in one turn."""
+    broker = started()
+    for number in range(6):
+        broker.half(f"a{number}")
+    (half, *_) = broker.records(HALF_TOPIC)
+    monkeypatch.setattr(check, "_SLICE_BYTES", half.size)
+    parts, put = broker.controller.transaction_checks._parts, []
+    really = parts.put
+    object.__setattr__(parts, "put", lambda messages: put.append(len(messages)) or really(messages))
+    broker.rounds(2)
+    assert put == [2 * 2] * 3  # each with its op message
+
+
 @pytest.mark.parametrize("is_stopped", [True, False])
 def test_a_round_ends_between_two_slices(is_stopped: bool, monkeypatch: Any) -> None:
     """When the broker stops, or is no master any more, and after a minute at the latest."""
@@ -355,16 +369,20 @@ def test_ended_while_it_rests(after_s: float) -> None:
     assert ends[1] - op < 60
 
 
-def test_an_idle_queue_forgets_who_ended_while_a_copy_could_rest() -> None:
-    """Else every round of every later life would read a Java master's op queue from there on."""
+@pytest.mark.parametrize("rests", [{}, {"CHECK_IMMUNITY_TIME_IN_SECONDS": "20"}])
+def test_an_idle_queue_forgets_who_ended_while_a_copy_could_rest(rests: dict[str, str]) -> None:
+    """
+    Else every round of every later life would read a Java master's op queue from there on. Of one
+    that asked for no rest there is no such copy.
+    """
     broker = started()
-    broker.end(broker.half("a", CHECK_IMMUNITY_TIME_IN_SECONDS="20"), COMMIT)
+    broker.end(broker.half("a", **rests), COMMIT)
     broker.rounds(2)
     (half,) = broker.records(HALF_TOPIC)
     host = Address.parse("127.0.0.1", 1)
     broker.wait(broker.controller.store.put_message(op_mark(half, host, broker.host.now_ms())))
     broker.rounds(2)
-    assert (broker.progress(), broker.ends()) == ((1, 1), (1, 2))
+    assert (broker.progress(), broker.ends()) == ((1, 1 if rests else 2), (1, 2))
     broker.host.step_clock(70_000)
     broker.rounds(1)
     assert broker.progress() == (1, 2)

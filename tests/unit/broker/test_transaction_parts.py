@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmq_ha.broker.transactions.fates import Fate, Fates
+from rmq_ha.broker.transactions import fates as fates_module
+from rmq_ha.broker.transactions.fates import Fate, Fates, Place
 from rmq_ha.broker.transactions.ledger import Ledger
 from rmq_ha.broker.transactions.messages import OpMark, check_request, op_mark, put_back, read_mark
 from rmq_ha.broker.transactions.verdict import CheckLimits, Verdict, judge, next_check_times
@@ -242,6 +243,18 @@ def test_ledger_agrees_with_a_set(marks: list[tuple[int, bool]], start: int) -> 
 
 
 # ------------------------------------------------------------ fates
+
+
+def test_places_of_copies_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The oldest goes: it is found in the half queue."""
+    monkeypatch.setattr(fates_module, "COPIES", 2)
+    fates = Fates()
+    fates.begin(0)
+    halves = [record({}, queue_offset=offset) for offset in range(3)]
+    for half in halves:
+        fates.note_copy(half, Place(half.queue_offset + 10, 0))
+    found = [fates.copy_of(half) for half in halves]
+    assert [place and place.queue_offset for place in found] == [None, 11, 12]
 
 
 def test_one_that_lies_too_far_below_is_not_taken_for_open() -> None:
