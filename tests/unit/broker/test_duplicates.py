@@ -111,6 +111,17 @@ def test_the_window_is_over() -> None:
     assert place(one.call(one.message(UNIQ_KEY="A"))) == place(later)
 
 
+def test_a_repetition_does_not_wait_for_what_is_gathered() -> None:
+    """The first is dispatched for it: it waits less than its client does."""
+    one = broker()
+    one.controller.store.dispatcher.gather_s = 2.0
+    one.call(one.message(UNIQ_KEY="before"))
+    first, again = (one.call(one.message(UNIQ_KEY="A")) for _ in range(2))
+    assert known(again)
+    assert place(again) == place(first)
+    assert one.world.clock.seconds() < 1.0
+
+
 def test_in_a_run_each_repetition_is_found_before_it_is_dispatched() -> None:
     ends = Ends(window_ms=WINDOW_MS)
     ids = "ABACBAD"

@@ -4,7 +4,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from twisted.internet.defer import Deferred
 
+from rmq_ha.broker.processors import send
 from rmq_ha.broker.processors.batches import MEMBERS_A_TURN
 from rmq_ha.model.message import Message
 from rmq_ha.model.topic_config import TopicConfig
@@ -164,3 +166,23 @@ def test_ordinary_sends_do_not_wait_for_the_index(broker: SimBroker) -> None:
         assert broker.world.clock.step()
         most = max(most, broker.controller.store.dispatcher.behind)
     assert most > 20 * 200
+
+
+@pytest.mark.parametrize(("keys", "waits"), [(5, False), (6, True)])
+def test_a_batch_waits_for_the_index_from_so_many_keys_on(
+    broker: SimBroker, keys: int, waits: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each blank between two keys counts: what follows on its connection waits as long."""
+    monkeypatch.setattr(send, "KEYS_AT_ONCE", 4)
+    index: Deferred[None] = Deferred()
+    broker.controller.store.dispatcher.reached_end = lambda: index
+    body = encode_batch([(0, b"x", "KEYS\x01" + " ".join(["k"] * keys))])
+    answers: list[Any] = []
+    ext = {"a": "P", "b": TOPIC, "e": "0", "i": "", "m": "true"}
+    for request in (RemotingCommand(320, ext, body), broker.message(b"after")):
+        broker.ask(request).addCallback(answers.append)
+    broker.world.clock.run_for(0.5)
+    assert (len(answers), stored(broker)) == ((0, 1) if waits else (2, 3))
+    index.callback(None)
+    broker.world.clock.run_for(0.5)
+    assert [answer.ext["queueOffset"] for answer in answers] == ["1", "2"]

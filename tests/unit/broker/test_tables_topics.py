@@ -3,7 +3,7 @@
 from random import Random
 from typing import Any
 
-from twisted.internet.defer import succeed
+from twisted.internet.defer import Deferred, succeed
 
 from rmq_ha.broker.tables.topics import TopicConfigManager
 from rmq_ha.config.broker import BrokerConfig
@@ -87,6 +87,25 @@ def test_create_in_send() -> None:
     assert topics.create_in_send("T", "TBW102", 9, 0) is created
     assert topics.data_version.counter == 1
     assert seen == [created]
+
+
+def test_a_new_topic_is_ordinary_when_it_is_written_and_told() -> None:
+    """Until then sends to it are not answered; one that was made again waits for its own news."""
+    topics, told, answers = make(), list[Deferred[None]](), list[str]()
+    topics.on_creation(lambda config: told.append(Deferred()) or told[-1])
+    topics.create_in_send("T", "TBW102", 4, 0)
+    topics.delete("T")
+    topics.create_in_send("T", "TBW102", 4, 0)
+    for news, is_ready in zip(told, (False, True), strict=True):
+        held = topics.when_ready("T", "answer")
+        assert isinstance(held, Deferred)
+        held.addCallback(answers.append)
+        assert not topics.is_ready("T")
+        news.callback(None)
+        assert topics.is_ready("T") is is_ready
+        assert topics.ordinary_queues("T") == (4 if is_ready else 0)
+    assert answers == ["answer"] * 2
+    assert topics.when_ready("T", "at once") == "at once"
 
 
 def test_create_in_send_limits_queues() -> None:
