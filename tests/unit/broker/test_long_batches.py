@@ -9,6 +9,7 @@ from twisted.internet.defer import Deferred
 from rmq_ha.broker.processors import send
 from rmq_ha.broker.processors.batches import MEMBERS_A_TURN
 from rmq_ha.model.message import Message
+from rmq_ha.model.status import FlushDiskType
 from rmq_ha.model.topic_config import TopicConfig
 from rmq_ha.wire.batch import encode_batch
 from rmq_ha.wire.codes import ResponseCode
@@ -186,3 +187,21 @@ def test_a_batch_waits_for_the_index_from_so_many_keys_on(
     index.callback(None)
     broker.world.clock.run_for(0.5)
     assert [answer.ext["queueOffset"] for answer in answers] == ["1", "2"]
+
+
+def test_what_follows_a_batch_of_several_turns_does_not_wait_for_the_disk() -> None:
+    """It is behind it in the log; only the answers wait, and all may be flushed together."""
+    broker = SimBroker()
+    broker.configuration.store.mapped_file_size_commit_log = 1 << 22
+    broker.configuration.store.flush_disk_type = FlushDiskType.SYNC_FLUSH
+    broker.start().controller.topics.update(TopicConfig(TOPIC, 4, 4))
+    assert broker.send().code == 0
+    broker.host.worker.delay = (1.0, 1.0)
+    answers: list[Any] = []
+    for request in (batch(), broker.message(b"after")):
+        broker.ask(request).addCallback(answers.append)
+    broker.world.clock.run_for(0.5)
+    assert (answers, stored(broker)) == ([], 1 + COUNT + 1)
+    broker.world.clock.run_for(10)
+    assert [answer.code for answer in answers] == [0, 0]
+    broker.stop()
