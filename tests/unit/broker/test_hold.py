@@ -350,6 +350,7 @@ def test_an_answered_pull_leaves_nothing_in_the_heap() -> None:
     assert pull.message_filter is None
     assert pull.resume != it.resumed.append
     assert it.service._queues == {}
+    assert not it.service._channels[pull.channel]
 
 
 def test_long_expressions_do_not_wait_beyond_their_limit() -> None:

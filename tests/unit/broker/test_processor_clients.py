@@ -67,6 +67,29 @@ def test_heartbeat_creates_group_and_retry_topic() -> None:
 
 
 @pytest.mark.parametrize(
+    ("said", "is_kept"),
+    [
+        ({}, ("CONSUME_PASSIVELY", "CLUSTERING", "CONSUME_FROM_LAST_OFFSET")),
+        (
+            {
+                "consumeType": "CONSUME_ACTIVELY",
+                "messageModel": "BROADCASTING",
+                "consumeFromWhere": "CONSUME_FROM_FIRST_OFFSET",
+            },
+            ("CONSUME_ACTIVELY", "BROADCASTING", "CONSUME_FROM_FIRST_OFFSET"),
+        ),
+    ],
+)
+def test_how_a_group_consumes_is_what_it_says(said: dict[str, str], is_kept: Any) -> None:
+    kit = Kit()
+    body = {"clientID": "c", "consumerDataSet": [{"groupName": "G", **said}]}
+    assert kit.request(34, None, body).code == 0
+    group = kit.consumers.group("G")
+    assert group is not None
+    assert (group.consume_type, group.message_model, group.consume_from_where) == is_kept
+
+
+@pytest.mark.parametrize(
     "body",
     [
         None,
