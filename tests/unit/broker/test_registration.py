@@ -10,6 +10,7 @@ from twisted.internet.task import Clock
 from twisted.logger import LogLevel, capturedLogs, formatEvent
 from twisted.trial.unittest import SynchronousTestCase
 
+from rmq_ha.broker import registration as registration_module
 from rmq_ha.broker.outer_api import BrokerOuterAPI
 from rmq_ha.broker.registration import Registration
 from rmq_ha.broker.tables.topics import TopicConfigManager
@@ -441,6 +442,22 @@ class RegistrationTests(SynchronousTestCase):
         self.topics.update(config)
         self.registration.register_topic(config)
         self.assertEqual(self.sent_topics(1), set(self.topics.table))
+
+    def test_changes_that_are_remembered_are_bounded(self) -> None:
+        """Who knows less than they say is told everything."""
+        self.make("n1:9876")
+        self.start()
+        self.patch(registration_module, "MAX_CHANGES", 3)
+        for known, told in ((2, {"T2", "T3", "T4"}), (1, None)):
+            for number in range(5):
+                config = TopicConfig(f"T{number}", 4, 4)
+                self.topics.update(config)
+                self.registration.register_topic(config)
+            self.client.take()
+            counter = self.topics.data_version.counter
+            self.answer_versions(counter - 5 + known)
+            self.registration.register_topic(config)
+            self.assertEqual(self.sent_topics(1), told or set(self.topics.table))
 
     def test_register_topic_with_a_name_server_down(self) -> None:
         """The others hear of it, and the operator is answered."""

@@ -167,6 +167,24 @@ class SlaveTests(SynchronousTestCase):
         self.successResultOf(stopped)
         self.assertEqual(self.clock.getDelayedCalls(), [])
 
+    def test_a_pass_whose_time_has_come_during_another_one_ends_with_it(self) -> None:
+        """And the next ones come in time, or the tables would stay as they are for ever."""
+        record = DispatchRequest("TopicA", 0, 0, 100, 0, 9, 0, "", "", 0, 0, "")
+        self.slave.start()
+        self.slave.set_master_address(MAIN)
+        held = self.master.held[FAST, 21] = Deferred()
+        self.clock.advance(2.9)
+        self.slave.on_arrival([record])
+        self.clock.advance(0.05)
+        self.clock.advance(0.1)
+        self.assertEqual(self.master.asked, [(FAST, 21)])
+        del self.master.held[FAST, 21]
+        held.callback(RemotingCommand(0, body=TOPICS))
+        self.assertEqual(len(self.master.asked), 4)
+        self.clock.advance(10)
+        self.assertEqual(len(self.master.asked), 8)
+        self.successResultOf(self.slave.stop())
+
     def test_nothing_is_written_twice(self) -> None:
         """Equal content costs no write."""
         self.copy()
