@@ -8,12 +8,12 @@ from msgspec.structs import replace
 from twisted.internet.defer import Deferred
 
 from rmq_ha.acl.service import PlainAccessControl
+from rmq_ha.app.journals.shown import journal_shown
 from rmq_ha.app.page.board import Board, certificate_notices, certificates
 from rmq_ha.app.page.fleet import Fleet
 from rmq_ha.app.page.listing import Listing, Picked, pick
 from rmq_ha.app.page.measures import PEAKS, BrokerMeasures
 from rmq_ha.app.page.members import ask_members
-from rmq_ha.app.page.pair import members_of
 from rmq_ha.app.page.rows import Rows
 from rmq_ha.app.page.search import Searches
 from rmq_ha.app.page.values import (
@@ -61,6 +61,7 @@ class BrokerBoard(Board):
         super().__init__(host, broker.store.statistics.boot_ms, PEAKS)
         self._broker = broker
         self._status = status
+        self._journal = journal_shown(broker)
         self._measures = BrokerMeasures(broker, reactor)
         self.rows = Rows(broker)
         self._topics: Listing[Topic] = Listing(host.clock, self.rows.topics)
@@ -81,7 +82,8 @@ class BrokerBoard(Board):
     def seen(self) -> Seen:
         """For the watch."""
         broker, health = self._broker, self._status.health()
-        members = members_of(broker, self._why_no_puts())
+        why_no_puts = broker.store.why_not_writable() or broker.journal.why_no_puts()
+        members = self._journal.members(why_no_puts)
         return Seen(
             broker.configuration.store.broker_role.name,
             health.is_ready,
@@ -93,13 +95,6 @@ class BrokerBoard(Board):
     def measured(self) -> Mapping[str, float | None]:
         """A point of each plot."""
         return self._measures.take([item for item in self.watch.members if item.state != GONE])
-
-    def _why_no_puts(self) -> str:
-        broker = self._broker
-        why = str(broker.store.why_not_writable())
-        if broker.configuration.controlled.enable_controller_mode:
-            why = why or str(broker.journal.why_no_puts())
-        return why
 
     def _counts(self) -> dict[str, int]:
         """What was refused or failed since the start, in the words of its event."""
@@ -141,7 +136,7 @@ class BrokerBoard(Board):
             cluster=identity.cluster,
             role=role.name,
             role_since_ms=self._since(),
-            mode=self._mode(),
+            mode=self._journal.mode(),
             notices=[*self._notices(disk), *certificate_notices(found, self.host.now_ms())],
             numbers=self._numbers(),
             machines=self._machines(),
@@ -155,14 +150,6 @@ class BrokerBoard(Board):
     def _since(self) -> int | None:
         here = [member.since_ms for member in self.watch.members if member.is_here]
         return here[0] if here else None
-
-    def _mode(self) -> str:
-        own, told = self._broker.configuration, self._broker.journal.statistics()
-        if own.store.enable_dleger_commit_log:
-            return f"DLedger group {told['group']}, term {told['term']}"
-        if own.controlled.enable_controller_mode:
-            return f"controller mode, epoch {max(0, told['epoch'])}"
-        return "pair"
 
     def _numbers(self) -> dict[str, int]:
         broker = self._broker
@@ -240,7 +227,7 @@ class BrokerBoard(Board):
         members = self.watch.members
         living = [item for item in members if item.role == "slave" and item.state != GONE]
         role = broker.configuration.store.broker_role
-        if role is BrokerRole.SYNC_MASTER and not living and self._mode() == "pair":
+        if role is BrokerRole.SYNC_MASTER and not living and self._journal.mode() == "pair":
             text = "no slave is connected: what is acknowledged now is on this machine only"
             notices.append(Notice(Tone.ERROR, text, "start the slave; docs/failover.md"))
         for item in members:

@@ -1,19 +1,14 @@
 """A broker's metrics and health, read from it when somebody asks."""
 
-from collections.abc import Mapping
 from typing import Any
 
 from rmq_ha.acl.service import PlainAccessControl
-from rmq_ha.app.status.controlled import set_health, tell_set
-from rmq_ha.app.status.dledger import group_health, tell_group
+from rmq_ha.app.journals.shown import journal_shown
 from rmq_ha.app.status.exporter import tell_runtime
 from rmq_ha.app.status.health import Health
 from rmq_ha.app.status.samples import Samples
-from rmq_ha.app.status.slaves import slave_names
 from rmq_ha.app.status.traffic import OTHERS, Traffic
-from rmq_ha.ha.link import Fault
-from rmq_ha.model.flags import PERM_WRITE
-from rmq_ha.model.status import BrokerRole, PutMessageStatus
+from rmq_ha.model.status import PutMessageStatus
 from rmq_ha.model.topics import SCHEDULE_TOPIC
 from rmq_ha.remoting.dispatcher import OTHER_CODES
 from rmq_ha.wire.codes import ResponseCode
@@ -26,7 +21,6 @@ _DEGRADED = (
     PutMessageStatus.SLAVE_NOT_AVAILABLE,
 )
 _CODES = {int(code): code.name for code in ResponseCode} | {OTHER_CODES: OTHERS}
-_MOST_SLAVES = 100
 
 
 class BrokerStatus:
@@ -40,11 +34,9 @@ class BrokerStatus:
         self._broker = broker
         configuration = broker.configuration
         self._store_config = configuration.store
-        self._is_elected = configuration.store.enable_dleger_commit_log
-        self._is_controlled = configuration.controlled.enable_controller_mode
+        self._journal = journal_shown(broker)
         self._clock = broker.host.clock
         self._began = self._clock.seconds()
-        self._most_alone = configuration.ours.slave_alone_seconds
         self._traffic = Traffic(broker, configuration.ours.metrics_series_limit)
 
     def constants(self) -> dict[str, str]:
@@ -71,12 +63,7 @@ class BrokerStatus:
         self._tell_store(samples)
         self._tell_puts(samples)
         self._tell_network(samples)
-        if self._is_elected:
-            tell_group(samples, self._broker.journal.statistics())
-        else:
-            self._tell_replication(samples)
-        if self._is_controlled:
-            tell_set(samples, self._broker.journal.statistics())
+        self._journal.tell(samples)
         if self._broker.is_slave:
             self._tell_slave(samples)
         else:
@@ -90,47 +77,7 @@ class BrokerStatus:
         name = f"{self._store_config.broker_role.name} {broker.identity.broker_name}"
         if not store.is_open:
             return Health(False, f"{name}: the store is not open")
-        if self._is_elected:
-            return group_health(name, broker.journal.statistics(), store.why_not_writable())
-        if self._is_controlled:
-            why = store.why_not_writable() or broker.journal.why_no_puts()
-            return set_health(name, broker.journal.statistics(), why)
-        if broker.is_slave:
-            link = broker.journal.statistics().get("master") or {}
-            if link.get("state") == "following":
-                return Health(True, f"{name}: following {link['address']}")
-            state = link.get("state", "unknown")
-            if link.get("fault"):
-                return Health(False, f"{name}: {state}: {link['fault']}")
-            alone, most = link.get("alone_seconds"), self._most_alone
-            since = "" if alone is None else f" for {alone:.0f} s"
-            text = f"{name}: serves reads, but does not follow a master{since} ({state})"
-            if most and alone is not None and alone >= most:
-                return Health(False, f"{text}; slaveAloneSeconds={most}")
-            return Health(True, text)
-        reason = store.why_not_writable()
-        if reason:
-            return Health(False, f"{name}: no puts: {reason}")
-        if not broker.configuration.broker.broker_permission & PERM_WRITE:
-            return Health(True, f"{name}: serves reads; writing is off (brokerPermission)")
-        if "slaves" not in broker.journal.statistics():
-            return Health(True, f"{name}: its journalPlugIn does not tell of slaves")
-        slaves = len(self._serving())
-        refused = broker.journal.statistics().get("refused_ahead") or []
-        ahead = f"; refused as it was ahead: {', '.join(refused[:3])}" if refused else ""
-        if not slaves and self._store_config.broker_role is BrokerRole.SYNC_MASTER:
-            text = f"no slave is connected; puts get SLAVE_NOT_AVAILABLE{ahead}"
-            return Health(True, f"{name}: {text}")
-        return Health(True, f"{name}: {slaves} slaves{ahead}")
-
-    def _serving(self) -> list[Mapping[str, Any]]:
-        """Connections on the HA port that said where they are, and get what they lack."""
-        slaves = self._broker.journal.statistics().get("slaves", ())
-        return [
-            slave
-            for slave in slaves
-            if slave["requested"] is not None and slave["stage"] != "stranded"
-        ]
+        return self._journal.health(name)
 
     def _tell_broker(self, samples: Samples) -> None:
         broker = self._broker
@@ -217,28 +164,7 @@ class BrokerStatus:
         samples.add("rmqha_refused_offsets_total", broker.client_offsets.refused)
         samples.add("rmqha_held_pulls", len(broker.hold))
 
-    def _tell_replication(self, samples: Samples) -> None:
-        found = self._broker.journal.statistics()
-        connections = found.get("slaves", ())
-        serving = self._serving()
-        samples.add("rmqha_connections", len(connections), port="replication")
-        samples.add("rmqha_replication_slaves", len(serving))
-        samples.add("rmqha_replication_diverged_total", found.get("different"))
-        samples.add("rmqha_replication_within_record_total", found.get("within_record"))
-        samples.add("rmqha_replication_refused_total", found.get("refused") or 0)
-        samples.add("rmqha_replication_turned_away_total", found.get("turned_away"))
-        samples.add("rmqha_replication_refused_ahead", len(found.get("refused_ahead") or []))
-        told = serving[:_MOST_SLAVES]
-        for slave, address in zip(told, slave_names(told), strict=True):
-            samples.add("rmqha_replication_lag_bytes", slave["lag"], slave=address)
-            samples.add("rmqha_replication_lag_seconds", slave.get("lag_seconds"), slave=address)
-            samples.add("rmqha_replication_acked_bytes", slave["acked"], slave=address)
-        samples.add("rmqha_replication_unacknowledged_bytes", found.get("unacknowledged"))
-        samples.add("rmqha_replication_unacknowledged_seconds", found.get("unacknowledged_seconds"))
-
     def _tell_slave(self, samples: Samples) -> None:
-        if not self._is_elected:
-            self._tell_link(samples)
         since_start = self._clock.seconds() - self._began
         found = self._broker.slave_synchronize.statistics()
         samples.add("rmqha_slave_sync_streamed", found["streamed"])
@@ -250,20 +176,6 @@ class BrokerStatus:
                 "rmqha_slave_sync_age_seconds", since_start if age is None else age, table=table
             )
             samples.add("rmqha_slave_sync_failures_total", copies["failures"], table=table)
-
-    def _tell_link(self, samples: Samples) -> None:
-        link = self._broker.journal.statistics().get("master") or {}
-        state = link.get("state")
-        samples.add("rmqha_slave_following", state == "following")
-        samples.add("rmqha_slave_diverged", state == Fault.DIVERGED.value)
-        samples.add("rmqha_slave_log_unreadable", state == Fault.UNREADABLE.value)
-        alone = link.get("alone_seconds")
-        samples.add("rmqha_slave_alone_seconds", 0 if alone is None else alone)
-        samples.add("rmqha_slave_reported_bytes", link.get("reported"))
-        silent_ms = link.get("silent_ms")
-        samples.add(
-            "rmqha_slave_master_silence_seconds", None if silent_ms is None else silent_ms / 1000
-        )
 
     def _tell_delayed(self, samples: Samples) -> None:
         store = self._broker.store

@@ -14,7 +14,6 @@ from twisted.python.failure import Failure
 
 from rmq_ha.client.rules.errors import (
     MQClientError,
-    NoNameServer,
     SendFailed,
     SendTimeout,
     TooManyInFlight,
@@ -24,15 +23,16 @@ from rmq_ha.client.rules.messages import SendResult, SendStatus
 from rmq_ha.client.rules.resting import Pauses, Resting
 from rmq_ha.client.rules.settings import ProducerConfig
 from rmq_ha.client.send.publish_topics import PublishTopics
-from rmq_ha.client.send.send_attempts import Attempts
-from rmq_ha.client.send.sends import (
-    Send,
+from rmq_ha.client.send.retrying import (
+    Next,
+    after_answer,
+    after_failure,
+    after_no_route,
     final_error,
     is_retriable,
-    may_rest,
-    may_retry,
-    result_of,
 )
+from rmq_ha.client.send.send_attempts import Attempts
+from rmq_ha.client.send.sends import Send, result_of
 from rmq_ha.errors import RemotingTimeout
 from rmq_ha.timing.timer import rearm
 from rmq_ha.wire.command import RemotingCommand
@@ -177,15 +177,12 @@ class Sender:
             self._again(send, error)
             return
         self._attempts.succeeded(send, result)
-        if (
-            result.send_status is not SendStatus.SEND_OK
-            and self._config.retry_another_broker_when_not_store_ok
-            and self._has_another(send)
-        ):
-            send.stored = result
-            self._attempt(send, self._clock.seconds())
-        else:
-            self._over(send, result)
+        if result.send_status is not SendStatus.SEND_OK:
+            now = self._clock.seconds()
+            if after_answer(send, result, now, self._config) is Next.ATTEMPT:
+                self._attempt(send, now)
+                return
+        self._over(send, result)
 
     def failed(self, send: Send, error: BaseException) -> None:
         """See `Decider`."""
@@ -208,33 +205,21 @@ class Sender:
 
     def _again(self, send: Send, error: Exception) -> None:
         """Try another broker, or later, or say why not."""
-        send.error = error
         self._attempts.failed(send, error)
         now = self._clock.seconds()
-        if may_retry(error) and self._has_another(send):
+        step = after_failure(send, error, now, self._config)
+        if step is Next.ATTEMPT:
             self._attempt(send, now)
-            return
-        if isinstance(error, RemotingTimeout):
-            send.timeout_ms *= 2  # a broker that is only slow may store each copy
-        if may_rest(send, error, now, self._config):
+        elif step is Next.REST:
             self._rest(send, now)
         else:
             self._over(send, final_error(send, error, now))
 
-    def _has_another(self, send: Send) -> bool:
-        return (
-            not send.is_fixed
-            and send.given_up is None
-            and send.tries - send.tried <= self._config.retry_times_when_send_failed
-            and self._clock.seconds() < send.until
-        )
-
     def _no_route(self, failure: Failure, send: Send) -> None:
         error, now = send.given_up or failure.value, self._clock.seconds()
-        # Who has never met anybody may have a wrong address of the name servers.
-        is_new = isinstance(error, NoNameServer) and not self._topics.has_met_brokers
-        if isinstance(error, Exception) and may_rest(send, error, now, self._config) and not is_new:
-            send.error = error
+        assert error is not None
+        has_met = self._topics.has_met_brokers
+        if after_no_route(send, error, now, self._config, has_met=has_met) is Next.REST:
             self._rest(send, now)
         else:
             self._over(send, error)
@@ -247,10 +232,12 @@ class Sender:
             self._check_drained()
         later = send.later
         assert later is not None
-        if isinstance(outcome, BaseException) and send.stored is None:
-            later.errback(_failure(outcome))
+        if not isinstance(outcome, BaseException):
+            later.callback(outcome)
+        elif send.stored is not None:
+            later.callback(send.stored)
         else:
-            later.callback(send.stored or outcome)
+            later.errback(_failure(outcome))
 
     def _leave(self, send: Send) -> None:
         """Its place in flight is for others."""

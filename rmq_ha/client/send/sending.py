@@ -8,12 +8,7 @@ from random import Random
 from typing import Any
 
 from rmq_ha.client.lookup.asking import Ask, Asking
-from rmq_ha.client.rules.errors import (
-    MQClientError,
-    NoNameServer,
-    NoRoute,
-    SendTimeout,
-)
+from rmq_ha.client.rules.errors import MQClientError, NoRoute
 from rmq_ha.client.rules.messages import Message, SendResult, SendStatus
 from rmq_ha.client.rules.namespaces import unwrap, wrap
 from rmq_ha.client.rules.queue_choice import Selector
@@ -22,18 +17,16 @@ from rmq_ha.client.rules.routes import borrowed_route, publish_info
 from rmq_ha.client.rules.send_frames import Destination, send_command
 from rmq_ha.client.rules.settings import ClientConfig, ProducerConfig, client_id
 from rmq_ha.client.send.comparing import ComparingBrokers
-from rmq_ha.client.send.send_maker import SendMaker
-from rmq_ha.client.send.sends import (
-    PublishTopic,
-    Send,
-    check_topic,
-    choose_by,
+from rmq_ha.client.send.retrying import (
+    Next,
+    after_answer,
+    after_failure,
+    after_no_route,
     final_error,
-    may_rest,
-    may_retry,
-    result_of,
 )
-from rmq_ha.errors import RemotingError
+from rmq_ha.client.send.send_maker import SendMaker
+from rmq_ha.client.send.sends import PublishTopic, Send, check_topic, choose_by, result_of
+from rmq_ha.errors import RemotingError, RemotingTimeout
 from rmq_ha.model.broker_identity import MASTER_ID
 from rmq_ha.model.process import Process
 from rmq_ha.wire.bodies import MessageQueue
@@ -102,7 +95,7 @@ class Sending:
         """Address and request for a send that nobody answers; raises as `send`."""
         send = self._maker.of_message(message, queue)
         masters = yield from self._find(send)
-        address = self._aim(send, masters, None)
+        address = self._aim(send, masters)
         return address, self._request(send)
 
     def in_parts(
@@ -132,51 +125,59 @@ class Sending:
         """
         rounds = 0
         while True:
-            try:
-                return (yield from self._round(send))
-            except (RemotingError, MQClientError) as error:
-                now = self._seconds()
-                # Who has never met anybody may have a wrong address of the name servers.
-                is_new = isinstance(error, NoNameServer) and not self._has_met_brokers
-                if is_new or not may_rest(send, error, now, self.config):
-                    raise
-                if isinstance(error, SendTimeout):
-                    send.timeout_ms *= 2  # a broker that is only slow may store each copy
+            outcome = yield from self._round(send)
+            if outcome is not None:
+                return outcome
+            left_s = max(0.0, send.deadline - self._seconds())
             self._stale(send.topic.name)
-            self._sleep(min(self._pauses.seconds(rounds), max(0.0, send.deadline - now)))
+            self._sleep(min(self._pauses.seconds(rounds), left_s))
             rounds += 1
 
-    def _round(self, send: Send) -> Asking[SendResult]:
-        masters = yield from self._find(send)
+    def _round(self, send: Send) -> Asking[SendResult | None]:
+        """
+        Attempts in a row.
+
+        :returns: None: it rests, and then there is another round.
+        :raises MQClientError: it is over.
+        """
+        try:
+            masters = yield from self._find(send)
+        except (RemotingError, MQClientError) as error:
+            now, has_met = self._seconds(), self._has_met_brokers
+            if after_no_route(send, error, now, self.config, has_met=has_met) is Next.REST:
+                return None
+            raise
         self._has_met_brokers = True
         send.begin(self._seconds())
-        tries = 1 if send.is_fixed else 1 + self.config.retry_times_when_send_failed
-        error = send.error
-        avoid: str | None = None
-        for turn in range(tries):
+        outcome: SendResult | Exception = send.error or RemotingTimeout("the time is over")
+        step = Next.ATTEMPT
+        while step is Next.ATTEMPT:
             left_ms = int((send.until - self._seconds()) * 1000)
             if left_ms <= 0:
                 break
-            send.address = self._aim(send, masters, avoid)
             try:
+                send.address = self._aim(send, masters)
                 if self._brokers is not None:
                     left_ms = yield from self._when_sure(self._brokers, send, left_ms)
                 response = yield Ask(self._request(send), send.address, left_ms)
-                result = result_of(send, response)
-            except (RemotingError, MQClientError) as failure:
-                error = send.error = failure
+                outcome = result_of(send, response)
+                if outcome.send_status is SendStatus.SEND_OK:
+                    return outcome
+                step = after_answer(send, outcome, self._seconds(), self.config)
+            except (RemotingError, MQClientError) as error:
                 if self._brokers is not None:
                     self._brokers.failed(send)
-                if not may_retry(failure) or send.is_fixed:
-                    break
-            else:
-                is_last = turn + 1 == tries
-                again = self.config.retry_another_broker_when_not_store_ok and not is_last
-                if result.send_status is SendStatus.SEND_OK or not again:
-                    return result
-            assert send.queue is not None
-            avoid = send.queue.broker_name
-        raise final_error(send, error, self._seconds())
+                outcome = error
+                step = after_failure(send, outcome, self._seconds(), self.config)
+        if not isinstance(outcome, Exception):
+            return outcome
+        if send.stored is not None:
+            return send.stored
+        if step is Next.ATTEMPT:  # and no time for it
+            step = after_failure(send, outcome, send.until, self.config)
+        if step is Next.REST:
+            return None
+        raise final_error(send, outcome, self._seconds())
 
     def _when_sure(self, brokers: ComparingBrokers, send: Send, left_ms: int) -> Asking[int]:
         """
@@ -217,7 +218,7 @@ class Sending:
             if MASTER_ID in item.addresses
         }
 
-    def _aim(self, send: Send, masters: Mapping[str, str], avoid: str | None) -> str:
+    def _aim(self, send: Send, masters: Mapping[str, str]) -> str:
         """Choose the queue; answers with its master's address."""
         info = send.topic.info
         assert info is not None
@@ -226,7 +227,7 @@ class Sending:
         elif send.selector is not None:
             queue = send.queue or choose_by(send.selector, info.queues, send.messages[0], send.arg)
         else:
-            queue = send.topic.choice.next(info, avoid)
+            queue = send.topic.choice.next(info, send.brokers[-1] if send.brokers else None)
         send.queue = queue
         send.tries += 1
         send.brokers += (queue.broker_name,)

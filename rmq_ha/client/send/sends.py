@@ -9,23 +9,18 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from rmq_ha.client.rules.errors import (
     BrokerRefused,
-    DuplicatesPossible,
     IllegalMessage,
-    MQClientError,
-    SendFailed,
-    SendTimeout,
 )
 from rmq_ha.client.rules.messages import Message, SendResult, SendStatus
 from rmq_ha.client.rules.queue_choice import QueueChoice, Selector
 from rmq_ha.client.rules.routes import PublishInfo
 from rmq_ha.client.rules.send_frames import Destination, Outgoing, properties_text
 from rmq_ha.client.rules.settings import ProducerConfig
-from rmq_ha.errors import RemotingError, RemotingTimeout, RmqHaError
 from rmq_ha.model.flags import TRANSACTION_PREPARED
 from rmq_ha.model.properties import MAX_RECONSUME_TIMES, RECONSUME_TIME, TRAN_MSG
 from rmq_ha.model.topics import NOT_FOR_CLIENTS, RETRY_PREFIX, topic_fault
 from rmq_ha.wire.bodies import MessageQueue
-from rmq_ha.wire.codes import RequestCode, ResponseCode
+from rmq_ha.wire.codes import RequestCode
 from rmq_ha.wire.command import RemotingCommand
 from rmq_ha.wire.duplicates import DUPLICATE
 
@@ -37,16 +32,6 @@ if TYPE_CHECKING:  # the blocking client sends too, and wants no Twisted
 
 MESSAGE_TYPE = "MSG_TYPE"
 REPLY = "reply"
-RETRY_CODES = frozenset(
-    {
-        ResponseCode.TOPIC_NOT_EXIST,
-        ResponseCode.SERVICE_NOT_AVAILABLE,
-        ResponseCode.SYSTEM_ERROR,
-        ResponseCode.NO_PERMISSION,
-        ResponseCode.NO_BUYER_ID,
-        ResponseCode.NOT_IN_CURRENT_UNIT,
-    }
-)
 _STATUSES = {status.value: status for status in SendStatus}
 
 
@@ -310,52 +295,6 @@ def result_of(send: Send, response: RemotingCommand) -> SendResult:
         raise BrokerRefused(
             response.code, f"the answer lacks queue or offset: {ext}", send.address
         ) from None
-
-
-def final_error(send: Send, error: Exception | None, now: float) -> Exception:
-    """What the caller gets when all attempts were in vain."""
-    if send.given_up is not None:
-        return send.given_up
-    is_own = error is not None and not isinstance(error, RemotingError)
-    if is_own and (send.tries < 2 or not isinstance(error, MQClientError)):
-        assert error is not None
-        return error  # of a selector or a hook, or what the only attempt was told
-    waited = (now - send.since) * 1000
-    tries = "1 attempt" if send.tries == 1 else f"{send.tries} attempts"
-    text = (
-        f"{tries} within {waited:.0f} ms to send to {send.topic.shown}, at "
-        f"{', '.join(dict.fromkeys(send.brokers)) or 'no broker'}: {error or 'the time is over'}"
-    )
-    code = error.code if isinstance(error, BrokerRefused) else None
-    if error is None or isinstance(error, RemotingTimeout) or now >= send.until:
-        return SendTimeout(text, send.brokers, code)
-    return SendFailed(text, send.brokers, code, retriable=is_retriable(error))
-
-
-def is_retriable(error: BaseException) -> bool:
-    """Whether the same send may succeed later, though nobody changes anything."""
-    return isinstance(error, RmqHaError) and error.retriable
-
-
-def may_rest(send: Send, error: BaseException, now: float, config: ProducerConfig) -> bool:
-    """Whether it waits for better times, after a round of attempts in vain."""
-    return (
-        is_retriable(error)
-        and config.delivery_timeout_ms > 0
-        and now < send.deadline
-        and (config.retry_chosen_queue or config.idempotent or not send.is_fixed)
-        and send.given_up is None
-        and not (send.oneway or send.stored is not None)
-    )
-
-
-def may_retry(error: Exception) -> bool:
-    """Whether another broker might take it: no answer, or one of these codes."""
-    if isinstance(error, BrokerRefused):
-        return error.code in RETRY_CODES and not error.is_access
-    return isinstance(error, RemotingError | MQClientError) and not isinstance(
-        error, IllegalMessage | DuplicatesPossible
-    )
 
 
 def choose_by(

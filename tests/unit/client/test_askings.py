@@ -579,6 +579,42 @@ def test_what_a_slave_lacks_is_sent_elsewhere_only_if_wanted_and_to_the_last_att
     assert (result.send_status.name, len(asked)) == ("SLAVE_NOT_AVAILABLE", 3)
 
 
+def test_what_is_stored_stays_stored_when_a_safer_attempt_fails() -> None:
+    """Later attempts take nothing back, and nobody waits for a broker to come back."""
+    clock = Clock()
+    made = sending(clock, retry_another_broker_when_not_store_ok=True, delivery_timeout_ms=60_000)
+    count = [0]
+
+    def unsafe_once(ask: Ask) -> RemotingCommand:
+        count[0] += 1
+        if count[0] > 1:
+            raise RemotingConnectError("refused")
+        answer = stored(ask)
+        answer.code = ResponseCode.FLUSH_DISK_TIMEOUT
+        return answer
+
+    result, asked = drive(made.send(Message("T", b"x")), unsafe_once)
+    assert (result.send_status.name, len(asked)) == ("FLUSH_DISK_TIMEOUT", 3)
+    assert clock.slept == []
+
+
+def test_of_an_ordered_topic_a_broker_without_a_master_is_one_attempt_of_the_round() -> None:
+    """Its queues stand in the route even when its master does not."""
+    clock = Clock()
+    made = sending(clock, delivery_timeout_ms=60_000)
+
+    def route(topic: str) -> Asking[TopicRoute]:
+        brokers = [BrokerRoute("C", "a", {1: SLAVE}), BrokerRoute("C", "b", {0: OTHER})]
+        return TopicRoute(ROUTE.queues, brokers, order_conf="a:2;b:2")
+        yield
+
+    made._route = route
+    for _ in range(4):
+        result, _ = drive(made.send(Message("T", b"x")), stored)
+        assert result.message_queue.broker_name == "b"
+    assert clock.slept == []
+
+
 def test_without_time_nothing_is_sent() -> None:
     clock = Clock()
     asking = sending(clock, send_msg_timeout=0).send(Message("T", b"x"))

@@ -1,10 +1,43 @@
-"""Metrics and health of a broker in controller mode."""
+"""What operators see of a broker in controller mode."""
 
 from collections.abc import Mapping
 from typing import Any
 
+from rmq_ha.app.journals.classic import tell_link, tell_slaves
+from rmq_ha.app.journals.members import members_of_set
+from rmq_ha.app.page.values import Member
 from rmq_ha.app.status.health import Health
 from rmq_ha.app.status.samples import Samples
+
+
+class SetShown:
+    """See `rmq_ha.app.journals.shown.JournalShown`."""
+
+    def __init__(self, broker: Any) -> None:
+        self._broker = broker
+
+    def tell(self, samples: Samples) -> None:
+        """As of a pair, and its place in the set."""
+        told = self._broker.journal.statistics()
+        tell_slaves(samples, told)
+        tell_set(samples, told)
+        if self._broker.is_slave:
+            tell_link(samples, told.get("master") or {})
+
+    def health(self, name: str) -> Health:
+        """As `set_health`."""
+        journal = self._broker.journal
+        why = self._broker.store.why_not_writable() or journal.why_no_puts()
+        return set_health(name, journal.statistics(), why)
+
+    def mode(self) -> str:
+        """With its epoch."""
+        return f"controller mode, epoch {max(0, self._broker.journal.statistics()['epoch'])}"
+
+    def members(self, why_no_puts: str) -> list[Member]:
+        """The master and its slaves, in sync or not."""
+        told, address = self._broker.journal.statistics(), self._broker.identity.address
+        return members_of_set(told, address, why_no_puts)
 
 
 def tell_set(samples: Samples, found: Mapping[str, Any]) -> None:

@@ -1,11 +1,38 @@
-"""A DLedger member's metrics and health."""
+"""What operators see of a member of a DLedger group."""
 
 from collections.abc import Mapping
 from typing import Any
 
+from rmq_ha.app.journals.members import members_of_group
+from rmq_ha.app.page.values import Member
 from rmq_ha.app.status.health import Health
 from rmq_ha.app.status.samples import Samples
 from rmq_ha.dledger.values import Role
+
+
+class GroupShown:
+    """See `rmq_ha.app.journals.shown.JournalShown`."""
+
+    def __init__(self, broker: Any) -> None:
+        self._broker = broker
+
+    def tell(self, samples: Samples) -> None:
+        """Election, ledger, and what the followers lack."""
+        tell_group(samples, self._broker.journal.statistics())
+
+    def health(self, name: str) -> Health:
+        """As `group_health`."""
+        found = self._broker.journal.statistics()
+        return group_health(name, found, self._broker.store.why_not_writable())
+
+    def mode(self) -> str:
+        """With group and term."""
+        told = self._broker.journal.statistics()
+        return f"DLedger group {told['group']}, term {told['term']}"
+
+    def members(self, why_no_puts: str) -> list[Member]:
+        """The leader and its followers."""
+        return members_of_group(self._broker.journal.statistics(), why_no_puts)
 
 
 def tell_group(samples: Samples, found: Mapping[str, Any]) -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from rmq_ha.app.page import pair
+from rmq_ha.app.journals import members as shown
 from rmq_ha.app.page.values import Tone
 from rmq_ha.model.status import BrokerRole
 
@@ -26,7 +26,7 @@ def seen(members: list[Any]) -> list[tuple[str, str, str, Tone]]:
 )
 def test_a_master_and_its_slave(slave: dict[str, Any], tone: Tone) -> None:
     told = {"slaves": [slave, {**SLAVE, "requested": None}], "master": None}
-    members = pair._of_pair(told, BrokerRole.SYNC_MASTER, "10.0.0.1:1", "")
+    members = shown.members_of_pair(told, BrokerRole.SYNC_MASTER, "10.0.0.1:1", "")
     assert seen(members) == [
         ("10.0.0.1:1", "master", "takes messages", Tone.GOOD),
         ("slave 10.0.0.2", "slave", slave["stage"], tone),
@@ -34,7 +34,7 @@ def test_a_master_and_its_slave(slave: dict[str, Any], tone: Tone) -> None:
 
 
 def test_a_master_that_takes_nothing_says_why() -> None:
-    (here,) = pair._of_pair({}, BrokerRole.SYNC_MASTER, "10.0.0.1:1", "the disk is full")
+    (here,) = shown.members_of_pair({}, BrokerRole.SYNC_MASTER, "10.0.0.1:1", "the disk is full")
     assert (here.state, here.tone, here.note) == ("no puts", Tone.ERROR, "the disk is full")
 
 
@@ -48,7 +48,7 @@ def test_a_master_that_takes_nothing_says_why() -> None:
     ],
 )
 def test_a_slave(link: dict[str, Any] | None, expected: list[Tone]) -> None:
-    members = pair._of_pair({"master": link}, BrokerRole.SLAVE, "10.0.0.1:1", "")
+    members = shown.members_of_pair({"master": link}, BrokerRole.SLAVE, "10.0.0.1:1", "")
     assert [item.role for item in members] == ["slave", "master"]
     assert [item.tone for item in members] == expected
 
@@ -56,25 +56,25 @@ def test_a_slave(link: dict[str, Any] | None, expected: list[Tone]) -> None:
 def test_a_group() -> None:
     told = {"role": "LEADER", "self": "n0", "leader": "n0", "diverged": False,
             "behind": {"n1": (0, 0), "n2": (7, 2 << 20)}}  # fmt: skip
-    assert seen(pair._of_group(told, "")) == [
+    assert seen(shown.members_of_group(told, "")) == [
         ("n0", "leader", "takes messages", Tone.GOOD),
         ("n1", "follower", "caught up", Tone.GOOD),
         ("n2", "follower", "behind", Tone.WARN),
     ]
     told |= {"role": "FOLLOWER", "leader": "n1", "behind": {}}
-    assert seen(pair._of_group(told, "no puts here")) == [
+    assert seen(shown.members_of_group(told, "no puts here")) == [
         ("n0", "follower", "following", Tone.GOOD),
         ("n1", "leader", "answers", Tone.GOOD),
     ]
     told |= {"role": None, "leader": None}
-    assert seen(pair._of_group(told, "")) == [("n0", "candidate", "no leader", Tone.WARN)]
+    assert seen(shown.members_of_group(told, "")) == [("n0", "candidate", "no leader", Tone.WARN)]
 
 
 def test_a_set() -> None:
     told = {"leads": True, "id": 1, "master": None, "slaves": [{**SLAVE, "broker_id": 2}]}
-    assert seen(pair._of_set(told, "a:1", "")) == [
+    assert seen(shown.members_of_set(told, "a:1", "")) == [
         ("broker 1 at a:1", "master", "takes messages", Tone.GOOD),
         ("slave 2 at 10.0.0.2", "slave", "caught up", Tone.GOOD),
     ]
     told = {"leads": False, "id": None, "master": None, "slaves": []}
-    assert seen(pair._of_set(told, "a:1", "")) == [("a:1", "slave", "unknown", Tone.WARN)]
+    assert seen(shown.members_of_set(told, "a:1", "")) == [("a:1", "slave", "unknown", Tone.WARN)]

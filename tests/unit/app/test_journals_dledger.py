@@ -5,8 +5,8 @@ from typing import Any
 
 from prometheus_client.core import Metric
 
+from rmq_ha.app.journals.dledger import group_health, tell_group
 from rmq_ha.app.status.catalogue import CATALOGUE
-from rmq_ha.app.status.dledger import group_health, tell_group
 from rmq_ha.app.status.samples import Samples
 from rmq_ha.config.dledger_settings import DLedgerSettings
 from rmq_ha.dledger.codes import RequestCode, VoteResult

@@ -12,22 +12,6 @@ _BEHIND = 1 << 20
 """A slave with so many bytes to go is behind; with less it is on its way."""
 
 
-def members_of(broker: Any, why_no_puts: str) -> list[Member]:
-    """
-    This broker first, then the others.
-
-    :param broker: a `BrokerController`.
-    :param why_no_puts: empty: it takes messages.
-    """
-    told = broker.journal.statistics()
-    own = broker.configuration
-    if own.store.enable_dleger_commit_log:
-        return _of_group(told, why_no_puts)
-    if own.controlled.enable_controller_mode:
-        return _of_set(told, broker.identity.address, why_no_puts)
-    return _of_pair(told, own.store.broker_role, broker.identity.address, why_no_puts)
-
-
 def _here(name: str, role: str, why_no_puts: str, link: Mapping[str, Any] | None) -> Member:
     """:param link: to the master; None: this is one."""
     if link is None:
@@ -49,9 +33,16 @@ def _here(name: str, role: str, why_no_puts: str, link: Mapping[str, Any] | None
     )
 
 
-def _of_pair(
+def members_of_pair(
     told: Mapping[str, Any], role: BrokerRole, address: str, why_no_puts: str
 ) -> list[Member]:
+    """
+    A master and its slaves, or a slave and its master.
+
+    :param told: statistics of the journal, here and below.
+    :param address: of this broker.
+    :param why_no_puts: empty: it takes messages.
+    """
     is_slave = role is BrokerRole.SLAVE
     link = (told.get("master") or {}) if is_slave else None
     found = [_here(address, "slave" if is_slave else "master", why_no_puts, link)]
@@ -92,7 +83,8 @@ def _slaves(told: Mapping[str, Any]) -> list[Member]:
     return found
 
 
-def _of_group(told: Mapping[str, Any], why_no_puts: str) -> list[Member]:
+def members_of_group(told: Mapping[str, Any], why_no_puts: str) -> list[Member]:
+    """A DLedger group: this member, its leader, and what the followers of a leader lack."""
     role, leader = str(told["role"] or "CANDIDATE").lower(), told["leader"] or ""
     leads = role == "leader"
     if leads:
@@ -120,7 +112,8 @@ def _of_group(told: Mapping[str, Any], why_no_puts: str) -> list[Member]:
     return found
 
 
-def _of_set(told: Mapping[str, Any], address: str, why_no_puts: str) -> list[Member]:
+def members_of_set(told: Mapping[str, Any], address: str, why_no_puts: str) -> list[Member]:
+    """A set in controller mode, as its master or one of the others sees it."""
     leads, link = bool(told["leads"]), told["master"]
     name = address if told["id"] is None else f"broker {told['id']} at {address}"
     here = _here(name, "master" if leads else "slave", why_no_puts, None if leads else link or {})

@@ -1,0 +1,125 @@
+"""What operators see of a pair: a master and its slaves, by RocketMQ 4.9's replication."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from rmq_ha.app.journals.members import members_of_pair
+from rmq_ha.app.page.values import Member
+from rmq_ha.app.status.health import Health
+from rmq_ha.app.status.samples import Samples
+from rmq_ha.app.status.slaves import slave_names
+from rmq_ha.ha.link import Fault
+from rmq_ha.model.flags import PERM_WRITE
+from rmq_ha.model.status import BrokerRole
+
+_MOST_SLAVES = 100
+
+
+class PairShown:
+    """See `rmq_ha.app.journals.shown.JournalShown`."""
+
+    def __init__(self, broker: Any) -> None:
+        self._broker = broker
+        self._config = broker.configuration.store
+        self._most_alone = broker.configuration.ours.slave_alone_seconds
+
+    def tell(self, samples: Samples) -> None:
+        """What its slaves lack, and how it follows its master."""
+        told = self._broker.journal.statistics()
+        tell_slaves(samples, told)
+        if self._broker.is_slave:
+            tell_link(samples, told.get("master") or {})
+
+    def health(self, name: str) -> Health:
+        """A master is ready when it takes puts, a slave as long as it is not alone for too long."""
+        told = self._broker.journal.statistics()
+        if self._broker.is_slave:
+            return self._slave_health(name, told.get("master") or {})
+        reason = self._broker.store.why_not_writable()
+        if reason:
+            return Health(False, f"{name}: no puts: {reason}")
+        if not self._broker.configuration.broker.broker_permission & PERM_WRITE:
+            return Health(True, f"{name}: serves reads; writing is off (brokerPermission)")
+        if "slaves" not in told:
+            return Health(True, f"{name}: its journalPlugIn does not tell of slaves")
+        slaves = len(_serving(told))
+        refused = told.get("refused_ahead") or []
+        ahead = f"; refused as it was ahead: {', '.join(refused[:3])}" if refused else ""
+        if not slaves and self._config.broker_role is BrokerRole.SYNC_MASTER:
+            text = f"no slave is connected; puts get SLAVE_NOT_AVAILABLE{ahead}"
+            return Health(True, f"{name}: {text}")
+        return Health(True, f"{name}: {slaves} slaves{ahead}")
+
+    def _slave_health(self, name: str, link: Mapping[str, Any]) -> Health:
+        if link.get("state") == "following":
+            return Health(True, f"{name}: following {link['address']}")
+        state = link.get("state", "unknown")
+        if link.get("fault"):
+            return Health(False, f"{name}: {state}: {link['fault']}")
+        alone, most = link.get("alone_seconds"), self._most_alone
+        since = "" if alone is None else f" for {alone:.0f} s"
+        text = f"{name}: serves reads, but does not follow a master{since} ({state})"
+        if most and alone is not None and alone >= most:
+            return Health(False, f"{text}; slaveAloneSeconds={most}")
+        return Health(True, text)
+
+    def mode(self) -> str:
+        """For the page."""
+        return "pair"
+
+    def members(self, why_no_puts: str) -> list[Member]:
+        """The master and its slaves."""
+        told, address = self._broker.journal.statistics(), self._broker.identity.address
+        return members_of_pair(told, self._config.broker_role, address, why_no_puts)
+
+
+def tell_slaves(samples: Samples, found: Mapping[str, Any]) -> None:
+    """
+    Add to a scrape what the slaves of a master lack.
+
+    :param found: statistics of its journal.
+    """
+    connections = found.get("slaves", ())
+    serving = _serving(found)
+    samples.add("rmqha_connections", len(connections), port="replication")
+    samples.add("rmqha_replication_slaves", len(serving))
+    samples.add("rmqha_replication_diverged_total", found.get("different"))
+    samples.add("rmqha_replication_within_record_total", found.get("within_record"))
+    samples.add("rmqha_replication_refused_total", found.get("refused") or 0)
+    samples.add("rmqha_replication_turned_away_total", found.get("turned_away"))
+    samples.add("rmqha_replication_refused_ahead", len(found.get("refused_ahead") or []))
+    told = serving[:_MOST_SLAVES]
+    for slave, address in zip(told, slave_names(told), strict=True):
+        samples.add("rmqha_replication_lag_bytes", slave["lag"], slave=address)
+        samples.add("rmqha_replication_lag_seconds", slave.get("lag_seconds"), slave=address)
+        samples.add("rmqha_replication_acked_bytes", slave["acked"], slave=address)
+    samples.add("rmqha_replication_unacknowledged_bytes", found.get("unacknowledged"))
+    samples.add("rmqha_replication_unacknowledged_seconds", found.get("unacknowledged_seconds"))
+
+
+def tell_link(samples: Samples, link: Mapping[str, Any]) -> None:
+    """
+    Add to a scrape how a slave follows.
+
+    :param link: its connection to the master, from the statistics of its journal.
+    """
+    state = link.get("state")
+    samples.add("rmqha_slave_following", state == "following")
+    samples.add("rmqha_slave_diverged", state == Fault.DIVERGED.value)
+    samples.add("rmqha_slave_log_unreadable", state == Fault.UNREADABLE.value)
+    alone = link.get("alone_seconds")
+    samples.add("rmqha_slave_alone_seconds", 0 if alone is None else alone)
+    samples.add("rmqha_slave_reported_bytes", link.get("reported"))
+    silent_ms = link.get("silent_ms")
+    samples.add(
+        "rmqha_slave_master_silence_seconds", None if silent_ms is None else silent_ms / 1000
+    )
+
+
+def _serving(found: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Connections on the HA port that said where they are, and get what they lack."""
+    return [
+        slave
+        for slave in found.get("slaves", ())
+        if slave["requested"] is not None and slave["stage"] != "stranded"
+    ]
