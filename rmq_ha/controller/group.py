@@ -25,7 +25,7 @@ from rmq_ha.dledger.members import Members
 from rmq_ha.dledger.messages import Message
 from rmq_ha.dledger.node import Node
 from rmq_ha.dledger.protocol import Answered, PeerRequests, read_response, request_frame
-from rmq_ha.dledger.term_file import TermFile
+from rmq_ha.dledger.term_file import GroupFile, TermFile
 from rmq_ha.dledger.transfer import HAND_OVER_S, order_to_best
 from rmq_ha.dledger.values import Role
 from rmq_ha.errors import NotNow, RemotingError, RequestRejected, StoreError
@@ -76,6 +76,7 @@ class ControllerGroup:
         self._led = led
         self._ledger = Ledger(host.disk, directory, file_size, index_file_size=_INDEX_FILE_SIZE)
         self._term_file = TermFile(host.disk, directory)
+        self._name = GroupFile(host.disk, directory)
         self._members = Members(settings, Networks(""), Networks(""))
         self._lookups = Lookups(host, self._members)
         self._node: Node | None = None
@@ -147,6 +148,7 @@ class ControllerGroup:
         :raises StoreError: the files are another process's, or cannot be read.
         """
         self._lock = self._host.disk.lock(f"{self._directory}/lock")
+        self._name.claim(self.settings.group, "controllerDLegerGroup")
         self._ledger.load()
         state = self._term_file.load()
         self._node = Node(self.settings, self._ledger, state, self._host.random, self._now())

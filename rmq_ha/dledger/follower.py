@@ -42,8 +42,8 @@ class Follower:
 
     Spec: dledger.md, sections 11.3 to 11.7
 
-    :ivar matched: the last entry known to be the current leader's too, with all before it; only
-        this is appended to or committed (`check_previous`), and nothing of it is cut off.
+    :ivar matched: the last entry that the current leader has shown to be its own too, with all
+        before it; only this is appended to (`check_previous`).
     """
 
     log = Logger()
@@ -57,6 +57,7 @@ class Follower:
         self._unstored: deque[_Waiting] = deque()
         self._term = -1
         self.matched = -1
+        self._assumed = -1
         self._differs_at = -1
         self._alarm_at = -NEVER
         member.observers.append(self._role_changed)
@@ -75,8 +76,16 @@ class Follower:
                 self._answer(waiting.token, waiting.request, ResponseCode.NOT_FOLLOWER)
         if member.term != self._term:
             self._term = member.term
-            ledger = member.ledger  # what ends with an entry of this term came from its leader
-            self.matched = ledger.end_index if ledger.end_term == member.term else -1
+            ledger = member.ledger
+            self.matched = -1
+            # What ends with an entry of this term came from its leader, unless this disk is of
+            # another group. Java compares only when it has something to append.
+            self._assumed = ledger.end_index if ledger.end_term == member.term else -1
+
+    @property
+    def _kept(self) -> int:
+        """The last entry that is taken for the leader's: committed with it, and not cut off."""
+        return max(self.matched, self._assumed)
 
     @property
     def is_diverged(self) -> bool:
@@ -298,8 +307,8 @@ class Follower:
         except (StoreError, OSError) as error:
             return self._refused("compare", entry, error)
         if own != entry:
-            if is_leader and own is not None and entry.index <= ledger.committed_index:
-                self._differs(request, entry.index)
+            if is_leader and own is not None:
+                self._is_another(request, entry.index)
             return _INCONSISTENT
         if is_leader:
             self.matched = max(self.matched, entry.index)
@@ -315,7 +324,7 @@ class Follower:
         except (StoreError, OSError) as error:
             return self._refused("compare", entry, error)
         settings = member.settings
-        if settings.check_previous and entry.index < self.matched:
+        if settings.check_previous and entry.index < self._kept:
             return _OK if is_same else _INCONSISTENT
         committed = ledger.committed_index
         if settings.keep_committed and (
@@ -331,6 +340,12 @@ class Follower:
         self.matched = entry.index
         self._commit(request)
         return _OK
+
+    def _is_another(self, request: PushEntryRequest, index: int) -> None:
+        """The leader has something else there: nothing of ours is its own only by its term."""
+        self._assumed = -1
+        if index <= self._member.ledger.committed_index:
+            self._differs(request, index)
 
     def _differs(self, request: PushEntryRequest, index: int) -> None:
         """Nothing that is committed is given up; whoever it is that lost data must be found."""
@@ -367,7 +382,7 @@ class Follower:
         ledger = self._member.ledger
         index = min(request.commit_index, ledger.end_index)
         if self._member.settings.check_previous:
-            index = min(index, self.matched)
+            index = min(index, self._kept)
         if index > ledger.committed_index and index >= ledger.begin_index >= 0:
             ledger.commit(index)
             self._member.outbox.append(Committed(index))

@@ -8,12 +8,13 @@ from typing import Any
 
 from rmq_ha.config.broker_configuration import BrokerConfiguration
 from rmq_ha.config.store import MessageStoreConfig
-from rmq_ha.dledger.assembly import make_dledger_log
+from rmq_ha.dledger.assembly import dledger_directory, make_dledger_log
 from rmq_ha.dledger.commit_log import DLedgerCommitLog
 from rmq_ha.dledger.flush import LedgerCleaner, LedgerFlusher
 from rmq_ha.dledger.ledger_recovery import Recovered
 from rmq_ha.dledger.service import DLedgerService
 from rmq_ha.dledger.tail import LedgerTail
+from rmq_ha.dledger.term_file import GroupFile
 from rmq_ha.dledger.values import ENTRY_HEADER_SIZE
 from rmq_ha.seams import Host
 from rmq_ha.store.boot import Left
@@ -115,6 +116,7 @@ class GroupJournal(LedgerJournal):
     def __init__(self, host: Host, configuration: BrokerConfiguration) -> None:
         log = make_dledger_log(host.disk, configuration)
         self.service = DLedgerService(host, configuration, log)
+        self._name = GroupFile(host.disk, dledger_directory(configuration))
         super().__init__(log, configuration.store, self.service.role)
         self.replicated_by(self.service)
 
@@ -122,6 +124,11 @@ class GroupJournal(LedgerJournal):
         """See `Journal`."""
         super().attach(store)
         self.service.attach(self.flusher)
+
+    def load(self) -> None:
+        """See `Journal`: not the ledger of another group."""
+        self._name.claim(self.service.settings.group, "dLegerGroup")
+        super().load()
 
     def reloadable(self) -> list[Any]:
         """See `Journal`."""

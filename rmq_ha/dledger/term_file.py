@@ -1,4 +1,4 @@
-"""Term and vote, and the checkpoint: the two small files beside a ledger.
+"""Term and vote, the checkpoint, and whose ledger it is: the small files beside it.
 
 Spec: dledger.md, section 3.1.
 """
@@ -115,6 +115,51 @@ class CheckpointFile:
         :raises StoreError: the disk refuses (LedgerFull: is full); the old content is still there.
         """
         _save(self._disk, self._path, encode_checkpoint(checkpoint))
+
+
+class GroupFile:
+    """
+    `group`: the name of the group whose ledger this is.
+
+    Ours, as index and term do not tell one group from another; Java ignores it.
+
+    :param directory: `dledger-<selfId>`.
+    """
+
+    log = Logger()
+
+    def __init__(self, disk: Disk, directory: str) -> None:
+        self._disk = disk
+        self._path = f"{directory}/group"
+
+    def claim(self, group: str, key: str) -> None:
+        """
+        See that this ledger is of that group; of one that has no name yet it is from now on.
+
+        Blocks. A disk that does not take the name is no reason not to take part.
+
+        :param key: of the configuration, with the name in it.
+        :raises StoreError: it is another group's, or the disk does not say.
+        """
+        try:
+            found = self._disk.read_bytes(self._path).decode(errors="replace").strip()
+        except FileNotFoundError:
+            self._write(group)
+            return
+        except OSError as error:
+            raise StoreError(f"cannot read whose ledger this is: {error}") from error
+        if found != group:
+            raise StoreError(
+                f"{self._path} says that this ledger is of DLedger group {found!r}, and "
+                f"{key}={group} here: is this disk another member's? If the group has another "
+                "name now, remove that file"
+            )
+
+    def _write(self, group: str) -> None:
+        try:
+            self._disk.replace(self._path, f"{group}\n".encode())
+        except OSError as error:
+            self.log.warn("cannot write {path}: {error}", path=self._path, error=error)
 
 
 def _load(disk: Disk, path: str, decode: Callable[[bytes], T], faults: list[str]) -> T | None:

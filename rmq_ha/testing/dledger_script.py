@@ -180,9 +180,15 @@ class Script:
     # Short ways to a role
 
     def follow(self, leader: str = "n0") -> "Script":
-        """Become a follower in the current term."""
-        self.beat(leader, self.node.term)
+        """Become a follower, and be compared with if the ledger ends with an entry of this term."""
+        term, ledger = self.node.term, self.ledger
+        self.beat(leader, term)
         assert self.node.role is Role.FOLLOWER
+        last = ledger.entry(ledger.end_index)
+        if last is not None and last.term == term:
+            if self.push(PushType.COMPARE, term, last, leader=leader) is None:  # not synced yet
+                self.node.synced(last.index, self.now)
+            assert self.answer_to(self.last_token, self.done + self._collect()).code == 200
         self.done.clear()
         return self
 
