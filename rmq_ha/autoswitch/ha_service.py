@@ -253,9 +253,8 @@ class AutoSwitchHAService:
 
     async def _stop(self) -> None:
         self._turn += 1
-        self._log.admits = False
         if self.controllers is not None:
-            self.controllers.stop()
+            self.controllers.stop()  # with it the lease is over, so nothing is appended any more
         port, self._port = self._port, None
         if port is not None:
             await maybeDeferred(port.stopListening)
@@ -364,7 +363,7 @@ class AutoSwitchHAService:
     def _lead_no_more(self, why: str) -> None:
         """Whatever a put waits for, nobody will say that it is there."""
         self._state = None
-        self._timer = rearm(self._host.clock, self._timer, None, self._on_time)
+        self._timer = rearm(self._host.clock, self._timer, None, self._settle)
         for connection in self._feeds[:]:
             connection.close(why)
         waiting, self._puts = self._puts, deque()
@@ -587,11 +586,7 @@ class AutoSwitchHAService:
             times.append(self._puts[0].deadline)
         deadline = min((time for time in times if time is not None), default=None)
         if self._state is state:
-            self._timer = rearm(self._host.clock, self._timer, deadline, self._on_time)
-
-    def _on_time(self) -> None:
-        self._timer = None
-        self._settle()
+            self._timer = rearm(self._host.clock, self._timer, deadline, self._settle)
 
     def _now(self) -> float:
         return self._host.clock.seconds()
@@ -644,5 +639,6 @@ class AutoSwitchHAService:
                 "address": link.master,
                 "state": link.state,
                 "fault": link.fault or None,
+                "alone_seconds": link.alone_seconds,
             },
         }

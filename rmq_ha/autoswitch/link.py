@@ -14,6 +14,7 @@ from twisted.python.failure import Failure
 from rmq_ha.autoswitch.protocol import EpochReplicaProtocol
 from rmq_ha.autoswitch.replica import Cut, EpochReplica, Remember
 from rmq_ha.errors import DivergedLog, NothingInCommon, RemotingError, StoreError
+from rmq_ha.ha.alone import Alone
 from rmq_ha.ha.link import split_address
 from rmq_ha.remoting.calls import Calls
 from rmq_ha.seams import Host
@@ -72,6 +73,7 @@ class EpochLink:
         self._failures = 0
         self._told = ""
         self._gone: Deferred[None] | None = None
+        self._alone = Alone(host.clock, self._tell_alone)
 
     @property
     def state(self) -> str:
@@ -80,14 +82,21 @@ class EpochLink:
             return "connecting"
         return "following" if self.connection.replica.is_following else "handshake"
 
+    @property
+    def alone_seconds(self) -> float | None:
+        """Since the master is not followed; None while it is."""
+        return self._alone.seconds
+
     def start(self) -> None:
         """Connect."""
         self._is_running = True
+        self._alone.begin()
         self._connect()
 
     def stop(self) -> "Deferred[None]":
         """Fires when the connection is closed, and nothing is done to our log any more."""
         self._is_running = False
+        self._alone.end()
         self._timer = rearm(self._host.clock, self._timer, None, self._connect)
         if self._attempt is not None:
             self._attempt.cancel()
@@ -104,7 +113,6 @@ class EpochLink:
             gone.callback(None)
 
     def _connect(self) -> None:
-        self._timer = None
         if self._is_running and self._attempt is None and self.connection is None:
             self._attempt = Deferred.fromCoroutine(self._open())
             self._attempt.addCallbacks(self._connected, self._failed)
@@ -172,11 +180,14 @@ class EpochLink:
         """As `EpochReplicaOwner` says."""
         if self._is_running:
             self._failures, self.fault, self._told = 0, "", ""
+            self._alone.end()
             self._owner.confirmed(offset)
 
     def lost(self, connection: EpochReplicaProtocol, error: Exception | None, why: str) -> None:
         """As `EpochReplicaOwner` says: come back, later where somebody has to mend something."""
         self.connection = None
+        if self._is_running:
+            self._alone.begin()
         if isinstance(error, DivergedLog | NothingInCommon | StoreError):
             self.fault = why
             self.log.error(
@@ -192,6 +203,15 @@ class EpochLink:
             self._tell(why)
             self._later(RETRY_SECONDS)
         self._see_whether_gone()
+
+    def _tell_alone(self) -> None:
+        self.log.warn(
+            "this broker does not follow {peer} since {seconds:.0f} s: {why}; what it serves gets "
+            "old",
+            peer=self.master,
+            seconds=self._alone.seconds or 0.0,
+            why=self.fault or self._told or self.state,
+        )
 
     def _tell(self, why: str) -> None:
         """Once, not for every attempt."""

@@ -91,7 +91,6 @@ class SyncState:
         """
         before = self._slaves.get(broker_id)
         self._slaves[broker_id] = _Slave(link, now)
-        self._gone.discard(broker_id)
         return None if before is None or before.link is link else before.link
 
     def reported(self, link: object, report: Report, now: float) -> None:
@@ -99,7 +98,7 @@ class SyncState:
         slave = self._slaves.get(report.broker_id)
         if slave is None or slave.link is not link:
             return
-        if slave.acked is None or report.offset > slave.acked or report.offset >= self._end:
+        if slave.acked is None or report.offset > slave.acked:
             slave.progress = now
         slave.acked = report.offset
         slave.may_join = self._may_join(report)

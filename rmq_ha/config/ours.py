@@ -128,7 +128,8 @@ class RmqHaConfig:
     slave_alone_seconds: int = key(
         "slaveAloneSeconds",
         0,
-        "/healthz of a slave is 503 when it has followed nobody for so many seconds; 0: it stays "
+        "/healthz of a slave, or of a DLedger member, is 503 when it has followed nobody for so "
+        "many seconds; 0: it stays "
         "200, as its reads are what consumers have while their master is dead",
     )
     bind_address: str = key(

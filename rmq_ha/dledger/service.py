@@ -42,6 +42,7 @@ from rmq_ha.dledger.transfer import HAND_OVER_S, order_to_best
 from rmq_ha.dledger.values import Role as MemberRole
 from rmq_ha.dledger.why_not import why_no_puts
 from rmq_ha.errors import RemotingError, RequestRejected
+from rmq_ha.ha.alone import Alone
 from rmq_ha.model.message import Address
 from rmq_ha.model.status import PutMessageStatus
 from rmq_ha.remoting.client import RemotingClient
@@ -118,6 +119,7 @@ class DLedgerService:
         self._rests_until = self._resigns_at = 0.0
         self._elections = 0
         self._silent: dict[str, str] = {}
+        self._alone = Alone(host.clock, self._tell_alone)
         self._do: dict[type[Any], Callable[[Any], None]] = {
             Persist: self._persist,
             Send: self._send,
@@ -154,6 +156,7 @@ class DLedgerService:
         self.node = Node(self.settings, self._ledger, state, self._host.random, self._now())
         self._told_index = self._seen_end = self._ledger.end_index
         self._lookups.start()
+        self._alone.begin()
         await self._server.listen(self.port, self._configuration.ours.bind_address)
         self.log.info(
             "member {self_id} of DLedger group {group} listens on port {port}, term {term}",
@@ -178,6 +181,7 @@ class DLedgerService:
             await within(self._host.clock, _LAST_PUTS_S, self._puts.drained())
         await self._hand_over()
         self._is_stopped = True
+        self._alone.end()
         if self._again is not None:
             self._again.cancel()
             self._again = None
@@ -247,7 +251,6 @@ class DLedgerService:
         return is_done
 
     def _on_time(self) -> None:
-        self._timer = None
         if self.node is not None and not self._is_stopped:
             self._enter(self.node.tick)
 
@@ -382,6 +385,10 @@ class DLedgerService:
             term=action.term,
             leader=action.leader_id or "not known",
         )
+        if action.leader_id is not None:
+            self._alone.end()
+        elif not self._is_stopped:
+            self._alone.begin()
         if action.role is MemberRole.LEADER:
             self._told_index = self._ledger.end_index  # of another leadership until now
             self._begin_term(action.term)
@@ -394,6 +401,13 @@ class DLedgerService:
             self.role.follow()
         else:
             self.role.stand()
+
+    def _tell_alone(self) -> None:
+        self.log.warn(
+            "this member knows no leader since {seconds:.0f} s: {why}; what it serves gets old",
+            seconds=self._alone.seconds or 0.0,
+            why=self.why_no_puts(),
+        )
 
     def _begin_term(self, term: int) -> None:
         """With `commit_own_term_only` nothing is committed before an entry of this term."""
@@ -465,4 +479,5 @@ class DLedgerService:
             "waiting": len(self._puts),
             "elections": self._elections,
             "refused": self._refused_requests,
+            "alone_seconds": self._alone.seconds,
         }

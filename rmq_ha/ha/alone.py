@@ -35,12 +35,9 @@ class Alone:
 
     def end(self) -> None:
         """Somebody is followed, or nobody shall be any more."""
-        self._since = None
-        self._set(None)
+        if self._since is not None:
+            self._since = None
+            self._set(None)
 
     def _set(self, when: float | None) -> None:
-        self._timer = rearm(self._clock, self._timer, when, self._on_time)
-
-    def _on_time(self) -> None:
-        self._timer = None
-        self._tell()
+        self._timer = rearm(self._clock, self._timer, when, self._tell)

@@ -5,7 +5,7 @@ from typing import Any
 
 from rmq_ha.app.journals.members import members_of_pair
 from rmq_ha.app.page.values import Member
-from rmq_ha.app.status.health import Health
+from rmq_ha.app.status.health import Health, follows_nobody
 from rmq_ha.app.status.samples import Samples
 from rmq_ha.app.status.slaves import slave_names
 from rmq_ha.ha.link import Fault
@@ -56,12 +56,8 @@ class PairShown:
         state = link.get("state", "unknown")
         if link.get("fault"):
             return Health(False, f"{name}: {state}: {link['fault']}")
-        alone, most = link.get("alone_seconds"), self._most_alone
-        since = "" if alone is None else f" for {alone:.0f} s"
-        text = f"{name}: serves reads, but does not follow a master{since} ({state})"
-        if most and alone is not None and alone >= most:
-            return Health(False, f"{text}; slaveAloneSeconds={most}")
-        return Health(True, text)
+        text = f"{name}: serves reads, but does not follow a master"
+        return follows_nobody(text, link.get("alone_seconds"), self._most_alone, state)
 
     def mode(self) -> str:
         """For the page."""

@@ -6,7 +6,7 @@ from typing import Any
 from rmq_ha.app.journals.classic import tell_link, tell_slaves
 from rmq_ha.app.journals.members import members_of_set
 from rmq_ha.app.page.values import Member
-from rmq_ha.app.status.health import Health
+from rmq_ha.app.status.health import Health, follows_nobody
 from rmq_ha.app.status.samples import Samples
 
 
@@ -28,7 +28,8 @@ class SetShown:
         """As `set_health`."""
         journal = self._broker.journal
         why = self._broker.store.why_not_writable() or journal.why_no_puts()
-        return set_health(name, journal.statistics(), why)
+        most = self._broker.configuration.ours.slave_alone_seconds
+        return set_health(name, journal.statistics(), why, most)
 
     def mode(self) -> str:
         """With its epoch."""
@@ -54,12 +55,15 @@ def tell_set(samples: Samples, found: Mapping[str, Any]) -> None:
     samples.add("rmqha_controller_role_changes_total", found["elections"])
 
 
-def set_health(name: str, found: Mapping[str, Any], why_no_puts: str) -> Health:
+def set_health(
+    name: str, found: Mapping[str, Any], why_no_puts: str, most_alone: int = 0
+) -> Health:
     """
     A master is ready when it takes puts, a slave when it can follow.
 
     :param name: of the broker.
     :param why_no_puts: empty: it takes puts.
+    :param most_alone: slaveAloneSeconds.
     """
     number = "no id yet" if found["id"] is None else f"id {found['id']}"
     text = f"{name}: {number}, epoch {max(found['epoch'], 0)}"
@@ -75,4 +79,5 @@ def set_health(name: str, found: Mapping[str, Any], why_no_puts: str) -> Health:
         return Health(False, f"{text}: does not follow {link['address']}: {link['fault']}")
     if link["state"] == "following":
         return Health(True, f"{text}: following {link['address']}")
-    return Health(True, f"{text}: serves reads, but does not follow a master ({link['state']})")
+    why = f"{text}: serves reads, but does not follow a master"
+    return follows_nobody(why, link["alone_seconds"], most_alone, link["state"])

@@ -5,7 +5,7 @@ from typing import Any
 
 from rmq_ha.app.journals.members import members_of_group
 from rmq_ha.app.page.values import Member
-from rmq_ha.app.status.health import Health
+from rmq_ha.app.status.health import Health, follows_nobody
 from rmq_ha.app.status.samples import Samples
 from rmq_ha.dledger.values import Role
 
@@ -23,7 +23,8 @@ class GroupShown:
     def health(self, name: str) -> Health:
         """As `group_health`."""
         found = self._broker.journal.statistics()
-        return group_health(name, found, self._broker.store.why_not_writable())
+        most = self._broker.configuration.ours.slave_alone_seconds
+        return group_health(name, found, self._broker.store.why_not_writable(), most)
 
     def mode(self) -> str:
         """With group and term."""
@@ -64,12 +65,15 @@ def tell_group(samples: Samples, found: Mapping[str, Any]) -> None:
         samples.add("rmqha_dledger_lag_bytes", size, member=member)
 
 
-def group_health(name: str, found: Mapping[str, Any], why_not_writable: str) -> Health:
+def group_health(
+    name: str, found: Mapping[str, Any], why_not_writable: str, most_alone: int = 0
+) -> Health:
     """
     A leader is ready when it takes puts, all others when they serve reads, and the same as it.
 
     :param name: of the broker.
     :param why_not_writable: empty: it takes puts.
+    :param most_alone: slaveAloneSeconds.
     """
     text = f"{name}: {found['self']} of group {found['group']}, term {found['term']}"
     if found["role"] == Role.LEADER.value:
@@ -84,4 +88,5 @@ def group_health(name: str, found: Mapping[str, Any], why_not_writable: str) -> 
         )
     if found["leader"]:
         return Health(True, f"{text}: follows {found['leader']}")
-    return Health(True, f"{text}: serves reads, but the group has no leader that it knows of")
+    why = f"{text}: serves reads, but the group has no leader that it knows of"
+    return follows_nobody(why, found["alone_seconds"], most_alone)

@@ -93,6 +93,8 @@ def test_health_of_each_role() -> None:
     )
     assert not apart.is_ready
     assert "diverged: n2, which leads, has something else" in apart.line()
-    stands = group_health("SLAVE b", {**found, "role": "CANDIDATE", "leader": None}, "slave")
-    assert stands.is_ready
-    assert "no leader" in stands.line()
+    alone = {**found, "role": "CANDIDATE", "leader": None, "alone_seconds": 90.0}
+    for most, is_ready in ((0, True), (91, True), (90, False)):
+        stands = group_health("SLAVE b", alone, "slave", most)
+        assert stands.is_ready is is_ready
+        assert "no leader that it knows of for 90 s" in stands.line()

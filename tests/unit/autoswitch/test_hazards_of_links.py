@@ -80,6 +80,17 @@ def test_hazard_6_a_first_report_of_what_nobody_sent_closes(offset: int) -> None
         feed.receive_data(encode_report(offset), 0.0)
 
 
+def test_before_anything_was_sent_nobody_has_a_byte() -> None:
+    """A log that was empty when its master was elected."""
+    pair = Pair(1, 2)
+    pair.log = MemoryLog(4096, 0)
+    pair.state = SyncState(1, pair.log, epochs((4, 0)), SyncStateSet((1, 2), 7), pair.settings, 0.0)
+    pair.put(100)
+    feed, _ = pair.slave(2)
+    with pytest.raises(ReplicationError, match="nobody can have sent it more than 0"):
+        feed.receive_data(encode_report(1), 0.0)
+
+
 def test_who_has_asked_for_nothing_yet_is_not_stranded() -> None:
     """He is once what he wants next is deleted here."""
     pair = Pair()
@@ -307,6 +318,70 @@ def test_hazard_7_two_connections_of_one_broker_count_once() -> None:
     assert pair.state.proposal(0.0) is None, "the end of the stale one is not the end of 2"
 
 
+def test_hazard_7_what_comes_on_the_stale_connection_is_no_acknowledgement() -> None:
+    """Neither while there is another one, nor when there is none any more."""
+    pair = Pair(1, 2, all_ack_in_sync_state_set=True)
+    _, old = pair.slave(2)
+    _, new = pair.slave(2)
+    late = Report(2, 1000, True, False)
+    pair.state.reported(old, late, 0.0)
+    assert pair.state.acked(2) is None
+    assert not pair.state.is_kept(1000)
+    pair.state.closed(2, new)
+    pair.state.reported(new, late, 0.0)
+    assert pair.state.acked(2) is None
+
+
+def test_who_says_the_same_again_gets_no_further() -> None:
+    """It leaves the set as if it said nothing; who got further stays as long again."""
+    pair = Pair(1, 2, all_ack_in_sync_state_set=True)
+    feed, link = pair.slave(2)
+    pair.report(feed, link, 400)
+    pair.report(feed, link, 400, 10.0)
+    assert pair.state.deadline(10.0) == 15.0
+    pair.report(feed, link, 401, 14.0)
+    pair.report(feed, link, 401, 28.0)
+    assert pair.state.proposal(28.9) is None
+    assert pair.state.proposal(29.0) == SyncStateSet((1,), 7)
+
+
+def test_who_had_all_is_behind_from_the_next_put_on() -> None:
+    """However long ago it had all: nothing was to be said meanwhile."""
+    pair = Pair(1, 2, 3)
+    pair.caught_up(2)
+    pair.caught_up(3)
+    pair.slave(50)  # who has said nothing yet
+    assert pair.state.proposal(1000.0) is None
+    pair.put(now=1000.0)
+    assert pair.state.proposal(1014.9) is None
+    assert pair.state.proposal(1015.0) == SyncStateSet((1,), 7)
+
+
+def test_who_is_behind_stays_so_however_much_is_put() -> None:
+    """Both who had all once, and who never had."""
+    pair = Pair(1, 2, 3)
+    pair.caught_up(2)
+    feed, link = pair.slave(3)
+    pair.report(feed, link, 400)
+    for second in range(1, 16):
+        pair.put(10, now=float(second))
+    assert pair.state.proposal(15.0) == SyncStateSet((1, 2), 7)
+    pair.state.adopt(SyncStateSet((1, 2), 8))
+    assert pair.state.proposal(15.9) is None
+    assert pair.state.proposal(16.0) == SyncStateSet((1,), 8)
+
+
+def test_who_has_all_of_an_epoch_in_which_nothing_was_written_may_join() -> None:
+    log, settings = MemoryLog(4096, 0, bytes(400)), ReplicationSettings()
+    for held, proposed in ((399, None), (400, SyncStateSet((1, 2), 7))):
+        known = SyncStateSet((1,), 7)
+        state = SyncState(1, log, epochs((1, 0), (4, 400)), known, settings, 0.0)
+        link = object()
+        state.connected(2, link, 0.0)
+        state.reported(link, Report(2, held, True, False), 0.0)
+        assert state.proposal(0.0) == proposed
+
+
 def test_hazard_7_the_stale_connection_is_named_to_be_closed() -> None:
     pair = Pair()
     _, old = pair.slave(2)
@@ -332,6 +407,13 @@ def test_hazard_9_what_is_read_is_what_the_set_holds() -> None:
     pair.caught_up(3)
     assert pair.state.confirm_offset == 1000
     assert pair.state.is_kept(1000)
+
+
+def test_what_the_set_holds_is_read_as_soon_as_its_master_leads() -> None:
+    """Alone, it holds all of it; nothing else has to happen."""
+    log, settings = MemoryLog(4096, 0, bytes(400)), ReplicationSettings()
+    state = SyncState(1, log, epochs((1, 0)), SyncStateSet((1,), 7), settings, 0.0)
+    assert state.confirm_offset == 400
 
 
 def test_asynchronous_pairs_read_at_once() -> None:

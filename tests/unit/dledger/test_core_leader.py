@@ -20,6 +20,7 @@ from rmq_ha.dledger.messages import (
     VoteResponse,
 )
 from rmq_ha.dledger.quorum import quorum_index
+from rmq_ha.dledger.transfer import order_to_best
 from rmq_ha.dledger.values import Role
 from rmq_ha.errors import ConfigurationError, CorruptRecord, LedgerFull
 from rmq_ha.testing.dledger_script import GROUP, Script
@@ -725,6 +726,22 @@ def test_9_a_transfer_of_a_term_that_is_past_is_answered_once():
     script.run(2000)
     answers = [action.message for action in script.of(Answer) if action.token == token]
     assert [(answer.code, answer.term) for answer in answers] == [(407, 9)]
+
+
+def test_9_a_leader_that_stops_asks_whoever_has_most_and_nobody_of_whom_nothing_is_known():
+    """Who may have nothing cannot take over, and the puts that wait would fail for it."""
+    script = Script(2, entries=(1, 1, 2, 2)).lead()
+    assert order_to_best(script.node, script.settings) is None
+    script.node.quorum.mark("n2", 0)
+    script.node.quorum.mark("n0", 1)
+    order = order_to_best(script.node, script.settings)
+    assert order is not None
+    assert (order.transferee_id, order.transfer_id, order.remote_id) == ("n0", "n1", "n1")
+    assert (order.group, order.term) == (GROUP, script.node.term)
+    script.node.quorum.mark("n0", -1)
+    assert order_to_best(script.node, script.settings).transferee_id == "n2"
+    alone = Script(2, entries=(1,), nodes=2)
+    assert order_to_best(alone.node, alone.settings) is None
 
 
 def test_9_only_the_own_leader_may_hand_over():

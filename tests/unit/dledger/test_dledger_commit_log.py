@@ -16,7 +16,7 @@ from rmq_ha.dledger.journal import LedgerJournal
 from rmq_ha.dledger.ledger import Ledger
 from rmq_ha.dledger.recent import RecentEntries
 from rmq_ha.dledger.tail import TERM_TOPIC, LedgerTail
-from rmq_ha.dledger.values import ENTRY_HEADER_SIZE
+from rmq_ha.dledger.values import ENTRY_HEADER_SIZE, MAX_ENTRY_SIZE
 from rmq_ha.errors import StoreError
 from rmq_ha.model.message import Address, AppendResult, DispatchRequest, Message, MessageBatch
 from rmq_ha.model.status import PutMessageStatus
@@ -122,6 +122,17 @@ def test_a_run_over_the_end_of_a_file_lands_where_the_ledger_puts_it() -> None:
         assert entry.pos == result.physical_offset - 48
         assert len(entry.body) == result.size
     assert ledger.end_pos > 3 * FILE_SIZE
+
+
+def test_what_is_too_large_for_an_entry_is_refused_before_the_ledger_is_asked() -> None:
+    """An entry has 4 MiB at most, also where messages may be as large and files larger."""
+    rig = Rig(8 << 20)
+    (small,) = rig.put(b"")
+    largest = MAX_ENTRY_SIZE - ENTRY_HEADER_SIZE - small.size
+    assert rig.put(bytes(largest + 1)) == [PutMessageStatus.MESSAGE_ILLEGAL]
+    (found,) = rig.put(bytes(largest))
+    assert found.size == MAX_ENTRY_SIZE - ENTRY_HEADER_SIZE
+    assert rig.log.ledger.end_index == 1
 
 
 def test_a_batch_is_appended_with_little_work_for_each_member() -> None:

@@ -121,6 +121,28 @@ def test_a_stop_brings_all_to_the_disk_with_the_checkpoint() -> None:
     assert rig.host.clock.getDelayedCalls() == []
 
 
+def test_what_is_committed_begins_no_sync_where_none_may_begin() -> None:
+    """After a failed one nobody knows what is on the disk; after a stop the disk is another's."""
+    for end in ("failed", "stopped"):
+        rig = Rig()
+        rig.append()
+        rig.run(0.2)
+        if end == "failed":
+            rig.host.disk.sync_fails = True
+            rig.append()
+            rig.run(1)
+            rig.host.disk.sync_fails = False
+        else:
+            Deferred.fromCoroutine(rig.flusher.stop())
+            rig.run(1)
+        flushes = rig.flushes
+        rig.ledger.commit(0)
+        rig.flusher.appended()
+        assert rig.host.clock.getDelayedCalls() == []
+        rig.run(10)
+        assert rig.flushes == flushes
+
+
 def test_a_full_disk_is_told_to_the_ledger() -> None:
     """Spec: dledger.md, section 13.1: a follower says 415, too."""
     rig = Rig()
@@ -189,6 +211,7 @@ def test_files_that_cannot_be_opened_just_now_are_synced_later(operation: str) -
     """No sync has failed: who waits goes on waiting, at two attempts a second."""
     rig = Rig()
     rig.append(2)
+    rig.ledger.commit(0)
     rig.ledger.close()
     attempts = 0
 
@@ -201,6 +224,8 @@ def test_files_that_cannot_be_opened_just_now_are_synced_later(operation: str) -
     heard: list[int] = []
     rig.flusher.sync(heard.append)
     rig.run(4)
+    rig.flusher.appended()
+    assert len(rig.host.clock.getDelayedCalls()) == 1, "the next attempt is set already"
     assert heard == []
     assert not rig.ledger.is_broken
     assert 5 <= attempts <= 12
