@@ -57,6 +57,7 @@ class DLedgerCommitLog:
 
     log = Logger()
     may_resume = False
+    cuts = 0  # what is committed never is
 
     def __init__(
         self,

@@ -33,6 +33,7 @@ class CommitLog:
     :ivar last_store_timestamp: of the newest record, ms; appends never go below it.
     :ivar fault: why the log takes no more writes; None while it does.
     :ivar may_resume: the fault may pass: a full disk, or no descriptors.
+    :ivar cuts: as `JournalLog` says.
     """
 
     log = Logger()
@@ -53,6 +54,7 @@ class CommitLog:
         self.fault: str | None = None
         self.may_resume = False
         self._subscribers: list[Callable[[], None]] = []
+        self.cuts = 0
 
     @property
     def directories(self) -> list[str]:
@@ -87,6 +89,7 @@ class CommitLog:
         self.max_offset = end
         self._tail = b""
         self.flushed_offset = safe
+        self.cuts += 1
 
     def append_group(self, drafts: Sequence[Draft], now_ms: int) -> Group:
         """Append what is drafted with one write a file."""

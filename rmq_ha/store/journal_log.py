@@ -63,10 +63,12 @@ class JournalLog(LogBytes, Protocol):
 
     :ivar encoder: limits and the numbering of queues.
     :ivar last_store_timestamp: of the newest record, ms.
+    :ivar cuts: how often its end was set back: what was read before may be something else by now.
     """
 
     encoder: GroupEncoder
     last_store_timestamp: int
+    cuts: int
 
     @property
     def delay_levels(self) -> list[int]:

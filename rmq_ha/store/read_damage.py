@@ -3,6 +3,7 @@
 Spec: store.md, sections 2.1, 3.1 and 8.1. RocketMQ hands out whatever a unit points at.
 """
 
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Protocol
 
 from twisted.logger import Logger
@@ -10,10 +11,10 @@ from twisted.logger import Logger
 from rmq_ha.store.format.commitlog import dispatch_request_at
 from rmq_ha.store.format.consumequeue import FILLER_SIZE
 from rmq_ha.store.format.record_checks import (
-    Check,
+    Checks,
     body_fits,
     head_fits,
-    message_check,
+    message_checks,
     record_fits,
     with_queue_offset,
 )
@@ -95,12 +96,10 @@ class ReadDamage:
         self.lost = 0
         self.mended = 0
 
-    def check_for(self, queue: ConsumeQueue) -> Check:
-        """What judges the records of a queue; for one pull."""
-        fits = message_check(queue.topic, queue.queue_id)
-        if not self._checks_body:
-            return fits
-        return lambda data, *place: fits(data, *place) and body_fits(data)
+    def checks_for(self, queue: ConsumeQueue) -> Checks:
+        """What judges the records of a queue."""
+        checks = message_checks(queue.topic, queue.queue_id)
+        return _with_bodies(checks) if self._checks_body else checks
 
     def is_sound(self, data: bytes, physical_offset: int) -> bool:
         """The bytes are the record of that physical offset, of whatever queue."""
@@ -130,7 +129,7 @@ class ReadDamage:
         found = self._stretch.units.get(queue_offset)
         if found is not None and low <= found[0] <= high - found[1]:
             record = self._log.read(*found[:2])
-            if self.check_for(queue)(record, *found[:2], queue_offset):
+            if self.checks_for(queue)((record,), found[:1], found[1:2], (queue_offset,)):
                 self._mend(queue, queue_offset, unit, found)
                 return record
         if not (has_expired and (unit[0] < self._log.min_offset or unit[1] == FILLER_SIZE)):
@@ -275,6 +274,20 @@ class ReadDamage:
 
     def _read(self, size: int, physical_offset: int) -> bytes:
         return self._log.read(physical_offset, size)
+
+
+def _with_bodies(checks: Checks) -> Checks:
+    def count(
+        records: Sequence[bytes],
+        physical_offsets: Iterable[int],
+        sizes: Iterable[int],
+        queue_offsets: Iterable[int],
+    ) -> int:
+        good = checks(records, physical_offsets, sizes, queue_offsets)
+        bad = (number for number, data in enumerate(records[:good]) if not body_fits(data))
+        return next(bad, good)
+
+    return count
 
 
 def _has_expired(unit: Unit, min_offset: int) -> bool:

@@ -3,7 +3,9 @@
 Spec: store.md, section 8.
 """
 
+from bisect import bisect_right
 from collections.abc import Callable
+from itertools import accumulate
 from typing import NamedTuple
 
 from rmq_ha.config.store import MessageStoreConfig
@@ -13,9 +15,9 @@ from rmq_ha.model.status import BrokerRole, GetMessageStatus
 from rmq_ha.store.consumequeue import ConsumeQueue, ConsumeQueueTable
 from rmq_ha.store.format.commitlog import store_timestamp_of
 from rmq_ha.store.format.consumequeue import FILLER_SIZE, UNIT_SIZE, is_extension_address
-from rmq_ha.store.journal_log import LogBytes
 from rmq_ha.store.read_damage import ReadDamage
 from rmq_ha.store.walk import MAX_RECORD_SIZE
+from rmq_ha.store.windows import LogWindows, WindowLog
 
 # At most so many bytes of units are looked at, unless more messages are asked for.
 _MAX_FILTER_SIZE = 16000
@@ -23,9 +25,6 @@ _MAX_FILTER_SIZE = 16000
 _RECORD_HEAD = 91 + 24
 # What filters or damage may take of a reactor turn, seconds; the consumer asks again at once.
 _BUDGET_S = 0.1
-# Bytes of other queues' records that are read along rather than reading once more: a read costs
-# about as much as taking in so many.
-_MAX_GAP = 2048
 
 _Unit = tuple[int, int, int]
 
@@ -50,7 +49,7 @@ class MessageReader:
     def __init__(
         self,
         config: MessageStoreConfig,
-        log: LogBytes,
+        log: WindowLog,
         queues: ConsumeQueueTable,
         damage: ReadDamage,
         memory_bytes: int,
@@ -62,6 +61,7 @@ class MessageReader:
         self._damage = damage
         self._memory = memory_bytes
         self._seconds = seconds
+        self._windows = LogWindows(log)
 
     def get_message(
         self,
@@ -95,7 +95,8 @@ class MessageReader:
             hot_from = self._hot_from()
             limits = self._limits(max_nums)
             scan = _Scan(
-                self._log,
+                self._log.min_offset,
+                self._windows,
                 self._damage,
                 queue,
                 queue_offset,
@@ -155,10 +156,11 @@ class _Scan:
     """
     One walk along a queue.
 
-    Records that lie close together, as the messages of few queues do, are read at once; what lies
-    between those that are farther apart is not read. A unit that leads to no record is left out
-    alone, or mended; searching the log for its record takes time, so that the pull ends there.
+    All records that a pull can take are read before the first one is looked at. A unit that leads
+    to no record is left out alone, or mended; searching the log for its record takes time, so that
+    the pull ends there.
 
+    :param low: where the log begins.
     :param queue_offset: where the walk begins.
     :param hot_from: physical offset.
     :ivar consumed: units that the next pull need not see again.
@@ -167,24 +169,22 @@ class _Scan:
     """
 
     __slots__ = (
+        "_ahead",
+        "_checks",
         "_cold",
         "_damage",
-        "_end",
         "_filter",
         "_first",
-        "_fits",
         "_hot",
         "_hot_from",
         "_is_late",
-        "_log",
         "_low",
         "_matches",
         "_queue",
         "_seconds",
         "_size",
-        "_start",
         "_until",
-        "_window",
+        "_windows",
         "consumed",
         "last_physical",
         "messages",
@@ -194,7 +194,8 @@ class _Scan:
 
     def __init__(
         self,
-        log: LogBytes,
+        low: int,
+        windows: LogWindows,
         damage: ReadDamage,
         queue: ConsumeQueue,
         queue_offset: int,
@@ -203,10 +204,10 @@ class _Scan:
         message_filter: IMessageFilter | None,
         seconds: Callable[[], float],
     ) -> None:
-        self._log = log
-        self._low: int = log.min_offset
+        self._low = low
+        self._windows = windows
         self._damage = damage
-        self._fits = damage.check_for(queue)
+        self._checks = damage.checks_for(queue)
         self._queue = queue
         self._first = queue_offset
         self._hot_from = hot_from
@@ -216,8 +217,7 @@ class _Scan:
         self._until = 0.0
         self._is_late = False
         self._matches: Callable[[int], bool] | None = None
-        self._window = b""
-        self._start = self._end = 0
+        self._ahead: dict[int, bytes] = {}
         self._size = 0
         self.messages: list[bytes] = []
         self.status = GetMessageStatus.NO_MATCHED_MESSAGE
@@ -249,10 +249,13 @@ class _Scan:
 
     def _take(self, units: list[_Unit]) -> bool:
         """Go through some units; True: the pull is full, or its time is over."""
-        matches, fits, messages = self._matches, self._fits, self.messages
+        matches, checks, messages, ahead = self._matches, self._checks, self.messages, self._ahead
         passes = None if self._filter is None else self._filter.matches_record
+        taken = self._take_plain(units) if passes is None and not messages else 0
         queue_offset = self._first + self.consumed
-        for index, (physical_offset, size, tags_code) in enumerate(units):
+        ahead.clear()
+        for index in range(taken, len(units)):
+            physical_offset, size, tags_code = units[index]
             most, room = self._hot if physical_offset >= self._hot_from else self._cold
             if messages and (len(messages) >= most or self._size + size > room):
                 return True
@@ -264,12 +267,10 @@ class _Scan:
                 if matches is not None and not matches(tags_code):
                     self.status = GetMessageStatus.NO_MATCHED_MESSAGE
                 else:
-                    at = physical_offset - self._start
-                    if at < 0 or physical_offset + size > self._end:
+                    if index not in ahead:
                         self._read_ahead(units, index)
-                        at = 0
-                    record = self._window[at : at + size]
-                    if not fits(record, physical_offset, size, queue_offset):
+                    record = ahead.pop(index, b"")
+                    if not checks((record,), (physical_offset,), (size,), (queue_offset,)):
                         record = self._found(queue_offset, units[index])
             self.consumed += 1
             queue_offset += 1
@@ -284,6 +285,33 @@ class _Scan:
                 return True
         return False
 
+    def _take_plain(self, units: list[_Unit]) -> int:
+        """
+        Take what lies in order, up to the limits, as one; how many.
+
+        The first unit that is anything else, or leads to no record, is where it ends.
+        """
+        places, sizes, _ = zip(*units, strict=True)
+        low, hot_from = min(places), self._hot_from
+        if low < self._low or min(sizes) <= 0 or sizes[0] > MAX_RECORD_SIZE:
+            return 0
+        if low < hot_from <= max(places):
+            return 0  # some are in memory and some are not
+        most, room = self._hot if low >= hot_from else self._cold
+        ends = list(accumulate(sizes))
+        count = max(1, min(most, bisect_right(ends, room)))
+        if count < len(units):
+            places, sizes = places[:count], sizes[:count]
+        records = self._windows.records(places, sizes)
+        first = self._first + self.consumed
+        count = self._checks(records, places, sizes, range(first, first + len(records)))
+        self.messages += records[:count]
+        self.consumed += count
+        if count:
+            self._size = ends[count - 1]
+            self.last_physical = places[count - 1]
+        return count
+
     def _found(self, queue_offset: int, unit: _Unit) -> bytes | None:
         """The record of a unit that leads to none; None: it has expired, or it is damaged."""
         searches = self._damage.searches
@@ -295,27 +323,27 @@ class _Scan:
         return record
 
     def _read_ahead(self, units: list[_Unit], index: int) -> None:
-        """Read from this unit's record to the end of the last one that lies close behind it."""
+        """Read this unit's record and those behind it that the pull can take, too."""
         start, size, _ = units[index]
         if not 0 < size <= MAX_RECORD_SIZE or start < self._low:
-            self._window, self._start, self._end = b"", start, start
             return
         end = start + size
         most, room = self._hot if start >= self._hot_from else self._cold
         room -= self._size + size
         wanted = most - len(self.messages) - 1
         matches = self._matches
+        chosen = [index]
         for place in range(index + 1, len(units)):
             physical_offset, more, tags_code = units[place]
-            if wanted <= 0 or not 0 <= physical_offset - end <= _MAX_GAP or not 0 < more <= room:
+            if wanted <= 0 or physical_offset < end or not 0 < more <= room:
                 break
             if matches is None or matches(tags_code):
                 end = physical_offset + more
                 room -= more
                 wanted -= 1
-        self._window = self._log.read(start, end - start)
-        self._start = start
-        self._end = start + len(self._window)
+                chosen.append(place)
+        places, sizes, _ = zip(*[units[place] for place in chosen], strict=True)
+        self._ahead.update(zip(chosen, self._windows.records(places, sizes), strict=True))
 
 
 def unit_matcher(queue: ConsumeQueue, message_filter: IMessageFilter) -> Callable[[int], bool]:

@@ -4,7 +4,7 @@ Whether bytes are the record that somebody was told to find there.
 Spec: store.md, sections 2.1 and 3.1.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from struct import Struct
 from struct import error as struct_error
@@ -22,8 +22,9 @@ from rmq_ha.store.format.commitlog import (
     topic_part,
 )
 
-Check = Callable[[bytes, int, int, int], bool]
-"""Of a record's bytes, physical offset, size and queue offset."""
+Checks = Callable[[Sequence[bytes], Iterable[int], Iterable[int], Iterable[int]], int]
+"""Of the bytes, physical offsets, sizes and queue offsets of as many records: how many of them are
+what they should be, up to the first that is not."""
 
 _IDENTITY = Struct(">iI20xq")
 _PLACE = Struct(">iI4xi4xqqi44xI").unpack_from
@@ -58,38 +59,75 @@ def record_fits(data: bytes, physical_offset: int, size: int) -> bool:
     return cuts is not None and cuts[3] == size
 
 
-def message_check(topic: str, queue_id: int) -> Check:
+def message_check(topic: str, queue_id: int) -> Callable[[bytes, int, int, int], bool]:
+    """`message_checks` of one: of its bytes, physical offset, size and queue offset."""
+    checks = message_checks(topic, queue_id)
+    return lambda data, *place: checks((data,), *[(value,) for value in place]) == 1
+
+
+@lru_cache(maxsize=1024)
+def message_checks(topic: str, queue_id: int) -> Checks:
     """
     As `record_fits`, and the record is the message with that number in this queue.
 
-    On the way of every message that is read, so what a pull's messages have in common is bound
+    On the way of every message that is read, so what those of a queue have in common is bound
     once. Light queues, as RocketMQ's multi dispatch builds them, lead to other topics' records.
     """
     if topic.startswith(LMQ_PREFIX):
-        return lambda data, physical_offset, size, _: record_fits(data, physical_offset, size)
+        return _count_whole
     name = topic_part(topic.encode())
     tail = _tail(len(name))
     rest = RECORD_OVERHEAD - 1 + len(name)
 
-    def fits(data: bytes, physical_offset: int, size: int, queue_offset: int) -> bool:
+    def count(
+        records: Sequence[bytes],
+        physical_offsets: Iterable[int],
+        sizes: Iterable[int],
+        queue_offsets: Iterable[int],
+    ) -> int:
+        good = 0
         try:
-            found, magic, number, offset, place, sys_flag, body_size = _PLACE(data)
-            if (
-                offset != queue_offset
-                or place != physical_offset
-                or found != size
-                or number != queue_id
-                or magic != MESSAGE_MAGIC
+            for data, physical_offset, size, queue_offset in zip(
+                records, physical_offsets, sizes, queue_offsets, strict=True
             ):
-                return False
-            if sys_flag & _HOSTS_V6:
-                return record_fits(data, place, size) and _topic_is(data, name)
-            said, properties_size = tail(data, 88 + body_size)
+                found, magic, number, offset, place, sys_flag, body_size = _PLACE(data)
+                if (
+                    offset != queue_offset
+                    or place != physical_offset
+                    or found != size
+                    or number != queue_id
+                    or magic != MESSAGE_MAGIC
+                ):
+                    break
+                if sys_flag & _HOSTS_V6:
+                    if not (record_fits(data, place, size) and _topic_is(data, name)):
+                        break
+                else:
+                    said, properties_size = tail(data, 88 + body_size)
+                    if said != name or not (
+                        rest + body_size + properties_size == size == len(data)
+                    ):
+                        break
+                good += 1
         except struct_error:  # it ends before
-            return False
-        return said == name and rest + body_size + properties_size == size == len(data)
+            pass
+        return good
 
-    return fits
+    return count
+
+
+def _count_whole(
+    records: Sequence[bytes],
+    physical_offsets: Iterable[int],
+    sizes: Iterable[int],
+    queue_offsets: Iterable[int],
+) -> int:
+    good = 0
+    for place in zip(records, physical_offsets, sizes, strict=True):
+        if not record_fits(*place):
+            break
+        good += 1
+    return good
 
 
 @lru_cache(maxsize=128)

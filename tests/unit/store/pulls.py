@@ -24,6 +24,7 @@ class FakeLog:
 
     file_size = CL_FILE
     delay_levels = (1000,)
+    cuts = 0
 
     def __init__(self) -> None:
         self.data = bytearray()

@@ -29,7 +29,7 @@ class FileLog:
     """Just enough of a commit log over a directory."""
 
     file_size = LOG_FILE
-    min_offset = 0
+    min_offset = cuts = 0
     delay_levels = LEVELS
 
     def __init__(self, directory: Path, max_offset: int) -> None:

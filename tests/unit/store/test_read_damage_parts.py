@@ -73,8 +73,9 @@ def test_a_body_is_judged_where_that_is_wanted():
         start = world.units[2][0]
         world.log.data[world.log.data.index(b"body", start)] ^= 1
         data = world.bytes_at(world.units[2])
-        judge = world.damage.check_for(world.queue)
-        assert judge(data, *world.units[2][:2], 2) is not checks
+        judge = world.damage.checks_for(world.queue)
+        place, size, _ = world.units[2]
+        assert judge((data,), (place,), (size,), (2,)) == (not checks)
         assert world.damage.is_sound(data, world.units[2][0]) is not checks
 
 
