@@ -11,8 +11,10 @@ from rmq_ha.broker.processors.fields import Handler
 from rmq_ha.broker.tables.consumer_offsets import ConsumerOffsetManager
 from rmq_ha.broker.tables.delay_offsets import delay_offset_body
 from rmq_ha.remoting.channel import Channel
+from rmq_ha.wire import fastjson
 from rmq_ha.wire.codes import RequestCode
 from rmq_ha.wire.command import RemotingCommand
+from rmq_ha.wire.versions import V5_0_0
 
 
 class QueueBounds(Protocol):
@@ -85,7 +87,14 @@ class AdminOffsetsProcessor:
         )
 
     def all_consumer_offsets(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
-        """GET_ALL_CONSUMER_OFFSET, for a slave."""
+        """
+        GET_ALL_CONSUMER_OFFSET, for a slave.
+
+        One of 5.x takes over the version of the table, and fails where none is there: then it has
+        the offsets in memory, and not on its disk.
+        """
+        if request.version >= V5_0_0:
+            return request.response(body=fastjson.encode(self._consumer_offsets.to_json_of_5()))
         return fields.table_answer(request, self._consumer_offsets)
 
     def all_delay_offsets(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:

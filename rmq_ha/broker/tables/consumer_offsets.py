@@ -166,6 +166,12 @@ class ConsumerOffsetManager(PersistedTable):
         """The content of `consumerOffset.json` and of code 43."""
         return {"offsetTable": self.table}
 
+    def to_json_of_5(self) -> dict[str, Any]:
+        """The same as 5.x has it; nobody compares the version, so there is but one."""
+        topics = {group: sorted(names) for group, names in self.topics_by_group().items()}
+        version = {"counter": 0, "stateVersion": 0, "timestamp": 0}
+        return {"dataVersion": version, "groupTopicMap": topics, "offsetTable": self.table}
+
     def to_body(self) -> bytes:
         """The answer to GET_ALL_CONSUMER_OFFSET (43)."""
         return fastjson.encode(self.to_json())

@@ -22,6 +22,7 @@ from rmq_ha.wire.bodies import (
 )
 from rmq_ha.wire.command import RemotingCommand
 from rmq_ha.wire.stat_bodies import REPLICATION_KEY
+from rmq_ha.wire.versions import V5_0_0
 from tests.unit.broker.processor_kit import START_MS, FakeChannel, Kit
 from tests.unit.broker.sim_broker import SimBroker
 
@@ -403,6 +404,16 @@ def test_offsets_for_a_slave() -> None:
     body = kit.request(45).body
     assert body == b'{"offsetTable":{1:3,3:4}}'
     assert decode_delay_offsets(body) == {1: 3, 3: 4}
+
+
+def test_a_slave_of_5_gets_the_version_of_the_offsets() -> None:
+    """Java 5.3.3 takes it over unseen, and fails without it before it has written the offsets."""
+    kit = Kit()
+    kit.offsets.commit("CG", "TopicA", 0, 5)
+    assert kit.request(43, version=V5_0_0).body == (
+        b'{"dataVersion":{"counter":0,"stateVersion":0,"timestamp":0},'
+        b'"groupTopicMap":{"CG":["TopicA"]},"offsetTable":{"TopicA@CG":{0:5}}}'
+    )
 
 
 # ---------------------------------------------------------------- configuration
