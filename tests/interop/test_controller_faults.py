@@ -121,12 +121,14 @@ class FaultyPair(Pair):
 
     def _look_at_offset(self, address: str) -> None:
         """Another one leads: it knows what was committed 0.1 s before something went wrong."""
+        # Java takes no commit of a group that it does not know, and knows one by its pulls.
+        ask(address, pull_request(GROUP, TOPIC, 0, 0), 4.0)
         answer = ask(address, self._offset_request(RequestCode.QUERY_CONSUMER_OFFSET), 4.0)
-        known = int((answer.ext or {}).get("offset", -1)) if answer.code == 0 else -1
+        known = int((answer.ext or {}).get("offset", 0)) if answer.code == 0 else 0
         limit = (self.trouble or time.monotonic()) - GRACE_S
         wanted = [item for item in self.commits if item[0] <= limit][-1]
         if known < wanted[1]:
-            since = [when for when, number in self.commits if number <= max(known, 0)][-1]
+            since = next(when for when, number in self.commits if number > known)
             self._complain("offset went back", f"{known} after {wanted[1]}, {limit - since:.1f} s")
         self.leads = address
 

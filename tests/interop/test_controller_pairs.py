@@ -142,7 +142,7 @@ def run(rig: Rig, combination: tuple[str, str, str], kills: int) -> None:
     sender.start()
     random = Random(repr(combination))
     try:
-        for _ in range(kills):
+        for kill in range(kills):
             before = len(pair.acked)
             rig.until(lambda: len(pair.acked) > before + 20, ROLE_S, "messages", pair.sets.server)  # noqa: B023
             time.sleep(random.uniform(0.0, 0.5))
@@ -166,6 +166,7 @@ def run(rig: Rig, combination: tuple[str, str, str], kills: int) -> None:
             )
             pair.boot(killed)
             pair.in_sync()
+            print(f"{time.strftime('%X')} {combination} {kill + 1} {len(pair.acked)}", flush=True)
     finally:
         pair.is_sending = False
         sender.join()
