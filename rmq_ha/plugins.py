@@ -4,7 +4,7 @@ An installed plugin that no name asks for sleeps. Twisted logs a plugin file tha
 and goes on without it; here a missing name stops the start.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from types import FunctionType
 from typing import Any
 
@@ -22,17 +22,20 @@ from rmq_ha.interfaces import (
 )
 from rmq_ha.store.journal import Journal
 
+Find = Callable[[Any], Iterable[Any]]
+
 
 def split_names(text: str) -> list[str]:
     """The names of a comma-separated setting, in order."""
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
-def load_plugins(interface: Any, names: Iterable[str]) -> list[Any]:
+def load_plugins(interface: Any, names: Iterable[str], find: Find = getPlugins) -> list[Any]:
     """
     The plugins called `names`, in that order.
 
     :param interface: one of the `I...Plugin` interfaces.
+    :param find: all that are installed of an interface; who starts many brokers remembers it.
     :raises PluginNotFound: with the interface, the name, and the names there are; or two installed
         plugins have one of the names.
     """
@@ -40,7 +43,7 @@ def load_plugins(interface: Any, names: Iterable[str]) -> list[Any]:
     if not wanted:
         return []
     installed: dict[str, list[Any]] = {}
-    for plugin in getPlugins(interface):
+    for plugin in find(interface):
         installed.setdefault(plugin.name, []).append(plugin)
     for name in wanted:
         found = installed.get(name, [])
@@ -91,10 +94,13 @@ def checked_journal(plugin: Any, made: Any) -> Journal:
     )
 
 
-def load_configured(configuration: BrokerConfiguration) -> dict[Any, list[Any]]:
+def load_configured(
+    configuration: BrokerConfiguration, find: Find = getPlugins
+) -> dict[Any, list[Any]]:
     """
     Every plugin that a broker's configuration names.
 
+    :param find: as `load_plugins` says.
     :raises PluginNotFound: one is missing, or is there twice.
     """
     own = configuration.ours
@@ -106,5 +112,6 @@ def load_configured(configuration: BrokerConfiguration) -> dict[Any, list[Any]]:
         IAccessPlugin: own.acl_plug_in,
     }
     return {
-        interface: load_plugins(interface, split_names(text)) for interface, text in named.items()
+        interface: load_plugins(interface, split_names(text), find)
+        for interface, text in named.items()
     }

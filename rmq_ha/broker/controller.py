@@ -19,6 +19,7 @@ from typing import Any
 
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
+from twisted.plugin import getPlugins
 
 from rmq_ha.broker.assembly import admin_processors, role_keeper, transaction_checks
 from rmq_ha.broker.audited import acts
@@ -66,7 +67,7 @@ from rmq_ha.interfaces import (
 from rmq_ha.model.broker_identity import BrokerIdentity
 from rmq_ha.model.message import DispatchRequest
 from rmq_ha.model.networks import Networks
-from rmq_ha.plugins import checked, checked_journal, load_configured
+from rmq_ha.plugins import Find, checked, checked_journal, load_configured
 from rmq_ha.properties_file import PropertiesFile
 from rmq_ha.remoting.audit import AuditLog
 from rmq_ha.remoting.client import RemotingClient
@@ -95,16 +96,19 @@ class BrokerController:
     """
     One broker.
 
+    :param find: as `load_plugins` says.
     :raises PluginNotFound: the configuration names a plugin that is not installed.
     :raises ConfigurationError: a plugin's own options do not fit.
     """
 
     log = Logger()
 
-    def __init__(self, host: Host, configuration: BrokerConfiguration) -> None:
+    def __init__(
+        self, host: Host, configuration: BrokerConfiguration, find: Find = getPlugins
+    ) -> None:
         self.host = host
         self.configuration = configuration
-        self._plugins = load_configured(configuration)
+        self._plugins = load_configured(configuration, find)
         self._context = BrokerContext(
             host, configuration, lambda offset: self.store.record_starting_at(offset)
         )

@@ -4,6 +4,7 @@ Spec: controller.md, sections 5.1 and 5.2; remoting.md, section 1.9.
 """
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Any, TypeVar
 
 import msgspec
@@ -37,15 +38,21 @@ def decode_header(kind: type[H], ext: Mapping[str, str] | None) -> H:
 
 def _as_java(kind: type[Header], ext: Mapping[str, str]) -> Mapping[str, str]:
     """Java reads every boolean but `true` as false."""
-    booleans = [item.encode_name for item in msgspec.structs.fields(kind) if item.type is bool]
     return {
         **ext,
         **{
             name: "true" if ext[name].lower() == "true" else "false"
-            for name in booleans
+            for name in _booleans(kind)
             if name in ext
         },
     }
+
+
+@cache
+def _booleans(kind: type[Header]) -> tuple[str, ...]:
+    """Names of fields on the wire; to look at the class each time costs as much as all the rest."""
+    fields = msgspec.structs.fields(kind)
+    return tuple(item.encode_name for item in fields if item.type is bool)
 
 
 def encode_set(value: SyncStateSet) -> bytes:

@@ -286,7 +286,7 @@ class SimDisk:
         self._note(SYNC, durable)
 
     def _note(self, kind: int, data: bytes | bytearray) -> None:
-        self._trace.add(kind, self._index, self.now_ms() / 1000, len(data), bytes(data))
+        self._trace.add(kind, self._index, self.now_ms() / 1000, len(data), data)
 
     # The seam
 
@@ -331,10 +331,13 @@ class SimDisk:
     def list_dir(self, path: str) -> list[str]:
         """Names in a directory, sorted; empty when it does not exist."""
         self.check()
+        inside = path.rstrip("/") + "/"
+        start = len(inside)
         return sorted(
-            name
-            for parent, name in map(os.path.split, [*self._files, *self._dirs])
-            if parent == path and name
+            name[start:]
+            for names in (self._files, self._dirs)
+            for name in names
+            if name.startswith(inside) and "/" not in name[start:] and name != inside
         )
 
     def read_bytes(self, path: str) -> bytes:

@@ -36,7 +36,9 @@ class Trace:
         self._hash = sha256()
         self._buffer = bytearray()
 
-    def add(self, kind: int, host: int, time: float, number: int, data: bytes = b"") -> None:
+    def add(
+        self, kind: int, host: int, time: float, number: int, data: bytes | bytearray = b""
+    ) -> None:
         """
         Count one event.
 
@@ -49,7 +51,7 @@ class Trace:
         if len(self._buffer) >= _FOLD_AT:
             self._fold()
         if self._write is not None:
-            text = f" {data[:48]!r}" if data else ""
+            text = f" {bytes(data[:48])!r}" if data else ""
             self._write(f"{time:12.6f} host {host} {_NAMES[kind]} {number}{text}")
 
     def _fold(self) -> None:

@@ -11,7 +11,7 @@ from rmq_ha.errors import ProtocolViolation
 from rmq_ha.wire.codes import LANGUAGE_BY_NAME, language_name
 from rmq_ha.wire.command import RemotingCommand
 from rmq_ha.wire.fastjson import HEADER_VALUES, encode, parse
-from rmq_ha.wire.text import quote, to_bytes
+from rmq_ha.wire.text import quote, quote_all, to_bytes
 
 _LOWEST = -(2**31)
 _HIGHEST = 2**31 - 1
@@ -73,8 +73,7 @@ def encode_header(command: RemotingCommand) -> bytes:
     ext = command.ext
     parts = [f'{{"code":{int(command.code)}']
     if ext is not None:
-        fields = ",".join([f"{quote(name)}:{quote(value)}" for name, value in ext.items()])
-        parts.append(f',"extFields":{{{fields}}}')
+        parts.append(f',"extFields":{quote_all(ext)}')
     parts.append(f',"flag":{command.flag}')
     if command.language is not None:
         parts.append(f',"language":{quote(command.language)}')

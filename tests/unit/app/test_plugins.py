@@ -7,7 +7,6 @@ from twisted.plugin import IPlugin
 from zope.interface import implementer
 from zope.interface.verify import verifyObject
 
-from rmq_ha import plugins
 from rmq_ha.config.broker_configuration import BrokerConfiguration
 from rmq_ha.errors import PluginNotFound
 from rmq_ha.interfaces import IDispatcherPlugin, IJournalPlugin
@@ -23,30 +22,30 @@ class Named:
         return self
 
 
-@pytest.fixture
-def installed(monkeypatch: pytest.MonkeyPatch) -> list[Named]:
-    found = [Named("b"), Named("a"), Named("twin"), Named("twin")]
-    monkeypatch.setattr(plugins, "getPlugins", lambda interface: iter(found))
-    return found
+INSTALLED = (Named("b"), Named("a"), Named("twin"), Named("twin"))
 
 
-def test_plugins_come_in_the_order_of_the_names(installed: list[Named]) -> None:
-    assert load_plugins(IDispatcherPlugin, ["a", "b"]) == [installed[1], installed[0]]
-    assert load_plugins(IDispatcherPlugin, []) == []
+def load(*names: str) -> list[Any]:
+    return load_plugins(IDispatcherPlugin, names, lambda interface: INSTALLED)
 
 
-def test_a_missing_name_tells_the_interface_and_the_names_there_are(installed: list[Named]) -> None:
+def test_plugins_come_in_the_order_of_the_names() -> None:
+    assert load("a", "b") == [INSTALLED[1], INSTALLED[0]]
+    assert load() == []
+
+
+def test_a_missing_name_tells_the_interface_and_the_names_there_are() -> None:
     with pytest.raises(PluginNotFound) as caught:
-        load_plugins(IDispatcherPlugin, ["c"])
+        load("c")
     assert str(caught.value) == (
         "no IDispatcherPlugin called 'c' is installed; installed: a, b, twin"
     )
 
 
-def test_two_of_one_name_stop_the_start_when_it_is_asked_for(installed: list[Named]) -> None:
-    assert load_plugins(IDispatcherPlugin, ["a"])
+def test_two_of_one_name_stop_the_start_when_it_is_asked_for() -> None:
+    assert load("a")
     with pytest.raises(PluginNotFound, match="2 of IDispatcherPlugin are called 'twin'"):
-        load_plugins(IDispatcherPlugin, ["twin"])
+        load("twin")
 
 
 def test_names_are_separated_by_commas() -> None:
