@@ -109,6 +109,14 @@ class _Counts(dict[tuple[str, int], list[int]]):
         return count
 
 
+class _Pulls(dict[tuple[str, int, str], list[int]]):
+    """Messages, bytes, pulls and their ms by topic, queue and group."""
+
+    def __missing__(self, key: tuple[str, int, str]) -> list[int]:
+        count = self[key] = [0, 0, 0, 0]
+        return count
+
+
 class BrokerStats:
     """
     What was put and read, of which topic, queue and group. Its methods are called once a batch.
@@ -142,7 +150,7 @@ class BrokerStats:
         self._topics, self._queues = tables["topics"], tables["queues"]
         self._groups, self._reads = tables["groups"], tables["reads"]
         self._puts, self._gets = tables["puts"], tables["gets"]
-        self._counts, self._counted_at = _Counts(), 0
+        self._counts, self._pulls, self._counted_at = _Counts(), _Pulls(), 0
         self.fall_behind: dict[tuple[str, int, str], tuple[int, int]] = {}
 
     # ------------------------------------------------------------ counting
@@ -199,9 +207,15 @@ class BrokerStats:
         return self._tables
 
     def _fold(self, tick: int) -> None:
-        """What `put_rows` got since the last sampling."""
+        """What `put_rows` and `got` got since the last sampling."""
         counts, self._counts = self._counts, _Counts()
+        pulls, self._pulls = self._pulls, _Pulls()
         counted_at, self._counted_at = self._counted_at, tick
+        for (topic, queue_id, group), (count, size, times, took_ms) in pulls.items():
+            self._groups.add((topic, group), counted_at, count, size, times)
+            key = (topic, queue_id, group)
+            self._reads.add(key, counted_at, count, size, times, took_ms)
+            self._gets.add(self._cluster_name, counted_at, count, times=0)
         of_topics: dict[str, list[int]] = {}
         for (topic, queue_id), (count, size) in counts.items():
             if self._with_queues:
@@ -217,29 +231,37 @@ class BrokerStats:
         self, topic: str, queue_id: int, group: str, count: int, size: int, took_ms: int = 0
     ) -> None:
         """
-        A pull found messages.
+        A pull found messages; the tables get them with the next sampling.
 
         :param size: their bytes.
         :param took_ms: how long the reading took.
         """
-        tick = self._tick()
-        self._groups.add((topic, group), tick, count, size)
-        key = (topic, queue_id if self._with_queues else ALL_QUEUES, group)
-        self._reads.add(key, tick, count, size, 1, took_ms)
-        self._gets.add(self._cluster_name, tick, count, times=0)
-        self._max_get_ms = max(self._max_get_ms, took_ms)
+        self._tick()
+        pulls = self._pulls[topic, queue_id if self._with_queues else ALL_QUEUES, group]
+        pulls[0] += count
+        pulls[1] += size
+        pulls[2] += 1
+        pulls[3] += took_ms
+        if took_ms > self._max_get_ms:
+            self._max_get_ms = took_ms
 
     def read(
-        self, topic: str, queue_id: int, group: str, records: list[bytes], began_ms: int
+        self,
+        topic: str,
+        queue_id: int,
+        group: str,
+        records: list[bytes],
+        size: int,
+        began_ms: int,
     ) -> None:
         """
         A pull found messages: `got`, and how far behind it is.
 
         :param records: at least one.
+        :param size: their bytes.
         :param began_ms: the `steady_ms` at which the reading began.
         """
-        took_ms = self.steady_ms() - began_ms
-        self.got(topic, queue_id, group, len(records), sum(map(len, records)), took_ms)
+        self.got(topic, queue_id, group, len(records), size, self.steady_ms() - began_ms)
         stored_ms = store_timestamp_of(records[-1])
         if stored_ms:
             behind = self._log_end() - _PHYSICAL_OFFSET.unpack_from(records[-1])[0]
@@ -313,7 +335,7 @@ class BrokerStats:
 
     def group_get_rate(self, topic: str, group: str) -> float:
         """Messages a second that a group got of a topic, over the last minute."""
-        item = self._groups.get((topic, group))
+        item = self.tables["groups"].get((topic, group))
         if item is None:
             return 0.0
         return item.growth(Window.MINUTE, Figure.MESSAGES, self._tick()).per_second

@@ -6,7 +6,6 @@ Spec: store.md, section 8.
 from bisect import bisect_right
 from collections.abc import Callable
 from itertools import accumulate
-from typing import NamedTuple
 
 from rmq_ha.config.store import MessageStoreConfig
 from rmq_ha.interfaces import IMessageFilter
@@ -29,11 +28,8 @@ _BUDGET_S = 0.1
 _Unit = tuple[int, int, int]
 
 
-class _Limits(NamedTuple):
-    """When a pull has enough: with so many messages or bytes."""
-
-    most: int
-    size: int
+_Limits = tuple[int, int]
+"""When a pull has enough: with so many messages or bytes."""
 
 
 class MessageReader:
@@ -130,11 +126,11 @@ class MessageReader:
     def _limits(self, max_nums: int) -> tuple[_Limits, _Limits]:
         config = self._config
         return (
-            _Limits(
+            (
                 min(max_nums, config.max_transfer_count_on_message_in_memory),
                 config.max_transfer_bytes_on_message_in_memory,
             ),
-            _Limits(
+            (
                 min(max_nums, config.max_transfer_count_on_message_in_disk),
                 config.max_transfer_bytes_on_message_in_disk,
             ),
@@ -231,7 +227,7 @@ class _Scan:
         if self._filter is not None:
             self._until = self._seconds() + _BUDGET_S
             self._matches = unit_matcher(queue, self._filter)
-        step = self._hot.most + 8
+        step = self._hot[0] + 8
         while most > self.consumed:
             wanted = max(1, min(step, most - self.consumed))
             units = queue.units(self._first + self.consumed, wanted)

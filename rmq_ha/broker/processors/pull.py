@@ -248,6 +248,7 @@ class PullMessageProcessor:
         began_ms: int,
     ) -> RemotingCommand | None:
         records = result.messages
+        size = sum(map(len, records))
         group = pull.group.group_name
         if self._hooks:
             context = {
@@ -256,11 +257,11 @@ class PullMessageProcessor:
                 "consumer_group": group,
                 "client_host": channel.remote_text,
                 "count": len(records),
-                "size": sum(map(len, records)),
+                "size": size,
             }
             for hook in self._hooks:
                 hook.before_consume(context)
-        self._stats.read(pull.topic, pull.queue_id, group, records, began_ms)
+        self._stats.read(pull.topic, pull.queue_id, group, records, size, began_ms)
         if request.binary or request.is_oneway:
             return request.response(
                 ResponseCode.SUCCESS, "FOUND", _offsets(result, suggest), b"".join(records)
@@ -273,6 +274,7 @@ class PullMessageProcessor:
                 result.max_offset,
                 result.min_offset,
                 records,
+                size,
             )
         )
         return None

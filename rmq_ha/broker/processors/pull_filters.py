@@ -14,7 +14,7 @@ from rmq_ha.config.broker import BrokerConfig
 from rmq_ha.errors import InvalidSelector, RequestRejected
 from rmq_ha.filter.selector import Selector
 from rmq_ha.interfaces import IMessageFilter
-from rmq_ha.model.subscription import TAG, TAG_TYPES, SubscriptionData
+from rmq_ha.model.subscription import SUB_ALL, TAG, TAG_TYPES, SubscriptionData
 from rmq_ha.model.topic_config import SubscriptionGroupConfig
 from rmq_ha.model.topics import RETRY_PREFIX
 from rmq_ha.store.filters import TagFilter
@@ -43,6 +43,8 @@ class PullFilters:
         """
         expression, kind = header.get("subscription"), header.get("expressionType")
         if kind is None or kind == TAG:
+            if expression == SUB_ALL and not self._config.filter_support_retry:
+                return None  # nearly all of them
             if _holds_only_bars(expression):
                 raise _unparsable()
             return self._choose(SubscriptionData.for_tags(topic, expression), None)

@@ -24,14 +24,15 @@ def found_frame(
     max_offset: int,
     min_offset: int,
     records: list[bytes],
+    size: int,
 ) -> bytes:
     """
     A whole frame with a JSON header, as the Java broker sends it.
 
     :param opaque: of the request.
     :param records: whole records; their number and size are bounded by the store.
+    :param size: their bytes.
     """
     header = _FOUND % (suggest_broker_id, next_begin_offset, max_offset, min_offset, opaque)
     length = len(header)
-    size = 4 + length + sum(map(len, records))
-    return b"".join((_WORDS.pack(size, length), header, *records))
+    return b"".join((_WORDS.pack(4 + length + size, length), header, *records))

@@ -82,7 +82,7 @@ def test_found_frame_is_what_the_generic_encoder_writes() -> None:
         1,
         "FOUND",
     )
-    assert found_frame(-5, 0, 2, 2, 0, [b"one", b"two"]) == encode_frame(command)
+    assert found_frame(-5, 0, 2, 2, 0, [b"one", b"two"], 6) == encode_frame(command)
 
 
 def test_found_in_the_requests_own_serialisation() -> None:
