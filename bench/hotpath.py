@@ -48,7 +48,7 @@ That pass on the harness's clock with each turn, or for each message in it: noth
 long one took. So one send at a time comes 5,000 times a second, and what gathers for a ms gathers
 five.
 """
-SOON_SECONDS = 0.002
+SOON_SECONDS = 0.006
 PULL_SIZE = 32
 QUEUES = 8
 OPEN_FILES = 16_384

@@ -208,7 +208,7 @@ class MasterLink:
 
     def look(self) -> None:
         """Our log grew or was read: may it still be vouched for?"""
-        if self._connection is not None:
+        if self._connection is not None and self.tail.unreadable_at() is not None:
             self._connection.look()
 
     def statistics(self) -> dict[str, Any]:

@@ -5,6 +5,7 @@ differ in what their cores say, and in whom they tell of it.
 """
 
 from collections.abc import Callable
+from math import inf
 from typing import Protocol as Interface
 
 from twisted.internet.error import ConnectionDone
@@ -83,8 +84,31 @@ class FeedCore(Interface):
         """It is empty."""
 
 
+class _Timed(Protocol):
+    """
+    A connection with one timer.
+
+    Each frame and each report moves the deadline away. That takes no call: when the timer comes, it
+    is set anew.
+    """
+
+    def __init__(self, clock: IReactorTime) -> None:
+        self._clock = clock
+        self._timer: IDelayedCall | None = None
+        self._due = inf
+        self._last_turn = LastTurn()
+
+    def _see_to_timer(self, deadline: float | None) -> None:
+        """It comes at the deadline, or earlier; for whoever found that it is not `_due` by then."""
+        self._timer = rearm(self._clock, self._timer, deadline, self._on_time)
+        self._due = inf if deadline is None else deadline
+
+    def _on_time(self) -> None:
+        raise NotImplementedError
+
+
 @implementer(IPushProducer)
-class FeedShell(Protocol):
+class FeedShell(_Timed):
     """
     The master's end of a connection, around its core.
 
@@ -99,10 +123,8 @@ class FeedShell(Protocol):
     feed: FeedCore
 
     def __init__(self, clock: IReactorTime) -> None:
+        super().__init__(clock)
         self.peer = ""
-        self._clock = clock
-        self._timer: IDelayedCall | None = None
-        self._last_turn = LastTurn()
         self._is_open = True
 
     def met(self) -> None:
@@ -134,8 +156,8 @@ class FeedShell(Protocol):
         except ReplicationError as error:
             self.close(str(error), error)
         else:
-            if self._is_open:
-                self._timer = rearm(self._clock, self._timer, deadline, self._on_time)
+            if deadline < self._due and self._is_open:
+                self._see_to_timer(deadline)
 
     def cannot_read(self, error: Exception) -> None:
         """Our own disk is at fault: leave, and say so in full."""
@@ -152,6 +174,7 @@ class FeedShell(Protocol):
         return now
 
     def _on_time(self) -> None:
+        self._due = inf
         try:
             self.feed.on_time(self._clock.seconds())
         except ReplicationError as error:
@@ -185,14 +208,14 @@ class FeedShell(Protocol):
 
     def _leave(self, why: str, error: ReplicationError | None) -> None:
         self._is_open = False
-        self._timer = rearm(self._clock, self._timer, None, self._on_time)
+        self._see_to_timer(None)
         self.left(error, why)
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         """Whatever the reason, it is told once."""
         if self._is_open:
             self._leave(reason_text(reason), None)
-        self._timer = rearm(self._clock, self._timer, None, self._on_time)
+        self._see_to_timer(None)
         self.gone()
 
 
@@ -220,7 +243,7 @@ class ReplicaCore(Interface):
         """The master was silent for too long."""
 
 
-class ReplicaShell(Protocol):
+class ReplicaShell(_Timed):
     """
     The slave's end of a connection, around its core.
 
@@ -231,9 +254,7 @@ class ReplicaShell(Protocol):
     replica: ReplicaCore
 
     def __init__(self, clock: IReactorTime) -> None:
-        self._clock = clock
-        self._timer: IDelayedCall | None = None
-        self._last_turn = LastTurn()
+        super().__init__(clock)
         self._error: Exception | None = None
         self._is_open = True
         self.is_lost = False
@@ -255,6 +276,7 @@ class ReplicaShell(Protocol):
         self.step(self.replica.receive_data, data)
 
     def _on_time(self) -> None:
+        self._due = inf
         if self.replica.is_overdue(self._clock.seconds()):
             self._timer = self._last_turn.again(self._clock, self._on_time)
             if self._timer is not None:
@@ -276,7 +298,9 @@ class ReplicaShell(Protocol):
             self.transport.write(answer)
         self.stepped()
         if self._is_open:
-            self._timer = rearm(self._clock, self._timer, self.replica.deadline(), self._on_time)
+            deadline = self.replica.deadline()
+            if deadline is None or deadline < self._due:
+                self._see_to_timer(deadline)
 
     def fail(self, error: Exception) -> None:
         """Leave because of it."""
@@ -289,12 +313,12 @@ class ReplicaShell(Protocol):
         if self._is_open:
             self._is_open = False
             self.transport.loseConnection()
-            self._timer = rearm(self._clock, self._timer, None, self._on_time)
+            self._see_to_timer(None)
             self._timer = self._clock.callLater(CLOSE_SECONDS, self.transport.abortConnection)
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         """Whoever follows decides when to come back."""
         self.is_lost = True
         self._is_open = False
-        self._timer = rearm(self._clock, self._timer, None, self._on_time)
+        self._see_to_timer(None)
         self.lost(self._error, str(self._error or reason_text(reason)))

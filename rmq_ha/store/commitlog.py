@@ -215,7 +215,7 @@ class CommitLog:
             cross the end of a file.
         :raises StoreError: the disk refuses.
         """
-        start = self.row.start_of(physical_offset)
+        start = physical_offset - physical_offset % self.file_size
         try:
             if self.max_offset == 0 and (not data or physical_offset == start):
                 self._begin_at(start)

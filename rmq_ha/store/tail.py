@@ -71,12 +71,14 @@ class LogTail:
         log = self._log
         next_file = log.row.start_of(position) + log.file_size
         self.unreadable_at = None
-        head = walk(log.read(position, IDENTITY_SIZE), position, log.delay_levels, 1)
-        if waits and head.verdict == MORE and log.max_offset < position + head.needed <= next_file:
-            return None
-        size = max(_READ_SIZE, head.needed)
-        data = log.read(position, size)
+        is_far = log.max_offset - position > _READ_SIZE
+        data = log.read(position, IDENTITY_SIZE if is_far else _READ_SIZE)
         found = walk(data, position, log.delay_levels, SLICE, max_work=SLICE_WORK)
+        if found.verdict == MORE and not found.run.rows:
+            if waits and log.max_offset < position + found.needed <= next_file:
+                return None
+            data = log.read(position, max(_READ_SIZE, found.needed))
+            found = walk(data, position, log.delay_levels, SLICE, max_work=SLICE_WORK)
         if found.verdict == BLANK:
             return found.run._replace(end=next_file)
         if found.run.rows:

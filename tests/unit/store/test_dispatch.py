@@ -13,9 +13,9 @@ from rmq_ha.store.run import SLICE
 SLAVE = {"broker_role": BrokerRole.SLAVE}
 
 
-def log_of(machine, message, count=6, size=200):
+def log_of(machine, message, count=6, size=200, **settings):
     """The bytes of a log with some records, made on a machine of their own."""
-    store = machine.open()
+    store = machine.open(**settings)
     results = []
     for _ in range(count):
         store.put_many([message(b"m" * size)], results.extend)
@@ -354,6 +354,31 @@ def test_nothing_waits_where_somebody_waits_for_it(machine, message):
     machine.turn()
     assert store.queues.get("TopicA", 0).max_offset == 2
     assert store.dispatcher.reached_end().called
+
+
+def test_a_slave_waits_longer_but_not_for_much(machine, message):
+    """Its consumers see no difference: what they ask for is dispatched before."""
+    settings = {"mapped_file_size_commit_log": 1 << 20}
+    data, results = log_of(machine, message, count=400, **settings)
+    store = machine.open(**SLAVE, **settings)
+    store.dispatcher.gather_s = GATHER_S
+
+    def copy(end):
+        store.log.append_raw(store.log.max_offset, data[store.log.max_offset : end])
+        machine.turn()
+        return store.queues.get("TopicA", 0).max_offset
+
+    ends = [result.next_offset for result in results]
+    assert [copy(end) for end in ends[:3]] == [1, 1, 1]
+    machine.clock.advance(4 * GATHER_S)
+    assert copy(ends[3]) == 1
+    machine.clock.advance(GATHER_S)
+    assert copy(ends[4]) == 4
+    assert store.max_offset_in_queue("TopicA", 0) == 5
+    assert copy(ends[5]) == 5
+    enough = next(count for count, end in enumerate(ends) if end - ends[4] >= 1 << 16)
+    assert copy(ends[enough - 1]) == 5
+    assert copy(ends[enough]) == enough + 1
 
 
 def test_whoever_reads_sees_what_is_gathered(machine, message):
