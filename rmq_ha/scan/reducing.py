@@ -45,9 +45,30 @@ def is_ordinary(topic: str) -> bool:
     return topic not in INTERNAL and not topic.startswith((RETRY_PREFIX, DLQ_PREFIX))
 
 
-SUMS, RUN, IDS = 0, 1, 2
-"""Kinds of rows: one of `windows.summed`; records whose offsets follow each other; ids."""
+def are_ordinary(topics: Any) -> Any:
+    """`is_ordinary` of each text of an Arrow array."""
+    found = topics.dictionary_encode()
+    known = np.array([is_ordinary(name) for name in found.dictionary.to_pylist()], np.bool_)
+    return known[np.asarray(found.indices)]
 
+
+def are_in_queue(sys_flags: Any) -> Any:
+    """
+    Which records have a place in their queue, by their flags; those of the types prepared and
+    rollback have none, and 0 as their offset.
+    """
+    return sys_flags & TRANSACTION_PREPARED == 0
+
+
+SUMS, RUN, IDS = 0, 1, 2
+"""Kinds of rows: counts of a queue, a window and a class of latency; records whose offsets follow
+each other; ids."""
+
+ROW = (
+    "topic", "queueId", "sysFlag", "queueOffset", "commitLogOffset", "bornMs", "storedMs",
+    "storeSize", "crcOk", "id",
+)  # fmt: skip
+"""What `Reduction.counted` looks at."""
 _LONGS = (
     "window", "latency", "n", "bytes", "bad", "leastOffset", "mostOffset", "leastPlace",
     "mostPlace", "leastMs", "mostMs",
@@ -59,6 +80,7 @@ SCHEMA = pa.schema(
         ("topic", pa.string()),
         ("queueId", pa.int32()),
         ("inQueue", pa.bool_()),
+        ("ordinary", pa.bool_()),
         *((name, pa.int64()) for name in _LONGS),
         ("hashes", pa.list_(pa.int64())),
         ("places", pa.list_(pa.int64())),
@@ -92,10 +114,24 @@ class Reduction(NamedTuple):
         """What is kept of some records, in the order of the log."""
         records = self._inside(records)
         if len(records):
-            seen = _Seen(records)
+            seen = _of_records(records)
             yield self._sums(seen)
             yield from self._runs(seen)
-            yield from self._ids(seen)
+            ids = records.batch(["keys" if self.key == "keys" else "msgId"]).column(0)
+            yield from self._ids(seen, ids)
+
+    def counted(self, rows: Any) -> Iterator[Any]:
+        """
+        The same of messages that are rows already, without the runs: these need the log's order.
+
+        :param rows: an Arrow batch with the columns `ROW`, of one broker.
+        """
+        if len(rows):
+            seen = _Seen(
+                rows["topic"], *(rows[name].to_numpy(zero_copy_only=False) for name in ROW[1:-1])
+            )
+            yield self._sums(seen)
+            yield from self._ids(seen, rows["id"])
 
     def _inside(self, records: Records) -> Records:
         if (self.from_ms is None and self.to_ms is None) or not len(records):
@@ -122,6 +158,7 @@ class Reduction(NamedTuple):
             seen,
             first,
             inQueue=seen.in_queue[first],
+            ordinary=seen.ordinary[first],
             window=windows[window[first]],
             latency=latencies[latency[first]],
             n=np.diff(np.append(edges, len(order))),
@@ -155,8 +192,7 @@ class Reduction(NamedTuple):
             leastMs=seen.stored[first],
         )
 
-    def _ids(self, seen: "_Seen") -> Iterator[Any]:
-        ids = seen.records.batch(["keys" if self.key == "keys" else "msgId"]).column(0)
+    def _ids(self, seen: "_Seen", ids: Any) -> Iterator[Any]:
         wanted = seen.in_queue & seen.ordinary
         if ids.null_count:
             wanted &= np.asarray(ids.is_valid())
@@ -178,39 +214,53 @@ class Reduction(NamedTuple):
             "kind": pa.array(np.full(count, kind, np.int32)),
             "brokerName": pa.repeat(self.label, count),
             "topic": names.take(pa.array(seen.codes[first])),
-            "queueId": pa.array(seen.records.queue_id[first].astype(np.int32)),
+            "queueId": pa.array(seen.queue_id[first].astype(np.int32)),
         }
         return _of(row | {name: pa.array(each) for name, each in columns.items()}, count)
 
 
 class _Seen:
-    """Columns of some records."""
+    """Columns of some messages of one broker."""
 
-    def __init__(self, records: Records) -> None:
-        self.records = records
-        topics = records.topics().dictionary_encode()
-        self.names = topics.dictionary.to_pylist()
-        self.codes = topics.indices.to_numpy().astype(np.int64)
-        ids = records.queue_id.astype(np.int64) & _INT
-        _, self.queue = np.unique(self.codes << 32 | ids, return_inverse=True)
-        self.in_queue = records.stored_sys_flag & TRANSACTION_PREPARED == 0
-        self.offsets = records.queue_offset.astype(np.int64)
-        self.places = records.physical_offset.astype(np.int64)
-        self.born = np.clip(records.born_timestamp.astype(np.int64), -_MAX_MS, _MAX_MS)
-        self.stored = np.clip(records.store_timestamp.astype(np.int64), -_MAX_MS, _MAX_MS)
-        self.sizes = records.sizes
-        self.sound = records.crc_ok()
+    def __init__(
+        self, topics: Any, queue_id: Any, flags: Any, offsets: Any, places: Any, born: Any,
+        stored: Any, sizes: Any, sound: Any,
+    ) -> None:  # fmt: skip
+        """
+        Numbers are numpy's.
+
+        :param topics: Arrow texts.
+        """
+        self._topics = topics.dictionary_encode()
+        self.names = self._topics.dictionary.to_pylist()
+        self.codes = self._topics.indices.to_numpy().astype(np.int64)
+        self.queue_id = queue_id
+        mixed = self.codes << 32 | queue_id.astype(np.int64) & _INT
+        _, self.queue = np.unique(mixed, return_inverse=True)
+        self.in_queue = are_in_queue(flags)
+        self.offsets, self.places = offsets.astype(np.int64), places.astype(np.int64)
+        self.born = np.clip(born.astype(np.int64), -_MAX_MS, _MAX_MS)
+        self.stored = np.clip(stored.astype(np.int64), -_MAX_MS, _MAX_MS)
+        self.sizes, self.sound = sizes, sound
 
     @property
     def ordinary(self) -> Any:
         """Which are of topics that producers send to."""
-        return np.array([is_ordinary(name) for name in self.names], np.bool_)[self.codes]
+        return are_ordinary(self._topics)
 
     @property
     def seeds(self) -> Any:
         """A number of each one's topic."""
         digests = b"".join(blake2b(name.encode(), digest_size=8).digest() for name in self.names)
         return np.frombuffer(digests, np.uint64)[self.codes]
+
+
+def _of_records(found: Records) -> _Seen:
+    return _Seen(
+        found.topics(), found.queue_id, found.stored_sys_flag, found.queue_offset,
+        found.physical_offset, found.born_timestamp, found.store_timestamp, found.sizes,
+        found.crc_ok(),
+    )  # fmt: skip
 
 
 def _of(columns: dict[str, Any], count: int) -> Any:

@@ -12,21 +12,31 @@ from pyspark.sql import functions as F
 
 from rmq_ha.errors import CannotDecide
 from rmq_ha.model.topics import HALF_TOPIC, SCHEDULE_TOPIC
-from rmq_ha.scan.reducing import latency_floors
-from rmq_ha.spark.audit import delays, delivery, halves, keys, losses, queues, windows
+from rmq_ha.scan.reducing import is_ordinary, latency_floors
+from rmq_ha.spark.audit import (
+    delays,
+    delivery,
+    halves,
+    keys,
+    losses,
+    queues,
+    reduced,
+    windows,
+)
 from rmq_ha.spark.audit.ledgers import read_ledger
 from rmq_ha.spark.audit.rules import latency_column
 
 T0 = 1_700_000_000_000
 ROWS = (
     "brokerName string, topic string, queueId int, queueOffset long, commitLogOffset long,"
-    " id string, sysFlag int, bornMs long, storedMs long, storeSize int, crcOk boolean,"
-    " bodyCRC int, reconsumeTimes int, tags string"
+    " id string, sysFlag int, inQueue boolean, ordinary boolean, bornMs long, storedMs long,"
+    " storeSize int, crcOk boolean, bodyCRC int, reconsumeTimes int, tags string"
 )
 LEDGER = (
     "topic string, id string, atMs long, status string, transactionState string,"
     " brokerName string, queueId int,"
-    " queueOffset long, orderKey string, sequence long, group string, reconsumeTimes long"
+    " queueOffset long, orderKey string, sequence long, bodyCrc long, group string,"
+    " reconsumeTimes long"
 )
 
 
@@ -54,6 +64,7 @@ class Sent(NamedTuple):
     offset: int | None = None
     times: int = 0
     state: str | None = None
+    body_crc: int | None = None
 
 
 def log(spark: Any, rows: list[Row]) -> Any:
@@ -61,7 +72,8 @@ def log(spark: Any, rows: list[Row]) -> Any:
     return spark.createDataFrame(
         [
             (row.broker, row.topic, row.queue, row.offset, 100 * place, row.id, row.sys_flag,
-             row.ms, row.ms + 5, 100, True, row.crc, 0, row.tags)
+             not row.sys_flag & 4, is_ordinary(row.topic), row.ms, row.ms + 5, 100, True, row.crc,
+             0, row.tags)
             for place, row in enumerate(rows)
         ],
         ROWS,
@@ -72,11 +84,15 @@ def ledger(spark: Any, rows: list[Sent]) -> Any:
     return spark.createDataFrame(
         [
             (row.topic, row.id, row.ms, row.status, row.state, None, row.queue, row.offset,
-             row.order_key, row.sequence, row.group, row.times)
+             row.order_key, row.sequence, row.body_crc, row.group, row.times)
             for row in rows
         ],
         LEDGER,
     )  # fmt: skip
+
+
+def summed(rows: Any, window_ms: int) -> Any:
+    return reduced.sums_of(reduced.of_rows(rows, "uniqKey", window_ms))
 
 
 def found(frame: Any) -> list[tuple[Any, ...]]:
@@ -145,7 +161,7 @@ def test_gaps_twins_and_swaps_are_found_where_they_are(spark: Any) -> None:
         if not left[number]:
             del left[number]
     rows += [Row(queue=99, offset=0, sys_flag=4), Row(queue=99, offset=0, sys_flag=12)]
-    runs = queues.runs(log(spark, rows)).persist()
+    runs = queues.runs_of(queues.each(log(spark, rows))).persist()
     result: dict[int, Counter[tuple[str, int]]] = defaultdict(Counter)
     for code, _, queue, offset in found(queues.queue_findings(queues.covered(runs, [""]))):
         result[queue][code, offset] += 1
@@ -179,10 +195,20 @@ def test_ids_stored_twice_lost_or_unknown(spark: Any) -> None:
         Row(offset=6, id="Z", ms=T0 + 60_000),
     ]
     stored = log(spark, rows)
-    twice = keys.duplicate_findings(stored, 2)
+    twice = keys.duplicate_findings(stored)
     assert found(twice) == [("DUPLICATE", "t", 1, 1), ("KEY_REUSED", "t", 0, 2)]
     (detail,) = [row.detail for row in twice.collect() if row.code == "DUPLICATE"]
     assert "t/0@0" in detail
+
+    said = ledger(
+        spark,
+        [
+            Sent(id="A", body_crc=7), Sent(id="B", body_crc=8), Sent(None, id="C", body_crc=2),
+            Sent("u", id="S", body_crc=8), Sent(id="Z", body_crc=9), Sent(id="Z", body_crc=7),
+        ],
+    ).select(*keys.SAID)  # fmt: skip
+    changed = keys.changed_findings(keys.unlike(stored, said, F.col("bodyCRC")))
+    assert found(changed) == [("BODY_CHANGED", "t", 0, 1), ("BODY_CHANGED", "t", 1, 0)]
 
     edges = keys.Edges(T0, T0 + 60_000, 10_000, whole=False)
     sent = ledger(
@@ -225,7 +251,7 @@ def test_deliveries_never_twice_late_or_of_what_is_gone(spark: Any) -> None:
     never = delivery.never_findings(pairs, stored, 1_000, {})
     assert found(never) == [("NEVER_DELIVERED", "t", 0, 7)]
     assert found(delivery.never_findings(pairs, stored, 1_000, {"g": ["Y"]})) == []
-    sums = windows.summed(stored, 1_000)
+    sums = summed(stored, 1_000)
     silent = delivery.silent_findings(pairs, sums, 1_000, [])
     assert found(silent) == [("NEVER_DELIVERED", "t", 1, 0)]
     assert found(delivery.late_findings(pairs, ["g"])) == [("OUT_OF_ORDER", "t", 0, 4)]
@@ -329,7 +355,7 @@ def test_one_loss_is_one_finding(spark: Any) -> None:
     offsets = {0: (0, 1, 4, 5), 1: (0, 2), 2: (1,), 3: (0, 2, 4)}
     rows = [Row(queue=number, offset=at) for number, mine in offsets.items() for at in mine]
     rows += [Row("u", 0, 0), Row("u", 0, 2)]
-    judged = queues.covered(queues.runs(log(spark, rows)), [""]).persist()
+    judged = queues.covered(queues.runs_of(queues.each(log(spark, rows))), [""]).persist()
     gaps = queues.gaps(judged)
     sent = ledger(
         spark,
@@ -360,7 +386,7 @@ def test_a_clock_that_was_set_back(spark: Any) -> None:
     rows = [Row(offset=n, ms=T0 + n * 1_000, broker="a") for n in range(100)]
     rows += [Row(offset=100 + n, ms=T0 - 50_000 + n * 1_000, broker="a") for n in range(100)]
     rows += [Row(offset=n, ms=T0 - n % 2 * 4_000 - 100_000, broker="b") for n in range(100)]
-    sums = windows.summed(log(spark, rows), 1_000).persist()
+    sums = summed(log(spark, rows), 1_000).persist()
     (row,) = windows.clock_findings(sums, 10_000).collect()
     assert (row.code, row.severity, row.broker, row.physicalOffset) == (
         ("CLOCK_BACK", "WARN", "a", 10_000)
@@ -372,7 +398,7 @@ def test_a_clock_that_was_set_back(spark: Any) -> None:
 def test_windows_count_every_tier_by_when_messages_were_born(spark: Any) -> None:
     rows = [Row(offset=n, id=f"a{n}", ms=T0 // 60_000 * 60_000 + n * 20_000) for n in range(6)]
     stored = log(spark, rows)
-    sums = windows.summed(stored, 60_000)
+    sums = summed(stored, 60_000)
     sent = ledger(spark, [Sent(id=row.id or "", ms=row.ms) for row in rows])
     got = ledger(
         spark, [Sent(id=row.id or "", ms=row.ms + 5 + 40, offset=None) for row in rows[:4]]

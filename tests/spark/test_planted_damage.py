@@ -113,6 +113,55 @@ def test_a_tail_that_each_side_wrote_for_itself_is_one_finding(
     assert "LOG_DIFFERS" not in said.codes
 
 
+def body_of(file: Path, at: int) -> tuple[int, bytes]:
+    """Where it lies, and the body; hosts are IPv4 here."""
+    (length,) = unpack_from(">i", file.read_bytes(), at + 84)
+    return at + 88, file.read_bytes()[at + 88 : at + 88 + length]
+
+
+def sent_of(store: Path, ledger: Path, ids: dict[int, bytes]) -> None:
+    """What the producers of these records said, in their order, also of the bodies."""
+    each = list(placed(store))
+    lines = []
+    for number, key in ids.items():
+        file, at, _ = each[number]
+        crc = crc32(body_of(file, at)[1])
+        lines.append(json.dumps({"msgId": key.decode(), "bodyCrc": crc, "sentAt": 0}))
+    ledger.write_text("\n".join(lines) + "\n")
+
+
+def with_ids(store: Path) -> dict[int, bytes]:
+    """Records that have an id of their producer, by their number."""
+    found: dict[int, bytes] = {}
+    for number, (file, at, size) in enumerate(placed(store)):
+        _, mark, rest = file.read_bytes()[at : at + size].partition(b"UNIQ_KEY\x01")
+        if mark:
+            found[number] = rest[:56].split(b"\x02")[0]
+    return found
+
+
+def test_a_body_that_was_damaged_and_one_that_was_forged(
+    spark: Any, pair: tuple[Path, Path], tmp_path: Path
+) -> None:
+    """The damaged one does not fit its CRC; of the other only the ledger knows."""
+    store, _ = pair
+    ids = with_ids(store)
+    ledger = tmp_path / "produced.jsonl"
+    sent_of(store, ledger, ids)
+    each, (damaged, forged) = list(placed(store)), sorted(ids)[5:7]
+    file, at, _ = each[damaged]
+    where, body = body_of(file, at)
+    change(file, where, bytes([body[0] ^ 1]))
+    forge(*each[forged])
+    said = messages(spark, store, produced=str(ledger))
+    places = {one.code: one.physical_offset for one in said.errors}
+    assert places == {
+        "BAD_CRC": int(file.name) + at,
+        "BODY_CHANGED": int(each[forged][0].name) + each[forged][1],
+    }
+    assert len(said.errors) == 2
+
+
 def test_a_committed_message_that_no_topic_has(
     spark: Any, pair: tuple[Path, Path], tmp_path: Path
 ) -> None:

@@ -109,7 +109,7 @@ def silent_findings(
     Queues of which a group was given nothing, while it was given messages of others of the topic.
 
     :param pairs: of `matched`.
-    :param sums: of `windows.summed`; only windows that lie within the group's time count.
+    :param sums: of `reduced.sums_of`; only windows that lie within the group's time count.
     :param tags: groups that do not want everything: their silence says nothing.
     """
     spans = pairs.groupBy("group", "topic").agg(

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from rmq_ha.errors import CannotDecide
@@ -24,7 +24,6 @@ from rmq_ha.spark.audit import (
     windows,
 )
 from rmq_ha.spark.audit.ledgers import Ledger, acknowledged, read_ledger
-from rmq_ha.spark.audit.rules import ordinary
 from rmq_ha.spark.audit.shape import frame_of, frozen, kept
 from rmq_ha.spark.audit.stored import Wanted, delayed_rows, op_marks, stored_rows
 from rmq_ha.spark.result import JobResult, Plot, Table
@@ -84,15 +83,15 @@ class _Audit:
         self._asked = asked
         self._whole: list[str] = []
         self._ends = tails.written_ends(asked.places, asked.topics) if asked.to_ms is None else {}
-        self._reduced: DataFrame | None = None
+        self._read: DataFrame | None = None
         with job.progress("reading what is stored"):
             if self._is_plain():
                 stores = [place for place in asked.places if isinstance(place, StorePlace)]
-                wanted = self._wanted()
-                found = reduced.reduced_rows(job.spark, stores, wanted, asked.window_ms)
+                found = reduced.of_stores(job.spark, stores, self._wanted(), asked.window_ms)
                 self._reduced = frozen(found)
             else:
-                self._rows = frozen(self._stored())
+                self._read = frozen(self._stored())
+                self._reduced = kept(reduced.of_rows(self._read, asked.key, asked.window_ms))
         self._produced = self._ledger(asked.produced, "sentAt")
         self._delivered = self._ledger(asked.delivered, "deliveredAt")
 
@@ -100,11 +99,7 @@ class _Audit:
         """Read, judge, answer."""
         asked, job = self._asked, self._job
         with job.progress("counting"):
-            sums = kept(
-                windows.summed(self._rows, asked.window_ms)
-                if self._reduced is None
-                else reduced.sums_of(self._reduced)
-            )
+            sums = kept(reduced.sums_of(self._reduced))
             totals = _totals(sums)
         if not totals["stored"]:
             where = ", ".join(map(str, asked.places))
@@ -146,7 +141,7 @@ class _Audit:
         has_ledger = asked.produced is not None or asked.delivered is not None
         return not has_ledger and all(isinstance(place, StorePlace) for place in asked.places)
 
-    def _wanted(self) -> Wanted:
+    def _wanted(self, *, body: bool = False) -> Wanted:
         asked = self._asked
         # What is sent at the edge of the time asked for is stored a little behind it.
         return Wanted(
@@ -157,16 +152,20 @@ class _Audit:
             None if asked.from_ms is None else asked.from_ms - asked.grace_ms,
             None if asked.to_ms is None else asked.to_ms + asked.grace_ms,
             asked.options,
+            body,
         )
 
     def _stored(self) -> DataFrame:
         return stored_rows(self._job.spark, self._asked.places, self._wanted())
 
-    def _looked_up(self, wanted: Column) -> DataFrame:
-        """Rows of a kind; of stores that were reduced they are read now."""
-        if self._reduced is None:
-            return self._rows.where(wanted)
-        return frozen(self._stored().where(wanted))
+    @property
+    def _rows(self) -> DataFrame:
+        """Single messages; of stores that were reduced they are read when they are asked for."""
+        return self._stored() if self._read is None else self._read
+
+    def _looked_up(self, some: DataFrame) -> DataFrame:
+        """:param some: of `_rows`; each question about them sees the same ones."""
+        return some if self._read is not None else frozen(some)
 
     def _ledger(self, uri: str | None, time: str) -> Ledger | None:
         if uri is None:
@@ -208,9 +207,11 @@ class _Audit:
     ) -> DataFrame:
         partitions = max(2, -(-totals["stored"] // _PER_PARTITION))
         runs = kept(
-            queues.runs(self._rows)
-            if self._reduced is None
-            else queues.runs_of(reduced.segments_of(self._reduced))
+            queues.runs_of(
+                reduced.segments_of(self._reduced)
+                if self._read is None
+                else queues.each(self._read)
+            )
         )
         judged = kept(queues.covered(runs, self._whole))
         gaps = kept(queues.gaps(judged))
@@ -227,9 +228,9 @@ class _Audit:
         if torn:
             found.append(frame_of(self._job.spark, torn))
         if totals["bad"]:
-            found.append(queues.crc_findings(self._looked_up(~F.col("crcOk"))))
+            found.append(queues.crc_findings(self._looked_up(self._rows.where("not crcOk"))))
         if totals["halves"]:
-            rows = self._looked_up(halves.concerned())
+            rows = self._looked_up(self._rows.where(halves.concerned()))
             marks = self._marks()
             found.append(halves.open_findings(rows, marks, totals["mostMs"]))
             if self._produced is not None:
@@ -241,19 +242,32 @@ class _Audit:
                 keys.unproduced_findings(self._rows, self._produced.rows),
                 delivery.misplaced_findings(self._produced.rows, self._rows),
             ]
+        found += self._changed()
         if self._delivered is not None and pairs is not None:
             found += self._of_consumers(self._delivered, pairs, sums)
         return reduce(DataFrame.unionByName, found)
 
     def _duplicates(self, partitions: int) -> list[DataFrame]:
-        if self._reduced is None:
-            return [keys.duplicate_findings(self._rows, partitions)]
         several = kept(reduced.several(self._reduced, partitions))
         if several.isEmpty():
             return []
         places = reduced.places_of(self._reduced, several)
-        rows = self._stored().join(places, ["brokerName", "commitLogOffset"], "left_semi")
-        return [keys.duplicate_findings(frozen(rows), partitions)]
+        copies = self._rows.join(places, ["brokerName", "commitLogOffset"], "left_semi")
+        return [keys.duplicate_findings(self._looked_up(copies))]
+
+    def _changed(self) -> list[DataFrame]:
+        ledgers = [one.rows for one in (self._produced, self._delivered) if one is not None]
+        said = [rows.where("bodyCrc is not null").select(*keys.SAID) for rows in ledgers]
+        if all(rows.isEmpty() for rows in said):
+            return []
+        every = kept(reduce(DataFrame.unionByName, said))
+        others = kept(keys.unlike(self._rows, every, F.col("bodyCRC")))
+        if others.isEmpty():
+            return []
+        # Perhaps only compressed: a record's CRC is then of another body than the producer's.
+        bodies = stored_rows(self._job.spark, self._asked.places, self._wanted(body=True))
+        there = bodies.join(others, ["brokerName", "commitLogOffset", "id"], "left_semi")
+        return [keys.changed_findings(keys.unlike(frozen(there), every, keys.crc_of_body()))]
 
     def _inside(self, found: DataFrame) -> DataFrame:
         """The rows around the time that was asked for are there for the messages of its edges."""
@@ -286,7 +300,7 @@ class _Audit:
             if lost is not None:
                 absent = absent.join(lost.select("id"), "id", "left_anti")
             bounds = (
-                sums.where(ordinary(F.col("topic")) & F.col("inQueue"))
+                sums.where("ordinary and inQueue")
                 .groupBy("topic", "queueId")
                 .agg(F.min("leastOffset").alias("least"))
             )
@@ -302,11 +316,8 @@ class _Audit:
     def _undelivered(self, edges: keys.Edges) -> DataFrame:
         asked, newest = self._asked, edges.newest_ms
         delayed = kept(delayed_rows(self._job.spark, asked.places, self._wanted()))
-        if self._reduced is None:
-            rows = self._rows
-        else:
-            ids = F.broadcast(delayed.select("id").distinct())
-            rows = frozen(self._stored().join(ids, "id", "left_semi"))
+        ids = F.broadcast(delayed.select("id").distinct())
+        rows = self._looked_up(self._rows.join(ids, "id", "left_semi"))
         # What is due may be delivered behind the end of what is looked at.
         late = newest - max(asked.grace_ms, delays.LATE_MS)
         due = delays.due_before(asked.places, late) if asked.to_ms is None else {}

@@ -6,8 +6,12 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from rmq_ha.spark.audit.ledgers import acknowledged
-from rmq_ha.spark.audit.rules import Code, in_queue, ordinary
+from rmq_ha.spark.audit.rules import Code
 from rmq_ha.spark.audit.shape import findings, observed, sentence
+from rmq_ha.store.format.commitlog import CRC_MASK
+
+SAID = ("topic", "id", "bodyCrc")
+"""Of a ledger, what it says of bodies."""
 
 
 @dataclass(frozen=True)
@@ -40,26 +44,19 @@ class Edges:
 
 def own(rows: DataFrame) -> DataFrame:
     """What producers sent and consumers can be given: messages of ordinary topics, with an id."""
-    return rows.where(
-        ordinary(F.col("topic")) & in_queue(F.col("sysFlag")) & F.col("id").isNotNull()
-    )
+    return rows.where("ordinary and inQueue and id is not null")
 
 
-def duplicate_findings(rows: DataFrame, partitions: int) -> DataFrame:
+def duplicate_findings(rows: DataFrame) -> DataFrame:
     """
     Ids that an ordinary topic has more than once; a finding for each copy but the first.
 
-    First by a hash of 8 bytes, so that few bytes are shuffled; the ids only of what it finds.
-
-    :param partitions: into how many the ids are divided.
+    :param rows: at least all whose id another one has; its number says which these are
+        (`reduced.several`), so that few bytes are shuffled.
     """
-    hashed = own(rows).withColumn("hash", F.xxhash64("topic", "id"))
-    several = (hashed.select("hash").repartition(partitions, "hash").groupBy("hash").count()).where(
-        "count > 1"
-    )
     copies = Window.partitionBy("topic", "id").orderBy("storedMs", "brokerName", "commitLogOffset")
     judged = (
-        hashed.join(several.select("hash"), "hash", "left_semi")
+        own(rows)
         .withColumn("number", F.row_number().over(copies))
         .withColumn("place", F.first(_place()).over(copies))
         .withColumn("crc", F.first("bodyCRC").over(copies))
@@ -122,6 +119,44 @@ def lost(absent: DataFrame) -> DataFrame:
     """
     found = absent.where(acknowledged(F.col("status")) & F.col("state").isNull())
     return found.dropDuplicates(["id"])
+
+
+def unlike(rows: DataFrame, said: DataFrame, crc: Column) -> DataFrame:
+    """
+    Messages whose bodies are none of those that ledgers have under their id; without those that
+    fit no CRC at all.
+
+    :param said: columns `SAID`.
+    :param crc: of the body of each of `rows`.
+    """
+    have = own(rows).where("crcOk").withColumn("crc", crc).alias("have")
+    said = said.alias("said")
+    fits = (F.col("have.id") == F.col("said.id")) & (
+        F.col("said.topic").isNull() | (F.col("said.topic") == F.col("have.topic"))
+    )
+    named = have.join(said, fits, "left_semi")
+    return named.join(said, fits & (F.col("have.crc") == F.col("said.bodyCrc")), "left_anti")
+
+
+def crc_of_body() -> Column:
+    """Of the column `body`, as consumers see it."""
+    return F.crc32("body").bitwiseAND(F.lit(CRC_MASK))
+
+
+def changed_findings(rows: DataFrame) -> DataFrame:
+    """:param rows: of `unlike`."""
+    return findings(
+        rows,
+        Code.BODY_CHANGED,
+        sentence(
+            "the body fits its CRC, and is not the one that the ledger has under this id: it was"
+            " changed on its way, or in the log by somebody who also wrote the CRC. Compare with"
+            " another replica (verify-replica)"
+        ),
+        expected=F.lit("a body of the ledger's bodyCrc"),
+        actual=sentence("{crc}"),
+        observedAt=observed(F.col("storedMs")),
+    )
 
 
 def lost_findings(rows: DataFrame) -> DataFrame:

@@ -10,6 +10,7 @@ from pyspark.sql.types import StringType, StructField, StructType, TimestampType
 
 from rmq_ha.errors import CannotDecide
 from rmq_ha.spark.audit.shape import kept
+from rmq_ha.store.format.commitlog import CRC_MASK
 
 STORED_STATUSES = (
     "SEND_OK",
@@ -34,12 +35,13 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
     "queueOffset": ("queueOffset", "queue_offset"),
     "orderKey": ("orderKey", "order_key"),
     "sequence": ("sequence",),
+    "bodyCrc": ("bodyCrc", "body_crc"),
     "group": ("group", "consumerGroup"),
     "reconsumeTimes": ("reconsumeTimes", "reconsume_times"),
     "sentAt": ("sentAt", "sent_at"),
     "deliveredAt": ("deliveredAt", "delivered_at", "consumedAt"),
 }
-_NUMBERS = ("queueId", "queueOffset", "sequence", "reconsumeTimes")
+_NUMBERS = ("queueId", "queueOffset", "sequence", "reconsumeTimes", "bodyCrc")
 _TIMES = ("sentAt", "deliveredAt")
 _TEXT_FILES = (".json", ".jsonl", ".ndjson")
 _PACKED = (".gz", ".zst", ".bz2")
@@ -52,8 +54,8 @@ class Ledger:
     A ledger that was read.
 
     :ivar rows: columns `topic`, `id`, `atMs`, `status`, `transactionState`, `brokerName`,
-        `queueId`, `queueOffset`, `orderKey`, `sequence`, `group`, `reconsumeTimes`; what the ledger
-        does not have is null.
+        `queueId`, `queueOffset`, `orderKey`, `sequence`, `bodyCrc` (as records have it), `group`,
+        `reconsumeTimes`; what the ledger does not have is null.
     :ivar unusable: rows that are no JSON, or have no id.
     """
 
@@ -136,6 +138,7 @@ def _plain(raw: DataFrame, time: str, id_column: str) -> DataFrame:
         columns["queueOffset"].alias("queueOffset"),
         columns["orderKey"].alias("orderKey"),
         columns["sequence"].alias("sequence"),
+        columns["bodyCrc"].bitwiseAND(F.lit(CRC_MASK)).alias("bodyCrc"),
         F.coalesce(columns["group"], F.lit(UNNAMED)).alias("group"),
         F.coalesce(columns["reconsumeTimes"], F.lit(0)).alias("reconsumeTimes"),
     )

@@ -4,6 +4,7 @@ This module needs neither Spark nor a network: import it in any application.
 """
 
 import json
+import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
@@ -30,6 +31,7 @@ class _Got(Protocol):
     queue_id: int
     queue_offset: int
     reconsume_times: int
+    body: bytes
     properties: dict[str, str]
 
 
@@ -50,6 +52,7 @@ def produced_lines(context: _Sent, order_property: str = "") -> Iterator[str]:
             "status": status,
             "brokerName": queue.broker_name,
             "queueId": queue.queue_id,
+            "bodyCrc": zlib.crc32(message.body),
         }
         if result is not None:
             row["queueOffset"] = result.queue_offset + number
@@ -76,6 +79,7 @@ def delivered_lines(
             "queueId": message.queue_id,
             "queueOffset": message.queue_offset,
             "reconsumeTimes": message.reconsume_times,
+            "bodyCrc": zlib.crc32(message.body),
         }
         if order_property and order_property in message.properties:
             row["orderKey"] = message.properties[order_property]

@@ -5,23 +5,17 @@ from collections.abc import Collection
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from rmq_ha.spark.audit.rules import Code, in_queue
+from rmq_ha.spark.audit.rules import Code
 from rmq_ha.spark.audit.shape import QUEUE, all_faults, fault, findings, observed, sentence
 
 _LIFE = (*QUEUE, "life")
 
 
-def runs(rows: DataFrame) -> DataFrame:
-    """
-    The queues as runs; see `runs_of`.
-
-    :param rows: of `stored.stored_rows`.
-    """
+def each(rows: DataFrame) -> DataFrame:
+    """Every message as a run of its own: rows of `stored.stored_rows` as `runs_of` wants them."""
     offset = F.col("queueOffset")
-    return runs_of(
-        rows.where(in_queue(F.col("sysFlag"))).select(
-            *QUEUE, "commitLogOffset", "storedMs", offset.alias("first"), offset.alias("last")
-        )
+    return rows.where("inQueue").select(
+        *QUEUE, "commitLogOffset", "storedMs", offset.alias("first"), offset.alias("last")
     )
 
 
@@ -64,7 +58,7 @@ def covered(runs: DataFrame, whole: Collection[str] = ()) -> DataFrame:
     """
     The runs with `covered`: the greatest offset of those in front of each; null: nobody knows.
 
-    :param runs: see there.
+    :param runs: of `runs_of`.
     :param whole: brokers whose log was never shortened by retention: their queues begin at 0.
     """
     by_offset = Window.partitionBy(*_LIFE).orderBy("first", "commitLogOffset")

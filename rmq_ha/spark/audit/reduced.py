@@ -1,16 +1,17 @@
-"""Stores, reduced where they are read: for audits without ledgers."""
+"""Messages reduced to counts, runs and hashes, by `rmq_ha.scan.reducing` on executors."""
 
 from collections.abc import Iterator, Sequence
 from functools import reduce
 from typing import Any
 
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from rmq_ha.offsets.places import StorePlace
 from rmq_ha.scan.log.records import Records
-from rmq_ha.scan.reducing import IDS, RUN, SCHEMA, SUMS, Reduction
+from rmq_ha.scan.reducing import IDS, ROW, RUN, SCHEMA, SUMS, Reduction
 from rmq_ha.scan.store.directory import scan
 from rmq_ha.scan.store.scanning import Split
 from rmq_ha.spark.audit.shape import QUEUE
@@ -18,17 +19,17 @@ from rmq_ha.spark.audit.stored import Wanted, source_options
 from rmq_ha.spark.source.offline import FileWanted, OfflineQueues
 from rmq_ha.spark.source.options import SourceOptions, parse_options
 
-_BY = (*QUEUE, "inQueue", "window", "latency")
+_BY = (*QUEUE, "inQueue", "ordinary", "window", "latency")
 _ADDED = ("n", "bytes", "bad")
 _LEAST = ("leastOffset", "leastPlace", "leastMs")
 _MOST = ("mostOffset", "mostPlace", "mostMs")
 
 
-def reduced_rows(
+def of_stores(
     spark: SparkSession, places: Sequence[StorePlace], wanted: Wanted, window_ms: int
 ) -> DataFrame:
     """
-    What `reducing` keeps of stores.
+    What `reducing` keeps of stores, while it reads them: for audits without ledgers.
 
     :raises CannotDecide: one cannot be read, or has no such topic.
     """
@@ -39,6 +40,22 @@ def reduced_rows(
         how = Reduction(label, wanted.key, window_ms, wanted.from_ms, wanted.to_ms)
         frames.append(_reduced(spark, parse_options(options), how))
     return reduce(DataFrame.unionAll, frames)
+
+
+def of_rows(rows: DataFrame, key: str, window_ms: int) -> DataFrame:
+    """
+    The same of messages that Spark has already, without runs (`queues.each`).
+
+    :param rows: of `stored.stored_rows`.
+    """
+
+    def work(batches: Iterator[Any]) -> Iterator[Any]:
+        for batch in batches:
+            for label in pc.unique(batch["brokerName"]).to_pylist():
+                mine = batch.filter(pc.equal(batch["brokerName"], label))
+                yield from Reduction(label, key, window_ms).counted(mine)
+
+    return rows.select("brokerName", *ROW).mapInArrow(work, from_arrow_schema(SCHEMA))
 
 
 def _reduced(spark: SparkSession, options: SourceOptions, how: Reduction) -> DataFrame:
@@ -63,7 +80,12 @@ def _batches(options: SourceOptions, how: Reduction, split: Split) -> Iterator[A
 
 
 def sums_of(reduced: DataFrame) -> DataFrame:
-    """As `windows.summed`."""
+    """
+    Counts by queue, window and class of latency.
+
+    Columns: the queue, `inQueue`, `ordinary`, `window` (its start, ms), `latency` (born to stored,
+    ms), `n`, `bytes`, `bad` (CRC), and least and greatest queue offset, place in the log and time.
+    """
     return (
         reduced.where(F.col("kind") == SUMS)
         .groupBy(*_BY)

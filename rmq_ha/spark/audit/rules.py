@@ -3,18 +3,18 @@
 Spec: store.md, sections 2.3, 2.4, 10 and 11.
 """
 
+from collections.abc import Callable
 from enum import StrEnum
+from typing import Any, cast
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import Column
-from pyspark.sql import functions as F
+from pyspark.sql.pandas.functions import arrow_udf
+from pyspark.sql.types import BooleanType, DataType, LongType
 
-from rmq_ha.model.flags import TRANSACTION_PREPARED
-from rmq_ha.model.topics import (
-    DLQ_PREFIX,
-    RETRY_PREFIX,
-)
 from rmq_ha.offsets.findings import Severity
-from rmq_ha.scan.reducing import INTERNAL, STEPS, WIDEST
+from rmq_ha.scan.reducing import are_in_queue, are_ordinary, latency_floors
 
 
 class Code(StrEnum):
@@ -30,6 +30,7 @@ class Code(StrEnum):
     OFFSET_TWICE = "OFFSET_TWICE"
     SWAPPED = "SWAPPED"
     BAD_CRC = "BAD_CRC"
+    BODY_CHANGED = "BODY_CHANGED"
     DUPLICATE = "DUPLICATE"
     KEY_REUSED = "KEY_REUSED"
     OUT_OF_ORDER = "OUT_OF_ORDER"
@@ -52,6 +53,7 @@ SEVERITIES: dict[Code, Severity] = {
     Code.OFFSET_TWICE: Severity.ERROR,
     Code.SWAPPED: Severity.ERROR,
     Code.BAD_CRC: Severity.ERROR,
+    Code.BODY_CHANGED: Severity.ERROR,
     Code.OUT_OF_ORDER: Severity.ERROR,
     Code.NEVER_DELIVERED: Severity.ERROR,
     # RocketMQ promises "at least once": a producer repeats a send whose answer was lost, a consumer
@@ -66,22 +68,27 @@ SEVERITIES: dict[Code, Severity] = {
 }
 
 
+def _each(rule: Callable[[pa.Array], Any], kind: DataType, column: Column) -> Column:
+    """A rule of plain Python for a column: executors run it over Arrow's arrays."""
+
+    def work(values: pa.Array) -> pa.Array:
+        found = pa.array(rule(values.drop_null()))
+        return pc.replace_with_mask(pa.nulls(len(values), found.type), values.is_valid(), found)
+
+    made: Any = arrow_udf
+    return cast(Column, made(work, kind)(column))
+
+
 def ordinary(topic: Column) -> Column:
-    """`is_ordinary` of a column."""
-    return ~(topic.isin(*INTERNAL) | topic.startswith(RETRY_PREFIX) | topic.startswith(DLQ_PREFIX))
+    """`reducing.are_ordinary` of a column."""
+    return _each(are_ordinary, BooleanType(), topic)
 
 
 def in_queue(sys_flag: Column) -> Column:
-    """
-    The record has a place in its queue; records of the types prepared and rollback have none, and 0
-    as their offset.
-    """
-    return sys_flag.bitwiseAND(F.lit(TRANSACTION_PREPARED)) == 0
+    """`reducing.are_in_queue` of a column."""
+    return _each(lambda flags: are_in_queue(flags.to_numpy()), BooleanType(), sys_flag)
 
 
 def latency_column(ms: Column) -> Column:
     """`reducing.latency_floors` of a column."""
-    found = F.when(ms < 0, F.lit(-1).cast("long"))
-    for below, step in STEPS:
-        found = found.when(ms < below, ms - ms % step)
-    return found.otherwise(ms - ms % WIDEST)
+    return _each(lambda values: latency_floors(values.to_numpy()), LongType(), ms)

@@ -19,6 +19,7 @@ from rmq_ha.model.topics import (
     TRANS_CHECK_MAX_TIME_TOPIC,
 )
 from rmq_ha.offsets.places import NamesrvPlace, Place, StorePlace
+from rmq_ha.spark.audit.rules import in_queue, ordinary
 from rmq_ha.spark.source.schema import COLUMNS, struct_of
 
 _ON_THEIR_WAY = (SCHEDULE_TOPIC, HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC)
@@ -44,7 +45,7 @@ class Wanted:
     :ivar topics: empty: all.
     :ivar key: what identifies a message: `uniqKey` or `keys`.
     :ivar on_their_way: delayed and half messages of the topics, too.
-    :ivar tags: the column is needed.
+    :ivar tags: the column is needed; so is `body`.
     :ivar from_ms: stored then or later; None: from the oldest on. So is `to_ms`, exclusive.
     :ivar options: further ones of the data source (accounts, TLS, `splitSize`, ...).
     """
@@ -56,6 +57,12 @@ class Wanted:
     from_ms: int | None = None
     to_ms: int | None = None
     options: Mapping[str, str] | None = None
+    body: bool = False
+
+    @property
+    def further(self) -> list[str]:
+        """Columns that few ask for."""
+        return [name for name in ("tags", "body") if getattr(self, name)]
 
 
 def source_options(place: Place, topics: Sequence[str]) -> dict[str, str]:
@@ -84,8 +91,8 @@ def stored_rows(spark: SparkSession, places: Sequence[Place], wanted: Wanted) ->
     One row for each stored message.
 
     Columns: `brokerName` (never null), `topic`, `queueId`, `queueOffset`, `commitLogOffset`, `id`
-    (null: it has none), `sysFlag`, `bornMs`, `storedMs`, `storeSize`, `crcOk`, `bodyCRC`,
-    and `tags` if wanted.
+    (null: it has none), `sysFlag`, `inQueue`, `ordinary`, `bornMs`, `storedMs`, `storeSize`,
+    `crcOk`, `bodyCRC`, and `tags` and `body` if wanted.
 
     :raises WrongUsage: messages cannot be read from a place.
     """
@@ -103,7 +110,7 @@ def _of_place(spark: SparkSession, place: Place, wanted: Wanted, labelled: bool)
         options["brokerName"] = place.uri
     # An id of a message without UNIQ_KEY is its address: unique, and what its producer was told.
     id_column = "keys" if wanted.key == "keys" else "msgId"
-    names = [*_COLUMNS, id_column, "brokerName", *(["tags"] if wanted.tags else [])]
+    names = [*_COLUMNS, id_column, "brokerName", *wanted.further]
     return _inside(read(spark, options, names), wanted).select(
         F.coalesce("brokerName", F.lit("")).alias("brokerName"),
         "topic",
@@ -112,12 +119,14 @@ def _of_place(spark: SparkSession, place: Place, wanted: Wanted, labelled: bool)
         "commitLogOffset",
         F.col(id_column).alias("id"),
         "sysFlag",
+        in_queue(F.col("sysFlag")).alias("inQueue"),
+        ordinary(F.col("topic")).alias("ordinary"),
         F.unix_millis("bornTimestamp").alias("bornMs"),
         F.unix_millis("storeTimestamp").alias("storedMs"),
         "storeSize",
         "crcOk",
         "bodyCRC",
-        *(["tags"] if wanted.tags else []),
+        *wanted.further,
     )
 
 

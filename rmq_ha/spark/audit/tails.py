@@ -41,7 +41,7 @@ def stored_ends(sums: DataFrame) -> Ends:
     """
     The same of the log.
 
-    :param sums: of `windows.summed`.
+    :param sums: of `reduced.sums_of`.
     """
     rows = sums.where("inQueue").groupBy(*QUEUE).agg(F.max("mostOffset").alias("most")).collect()
     return {(row["brokerName"], row["topic"], row["queueId"]): row["most"] + 1 for row in rows}

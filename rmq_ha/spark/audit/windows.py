@@ -11,37 +11,12 @@ from typing import Any
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from rmq_ha.spark.audit.rules import Code, in_queue, latency_column, ordinary
-from rmq_ha.spark.audit.shape import QUEUE, findings, observed, sentence
+from rmq_ha.spark.audit.rules import Code, latency_column
+from rmq_ha.spark.audit.shape import findings, observed, sentence
 from rmq_ha.spark.result import Plot, Table
 
 _SHOWN = 600
 _QUANTILES = (0.5, 0.99)
-
-
-def summed(rows: DataFrame, window_ms: int) -> DataFrame:
-    """
-    One pass over everything that is stored: counts by queue, window and class of latency.
-
-    Columns: the queue, `window` (its start, ms), `latency` (born to stored, ms), `n`, `bytes`,
-    `bad` (CRC), and least and greatest queue offset, place in the log and time.
-    """
-    return rows.groupBy(
-        *QUEUE,
-        in_queue(F.col("sysFlag")).alias("inQueue"),
-        _window(F.col("bornMs"), window_ms),
-        latency_column(F.col("storedMs") - F.col("bornMs")).alias("latency"),
-    ).agg(
-        F.count(F.lit(1)).alias("n"),
-        F.sum("storeSize").alias("bytes"),
-        F.sum((~F.col("crcOk")).cast("long")).alias("bad"),
-        F.min("queueOffset").alias("leastOffset"),
-        F.max("queueOffset").alias("mostOffset"),
-        F.min("commitLogOffset").alias("leastPlace"),
-        F.max("commitLogOffset").alias("mostPlace"),
-        F.min("storedMs").alias("leastMs"),
-        F.max("storedMs").alias("mostMs"),
-    )
 
 
 def _window(ms: Column, window_ms: int) -> Column:
@@ -52,8 +27,8 @@ def clock_findings(sums: DataFrame, grace_ms: int) -> DataFrame:
     """
     Brokers whose log was stamped by a clock that was set back: one finding each, where it was.
 
-    :param sums: of `summed`: what lies wholly behind another sum and is older by more than the
-        grace.
+    :param sums: of `reduced.sums_of`: what lies wholly behind another sum and is older by more
+        than the grace.
     """
     ends = sums.select(
         "brokerName", F.col("mostPlace").alias("place"), F.col("mostMs").alias("high"),
@@ -102,11 +77,11 @@ def tiers(
     By topic and window: `produced`, `stored`, `delivered`, `bytes`, and the middle and the 99th
     percentile of the times born to stored, and stored to delivered.
 
-    :param sums: of `summed`.
+    :param sums: of `reduced.sums_of`.
     :param produced: the producers' ledger, what was acknowledged of it.
     :param pairs: `delivery.matched`.
     """
-    own = sums.where(ordinary(F.col("topic")) & F.col("inQueue"))
+    own = sums.where("ordinary and inQueue")
     stored = own.groupBy("topic", "window").agg(
         F.sum("n").alias("stored"),
         F.sum("bytes").alias("bytes"),

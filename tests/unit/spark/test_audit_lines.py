@@ -1,6 +1,7 @@
 """Ledger lines from what the client's hooks see."""
 
 import json
+import zlib
 
 from rmq_ha.client.connection.hooks import SendContext
 from rmq_ha.client.rules.messages import Message, MessageExt, MessageQueue, SendResult, SendStatus
@@ -29,6 +30,7 @@ def test_a_batch_that_is_stored_has_a_line_for_each_message() -> None:
             "status": "FLUSH_SLAVE_TIMEOUT",
             "brokerName": "broker-a",
             "queueId": 3,
+            "bodyCrc": zlib.crc32(b"x"),
             "queueOffset": 40 + n,
             "orderKey": "7",
         }
@@ -58,4 +60,5 @@ def test_a_delivery_names_group_and_place() -> None:
         "queueId": 3,
         "queueOffset": 41,
         "reconsumeTimes": 1,
+        "bodyCrc": 0,
     }
