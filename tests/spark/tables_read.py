@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rmq_ha.spark.source.batch import make_reader
-from rmq_ha.spark.source.schema import struct_of
-from rmq_ha.spark.source.tables import TABLE_COLUMNS
+from rmq_ha.spark.source.schema import TABLE_COLUMNS, struct_of
 
 BOTH_WAYS = ("consumerOffsets", "topics", "groups", "delayOffsets", "queues", "consumeQueue")
 """Tables that files have, and brokers tell."""

@@ -17,35 +17,58 @@ from pyspark.sql.types import (
 
 from rmq_ha.errors import WrongUsage
 
-MESSAGE_COLUMNS: dict[str, DataType] = {
-    "topic": StringType(),
-    "queueId": IntegerType(),
-    "queueOffset": LongType(),
-    "commitLogOffset": LongType(),
-    "msgId": StringType(),
-    "keys": StringType(),
-    "tags": StringType(),
-    "body": BinaryType(),
-    "properties": MapType(StringType(), StringType()),
-    "flag": IntegerType(),
-    "sysFlag": IntegerType(),
-    "bornTimestamp": TimestampType(),
-    "bornHost": StringType(),
-    "storeTimestamp": TimestampType(),
-    "storeHost": StringType(),
-    "bodyCRC": IntegerType(),
-    "reconsumeTimes": IntegerType(),
-    "brokerName": StringType(),
+_KINDS: dict[str, DataType] = {
+    "string": StringType(),
+    "int": IntegerType(),
+    "long": LongType(),
+    "boolean": BooleanType(),
+    "binary": BinaryType(),
+    "timestamp": TimestampType(),
+    "map": MapType(StringType(), StringType()),
 }
+
+
+def columns(text: str) -> dict[str, DataType]:
+    """`topic:string queueId:int`, without a JVM: executors read schemas, too."""
+    return {name: _KINDS[kind] for name, _, kind in (each.partition(":") for each in text.split())}
+
+
+MESSAGE_COLUMNS = columns(
+    "topic:string queueId:int queueOffset:long commitLogOffset:long msgId:string keys:string"
+    " tags:string body:binary properties:map flag:int sysFlag:int bornTimestamp:timestamp"
+    " bornHost:string storeTimestamp:timestamp storeHost:string bodyCRC:int reconsumeTimes:int"
+    " brokerName:string"
+)
 """What a read gives, in this order; `properties` only with `includeProperties`."""
-ON_REQUEST: dict[str, DataType] = {
-    "storeSize": IntegerType(),
-    "crcOk": BooleanType(),
-    "uniqKey": StringType(),
-    "preparedTransactionOffset": LongType(),
-}
+ON_REQUEST = columns("storeSize:int crcOk:boolean uniqKey:string preparedTransactionOffset:long")
 """What a schema of the user may name besides."""
 COLUMNS = MESSAGE_COLUMNS | ON_REQUEST
+_OF_QUEUE = "brokerName:string topic:string queueId:int"
+_VERSION = "dataVersionTimestamp:long dataVersionCounter:long"
+TABLE_COLUMNS = {
+    "consumerOffsets": columns(
+        "brokerName:string group:string topic:string queueId:int offset:long"
+    ),
+    "topics": columns(
+        "brokerName:string topic:string readQueueNums:int writeQueueNums:int perm:int"
+        f" topicFilterType:string topicSysFlag:int order:boolean {_VERSION}"
+    ),
+    "groups": columns(
+        "brokerName:string group:string consumeEnable:boolean consumeFromMinEnable:boolean"
+        " consumeBroadcastEnable:boolean retryQueueNums:int retryMaxTimes:int brokerId:long"
+        f" whichBrokerWhenConsumeSlowly:long notifyConsumerIdsChangedEnable:boolean {_VERSION}"
+    ),
+    "delayOffsets": columns("brokerName:string delayLevel:int offset:long"),
+    "queues": columns(f"{_OF_QUEUE} minOffset:long maxOffset:long"),
+    "consumeQueue": columns(
+        f"{_OF_QUEUE} queueOffset:long commitLogOffset:long size:int tagsCode:long"
+    ),
+    "index": columns(
+        "brokerName:string file:string item:int slot:int keyHash:int commitLogOffset:long"
+        " storeTimestamp:timestamp previousItem:int"
+    ),
+}
+"""The columns of each table of a broker."""
 
 
 def message_schema(include_properties: bool) -> StructType:
@@ -57,6 +80,11 @@ def message_schema(include_properties: bool) -> StructType:
             if include_properties or name != "properties"
         }
     )
+
+
+def table_schema(table: str) -> StructType:
+    """The same of a table of `TABLE_COLUMNS`."""
+    return struct_of(TABLE_COLUMNS[table])
 
 
 def struct_of(columns: dict[str, DataType]) -> StructType:

@@ -5,95 +5,13 @@ from typing import Any
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import (
-    BooleanType,
-    DataType,
-    IntegerType,
-    LongType,
-    StringType,
-    StructType,
-    TimestampType,
-)
+from pyspark.sql.types import StructType
 
 from rmq_ha.errors import WrongUsage
 from rmq_ha.spark.source.options import SourceOptions
-from rmq_ha.spark.source.schema import check_schema, struct_of
+from rmq_ha.spark.source.schema import TABLE_COLUMNS, check_schema, struct_of
 
-_VERSION: dict[str, DataType] = {
-    "dataVersionTimestamp": LongType(),
-    "dataVersionCounter": LongType(),
-}
-TABLE_COLUMNS: dict[str, dict[str, DataType]] = {
-    "consumerOffsets": {
-        "brokerName": StringType(),
-        "group": StringType(),
-        "topic": StringType(),
-        "queueId": IntegerType(),
-        "offset": LongType(),
-    },
-    "topics": {
-        "brokerName": StringType(),
-        "topic": StringType(),
-        "readQueueNums": IntegerType(),
-        "writeQueueNums": IntegerType(),
-        "perm": IntegerType(),
-        "topicFilterType": StringType(),
-        "topicSysFlag": IntegerType(),
-        "order": BooleanType(),
-        **_VERSION,
-    },
-    "groups": {
-        "brokerName": StringType(),
-        "group": StringType(),
-        "consumeEnable": BooleanType(),
-        "consumeFromMinEnable": BooleanType(),
-        "consumeBroadcastEnable": BooleanType(),
-        "retryQueueNums": IntegerType(),
-        "retryMaxTimes": IntegerType(),
-        "brokerId": LongType(),
-        "whichBrokerWhenConsumeSlowly": LongType(),
-        "notifyConsumerIdsChangedEnable": BooleanType(),
-        **_VERSION,
-    },
-    "delayOffsets": {
-        "brokerName": StringType(),
-        "delayLevel": IntegerType(),
-        "offset": LongType(),
-    },
-    "queues": {
-        "brokerName": StringType(),
-        "topic": StringType(),
-        "queueId": IntegerType(),
-        "minOffset": LongType(),
-        "maxOffset": LongType(),
-    },
-    "consumeQueue": {
-        "brokerName": StringType(),
-        "topic": StringType(),
-        "queueId": IntegerType(),
-        "queueOffset": LongType(),
-        "commitLogOffset": LongType(),
-        "size": IntegerType(),
-        "tagsCode": LongType(),
-    },
-    "index": {
-        "brokerName": StringType(),
-        "file": StringType(),
-        "item": IntegerType(),
-        "slot": IntegerType(),
-        "keyHash": IntegerType(),
-        "commitLogOffset": LongType(),
-        "storeTimestamp": TimestampType(),
-        "previousItem": IntegerType(),
-    },
-}
-"""The columns of each table."""
 _WITH_TOPICS = ("consumerOffsets", "topics", "queues", "consumeQueue")
-
-
-def table_schema(table: str) -> StructType:
-    """The columns when the user names none."""
-    return struct_of(TABLE_COLUMNS[table])
 
 
 class TablePartition(InputPartition):

@@ -1,12 +1,15 @@
 """Rows of tables, from the same texts in files and in brokers' answers."""
 
+import re
 from collections.abc import Callable, Iterable
+from operator import attrgetter
 from typing import Any
 
 import pyarrow as pa
 
 from rmq_ha.errors import CannotDecide, ProtocolViolation
 from rmq_ha.spark.source.reading import QueueId, Subscription
+from rmq_ha.spark.source.schema import TABLE_COLUMNS
 from rmq_ha.wire.bodies import (
     decode_delay_offsets,
     decode_group_table,
@@ -15,6 +18,7 @@ from rmq_ha.wire.bodies import (
 )
 
 Row = tuple[Any, ...]
+_HUMP = re.compile("(?=[A-Z])")
 
 
 def batch_of(rows: Iterable[Row], schema: Any) -> Any:
@@ -77,52 +81,23 @@ def _consumer_offsets(text: bytes) -> list[Row]:
     return found
 
 
-def _topics(text: bytes) -> list[Row]:
-    version, topics = decode_topic_table(text)
-    return [
-        (
-            name,
-            topic.read_queue_nums,
-            topic.write_queue_nums,
-            topic.perm,
-            topic.topic_filter_type,
-            topic.topic_sys_flag,
-            topic.order,
-            version.timestamp,
-            version.counter,
-        )
-        for name, topic in topics.items()
-    ]
+def _configurations(table: str, decode: Callable[[bytes], Any]) -> Callable[[bytes], list[Row]]:
+    """Our attributes have the columns' names, spelt as Python spells them."""
+    _, _, *named, _, _ = TABLE_COLUMNS[table]
+    of = attrgetter(*(_HUMP.sub("_", name).lower() for name in named))
 
+    def rows(text: bytes) -> list[Row]:
+        version, found = decode(text)
+        own = version.timestamp, version.counter
+        return [(name, *of(each), *own) for name, each in found.items()]
 
-def _groups(text: bytes) -> list[Row]:
-    version, groups = decode_group_table(text)
-    return [
-        (
-            name,
-            group.consume_enable,
-            group.consume_from_min_enable,
-            group.consume_broadcast_enable,
-            group.retry_queue_nums,
-            group.retry_max_times,
-            group.broker_id,
-            group.which_broker_when_consume_slowly,
-            group.notify_consumer_ids_changed_enable,
-            version.timestamp,
-            version.counter,
-        )
-        for name, group in groups.items()
-    ]
-
-
-def _delay_offsets(text: bytes) -> list[Row]:
-    return list(decode_delay_offsets(text).items())
+    return rows
 
 
 _ROWS: dict[str, Callable[[bytes], list[Row]]] = {
     "consumerOffsets": _consumer_offsets,
-    "topics": _topics,
-    "groups": _groups,
-    "delayOffsets": _delay_offsets,
+    "topics": _configurations("topics", decode_topic_table),
+    "groups": _configurations("groups", decode_group_table),
+    "delayOffsets": lambda text: list(decode_delay_offsets(text).items()),
 }
 _TOPIC_AT = {"consumerOffsets": 1, "topics": 0}

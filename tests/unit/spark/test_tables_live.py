@@ -12,8 +12,7 @@ from rmq_ha.model.data_version import DataVersion
 from rmq_ha.model.topic_config import TopicConfig
 from rmq_ha.spark.source import tables_live
 from rmq_ha.spark.source.options import parse_options
-from rmq_ha.spark.source.schema import struct_of
-from rmq_ha.spark.source.tables import TABLE_COLUMNS
+from rmq_ha.spark.source.schema import TABLE_COLUMNS, struct_of
 from rmq_ha.wire.bodies import TopicTable
 from rmq_ha.wire.codes import RequestCode
 from rmq_ha.wire.command import RemotingCommand

@@ -12,8 +12,7 @@ import pytest
 from rmq_ha.errors import CannotDecide, WrongUsage
 from rmq_ha.spark.source import tables_offline
 from rmq_ha.spark.source.batch import make_reader, schema_of
-from rmq_ha.spark.source.schema import struct_of
-from rmq_ha.spark.source.tables import TABLE_COLUMNS
+from rmq_ha.spark.source.schema import TABLE_COLUMNS, struct_of
 from tests.unit.spark.golden_stores import FIXTURES, java_store
 
 Row = tuple[Any, ...]
