@@ -8,9 +8,9 @@ when the first names it, and the checkpoint says which offsets that were.
 
 import json
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import replace
 from typing import Any
 
+from msgspec.structs import replace
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType

@@ -18,6 +18,7 @@ from rmq_ha.spark.source.offline import END_OF_LOG, FileWanted, OfflineQueues, S
 from rmq_ha.spark.source.option_names import by_name, is_of_catalog
 from rmq_ha.spark.source.options import (
     MESSAGES,
+    SOURCE_NAMES,
     SourceOptions,
     columns_asked,
     parse_options,
@@ -25,7 +26,8 @@ from rmq_ha.spark.source.options import (
 )
 from rmq_ha.spark.source.planning import Planner, cut
 from rmq_ha.spark.source.reading import QueueRange, Queues
-from rmq_ha.spark.source.tables import TableReader, table_schema
+from rmq_ha.spark.source.schema import table_schema
+from rmq_ha.spark.source.tables import TableReader
 
 FEW = 4
 """One message in so many, or fewer, is read through its queue; else whole files are."""
@@ -66,9 +68,10 @@ def schema_of(given: Mapping[str, str]) -> StructType:
     :raises WrongUsage: the options do not fit.
     """
     table, form, include_properties = columns_asked(given)
-    found = default_schema(form, include_properties) if table == MESSAGES else table_schema(table)
+    is_table = table != MESSAGES
+    found = table_schema(table) if is_table else default_schema(form, include_properties)
     if is_of_catalog(given):
-        found.fields[0].metadata = {_OPTIONS: json.dumps(by_name(given))}
+        found.fields[0].metadata = {_OPTIONS: json.dumps(by_name(given, SOURCE_NAMES))}
     return found
 
 
@@ -216,7 +219,7 @@ def _splits(
     high = min(store.max_offset(), plan.high)
     if start >= high:
         return
-    size = options.split_size
+    size: int = options.split_size
     if options.min_partitions is not None:
         size = min(size, max(LEAST, -(-(high - start) // options.min_partitions)))
     for split in store.splits(size, start=start):

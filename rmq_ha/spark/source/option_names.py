@@ -5,58 +5,6 @@ from difflib import get_close_matches
 
 from rmq_ha.errors import WrongUsage
 
-OF_STREAMS = (
-    "maxOffsetsPerTrigger",
-    "minOffsetsPerTrigger",
-    "maxTriggerDelay",
-    "maxBytesPerTrigger",
-)
-"""Mean nothing to a batch."""
-OF_CLUSTERS = (
-    "group",
-    "commitOffsets",
-    "accessKey",
-    "secretKey",
-    "securityToken",
-    "useTLS",
-    "pullTimeoutMs",
-    "pullBatchSize",
-    "fetchOffset.numRetries",
-    "fetchOffset.retryIntervalMs",
-)
-"""Mean nothing to a store."""
-SOURCE_NAMES = (
-    "path",
-    "namesrv",
-    "brokerAddr",
-    "brokerName",
-    "table",
-    "subscribe",
-    "subscribePattern",
-    "assign",
-    "startingOffsets",
-    "endingOffsets",
-    "startingTimestamp",
-    "endingTimestamp",
-    "startingOffsetsByTimestamp",
-    "endingOffsetsByTimestamp",
-    "startingOffsetsByTimestampStrategy",
-    "failOnDataLoss",
-    *OF_STREAMS,
-    "minPartitions",
-    "maxRecordsPerPartition",
-    "splitSize",
-    "batchRows",
-    "columns",
-    "includeProperties",
-    "tags",
-    "scan",
-    "storePathCommitLog",
-    "maxHashSlotNum",
-    "maxIndexNum",
-    *OF_CLUSTERS,
-)
-"""What a read understands, beside `TLS_NAMES`."""
 TLS_NAMES = (
     "tls.enable",
     "tls.client.authServer",
@@ -95,7 +43,7 @@ _OF_CATALOG = ("provider", "owner", "location", "external", "comment", "collatio
 
 def by_name(
     given: Mapping[str, str],
-    names: tuple[str, ...] = SOURCE_NAMES,
+    names: tuple[str, ...],
     aliases: Mapping[str, str] = ALIASES,
 ) -> dict[str, str]:
     """

@@ -1,22 +1,72 @@
 """Values of options: what each text may be, said when it is something else."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, TypeVar, get_args, get_type_hints
+
+import msgspec
 
 from rmq_ha.errors import WrongUsage
 from rmq_ha.spans import span_ms
 
-_MOST = (1 << 31) - 1
+T = TypeVar("T", bound=msgspec.Struct)
+_INT, _LONG = (1 << 31) - 1, (1 << 63) - 1
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+_OF_INT = f"at most {_INT}"
+Moment = Annotated[int, msgspec.Meta(ge=0, le=_LONG, description="a number, 0 or more")]
+Count = Annotated[int, msgspec.Meta(ge=1, le=_LONG, description="a number above 0")]
+Small = Annotated[int, msgspec.Meta(ge=0, le=_INT, description=f"a number, 0 or more, {_OF_INT}")]
+SmallCount = Annotated[int, msgspec.Meta(ge=1, le=_INT, description=f"a number above 0, {_OF_INT}")]
 
 
-def numbers(known: Mapping[str, str]) -> "Callable[..., int]":
-    """A function of an option's name, how it is read, and what it is when it was not given."""
+class Bytes(int):
+    """A size, from 1 on."""
 
-    def number(name: str, parse: Callable[[str, str], int], default: int) -> int:
-        return parse(known[name], name) if name in known else default
+    meaning = "bytes, like 65536, 64k, 64m or 1g"
 
-    return number
+    @classmethod
+    def of(cls, text: str) -> "Bytes | None":
+        """None: the text is none."""
+        found = re.fullmatch(r"([0-9]{1,15})([kmg]?)b?", text.lower())
+        size = int(found[1]) * _UNITS[found[2]] if found else 0
+        return cls(size) if 0 < size < 1 << 62 else None
+
+
+class Span(int):
+    """A time in ms."""
+
+    meaning = "a time like 500ms, 30s, 15m or 1h"
+
+    @classmethod
+    def of(cls, text: str) -> "Span | None":
+        """None: the text is none."""
+        span = span_ms(text)
+        return None if span is None else cls(span)
+
+
+def read(kind: type[T], known: Mapping[str, str]) -> T:
+    """
+    The options that a struct has; what was not given is as it says.
+
+    :raises WrongUsage: one is something else than its type; says what it should be.
+    """
+    given = {name: known[name].strip() for name in names_of(kind) if name in known}
+    try:
+        return msgspec.convert(given, kind, strict=False, dec_hook=_made)
+    except msgspec.ValidationError as error:
+        name = str(error).rpartition("$.")[2].rstrip("`")
+    (wanted,) = _wanted(get_type_hints(kind, include_extras=True)[_attribute(kind, name)])
+    raise WrongUsage(f"{name}={given[name][:40]!r}: {wanted}")
+
+
+def names_of(kind: type[msgspec.Struct]) -> tuple[str, ...]:
+    """The options of a struct, as users spell them."""
+    return tuple(one.encode_name for one in msgspec.structs.fields(kind))
+
+
+def own_names(kind: type[msgspec.Struct]) -> tuple[str, ...]:
+    """The same without those of the struct that it extends."""
+    return names_of(kind)[len(names_of(kind.__mro__[1])) :]
 
 
 def one_of(known: Mapping[str, str], name: str, choices: tuple[str, ...]) -> str:
@@ -28,58 +78,24 @@ def one_of(known: Mapping[str, str], name: str, choices: tuple[str, ...]) -> str
     raise WrongUsage(f"{name}={text!r}: one of {', '.join(choices)}")
 
 
-def flag(known: Mapping[str, str], name: str, default: bool) -> bool:
-    """True or false; raises WrongUsage."""
-    text = known.get(name)
-    if text is None:
-        return default
-    if text.strip().lower() not in ("true", "false"):
-        raise WrongUsage(f"{name}={text!r}: true or false")
-    return text.strip().lower() == "true"
+def _attribute(kind: type[msgspec.Struct], name: str) -> str:
+    (found,) = [one.name for one in msgspec.structs.fields(kind) if one.encode_name == name]
+    return found
 
 
-def natural(text: str, name: str) -> int:
-    """From 0 on, as far as a Java long goes; raises WrongUsage."""
-    digits = text.strip()
-    is_number = digits.isascii() and digits.isdigit() and len(digits) < 20
-    if not is_number or int(digits) >= 1 << 63:
-        raise WrongUsage(f"{name}={text[:40]!r}: a number, 0 or more")
-    return int(digits)
+def _made(kind: type, text: str) -> Any:
+    made = kind.of(text)  # type: ignore[attr-defined]
+    if made is None:
+        raise ValueError(text)
+    return made
 
 
-def positive(text: str, name: str) -> int:
-    """As `natural`, from 1 on."""
-    number = natural(text, name)
-    if number < 1:
-        raise WrongUsage(f"{name}={text!r}: a number above 0")
-    return number
-
-
-def small(text: str, name: str) -> int:
-    """As `natural`, as far as a Java int goes."""
-    number = natural(text, name)
-    if number > _MOST:
-        raise WrongUsage(f"{name}={text!r}: at most {_MOST}")
-    return number
-
-
-def small_positive(text: str, name: str) -> int:
-    """As `small`, from 1 on."""
-    positive(text, name)
-    return small(text, name)
-
-
-def byte_size(text: str, name: str) -> int:
-    """Bytes, from 1 on; raises WrongUsage."""
-    found = re.fullmatch(r"([0-9]{1,15})([kmg]?)b?", text.strip().lower())
-    if found is None or not 0 < int(found[1]) * _UNITS[found[2]] < 1 << 62:
-        raise WrongUsage(f"{name}={text!r}: bytes, like 65536, 64k, 64m or 1g")
-    return int(found[1]) * _UNITS[found[2]]
-
-
-def time_span(text: str, name: str) -> int:
-    """A time in ms; raises WrongUsage."""
-    span = span_ms(text)
-    if span is None:
-        raise WrongUsage(f"{name}={text!r}: a time like 500ms, 30s, 15m or 1h")
-    return span
+def _wanted(hint: Any) -> Iterator[str]:
+    """What stands for a type in an error."""
+    for each in (hint, *get_args(hint)):
+        if each is bool:
+            yield "true or false"
+        elif hasattr(each, "meaning"):
+            yield each.meaning
+        else:
+            yield from (one.description for one in getattr(each, "__metadata__", ()))

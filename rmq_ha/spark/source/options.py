@@ -1,9 +1,10 @@
 """The options of a read; names, defaults and meaning are those of Spark's Kafka source."""
 
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import TypeVar
+from collections.abc import Mapping
+
+from msgspec import Struct, field
+from msgspec.structs import asdict
 
 from rmq_ha.client.rules.settings import ClientConfig
 from rmq_ha.client.rules.signing import Credentials
@@ -20,58 +21,102 @@ from rmq_ha.spark.source.boundaries import (
     parse_timestamps,
 )
 from rmq_ha.spark.source.columns import FORMS, ROCKETMQ
-from rmq_ha.spark.source.option_names import OF_CLUSTERS, OF_STREAMS, by_name
+from rmq_ha.spark.source.option_names import by_name
 from rmq_ha.spark.source.option_values import (
-    byte_size,
-    flag,
-    natural,
-    numbers,
+    Bytes,
+    Count,
+    Moment,
+    Small,
+    SmallCount,
+    Span,
+    names_of,
     one_of,
-    positive,
-    small,
-    small_positive,
-    time_span,
+    own_names,
+    read,
 )
 from rmq_ha.spark.source.reading import Subscription
+from rmq_ha.spark.source.schema import TABLE_COLUMNS
 
-T = TypeVar("T")
 MESSAGES = "messages"
-TABLES = (
-    MESSAGES,
-    "consumerOffsets",
-    "topics",
-    "groups",
-    "delayOffsets",
-    "queues",
-    "consumeQueue",
-    "index",
-)
+TABLES = (MESSAGES, *TABLE_COLUMNS)
 SCANS = ("auto", "files", "queues")
 STRATEGIES = ("error", "latest")
-_OF_MESSAGES = (
-    "startingOffsets",
-    "endingOffsets",
-    "startingTimestamp",
-    "endingTimestamp",
-    "startingOffsetsByTimestamp",
-    "endingOffsetsByTimestamp",
-    "startingOffsetsByTimestampStrategy",
-    "failOnDataLoss",
-    "columns",
-    "includeProperties",
-    "minPartitions",
-    "maxRecordsPerPartition",
-    "splitSize",
-    "batchRows",
-    "tags",
-    "scan",
-)
-_OF_STORES = ("scan", "splitSize", "storePathCommitLog", "maxHashSlotNum", "maxIndexNum")
+_CHOOSING = ("subscribe", "subscribePattern", "assign")
 _ENDS = ("endingOffsets", "endingOffsetsByTimestamp")
+_BOUNDARIES = (
+    "startingOffsets", "startingTimestamp", "startingOffsetsByTimestamp", "endingTimestamp", *_ENDS,
+)  # fmt: skip
+_STRATEGY = "startingOffsetsByTimestampStrategy"
+_WORDS = {"table": TABLES, "columns": FORMS, "scan": SCANS, _STRATEGY: STRATEGIES}
+ACCOUNT = ("accessKey", "secretKey", "securityToken", "useTLS")
+"""Of those who read and those who write."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class SourceOptions:
+class OfStores(Struct, frozen=True, kw_only=True, rename="camel"):
+    """
+    How files are read.
+
+    :ivar split_size: bytes of a file that one partition reads.
+    :ivar slots: of an index file, where they are not RocketMQ's; so are `entries`.
+    """
+
+    scan: str = SCANS[0]
+    split_size: Bytes = Bytes(64 << 20)
+    commit_log: str | None = field(name="storePathCommitLog", default=None)
+    slots: Count | None = field(name="maxHashSlotNum", default=None)
+    entries: Count | None = field(name="maxIndexNum", default=None)
+
+
+class OfMessages(OfStores, frozen=True, kw_only=True, rename="camel"):
+    """
+    How messages are read.
+
+    :ivar columns: one of `FORMS`.
+    :ivar strategy: what a queue without a message at or behind the starting time means.
+    :ivar max_records: of one partition.
+    """
+
+    columns: str = ROCKETMQ
+    strategy: str = field(name=_STRATEGY, default=STRATEGIES[0])
+    fail_on_data_loss: bool = True
+    include_properties: bool = False
+    min_partitions: SmallCount | None = None
+    max_records: Count | None = field(name="maxRecordsPerPartition", default=None)
+    batch_rows: SmallCount = 8192
+
+
+class OfStreams(OfMessages, frozen=True, kw_only=True, rename="camel"):
+    """
+    What means nothing to a batch.
+
+    :ivar max_offsets: of one batch of a stream; so are `min_offsets`, `max_bytes`.
+    :ivar max_trigger_delay_ms: a batch below `min_offsets` starts after so long all the same.
+    """
+
+    max_offsets: Count | None = field(name="maxOffsetsPerTrigger", default=None)
+    min_offsets: Count | None = field(name="minOffsetsPerTrigger", default=None)
+    max_bytes: Bytes | None = field(name="maxBytesPerTrigger", default=None)
+    max_trigger_delay_ms: Span = field(name="maxTriggerDelay", default=Span(900_000))
+
+
+class OfClusters(OfStreams, frozen=True, kw_only=True, rename="camel"):
+    """
+    How brokers are asked.
+
+    :ivar group: in whose name; empty: in nobody's.
+    :ivar commit_offsets: the group that brokers keep a stream's progress for; empty: none.
+    :ivar num_retries: of a call that fails.
+    """
+
+    group: str = ""
+    commit_offsets: str = ""
+    pull_timeout_ms: SmallCount = 3_000
+    pull_batch_size: SmallCount = 32
+    num_retries: Small = field(name="fetchOffset.numRetries", default=3)
+    retry_interval_ms: Small = field(name="fetchOffset.retryIntervalMs", default=10)
+
+
+class SourceOptions(OfClusters, frozen=True, kw_only=True):
     """
     What is to be read, and how.
 
@@ -80,18 +125,8 @@ class SourceOptions:
     :ivar broker_addr: of the one broker that is asked; empty: those that the name servers know.
     :ivar broker_name: for a store: what the column `brokerName` says; for brokers: only this one.
     :ivar table: one of `TABLES`.
-    :ivar columns: one of `FORMS`.
-    :ivar strategy: what a queue without a message at or behind the starting time means.
-    :ivar max_offsets: of one batch of a stream; so are `min_offsets`, `max_bytes`.
-    :ivar max_trigger_delay_ms: a batch below `min_offsets` starts after so long all the same.
-    :ivar max_records: of one partition.
-    :ivar split_size: bytes of a file that one partition reads.
     :ivar tags: only messages with one of these; None: all.
     :ivar tag_expression: the same, as brokers want it.
-    :ivar index_sizes: slots and entries of an index file, where they are not RocketMQ's.
-    :ivar group: in whose name brokers are asked; empty: in nobody's.
-    :ivar commit_offsets: the group that brokers keep a stream's progress for; empty: none.
-    :ivar num_retries: of a call that fails.
     """
 
     path: str | None = None
@@ -99,38 +134,34 @@ class SourceOptions:
     broker_addr: str = ""
     broker_name: str | None = None
     table: str = MESSAGES
-    columns: str = ROCKETMQ
     subscription: Subscription = Subscription()
     start: Boundary = EARLIEST
     end: Boundary = LATEST
-    strategy: str = "error"
-    fail_on_data_loss: bool = True
-    max_offsets: int | None = None
-    min_offsets: int | None = None
-    max_trigger_delay_ms: int = 900_000
-    max_bytes: int | None = None
-    min_partitions: int | None = None
-    max_records: int | None = None
-    split_size: int = 64 << 20
-    batch_rows: int = 8192
-    include_properties: bool = False
     tags: frozenset[str] | None = None
     tag_expression: str = "*"
-    scan: str = "auto"
-    commit_log: str | None = None
-    index_sizes: tuple[int, int] | None = None
-    group: str = ""
-    commit_offsets: str = ""
-    pull_timeout_ms: int = 3_000
-    pull_batch_size: int = 32
-    num_retries: int = 3
-    retry_interval_ms: int = 10
     client: ClientConfig = field(default_factory=ClientConfig)
 
     @property
     def is_offline(self) -> bool:
         """A store is read, no broker asked."""
         return self.path is not None
+
+    @property
+    def index_sizes(self) -> tuple[int, int] | None:
+        """Slots and entries; None: RocketMQ's."""
+        return (self.slots, self.entries) if self.slots and self.entries else None
+
+
+_OF_STREAMS = own_names(OfStreams)
+_OF_CLUSTERS = (*own_names(OfClusters), *ACCOUNT)
+_OF_MESSAGES = (
+    *_BOUNDARIES, "tags", "scan", "splitSize", *own_names(OfMessages), *_OF_STREAMS,
+)  # fmt: skip
+SOURCE_NAMES = (
+    "path", "namesrv", "brokerAddr", "brokerName", "table", "tags", *_CHOOSING, *_BOUNDARIES,
+    *names_of(OfClusters), *ACCOUNT,
+)  # fmt: skip
+"""What a read understands, beside `TLS_NAMES`."""
 
 
 def parse_options(given: Mapping[str, str], *, streaming: bool = False) -> SourceOptions:
@@ -139,12 +170,13 @@ def parse_options(given: Mapping[str, str], *, streaming: bool = False) -> Sourc
 
     :raises WrongUsage: an option is unknown, does not fit, or contradicts another one.
     """
-    known = by_name(given)
+    known = by_name(given, SOURCE_NAMES)
     _check_place(known)
     _check_scan(known, streaming)
     if "commitOffsets" in known and not streaming:
         raise WrongUsage("commitOffsets is for streams (spark.readStream): a batch has no progress")
-    table = one_of(known, "table", TABLES)
+    words = {name: one_of(known, name, choices) for name, choices in _WORDS.items()}
+    table = words["table"]
     if table != MESSAGES:
         _check_table(known, table, streaming)
     offline = "path" in known
@@ -152,41 +184,23 @@ def parse_options(given: Mapping[str, str], *, streaming: bool = False) -> Sourc
     subscription = _subscription(known, required=not offline and table == MESSAGES)
     if offline and not known.get("brokerName"):
         _check_no_brokers(start, end, subscription)
+    plain = read(OfClusters, known | words)
+    if (plain.slots is None) != (plain.entries is None):
+        raise WrongUsage("maxHashSlotNum and maxIndexNum are given together or not at all")
     tags = SubscriptionData.for_tags("", known.get("tags"))
-    number = numbers(known)
     return SourceOptions(
+        **asdict(plain),
         path=_path(known.get("path")),
         namesrv=known.get("namesrv", ""),
         broker_addr=known.get("brokerAddr", ""),
         broker_name=known.get("brokerName") or None,
         table=table,
-        columns=one_of(known, "columns", FORMS),
         subscription=subscription,
         start=start,
         end=end,
-        strategy=one_of(known, "startingOffsetsByTimestampStrategy", STRATEGIES),
-        fail_on_data_loss=flag(known, "failOnDataLoss", True),
-        max_offsets=number("maxOffsetsPerTrigger", positive, None),
-        min_offsets=number("minOffsetsPerTrigger", positive, None),
-        max_trigger_delay_ms=number("maxTriggerDelay", time_span, 900_000),
-        max_bytes=number("maxBytesPerTrigger", byte_size, None),
-        min_partitions=number("minPartitions", small_positive, None),
-        max_records=number("maxRecordsPerPartition", positive, None),
-        split_size=number("splitSize", byte_size, 64 << 20),
-        batch_rows=number("batchRows", small_positive, 8192),
-        include_properties=flag(known, "includeProperties", False),
         tags=frozenset(tags.tags_set) if tags.tags_set else None,
         tag_expression=tags.sub_string,
-        scan=one_of(known, "scan", SCANS),
-        commit_log=known.get("storePathCommitLog"),
-        index_sizes=_index_sizes(known, number),
-        group=known.get("group", ""),
-        commit_offsets=known.get("commitOffsets", ""),
-        pull_timeout_ms=number("pullTimeoutMs", small_positive, 3_000),
-        pull_batch_size=number("pullBatchSize", small_positive, 32),
-        num_retries=number("fetchOffset.numRetries", small, 3),
-        retry_interval_ms=number("fetchOffset.retryIntervalMs", small, 10),
-        client=client_config(known),
+        client=client_config(known, plain.pull_timeout_ms),
     )
 
 
@@ -196,17 +210,22 @@ def columns_asked(given: Mapping[str, str]) -> tuple[str, str, bool]:
 
     :raises WrongUsage: an option is unknown, or no such table.
     """
-    known = by_name(given)
+    known = by_name(given, SOURCE_NAMES)
     form = one_of(known, "columns", FORMS)
-    return one_of(known, "table", TABLES), form, flag(known, "includeProperties", False)
+    return one_of(known, "table", TABLES), form, read(OfMessages, known).include_properties
 
 
 def without_effect(given: Mapping[str, str]) -> list[str]:
     """Options that a batch passes over, as the Kafka source does, with a warning."""
-    return [name for name in by_name(given) if name in OF_STREAMS]
+    return [name for name in by_name(given, SOURCE_NAMES) if name in _OF_STREAMS]
 
 
-def client_config(known: Mapping[str, str]) -> ClientConfig:
+class _Switches(Struct):
+    use_tls: bool | None = field(name="useTLS", default=None)
+    enabled: bool | None = field(name="tls.enable", default=None)
+
+
+def client_config(known: Mapping[str, str], timeout_ms: int) -> ClientConfig:
     """
     How brokers are asked.
 
@@ -219,19 +238,18 @@ def client_config(known: Mapping[str, str]) -> ClientConfig:
     if known.get("securityToken") and not access:
         raise WrongUsage("securityToken is of an account: give accessKey and secretKey, too")
     tls = {key: value for key, value in known.items() if key.startswith("tls.")}
-    enabled = flag(known, "tls.enable", bool(tls))
-    use_tls = flag(known, "useTLS", enabled)
-    if "tls.enable" in known and use_tls != enabled:
+    said = read(_Switches, known)
+    if None not in (said.use_tls, said.enabled) and said.use_tls != said.enabled:
         raise WrongUsage("useTLS and tls.enable say the same, and contradict each other here")
-    timeout = small_positive(known.get("pullTimeoutMs", "3000"), "pullTimeoutMs")
+    switched = said.enabled if said.use_tls is None else said.use_tls
     return ClientConfig(
         namesrv_addr=known.get("namesrv", ""),
         credentials=Credentials(access, secret, known.get("securityToken") or None)
         if access
         else None,
-        use_tls=use_tls,
+        use_tls=bool(tls) if switched is None else switched,
         tls=tls,
-        mq_client_api_timeout=timeout,
+        mq_client_api_timeout=timeout_ms,
     )
 
 
@@ -250,7 +268,7 @@ def _check_place(known: dict[str, str]) -> None:
         raise WrongUsage("namesrv and brokerAddr both say whom to ask: give one of them")
     for name in places[0:1] if places[0] != "path" else ():
         addresses_of(known[name], f"{name}={known[name]}", one=name == "brokerAddr")
-    useless = OF_CLUSTERS if "path" in places else _OF_STORES
+    useless = _OF_CLUSTERS if "path" in places else names_of(OfStores)
     where = "running brokers" if "path" in places else "stores (path)"
     for name in useless:
         if name in known:
@@ -272,7 +290,7 @@ def _check_scan(known: dict[str, str], streaming: bool) -> None:
 def _check_table(known: dict[str, str], table: str, streaming: bool) -> None:
     if streaming:
         raise WrongUsage(f"table={table} is read as a batch (spark.read); streams read messages")
-    for name in (*_OF_MESSAGES, *OF_STREAMS):
+    for name in _OF_MESSAGES:
         if name in known:
             raise WrongUsage(f"{name} is an option for messages, not with table={table}")
 
@@ -292,11 +310,16 @@ def _boundaries(known: dict[str, str], streaming: bool) -> tuple[Boundary, Bound
     )
 
 
+class _Times(Struct):
+    starting: Moment = field(name="startingTimestamp", default=0)
+    ending: Moment = field(name="endingTimestamp", default=0)
+
+
 def _boundary(known: dict[str, str], which: str, default: Boundary, *, batch: bool) -> Boundary:
     """The Kafka source's precedence: one time, times by queue, offsets."""
     name = f"{which}Timestamp"
     if name in known:
-        return Boundary(Kind.TIME, ms=natural(known[name], name), option=name)
+        return Boundary(Kind.TIME, ms=getattr(read(_Times, known), which), option=name)
     name = f"{which}OffsetsByTimestamp"
     if name in known:
         return parse_timestamps(known[name], name)
@@ -345,13 +368,3 @@ def _check_no_brokers(start: Boundary, end: Boundary, subscription: Subscription
             f"the broker {max(named)} is named, but nobody said which one this store is of: give"
             " brokerName, or leave brokers out of the JSON"
         )
-
-
-def _index_sizes(
-    known: dict[str, str], number: Callable[..., int | None]
-) -> tuple[int, int] | None:
-    given = [name for name in ("maxHashSlotNum", "maxIndexNum") if name in known]
-    if len(given) == 1:
-        raise WrongUsage("maxHashSlotNum and maxIndexNum are given together or not at all")
-    slots, entries = number("maxHashSlotNum", positive, 0), number("maxIndexNum", positive, 0)
-    return (slots, entries) if slots and entries else None

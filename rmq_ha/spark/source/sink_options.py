@@ -1,9 +1,10 @@
 """The options of a write, and the columns that it understands."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from difflib import get_close_matches
 
+from msgspec import Struct, field
+from msgspec.structs import asdict
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -22,27 +23,10 @@ from rmq_ha.errors import WrongUsage
 from rmq_ha.model.topics import topic_fault
 from rmq_ha.offsets.places import addresses_of
 from rmq_ha.spark.source.columns import HEADERS, KAFKA, KAFKA_COLUMNS, columns_of
-from rmq_ha.spark.source.option_names import SOURCE_NAMES, by_name
-from rmq_ha.spark.source.option_values import flag, numbers, one_of, small, small_positive
-from rmq_ha.spark.source.options import client_config
+from rmq_ha.spark.source.option_names import by_name
+from rmq_ha.spark.source.option_values import Small, SmallCount, names_of, one_of, read
+from rmq_ha.spark.source.options import ACCOUNT, SOURCE_NAMES, client_config
 
-SINK_NAMES = (
-    "namesrv",
-    "topic",
-    "producerGroup",
-    "batchRows",
-    "batchBytes",
-    "spread",
-    "rowsPerSecond",
-    "sendTimeoutMs",
-    "sendRetries",
-    "maxMessageSize",
-    "requireSendOk",
-    "accessKey",
-    "secretKey",
-    "securityToken",
-    "useTLS",
-)
 SINK_ALIASES = {
     "rocketmq.namesrv.addr": "namesrv",
     "nameServer": "namesrv",
@@ -70,13 +54,10 @@ OTHER_NAMES = {"value": "body", "key": "keys", "partition": "queueId", "headers"
 """As Spark's Kafka sink calls them."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class SinkOptions:
+class Plain(Struct, frozen=True, kw_only=True, rename="camel"):
     """
-    Where rows are sent, and how.
+    What a write is told by numbers and words.
 
-    :ivar topic: of all rows; empty: each row says.
-    :ivar subscribed: of rows that say nothing: the one topic of a view that is written to.
     :ivar batch_rows: messages of one request at most.
     :ivar batch_bytes: of their bodies, about.
     :ivar spread: `key`: rows with the same keys go to the same queue; `turns`: wherever it works.
@@ -84,15 +65,33 @@ class SinkOptions:
     :ivar require_send_ok: what is stored, but not flushed or replicated in time, is not sent.
     """
 
+    producer_group: str = ""
+    batch_rows: SmallCount = 256
+    batch_bytes: SmallCount = 1 << 20
+    spread: str = BY_KEY
+    rows_per_second: SmallCount | None = None
+    send_timeout_ms: SmallCount = 10_000
+    send_retries: Small = 2
+    max_message_size: SmallCount = 4 << 20
+    require_send_ok: bool = False
+    pull_timeout_ms: SmallCount = 3_000
+
+
+class SinkOptions(Plain, frozen=True, kw_only=True):
+    """
+    Where rows are sent, and how.
+
+    :ivar topic: of all rows; empty: each row says.
+    :ivar subscribed: of rows that say nothing: the one topic of a view that is written to.
+    """
+
     topic: str = ""
     subscribed: str = ""
-    batch_rows: int = 256
-    batch_bytes: int = 1 << 20
-    spread: str = BY_KEY
-    rows_per_second: int | None = None
-    require_send_ok: bool = False
     client: ClientConfig = field(default_factory=ClientConfig)
     producer: ProducerConfig = field(default_factory=ProducerConfig)
+
+
+SINK_NAMES = ("namesrv", "topic", *names_of(Plain), *ACCOUNT)
 
 
 def parse_sink_options(given: Mapping[str, str]) -> SinkOptions:
@@ -116,25 +115,20 @@ def parse_sink_options(given: Mapping[str, str]) -> SinkOptions:
     fault = topic_fault(topic) if "topic" in known else None
     if fault:
         raise WrongUsage(f"topic={topic!r}: {fault}")
-    number = numbers(known)
-    max_size = number("maxMessageSize", small_positive, 4 << 20)
+    plain = read(Plain, known | {"spread": one_of(known, "spread", (BY_KEY, TURNS))})
     producer = ProducerConfig(
-        producer_group=known.get("producerGroup") or "SPARK_PRODUCER",
-        send_msg_timeout=number("sendTimeoutMs", small_positive, 10_000),
-        retry_times_when_send_failed=number("sendRetries", small, 2),
-        max_message_size=max_size,
-        max_batch_size=max_size,
+        producer_group=plain.producer_group or "SPARK_PRODUCER",
+        send_msg_timeout=plain.send_timeout_ms,
+        retry_times_when_send_failed=plain.send_retries,
+        max_message_size=plain.max_message_size,
+        max_batch_size=plain.max_message_size,
     )
     subscribed = known.get("subscribe", "").strip()
     return SinkOptions(
+        **asdict(plain) | {"batch_bytes": min(plain.max_message_size, plain.batch_bytes)},
         topic=topic,
         subscribed="" if "," in subscribed else subscribed,
-        batch_rows=number("batchRows", small_positive, 256),
-        batch_bytes=min(max_size, number("batchBytes", small_positive, 1 << 20)),
-        spread=one_of(known, "spread", (BY_KEY, TURNS)),
-        rows_per_second=number("rowsPerSecond", small_positive, None),
-        require_send_ok=flag(known, "requireSendOk", False),
-        client=client_config(known),
+        client=client_config(known, plain.pull_timeout_ms),
         producer=producer,
     )
 

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from rmq_ha.client.rules.signing import Credentials
 from rmq_ha.errors import WrongUsage
 from rmq_ha.spark.source.boundaries import Kind
-from rmq_ha.spark.source.option_names import SOURCE_NAMES
-from rmq_ha.spark.source.options import SourceOptions, columns_asked, parse_options
+from rmq_ha.spark.source.options import SOURCE_NAMES, SourceOptions, columns_asked, parse_options
 from rmq_ha.spark.source.reading import QueueId, Subscription
 
 STORE = {"path": "/store"}
