@@ -1,15 +1,20 @@
 """
 What it costs to keep facts of a store, and to judge a fleet by them.
 
-    python bench/fleet.py --store /data/store            scan one store, MB/s and bytes of facts
+    python bench/fleet.py --store /data/store            scan one store, and scan it again
+    python bench/fleet.py --scan-gib 10                  the same of a store that is made for it
     python bench/fleet.py --brokers 1000 --gib 1024      facts as of so many pairs, judged
+    python bench/fleet.py --brokers 1000 --gib 1024 --spark
 
 Facts of a fleet are made: two stores a broker with a digest for each window of so many GiB, tables
-of a small store that Java wrote, one window that differs in every hundredth broker. Without
-`--spark` brokers are judged one after the other in this process, as a task of Spark judges them.
+of a small store that Java wrote, one window that differs in every hundredth broker; what two stores
+have alike is one file with two names. Without `--spark` brokers are judged one after the other in
+this process, as a task of Spark judges them; with it `rmqha-spark verify-fleet` does, in a process
+of its own, and all that it starts is counted.
 """
 
 import argparse
+import os
 import resource
 import shutil
 import tempfile
@@ -35,6 +40,8 @@ from rmq_ha.scan.fleet.facts import (
 from rmq_ha.scan.fleet.judging import Patience, judge
 from rmq_ha.scan.fleet.scanning import Asked, scan
 from rmq_ha.scan.replica.settings import StoreAt
+from rmq_ha.testing.big_records import Shape
+from rmq_ha.testing.big_store import write_big_store
 
 FIXTURE = Path(__file__).parents[1] / "tests" / "fixtures" / "store" / "clean.tar.gz"
 NOW = 1_800_000_000_000
@@ -44,8 +51,8 @@ TOPICS, QUEUES, HOURS = 20, 8, 72
 def make(directory: Path, brokers: int, gib: int) -> int:
     """Facts of pairs; how many windows differ."""
     count = (gib << 30) // WINDOW
-    lows = np.arange(count, dtype=np.int64) * WINDOW
     random = np.random.default_rng(1)
+    planted = 0
     with tempfile.TemporaryDirectory() as scratch:
         shutil.unpack_archive(FIXTURE, scratch)
         shutil.copytree(next(Path(scratch).glob("*")), Path(scratch) / "store")
@@ -55,25 +62,33 @@ def make(directory: Path, brokers: int, gib: int) -> int:
             scan(asked, lambda: NOW)
         for broker in range(brokers):
             digests = random.integers(0, 256, (count, 16), np.uint8)
-            for number in (1, 0):
-                if number and broker % 100 == 7:
-                    digests = digests.copy()
-                    digests[count // 2] ^= 1
-                target = directory / f"broker{broker:04}-{number}"
+            master, slave = (directory / f"broker{broker:04}-{number}" for number in (0, 1))
+            files = _keep(master, digests)
+            if broker % 100 == 7:
+                planted += 1
+                digests[count // 2] ^= 1
+                _keep(slave, digests)
+            else:
+                shutil.copytree(master, slave, copy_function=os.link)
+            for number, target in enumerate((master, slave)):
                 shutil.copytree(sample / f"sample-{number}" / "snapshots", target / "snapshots")
-                data = pa.py_buffer(digests)
-                column = pa.FixedSizeBinaryArray.from_buffers(pa.binary(16), count, [None, data])
-                windows = pa.table([lows, lows + WINDOW, column], SCHEMAS[WINDOWS])
-                tables = [(WINDOWS, False, windows), (SUMS, False, _sums(count))]
-                files = keep(str(target), (), tables, "0")
                 state = State(
                     f"broker{broker:04}", number, f"/nowhere/{broker}/{number}", "", WINDOW, 0,
                     count * WINDOW, count * WINDOW, NOW, files,
                 )  # fmt: skip
                 keep_state(str(target), state)
-                if number and broker % 100 == 7:
-                    digests[count // 2] ^= 1
-    return len(range(7, brokers, 100))
+    return planted
+
+
+def _keep(target: Path, digests: Any) -> Any:
+    count = len(digests)
+    lows = np.arange(count, dtype=np.int64) * WINDOW
+    column = pa.FixedSizeBinaryArray.from_buffers(
+        pa.binary(16), count, [None, pa.py_buffer(digests)]
+    )
+    windows = pa.table([lows, lows + WINDOW, column], SCHEMAS[WINDOWS])
+    tables = [(WINDOWS, False, windows), (SUMS, False, _sums(count))]
+    return keep(str(target), (), tables, "0")
 
 
 def _sums(windows: int) -> Any:
@@ -87,6 +102,7 @@ def _sums(windows: int) -> Any:
 
 
 def size_of(directory: Path) -> int:
+    """Bytes; a file with two names counts twice, as on two machines."""
     return sum(path.stat().st_size for path in directory.rglob("*") if path.is_file())
 
 
@@ -94,18 +110,31 @@ def peak_mib() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
 
 
+def machine() -> str:
+    return f"{os.cpu_count()} processors, load {os.getloadavg()[0]:.1f}"
+
+
 def measure_scan(store: str) -> None:
     with tempfile.TemporaryDirectory() as to:
-        began, used = time.monotonic(), time.process_time()
-        state = scan(Asked(StoreAt(store), to, "b", 0), lambda: NOW)
-        wall, cpu = time.monotonic() - began, time.process_time() - used
-        size = state.high - state.low
+        asked = Asked(StoreAt(store), to, "b", 0)
+        for what in ("whole", "again, from where it stopped"):
+            began, used = time.monotonic(), time.process_time()
+            state = scan(asked, lambda: NOW)
+            wall, cpu = time.monotonic() - began, time.process_time() - used
+            size = state.high - state.low
+            print(
+                f"{what}: {size / 1e6:,.0f} MB: {wall:.1f} s, {cpu:.1f} CPU s,"
+                f" {size / max(cpu, 1e-6) / 1e6:,.0f} MB/CPU s"
+            )
         facts = size_of(Path(to))
-        print(
-            f"{size / 1e6:,.0f} MB: {wall:.1f} s, {cpu:.1f} CPU s, {size / cpu / 1e6:,.0f} MB/CPU s"
-        )
         print(f"facts {facts / 1e6:.2f} MB, {facts / size * 2**40 / 1e6:,.1f} MB a TiB")
         print(f"peak {peak_mib()} MiB (mapped files count)")
+
+
+def measure_made(gib: int) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        write_big_store([f"{folder}/store"], Shape(gib << 30))
+        measure_scan(f"{folder}/store")
 
 
 def measure_fleet(brokers: int, gib: int, uses_spark: bool) -> None:
@@ -116,34 +145,30 @@ def measure_fleet(brokers: int, gib: int, uses_spark: bool) -> None:
         facts = size_of(Path(folder))
         print(f"{brokers} brokers, {2 * brokers} stores of {gib} GiB: facts {facts / 1e6:,.1f} MB")
         print(f"made in {made:.1f} s; peak {peak_mib()} MiB")
-        began, used = time.monotonic(), time.process_time()
-        if uses_spark:
-            found = _with_spark(folder)
-        else:
-            by_name = groupby(replicas_in(folder), key=lambda one: one.state.broker)
-            found = sum(
-                judge(list(some), Limits(), Patience(0), NOW).differing for _, some in by_name
-            )
-        wall, cpu = time.monotonic() - began, time.process_time() - used
+        found, wall, cpu, memory = (_with_spark if uses_spark else _alone)(folder)
         assert found == planted, (found, planted)
         print(
             f"judged in {wall:.1f} s, {cpu:.1f} CPU s, {1000 * cpu / brokers:.1f} CPU ms a broker"
         )
-        print(f"{found} windows differ, as planted; peak {peak_mib()} MiB")
+        print(f"{found} windows differ, as planted; {memory}")
 
 
-def _with_spark(folder: str) -> int:
-    from contextlib import nullcontext
-    from types import SimpleNamespace
+def _alone(folder: str) -> tuple[int, float, float, str]:
+    began, used = time.monotonic(), time.process_time()
+    by_name = groupby(replicas_in(folder), key=lambda one: one.state.broker)
+    found = sum(judge(list(some), Limits(), Patience(0), NOW).differing for _, some in by_name)
+    wall, cpu = time.monotonic() - began, time.process_time() - used
+    return found, wall, cpu, f"peak {peak_mib()} MiB, with making them"
 
-    from rmq_ha.spark.fleet import verify
-    from rmq_ha.spark.host.session import start_session
 
-    job = SimpleNamespace(spark=start_session(), progress=lambda _: nullcontext())
-    result = verify(job, folder, Patience(0), NOW)
-    assert result.frames["topics"].count() == TOPICS * HOURS
-    print(result.verdict)
-    return int(result.numbers["differing"])
+def _with_spark(folder: str) -> tuple[int, float, float, str]:
+    from spark_parts import job
+
+    given = ("verify-fleet", folder, "--max-skew", "0", "--max-age", "9999999h")
+    summary, load = job(*given, expected=(0, 1), timeout=3600)
+    print(summary["verdict"])
+    memory = f"peak {load.java:.0f} MiB Java, {load.workers:.0f} MiB Python workers together"
+    return int(summary["numbers"]["differing"]), load.seconds, load.processor, memory
 
 
 def main() -> None:
@@ -151,12 +176,16 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("--store", help="scan this one")
+    parser.add_argument("--scan-gib", type=int, help="make one of this size, and scan it")
     parser.add_argument("--brokers", type=int, default=20)
     parser.add_argument("--gib", type=int, default=1024)
     parser.add_argument("--spark", action="store_true")
     given = parser.parse_args()
+    print(machine())
     if given.store:
         measure_scan(given.store)
+    elif given.scan_gib:
+        measure_made(given.scan_gib)
     else:
         measure_fleet(given.brokers, given.gib, given.spark)
 

@@ -62,6 +62,12 @@ MEANINGS: Mapping[str, Meaning] = {
         Severity.ERROR,
         "The body does not match the CRC that was stored with it: a disk, or memory, flipped bits.",
     ),
+    "RECORD_CHANGED": Meaning(
+        Severity.ERROR,
+        "The record was changed in both logs after it had been filed. Do not have queues or index"
+        " built anew: that would make it permanent. Take the message from an archive or a backup,"
+        " or send it again.",
+    ),
     "LOG_HOLE": Meaning(
         Severity.ERROR,
         "A file of the log is missing or was cut short: its messages are gone here." + _COPY,

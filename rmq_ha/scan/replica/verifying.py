@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from rmq_ha.errors import CannotDecide
 from rmq_ha.offsets.findings import Finding, Severity
 from rmq_ha.scan.replica.auditing import INDEX, QUEUES
+from rmq_ha.scan.replica.changed import blamed_on_the_log
 from rmq_ha.scan.replica.comparing import Sides, resolve
 from rmq_ha.scan.replica.parting import parting, parting_finding
 from rmq_ha.scan.replica.settings import Opened, Settings, common_of, open_pair, opened
@@ -340,7 +341,10 @@ class _Verification:
                 one.physical_offset, one.expected,
             )  # fmt: skip
             kept.setdefault(key, one)
-        every = [*kept.values(), *self._told, *more]
+        mine = list(kept.values())
+        if not self._is_alone:
+            mine = blamed_on_the_log(mine, self._names)
+        every = [*mine, *self._told, *more]
         if self._is_alone:  # what is said of the other side was said of this one
             every = [one for one in every if one.broker != self._names[1]]
         return every

@@ -1,0 +1,50 @@
+"""A change that stands in both logs: queues and index of both sides still say what was there."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+
+from rmq_ha.offsets.findings import Finding
+from rmq_ha.scan.replica.codes import finding
+
+_FILED = ("CQ_TAGS", "CQ_MISSING", "CQ_OFFSET", "CQ_DANGLING", "INDEX_HOLE", "INDEX_WRONG")
+Sides = dict[str | None, list[Finding]]
+
+
+def blamed_on_the_log(found: Iterable[Finding], names: Sequence[str]) -> list[Finding]:
+    """
+    The same, with one finding of a record in place of those of its entries where both sides have
+    entries that are alike and do not fit it: two brokers do not damage them in the same way.
+
+    :param names: of both sides, as findings have them.
+    """
+    every = list(found)
+    by_place: dict[int, Sides] = defaultdict(lambda: defaultdict(list))
+    for one in every:
+        if one.code in _FILED and one.physical_offset is not None:
+            by_place[one.physical_offset][one.broker].append(one)
+    changed = {at: sides for at, sides in by_place.items() if _is_in_both(sides, names)}
+    rest = [one for one in every if one.code not in _FILED or one.physical_offset not in changed]
+    return rest + [_changed(sides[names[0]]) for sides in changed.values()]
+
+
+def _is_in_both(sides: Sides, names: Sequence[str]) -> bool:
+    one, other = (
+        {(each.code, each.expected, each.actual) for each in sides.get(name, ())} for name in names
+    )
+    codes = {code for code, *_ in one}
+    return one == other and ("CQ_TAGS" in codes or {"INDEX_HOLE", "INDEX_WRONG"} <= codes)
+
+
+def _changed(found: Sequence[Finding]) -> Finding:
+    named = max(found, key=lambda one: (one.msg_id is not None, one.queue_offset is not None))
+    told = "; ".join(sorted({f"{one.code} {one.expected} / {one.actual}" for one in found}))
+    place = named._asdict()
+    return finding(
+        "RECORD_CHANGED",
+        f"Queue and index of both sides, which are alike, do not fit the record ({told}).",
+        broker="both",
+        **{
+            name: place[name]
+            for name in ("topic", "queue_id", "queue_offset", "physical_offset", "msg_id")
+        },
+    )
