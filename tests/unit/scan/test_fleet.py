@@ -187,3 +187,25 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert CliRunner().invoke(command.main, [*given, "--id", "1"]).exit_code == 3
     files = list((tmp_path / "facts" / "a-0").glob("windows-*.parquet"))
     assert pq.read_table(files[0]).schema.names == ["low", "high", "digest"]
+
+
+def test_a_scan_reads_no_faster_than_it_may(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At the lowest priority, before it reads anything; each time only what is new."""
+    store, told, clock = java_store("clean", tmp_path), [], [100.0]
+    monkeypatch.setattr(command, "lower_priority", lambda: told.append("low"))
+    monkeypatch.setattr(command, "seconds", lambda: clock[0])
+
+    def sleep(seconds: float) -> None:
+        told.append("rest")
+        clock[0] += seconds
+
+    monkeypatch.setattr(command, "sleep", sleep)
+    given = [str(store), "--to", str(tmp_path / "facts"), "--broker", "a", "--window", "16k"]
+    done = CliRunner().invoke(command.main, [*given, "--rate", "10k"])
+    assert (done.exit_code, told[0], told.count("low")) == (0, "low", 1)
+    assert 12 < clock[0] - 100 < 15  # 148,251 bytes, but for what stands behind full files
+    clock[0] = 100.0
+    assert CliRunner().invoke(command.main, [*given, "--rate", "10k"]).exit_code == 0
+    assert clock[0] - 100 < 2  # the window that was not whole

@@ -72,6 +72,11 @@ class FakeClient:
                 if ask.command.code == RequestCode.GET_TOPIC_STATS_INFO:
                     ask = asking.send(self.stats(low, high))
                     continue
+                if ask.command.code == RequestCode.GET_ALL_CONSUMER_OFFSET:
+                    table = {"t@g": {0: low, 1: -1}, "u@g": {0: 5}, "t@other": {0: 3, 1: 3}}
+                    body = fastjson.encode({"offsetTable": table})
+                    ask = asking.send(RemotingCommand(0, body=body))
+                    continue
                 value = low if ask.command.code == RequestCode.GET_MIN_OFFSET else high
                 ask = asking.send(RemotingCommand(0, {"offset": str(value)}))
             except StopIteration as end:
@@ -205,3 +210,18 @@ def test_options_of_tls_that_do_not_fit_are_named() -> None:
     given = {"namesrv": "n:1", "subscribe": "t", "tls.client.trustCertPath": "/nowhere/ca.pem"}
     with pytest.raises(WrongUsage, match=r"nowhere/ca.pem"):
         LiveQueues(parse_options(given)).queues(parse_options(given).subscription)
+
+
+def test_a_group_goes_on_where_each_of_its_brokers_says() -> None:
+    """Of a master that is away its slave is asked; a queue without an offset is left out."""
+    client = FakeClient({MASTER: (7, 9), SLAVE: (6, 9), OTHER: (2, 9)})
+    made = cluster(client)
+    here = made.queues(made._options.subscription)
+    one, other = QueueId("t", "a", 0), QueueId("t", "b", 0)
+    assert made.group_offsets("g", here) == {one: 7, other: 2}
+    assert made.group_offsets("nobody", here) == {}
+    del client.ends[MASTER]
+    assert made.group_offsets("g", here) == {one: 6, other: 2}
+    client.ends.clear()
+    with pytest.raises(BrokerAway):
+        made.group_offsets("g", here)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import re
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -398,3 +399,18 @@ def test_other_stores_of_javas(name: str, tmp_path: Path) -> None:
     by_place = {row["commitLogOffset"]: row for row in files}
     assert all(by_place[row["commitLogOffset"]] == row for row in queues)
     assert json.dumps(sorted(by_place)) == json.dumps([row["commitLogOffset"] for row in files])
+
+
+def test_a_read_begins_where_a_group_goes_on(store: Path, queued: list[Row]) -> None:
+    """By the table in the store's files, which Java wrote."""
+    text = (store / "config" / "consumerOffset.json").read_text()
+    (ends,) = re.findall(r'"TopicA@CG_fixture_sql":\{([^}]*)\}', text)
+    at = {int(queue): int(offset) for queue, offset in re.findall(r"(\d+):(\d+)", ends)}
+    wanted = [row for row in queued if row["topic"] == "TopicA"]
+    assert set(at) == {row["queueId"] for row in wanted}
+    given = {"subscribe": "TopicA", "startingOffsets": "group:CG_fixture_sql"}
+    found = read(store, **given)
+    behind = [row for row in wanted if row["queueOffset"] >= at[row["queueId"]]]
+    places = [row["commitLogOffset"] for row in behind]
+    assert [row["commitLogOffset"] for row in found] == places
+    assert 0 < len(found) < len(wanted)
