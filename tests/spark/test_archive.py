@@ -165,37 +165,6 @@ def test_what_cannot_be_joined_or_told_apart_is_refused(
         run(spark, store, ahead, topics=("TopicC",), broker_name="broker-a")
 
 
-def test_what_was_deleted_or_damaged_before_it_was_archived_is_told(
-    spark: Any, store: Path, tmp_path: Path
-) -> None:
-    """The job ran too seldom; and what is damaged is archived as it is."""
-    late, to = Path(shutil.copytree(store, tmp_path / "late")), tmp_path / "archive"
-    log = [row for row in rows_of_log(store, None) if row["topic"] == "TopicC"]
-    stored = [int(row["storeTimestamp"].timestamp() * 1000) for row in log]
-    first = run(spark, late, to, topics=("TopicC",), before_ms=stored[4] + 1).numbers["rows"]
-    assert 0 < first < 12
-    file, *_ = sorted((late / "commitlog").iterdir())
-    file.unlink()
-    *_, damaged = log
-    file = sorted((late / "commitlog").iterdir())[-1]
-    data = bytearray(file.read_bytes())
-    at = damaged["commitLogOffset"] - int(file.name)
-    data[at + 88] ^= 1
-    file.write_bytes(data)
-    result = run(spark, late, to, topics=("TopicC",))
-    told = result.findings.collect()
-    assert result.outcome is Outcome.VIOLATED
-    assert {row["code"] for row in told} == {"EXPIRED", "BAD_CRC"}
-    (bad,) = [row for row in told if row["code"] == "BAD_CRC"]
-    assert (bad["physicalOffset"], bad["severity"]) == (damaged["commitLogOffset"], "WARN")
-    there = [row["commitLogOffset"] for row in archived(spark, str(to)).collect()]
-    behind = [row for row in log if row["commitLogOffset"] >= 65536]
-    assert sorted(there)[first:] == [row["commitLogOffset"] for row in behind]
-    gone = len(log) - len(behind) - first
-    expired = [row["detail"] for row in told if row["code"] == "EXPIRED"]
-    assert sum(int(text.split()[0]) for text in expired) == gone
-
-
 @pytest.mark.skipif(not KILLS, reason="RMQ_HA_SPARK_KILLS=20 takes minutes")
 def test_processes_that_are_killed_at_random_moments(
     spark: Any, store: Path, wanted: list[dict[str, Any]], tmp_path: Path
