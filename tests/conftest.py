@@ -5,6 +5,7 @@ draws the same examples in each run, so that a change is judged by what it chang
 """
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ from hypothesis import settings
 _EXPLORES = os.environ.get("RMQ_HA_EXPLORE") == "1"
 settings.register_profile("rmq-ha", deadline=None, derandomize=not _EXPLORES)
 settings.load_profile("rmq-ha")
+
+QUICK_JAVA = "-XX:TieredStopAtLevel=1 -Dtls.server.mode=disabled"
 
 # Rooms whose files take up to minutes. They begin first: a worker that got one of them last would
 # go on alone while the others have nothing left to do.
@@ -44,3 +47,18 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             return scope
 
     return OneSpark(config, log)
+
+
+@pytest.fixture(scope="module")
+def quick_java() -> Iterator[None]:
+    """
+    Every JVM that a module starts compiles once and quickly, and makes no key that nobody uses.
+
+    None lives long enough to win back what the second compiler costs. Java's servers make an RSA
+    key at each start, for TLS, which is 3 of the 4.4 s of processor time that a broker needs until
+    it is ready; whoever wants TLS says so on the command line, which wins.
+    """
+    with pytest.MonkeyPatch.context() as patched:
+        before = os.environ.get("JDK_JAVA_OPTIONS", "")
+        patched.setenv("JDK_JAVA_OPTIONS", f"{before} {QUICK_JAVA}".strip())
+        yield

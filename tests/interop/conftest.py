@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,20 +22,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def quick_java() -> Iterator[None]:
-    """
-    Every JVM of these tests compiles once and quickly.
-
-    None lives long enough to win back what the second compiler costs, which is half of the
-    processor time of this folder.
-    """
-    before = os.environ.get("JDK_JAVA_OPTIONS")
-    os.environ["JDK_JAVA_OPTIONS"] = f"{before or ''} -XX:TieredStopAtLevel=1".strip()
-    yield
-    if before is None:
-        del os.environ["JDK_JAVA_OPTIONS"]
-    else:
-        os.environ["JDK_JAVA_OPTIONS"] = before
+def _quick(quick_java: None) -> None:
+    """All of this folder's JVMs are quick ones."""
 
 
 @pytest.fixture

@@ -15,7 +15,9 @@ AT_A_TIME = 2
 
 
 @pytest.fixture(scope="module")
-def facts(request: pytest.FixtureRequest) -> Iterator[Callable[[Exhibit, bool], Fact]]:
+def facts(
+    request: pytest.FixtureRequest, quick_java: None
+) -> Iterator[Callable[[Exhibit, bool], Fact]]:
     """What is seen of an exhibit; those of a room are provoked side by side."""
     here = [item for item in request.session.items if item.path == request.path]
     wanted = [item.callspec.params for item in here if isinstance(item, pytest.Function)]

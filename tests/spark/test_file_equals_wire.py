@@ -44,7 +44,9 @@ class Written(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Callable[[], Written]]]:
+def brokers(
+    tmp_path_factory: pytest.TempPathFactory, quick_java: None
+) -> Iterator[dict[str, Callable[[], Written]]]:
     """Both are made ready at once, as most of that is waiting."""
     directory = tmp_path_factory.mktemp("equal")
     with ExitStack() as stack, ThreadPoolExecutor(2) as pool:
