@@ -15,6 +15,7 @@ import pytest
 RUNS_ONCE = {
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.python.daemon.module": "tests.spark.warm_daemon",
 }
 NEEDED = ("pyspark", "pyarrow", "pandas", "numpy")
 
