@@ -1,7 +1,7 @@
 """
 For all tests: hypothesis measures no time, as the machine may be busy with something else, and
 draws the same examples in each run, so that a change is judged by what it changed.
-`RMQ_HA_EXPLORE=1` draws new ones in each run (`tox -e explore`).
+`RMQ_HA_EXPLORE=1` draws new ones in each run, and more of the dear ones (`tox -e explore`).
 """
 
 import os
@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-_EXPLORES = os.environ.get("RMQ_HA_EXPLORE") == "1"
-settings.register_profile("rmq-ha", deadline=None, derandomize=not _EXPLORES)
+from tests.kits.draws import EXPLORES
+
+settings.register_profile("rmq-ha", deadline=None, derandomize=not EXPLORES)
 settings.load_profile("rmq-ha")
 
 QUICK_JAVA = "-XX:TieredStopAtLevel=1 -Dtls.server.mode=disabled"

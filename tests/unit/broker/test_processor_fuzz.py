@@ -12,6 +12,7 @@ from rmq_ha.broker.processors import fields
 from rmq_ha.errors import RequestRejected
 from rmq_ha.wire.command import RemotingCommand
 from rmq_ha.wire.frame import encode_frame
+from tests.kits.draws import draws
 from tests.unit.broker.processor_kit import FakeChannel, Kit
 
 NAMES = [
@@ -172,13 +173,13 @@ def make() -> Kit:
     return kit
 
 
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=draws(1500))
 @given(code=st.sampled_from(CODES), ext=EXT)
 def test_any_header(code: int, ext: dict[str, str] | None) -> None:
     check(make(), RemotingCommand(code, ext, b"{}", 5))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=draws(300))
 @given(ext=EXT)
 def test_any_pull(ext: dict[str, str] | None) -> None:
     """With enough of the right fields to get far."""
@@ -194,7 +195,7 @@ def test_any_pull(ext: dict[str, str] | None) -> None:
     check(make(), RemotingCommand(11, {**valid, **(ext or {})}, None, 5))
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=draws(500))
 @given(
     code=st.sampled_from([25, 34, 41, 42, 46, 200]),
     body=st.one_of(JSON, HEARTBEAT, st.binary(max_size=40)),
@@ -210,7 +211,7 @@ def test_any_body(code: int, body: Any) -> None:
         check(kit, RemotingCommand(203, {"consumerGroup": group}, None, 5))
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=draws(400))
 @given(body=HEARTBEAT)
 def test_any_heartbeat(body: Any) -> None:
     """All of it counts, or nothing; what it left can be listed and pulled with."""

@@ -10,6 +10,7 @@ from rmq_ha.errors import RequestRejected
 from rmq_ha.model.topic_config import TopicConfig
 from rmq_ha.wire.command import RemotingCommand
 from rmq_ha.wire.frame import encode_frame
+from tests.kits.draws import draws
 from tests.unit.broker.sim_broker import SimBroker
 from tests.unit.broker.sim_client import SimClient
 from tests.unit.broker.test_processor_fuzz import VALUES
@@ -48,7 +49,7 @@ def world() -> Any:
     broker.stop()
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=draws(150), deadline=None)
 @given(st.sampled_from(CODES), EXT, st.none() | st.binary(max_size=20), ANSWERS)
 def test_every_request_is_answered(
     world: Any, code: int, ext: Any, body: bytes | None, answer: RemotingCommand

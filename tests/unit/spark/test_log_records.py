@@ -20,6 +20,7 @@ from rmq_ha.scan.log.columns import times as arrow_times
 from rmq_ha.scan.log.records import Records
 from rmq_ha.scan.log.walk import walk
 from rmq_ha.store.format.commitlog import Record, decode_records, encode_record
+from tests.kits.draws import draws
 
 BASE = 1 << 40
 WIRE = [name for name in COLUMNS if name != "crcOk"]
@@ -165,7 +166,7 @@ def plain(batch: Any) -> list[dict[str, Any]]:
     return rows
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=draws(120))
 @given(logs())
 def test_all_columns_are_what_the_client_says(data: bytes) -> None:
     """The oracle is `message_of` over `decode_records`."""
@@ -179,7 +180,7 @@ def test_all_columns_are_what_the_client_says(data: bytes) -> None:
     assert batch.column("crcOk").to_pylist() == [True] * len(messages)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=draws(80))
 @given(logs(), st.data())
 def test_bytes_that_are_no_text_read_as_on_the_wire(data: bytes, draw: st.DataObject) -> None:
     """Bad UTF-8 anywhere in topic and properties: each bad byte is U+FFFD, in both."""

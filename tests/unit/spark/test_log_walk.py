@@ -25,6 +25,7 @@ from rmq_ha.store.format.commitlog import (
     encode_record,
 )
 from rmq_ha.store.walk import MAX_RECORD_SIZE
+from tests.kits.draws import draws
 
 BASE = 7 << 30
 VECTORS = Path(__file__).parents[2] / "vectors" / "ha" / "dledger_frames.json"
@@ -84,7 +85,7 @@ def agrees(data: bytes, base: int = BASE) -> None:
         assert expected(data[last[0] :], base + last[0])[1] + last[0] <= plain.end
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=draws(500))
 @given(st.data())
 def test_any_damage_ends_the_walk_where_it_ends_the_codec(draw: st.DataObject) -> None:
     """Flipped bits, other bytes, cuts."""
@@ -108,7 +109,7 @@ def test_each_flipped_bit_of_a_record_ends_the_walk_where_it_ends_the_codec() ->
         agrees(first + bytes(damaged) + record(BASE + len(first) + len(second)))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=draws(300))
 @given(st.binary(max_size=300), st.integers(0, 1 << 62))
 def test_junk_is_no_log(junk: bytes, base: int) -> None:
     """Any bytes give a verdict, and so do any behind a magic."""
@@ -259,7 +260,7 @@ def expected_entries(data: bytes, base: int) -> tuple[list[int], int]:
     return places, at
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=draws(300))
 @given(st.data())
 def test_any_damage_in_a_dledger_ends_the_walk_where_it_ends_the_codec(
     draw: st.DataObject,
@@ -279,7 +280,7 @@ def test_any_damage_in_a_dledger_ends_the_walk_where_it_ends_the_codec(
     assert plain == (times[0], times[-1], found.end, found.tail, found.needed)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=draws(300))
 @given(st.data())
 def test_damage_in_a_dledger_never_raises(draw: st.DataObject) -> None:
     """Records are found up to the damaged entry, and from the next one on."""

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rmq_ha.scan.replica.aligning import Aligned, Change, Item, align, identity_of
+from tests.kits.draws import draws
 
 
 def log(names: Sequence[int], size: int = 100) -> list[Item]:
@@ -79,7 +80,7 @@ def test_what_only_the_longer_log_has_at_its_end_is_no_loss() -> None:
     assert told(ROW, ROW[:20] + ROW[21:50]) == [("LOST", 20)]
 
 
-@settings(max_examples=50)
+@settings(max_examples=draws(50))
 @given(
     st.lists(st.integers(2, 57), unique=True, max_size=5).filter(
         lambda some: all(abs(a - b) > 4 for a in some for b in some if a is not b)

@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rmq_ha.errors import CannotDecide
@@ -15,6 +15,7 @@ from rmq_ha.spark.source.streaming_offsets import (
     portions_by_bytes,
     to_json,
 )
+from tests.kits.draws import draws
 
 queue_ids = st.builds(
     QueueId, st.text(max_size=4), st.sampled_from(["", "a", "b-1"]), st.integers(0, 2**31 - 1)
@@ -27,6 +28,7 @@ def queue(number: int) -> QueueId:
     return QueueId("t", "b", number)
 
 
+@settings(max_examples=draws(100))
 @given(offsets)
 def test_offsets_come_back_through_json_text(value: dict[QueueId, int]) -> None:
     assert from_json(json.loads(json.dumps(to_json(value)))) == value
@@ -62,6 +64,7 @@ def test_another_sources_checkpoint_is_refused(value: Any) -> None:
         from_json(value)
 
 
+@settings(max_examples=draws(100))
 @given(sizes, st.integers(1, 20_000), st.integers(0, 10**12))
 def test_a_batch_is_as_large_as_it_may_be_and_no_larger(
     value: dict[QueueId, int], most: int, turn: int
