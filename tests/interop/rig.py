@@ -7,6 +7,7 @@ Java, the tests are skipped.
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import json
 import os
@@ -18,6 +19,8 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from importlib.machinery import SourceFileLoader
+from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +42,17 @@ def missing() -> str | None:
             return f"no {tool} on this machine"
     done = subprocess.run([str(PEER), "classpath"], capture_output=True, text=True, check=False)
     return None if done.returncode == 0 else f"`{PEER} install` has not run: {done.stderr.strip()}"
+
+
+@functools.cache
+def load_generator() -> str:
+    """The program behind `peer load`, which takes 0.2 s of processor time less than the script."""
+    spec = spec_from_loader("peer", SourceFileLoader("peer", str(PEER)))
+    assert spec is not None
+    assert spec.loader is not None
+    script = module_from_spec(spec)
+    spec.loader.exec_module(script)
+    return str(script.go_binary("rmqload", "load"))
 
 
 def _bases() -> Iterator[int]:
@@ -235,10 +249,14 @@ class Rig:
 
     # ------------------------------------------------------------ clients
 
+    def _client(self, arguments: Sequence[Any]) -> list[str]:
+        first, *rest = map(str, arguments)
+        return [load_generator(), *rest] if first == "load" else [str(PEER), first, *rest]
+
     def peer(self, *arguments: Any, check: bool = True, timeout: float = 90) -> list[Any]:
         """Run a client of the rig; its JSON lines, the last the summary."""
         done = subprocess.run(
-            [str(PEER), *map(str, arguments)],
+            self._client(arguments),
             capture_output=True,
             text=True,
             timeout=timeout,
@@ -303,7 +321,7 @@ class Rig:
                 "--count",
                 1,
             ]
-            done = subprocess.run([str(PEER), *map(str, command)], capture_output=True, check=False)
+            done = subprocess.run(self._client(command), capture_output=True, check=False)
             return done.returncode == 0
 
         self.until(sent, seconds, "a first SEND_OK of the SYNC_MASTER", master)
