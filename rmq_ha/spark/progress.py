@@ -1,11 +1,12 @@
 """How far Spark is: a bar on a terminal, a line every few seconds elsewhere."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pyspark import StatusTracker
 from pyspark.sql import SparkSession
+from pyspark.sql.utils import is_remote
 from rich.console import Console
 from rich.progress import (
     BarColumn,
@@ -30,6 +31,9 @@ class Tasks(NamedTuple):
     total: int
 
 
+Count = Callable[[], Tasks]
+
+
 def tasks_of(tracker: StatusTracker) -> Tasks:
     """Count them."""
     done = total = 0
@@ -41,6 +45,31 @@ def tasks_of(tracker: StatusTracker) -> Tasks:
     return Tasks(done, total)
 
 
+class Told:
+    """What Spark Connect says of itself, of the query that runs."""
+
+    def __init__(self) -> None:
+        self._tasks = Tasks(0, 0)
+
+    def __call__(
+        self,
+        stages: Iterable[Any] | None,
+        inflight_tasks: int,
+        operation_id: str | None,
+        done: bool,
+    ) -> None:
+        """Called by pyspark while it waits for the answer to a query."""
+        running = [] if done else [stage for stage in stages or () if not stage.done]
+        self._tasks = Tasks(
+            sum(stage.num_completed_tasks for stage in running),
+            sum(stage.num_tasks for stage in running),
+        )
+
+    def tasks(self) -> Tasks:
+        """Of the stages that run now."""
+        return self._tasks
+
+
 @contextmanager
 def shown(spark: SparkSession, label: str, console: Console | None = None) -> Iterator[None]:
     """
@@ -49,17 +78,32 @@ def shown(spark: SparkSession, label: str, console: Console | None = None) -> It
     :param label: what is being done.
     """
     console = console or Console(stderr=True, highlight=False)
-    tracker = spark.sparkContext.statusTracker()
-    if console.is_terminal:
-        with _bar(console, tracker, label):
-            yield
-    else:
-        with every(_LINE_SECONDS, line_by_line(tracker, label, console, clock.seconds)):
-            yield
+    with _counted(spark) as count:
+        if console.is_terminal:
+            with _bar(console, count, label):
+                yield
+        else:
+            with every(_LINE_SECONDS, line_by_line(count, label, console, clock.seconds)):
+                yield
 
 
 @contextmanager
-def _bar(console: Console, tracker: StatusTracker, label: str) -> Iterator[None]:
+def _counted(spark: SparkSession) -> Iterator[Count]:
+    """What counts the tasks of the stages that run now."""
+    if not is_remote():
+        tracker = spark.sparkContext.statusTracker()
+        yield lambda: tasks_of(tracker)
+        return
+    told: Any = Told()
+    spark.registerProgressHandler(told)
+    try:
+        yield told.tasks
+    finally:
+        spark.removeProgressHandler(told)
+
+
+@contextmanager
+def _bar(console: Console, count: Count, label: str) -> Iterator[None]:
     columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn())
     bar = Progress(
         *columns, MofNCompleteColumn(), TimeElapsedColumn(), console=console, transient=True
@@ -68,7 +112,7 @@ def _bar(console: Console, tracker: StatusTracker, label: str) -> Iterator[None]
         task = bar.add_task(label, total=None)
 
         def look() -> None:
-            tasks = tasks_of(tracker)
+            tasks = count()
             if tasks.total:
                 bar.update(task, completed=tasks.done, total=tasks.total)
 
@@ -77,17 +121,18 @@ def _bar(console: Console, tracker: StatusTracker, label: str) -> Iterator[None]
 
 
 def line_by_line(
-    tracker: StatusTracker, label: str, console: Console, seconds: Callable[[], float]
+    count: Count, label: str, console: Console, seconds: Callable[[], float]
 ) -> Callable[[], None]:
     """
     What writes one line of progress.
 
+    :param count: of the tasks that there are now.
     :param seconds: a clock.
     """
     began = seconds()
 
     def look() -> None:
-        tasks = tasks_of(tracker)
+        tasks = count()
         if tasks.total:
             percent = 100 * tasks.done // tasks.total
             console.print(

@@ -15,6 +15,7 @@ from rmq_ha.spark.result import JobResult
 from rmq_ha.testing.store_faults.image import StoreImage
 from tests.spark.jobs import FakeJob
 from tests.unit.spark.golden_stores import java_store, rows_of_log
+from tests.unit.spark.recipes import answer_of
 
 SLOTS = 50
 
@@ -69,7 +70,8 @@ def test_a_healthy_store_holds_and_its_report_counts(
         tags={"other": ["x"]},
     )  # fmt: skip
     assert result.outcome is Outcome.HOLDS, found(result)
-    assert result.verdict.startswith("HOLDS: 189 messages in 16 queues")
+    says = answer_of("audit-messages").replace("N messages in M", "189 messages in 16")
+    assert result.verdict == says, "docs/spark.md"
     assert result.numbers["stored"] == 189
     assert result.numbers["badCrc"] == 0
     assert result.numbers["bytes"] == sum(row["storeSize"] for row in rows)

@@ -1,11 +1,13 @@
 """
 DataFrames and streams into brokers, and streams out of them: one is killed again and again.
 
-RMQ_HA_SPARK_KILLS says how often (CI: once), RMQ_HA_SPARK_SEED at which moments.
+RMQ_HA_SPARK_KILLS says how often (CI: once), RMQ_HA_SPARK_SEED at which moments. Over Spark Connect
+everything runs with RMQ_HA_SPARK_CONNECT=1, which takes minutes; CI runs a job of each kind.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -27,12 +29,21 @@ from rmq_ha.client.rules.messages import Message
 from rmq_ha.spark.source.sink_rows import ROW_ID
 from rmq_ha.spark.source.streaming import make_stream_reader
 from rmq_ha.wire.bodies import MessageQueue
+from tests.spark import connect_client, connect_server
 from tests.spark.live_brokers import Cluster, cluster_in, until
 from tests.spark.streaming_query import FORMAT, TOPIC, start
+from tests.unit.spark.golden_stores import java_store
 
 KILLS = int(os.environ.get("RMQ_HA_SPARK_KILLS", "1"))
 SEED = int(os.environ.get("RMQ_HA_SPARK_SEED", "7"))
 BODIES = StructType([StructField("body", BinaryType())])
+OVER_CONNECT = {"verify-replica": "replica identical", "archive": "HOLDS: "}
+ALL_OVER_CONNECT = OVER_CONNECT | {
+    "verify-offsets": "safe to fail over: yes",
+    "audit-messages": "HOLDS: 189 messages",
+    "replay": "HOLDS: 41 messages of TopicC sent to Connect; 0 were there",
+    "verify-fleet": "1 brokers, 2 stores: logs differ in 0",
+}
 PROGRAM = Path(__file__).with_name("streaming_query.py")
 
 
@@ -246,6 +257,36 @@ def relay(spark: Any, cluster: Cluster, checkpoint: Path) -> None:
     sink.trigger(availableNow=True).start().awaitTermination()
 
 
+def test_everything_runs_over_spark_connect_in_a_process_without_java(
+    spark: Any, cluster: Cluster, tmp_path: Path
+) -> None:
+    """Batch, stream and sink, a listener, and jobs by their commands."""
+    pytest.importorskip("grpc", reason="pip install 'rmq-ha[connect]'")
+    wanted = ALL_OVER_CONNECT if os.environ.get("RMQ_HA_SPARK_CONNECT") else OVER_CONNECT
+    cluster.create(connect_client.TOPIC)
+    port = connect_server.serve(spark)
+    store = java_store("clean", tmp_path)
+    other = shutil.copytree(store, tmp_path / "other")
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "tests.spark.connect_client", str(port), cluster.namesrv),
+            *(store, other, tmp_path / "out", *wanted),
+        ],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "RMQ_HA_JAVA_HOME": "/nowhere"},
+        check=False,
+    )
+    told = {name: answer for name, *answer in map(json.loads, done.stdout.splitlines())}
+    assert done.returncode == 0, done.stderr[-5000:] + done.stdout
+    assert told.pop("stream") == [41, ["0", "1", "2", "3"]]
+    for name, (code, verdict) in told.items():
+        assert code == 0, verdict
+        assert verdict.startswith(wanted[name])
+    assert told.keys() == wanted.keys()
+    assert (tmp_path / "out" / "replica" / "findings" / "part-0.parquet").exists()
+
+
 def test_a_table_has_every_message_once_whatever_is_killed(
     spark: Any, cluster: Cluster, directory: Path, queries: list[Query]
 ) -> None:
@@ -285,7 +326,7 @@ def wait_for_batches(query: Query, directory: Path, wanted: int) -> None:
         query.check()
         return batches(directory) >= wanted
 
-    until(are_there, 100, f"{wanted} batches")
+    until(are_there, 600, f"{wanted} batches")
 
 
 def batches(directory: Path) -> int:

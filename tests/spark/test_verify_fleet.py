@@ -21,6 +21,7 @@ from tests.unit.scan.fleet_kit import (
     harm,
     scanned,
 )
+from tests.unit.spark.recipes import answer_of
 
 
 @pytest.fixture(scope="module")
@@ -48,6 +49,7 @@ def test_a_fleet(spark: Any, stores: Path, tmp_path: Path) -> None:
     assert code == 1, lines
     says = "11 brokers, 22 stores: logs differ in 2, safe to fail over 6, without a slave 0; first:"
     assert lines[-1].startswith(f"{says} b01")
+    assert lines[-1].startswith(answer_of("verify-fleet").removesuffix("...")), "docs/spark.md"
     findings = pq.read_table(out / "findings").to_pylist()
     brokers = {row["broker"]: row for row in pq.read_table(out / "brokers").to_pylist()}
     places = {row["broker"] for row in findings if row["severity"] == "ERROR"}

@@ -138,11 +138,15 @@ def _write(job: Job, asked: Asked, options: Mapping[str, str]) -> tuple[int, int
         query.awaitTermination()
     finally:
         query.stop()
-    sums = [batch["observedMetrics"].get("sums") for batch in query.recentProgress]
-    return (
-        sum(each["rows"] for each in sums if each),
-        sum(each["bad"] for each in sums if each),
-    )
+    sums = [_sums(batch) for batch in query.recentProgress]
+    return sum(rows for rows, _ in sums), sum(bad for _, bad in sums)
+
+
+def _sums(batch: Any) -> tuple[int, int]:
+    """What was counted of a batch; over Connect pyspark wraps the row in another one."""
+    row = batch["observedMetrics"].get("sums") or (0, 0)
+    rows, bad = row[0] if isinstance(row[0], list) else row
+    return rows, bad
 
 
 def _day(ms: Column) -> Column:

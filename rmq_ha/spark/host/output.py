@@ -19,6 +19,8 @@ from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+from pyspark.sql.utils import is_remote
 
 from rmq_ha.errors import WrongUsage
 from rmq_ha.offsets.digest import Digest, digest, digest_of_rows
@@ -79,7 +81,7 @@ def write_output(
             place.begin()
             place.save_findings(findings.select(*COLUMNS), few)
             for name, frame in result.frames.items():
-                frame.write.mode("overwrite").parquet(place.uri(name))
+                place.save(name, frame)
     summary = summary_of(
         job,
         version(),
@@ -209,6 +211,8 @@ def _place(out: str, spark: SparkSession | None) -> "_Place":
     if local is not None:
         return _LocalPlace(local)
     assert spark is not None, "a place that only Spark can reach needs a session"
+    if is_remote():
+        raise WrongUsage(f"--out {out}: over Spark Connect, name a directory of this machine")
     return _HadoopPlace(out, spark)
 
 
@@ -217,9 +221,6 @@ class _LocalPlace:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-
-    def uri(self, name: str) -> str:
-        return f"file://{self._directory / name}"
 
     def begin(self) -> None:
         self._directory.mkdir(parents=True, exist_ok=True)
@@ -236,13 +237,23 @@ class _LocalPlace:
 
     def save_findings(self, findings: DataFrame, few: pa.Table | None) -> None:
         """As Spark would: a directory, and the mark that it is complete."""
-        directory = self._directory / FINDINGS_DIRECTORY
         if few is None:
-            findings.write.mode("overwrite").parquet(self.uri(FINDINGS_DIRECTORY))
-            return
+            self.save(FINDINGS_DIRECTORY, findings)
+        else:
+            self._save_rows(FINDINGS_DIRECTORY, few.select(list(COLUMNS)), FINDINGS)
+
+    def save(self, name: str, frame: DataFrame) -> None:
+        """Spark's own machine may be another one than this, over Connect."""
+        if is_remote():
+            self._save_rows(name, frame.toArrow(), frame.schema)
+        else:
+            frame.write.mode("overwrite").parquet(f"file://{self._directory / name}")
+
+    def _save_rows(self, name: str, rows: pa.Table, schema: StructType) -> None:
+        directory = self._directory / name
         shutil.rmtree(directory, ignore_errors=True)
         directory.mkdir()
-        rows = few.select(list(COLUMNS)).cast(to_arrow_schema(FINDINGS, timezone="UTC"))
+        rows = rows.cast(to_arrow_schema(schema, timezone="UTC"))
         pq.write_table(rows, directory / "part-0.parquet")
         (directory / "_SUCCESS").touch()
 
@@ -257,23 +268,26 @@ class _HadoopPlace:
         configuration = spark._jsparkSession.sessionState().newHadoopConf()
         self._files: Any = self._path(directory).getFileSystem(configuration)
 
-    def uri(self, name: str) -> str:
+    def _uri(self, name: str) -> str:
         return f"{self._directory}/{name}"
 
     def begin(self) -> None:
         self._files.mkdirs(self._path(self._directory))
-        self._files.delete(self._path(self.uri(SUMMARY)), False)
+        self._files.delete(self._path(self._uri(SUMMARY)), False)
 
     def write(self, name: str, text: str) -> None:
-        unfinished = self._path(self.uri(f".{name}.new"))
+        unfinished = self._path(self._uri(f".{name}.new"))
         stream = self._files.create(unfinished, True)
         stream.write(bytearray(text.encode("utf-8", "replace")))
         stream.close()
-        self._files.delete(self._path(self.uri(name)), False)
-        self._files.rename(unfinished, self._path(self.uri(name)))
+        self._files.delete(self._path(self._uri(name)), False)
+        self._files.rename(unfinished, self._path(self._uri(name)))
 
     def save_findings(self, findings: DataFrame, few: pa.Table | None) -> None:
-        findings.write.mode("overwrite").parquet(self.uri(FINDINGS_DIRECTORY))
+        self.save(FINDINGS_DIRECTORY, findings)
+
+    def save(self, name: str, frame: DataFrame) -> None:
+        frame.write.mode("overwrite").parquet(self._uri(name))
 
 
 _Place = _LocalPlace | _HadoopPlace

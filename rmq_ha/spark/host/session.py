@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from rmq_ha.errors import WrongUsage
 from rmq_ha.spark.host import gateway
 from rmq_ha.spark.host.java import Java, cache_directory, find_java, home_for_spark
-from rmq_ha.spark.host.masters import refuse_unreachable
+from rmq_ha.spark.host.masters import is_connect, refuse_unreachable
 
 DEFAULT_MEMORY = "1g"
 """Of the driver: no job needs more, however large the store."""
@@ -49,12 +51,18 @@ class Session:
         self._given = dict(conf or {})
         if driver_memory:
             self._given["spark.driver.memory"] = driver_memory
+        remote = os.environ.get("SPARK_REMOTE", "")
         if master:
             self._given["spark.master"] = master
+        elif is_connect(remote):
+            self._given.setdefault("spark.master", remote)
         self._spark: SparkSession | None = None
         self._is_ours = SparkContext._active_spark_context is None
         self._starting: gateway.Starting | None = None
-        if SparkContext._gateway is None and not is_submitted():
+        self._connect = is_connect(self._given.get("spark.master", ""))
+        if self._connect:
+            refuse_unreachable(self._given["spark.master"])
+        elif SparkContext._gateway is None and not is_submitted():
             self._starting = self._start(log_level)
 
     def get(self) -> SparkSession:
@@ -63,6 +71,9 @@ class Session:
 
         :raises rmq_ha.spark.host.gateway.GatewayFailed: Java did not start.
         """
+        if self._connect:
+            self._spark = over_connect(self._given)
+            return self._spark
         if self._starting is not None:
             starting, self._starting = self._starting, None
             _import_meanwhile()
@@ -88,6 +99,10 @@ class Session:
             self._starting = None
         elif self._spark is not None and self._is_ours:
             spark, self._spark = self._spark, None
+            if self._connect:
+                spark.interruptAll()
+                spark.stop()
+                return
             if interrupted:
                 return
             if is_submitted() or not is_local(spark.sparkContext.master or ""):
@@ -140,6 +155,32 @@ def start_session(
         driver_memory=driver_memory,
         log_level="warn" if verbose else "error",
     ).get()
+
+
+def over_connect(given: Mapping[str, str]) -> SparkSession:
+    """
+    A session of a server of Spark Connect, whose Python has rmq-ha as well.
+
+    :param given: settings; `spark.master` says where, `sc://host:15002`.
+    :raises WrongUsage: a setting can only be made where the server starts, or packages are missing.
+    """
+    try:
+        spark = SparkSession.builder.remote(given["spark.master"]).getOrCreate()
+    except ImportError as error:
+        raise WrongUsage(f"Spark Connect needs pip install 'rmq-ha[connect]': {error}") from None
+    mine = {"spark.sql.session.timeZone": "UTC", **given}
+    for key, value in mine.items():
+        if key == "spark.master":
+            continue
+        try:
+            spark.conf.set(key, value)
+        except PySparkException:
+            raise WrongUsage(
+                f"--conf {key}: over Spark Connect it cannot be changed; set it where the server"
+                " starts"
+            ) from None
+    register(spark)
+    return spark
 
 
 def is_submitted() -> bool:

@@ -4,7 +4,9 @@ import os
 from typing import Any
 from zlib import crc32
 
-from rmq_ha.errors import CannotDecide
+from pyspark.sql.utils import is_remote
+
+from rmq_ha.errors import CannotDecide, WrongUsage
 from rmq_ha.host.files import STAGED, files_of
 
 
@@ -25,8 +27,14 @@ def stage(spark: Any, uri: str) -> str:
 
     :param spark: the session.
     :returns: a place for `files_of`, the same on the driver and on executors.
+    :raises WrongUsage: Spark is spoken to over Connect, where no file system of Hadoop is at hand.
     :raises CannotDecide: Hadoop cannot read it either; or, on a cluster, another one has its name.
     """
+    if is_remote():
+        raise WrongUsage(
+            f"{uri} is known to Hadoop only, and cannot be copied over Spark Connect: give a path"
+            " that the server's executors see, or a place that pyarrow opens (s3://, gs://, hdfs://)"
+        )
     from py4j.protocol import Py4JError
 
     from rmq_ha.spark.host.session import is_local

@@ -2,6 +2,7 @@
 
 import io
 import threading
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,7 +10,7 @@ from rich.console import Console
 
 from rmq_ha.spark import progress
 from rmq_ha.spark.host.ticking import every
-from rmq_ha.spark.progress import Tasks, line_by_line, shown, tasks_of
+from rmq_ha.spark.progress import Tasks, Told, line_by_line, shown, tasks_of
 
 
 class FakeTracker:
@@ -35,18 +36,31 @@ def test_tasks_of_all_running_stages_count_and_a_stage_that_just_ended_does_not(
     assert tasks_of(tracker) == Tasks(3, 16)
 
 
+def test_over_connect_the_stages_that_spark_tells_of_count_until_the_query_is_done() -> None:
+    told = Told()
+    stages = [
+        SimpleNamespace(num_tasks=8, num_completed_tasks=8, done=True),
+        SimpleNamespace(num_tasks=5, num_completed_tasks=2, done=False),
+    ]
+    told(stages, 1, "op", False)
+    assert told.tasks() == Tasks(2, 5)
+    told(None, 0, "op", True)
+    assert told.tasks() == Tasks(0, 0)
+
+
 def test_a_line_says_how_far_and_how_long() -> None:
     out = io.StringIO()
     clock = iter([10.0, 25.4])
     tracker: Any = FakeTracker({1: (32, 128)})
-    line_by_line(tracker, "reading [12] files", Console(file=out), lambda: next(clock))()
+    count = partial(tasks_of, tracker)
+    line_by_line(count, "reading [12] files", Console(file=out), lambda: next(clock))()
     assert out.getvalue() == "reading [12] files: 32 of 128 tasks (25 %), 15 s\n"
 
 
 def test_nothing_is_said_while_nothing_runs() -> None:
     out = io.StringIO()
     tracker: Any = FakeTracker({})
-    line_by_line(tracker, "reading", Console(file=out), lambda: 0.0)()
+    line_by_line(partial(tasks_of, tracker), "reading", Console(file=out), lambda: 0.0)()
     assert out.getvalue() == ""
 
 

@@ -1,9 +1,12 @@
-"""The first page of docs/spark.md: what needs no Spark is run as it stands, on a store of Java."""
+"""
+The first page of docs/spark.md: what needs no Spark is run as it stands, on a store of Java.
 
-import re
+What Spark's jobs answer is compared in tests/spark (test_verify_fleet.py, test_audit_stores.py);
+the tasks of verify-replica run here, without Spark.
+"""
+
 import shlex
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,19 +15,12 @@ from click.testing import CliRunner
 
 from rmq_ha.admin.main import main as admin
 from rmq_ha.scan.command import main as scan
+from rmq_ha.scan.replica.verifying import run_here, verify
 from tests.unit.spark.golden_stores import java_store
+from tests.unit.spark.recipes import answer_of, first_page, recipes
+from tests.unit.spark.replica_kit import settings_of
 
-DOCUMENT = Path(__file__).parents[3] / "docs" / "spark.md"
 COMMANDS: dict[str, Any] = {"rmqha-admin": admin, "rmqha-scan": scan}
-
-
-def recipes() -> Iterator[tuple[str, list[str]]]:
-    """Each command of the first page, and the lines below it."""
-    page = DOCUMENT.read_text().partition("## In short")[0]
-    for block in re.findall(r"(?:^    .*\n)+", page, re.MULTILINE):
-        first, *answer = (line[4:] for line in block.splitlines())
-        if first.startswith("$ "):
-            yield first[2:], answer
 
 
 @pytest.fixture(scope="module")
@@ -37,8 +33,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_page_is_short_and_has_five_recipes() -> None:
-    page = DOCUMENT.read_text().partition("## In short")[0]
-    assert len(page.splitlines()) <= 45
+    assert len(first_page().splitlines()) <= 45
     assert len(list(recipes())) == 5
 
 
@@ -52,3 +47,9 @@ def test_each_recipe_without_spark_answers_what_the_page_says(data: Path) -> Non
             done = CliRunner().invoke(COMMANDS[program], arguments)
             assert done.output.splitlines() == answer, command
     assert run == 2
+
+
+def test_two_stores_that_are_the_same_answer_what_the_page_says(data: Path) -> None:
+    settings = settings_of(data / "master", data / "slave")
+    told = verify(settings, run_here)
+    assert told.verdict == answer_of("verify-replica")

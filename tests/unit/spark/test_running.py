@@ -168,7 +168,16 @@ def test_no_spark_can_be_there(arguments: tuple[str, ...], said: str) -> None:
 
 @pytest.mark.parametrize(
     "master",
-    ["local", "local[2]", "local[*, 3]", "local-cluster[1,1,1024]", "spark://a:1,b:2", "yarn"],
+    [
+        "local",
+        "local[2]",
+        "local[*, 3]",
+        "local-cluster[1,1,1024]",
+        "spark://a:1,b:2",
+        "yarn",
+        "sc://h",
+        "sc://h:1/;x=y",
+    ],
 )
 def test_masters_that_spark_knows(master: str) -> None:
     assert is_master(master)
@@ -180,7 +189,11 @@ def test_a_cluster_that_is_not_there_is_told_at_once() -> None:
         port = closed.getsockname()[1]
         with pytest.raises(NoMaster, match=f"127.0.0.1:{port}.*refused"):
             refuse_unreachable(f"spark://127.0.0.1:{port}", {})
+        with pytest.raises(NoMaster, match=f"at sc://127.0.0.1:{port} .*refused") as connect:
+            refuse_unreachable(f"sc://127.0.0.1:{port}/;token=hidden", {})
+        assert "hidden" not in str(connect.value)
         closed.listen()
+        refuse_unreachable(f"sc://127.0.0.1:{port}", {})
         refuse_unreachable(f"spark://localhost.invalid:1,127.0.0.1:{port}", {})
     with pytest.raises(WrongUsage, match="HADOOP_CONF_DIR"):
         refuse_unreachable("yarn", {})
