@@ -8,7 +8,9 @@ import pytest
 
 from rmq_ha.app.status.broker import BrokerStatus
 from rmq_ha.client.lookup.requests import send_request
+from rmq_ha.errors import StoreError
 from rmq_ha.model.topic_config import TopicConfig
+from rmq_ha.store.flags import Flag
 from rmq_ha.store.format.commitlog import decode_record
 from rmq_ha.testing.cluster import LISTEN_PORT
 from rmq_ha.wire.batch import encode_batch
@@ -178,6 +180,69 @@ def test_a_batch_is_known_where_all_of_it_lies_side_by_side() -> None:
     for ids in ("ABX", "ACB", "ABCD", "XAB"):
         assert not known(one.call(batch(one, *ids)))
     assert len(records(one)) == 3 + 3 + 3 + 4 + 3
+
+
+def test_each_member_of_a_batch_is_under_way_until_the_index_knows_it() -> None:
+    """Else what is sent alone, or in another batch, right behind it is stored a second time."""
+    one = broker()
+    one.controller.store.dispatcher.gather_s = 2.0
+    one.call(one.message(UNIQ_KEY="before"))
+    first = one.call(batch(one, "A", "B"))
+    alone = one.call(one.message(UNIQ_KEY="B"))
+    assert (known(first), known(alone)) == (False, True)
+    one.world.clock.run_for(3)
+    one.call(one.message(UNIQ_KEY="C"))
+    assert not known(one.call(batch(one, "D", "C")))  # no run of both
+    assert [record.properties["UNIQ_KEY"] for record in records(one)] == [
+        "before", "A", "B", "C", "D", "C",
+    ]  # fmt: skip
+    assert one.world.clock.seconds() < 5
+
+
+def test_a_batch_with_a_member_without_an_id_and_one_that_is_given_back_are_stored() -> None:
+    one = broker()
+    one.controller.topics.update(TopicConfig("%RETRY%g", 1, 1))
+    one.controller.groups.find("g")
+    for _ in range(2):
+        assert not known(one.call(batch(one, "A", "")))
+        back = batch(one, "A", "B")
+        back.ext["b" if "b" in back.ext else "topic"] = "%RETRY%g"
+        assert not known(one.call(back))
+    assert len(records(one)) == 2 * 4
+
+
+def test_who_takes_no_puts_says_so_of_a_repetition_too() -> None:
+    """It may be no master any more: what it has is no proof that the one who is has it."""
+    one = broker()
+    repeated = [one.message(UNIQ_KEY="A"), batch(one, "B", "C")]
+    assert [one.call(send).code for send in repeated] == [0, 0]
+    one.controller.store.flags.hoist(Flag.DISK_FULL, "the disk is 91% full")
+    answers = [one.call(send) for send in repeated]
+    assert [(answer.code, known(answer)) for answer in answers] == [(14, False)] * 2
+    one.controller.store.flags.lower(Flag.DISK_FULL)
+    assert all(known(one.call(send)) for send in repeated)
+
+
+def test_a_comparison_that_the_disk_refuses_is_made_anew_with_the_next_try() -> None:
+    """Whatever of it was compared by then: nobody waits for it."""
+    one = broker()
+    assert one.call(batch(one, "A", "B", "C")).code == 0
+    store = one.controller.store
+    window = one.controller.dispatcher.routes[320].__self__._window
+    really, reads = window._record, []
+
+    def refuses(place: int) -> Any:
+        reads.append(place)
+        if len(reads) == 3:
+            raise StoreError("the disk refuses")
+        return really(place)
+
+    window._record = refuses
+    assert one.call(batch(one, "A", "B", "C")).code != 0
+    assert known(one.call(one.message(UNIQ_KEY="B")))
+    assert known(one.call(batch(one, "A", "B", "C")))
+    assert (len(records(one)), store.statistics.outcomes.waiting) == (3, 0)
+    assert one.world.clock.seconds() < 2
 
 
 def test_many_members_are_compared_over_several_turns() -> None:

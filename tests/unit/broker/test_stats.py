@@ -47,6 +47,36 @@ def test_latencies() -> None:
     assert stats.runtime_info()["putLatency999"] == "0.00"
 
 
+@pytest.mark.parametrize(("slow", "told"), [(1, "0.00"), (2, "45.00")])
+def test_a_quantile_is_of_the_bucket_that_holds_it(slow: int, told: str) -> None:
+    """No more than what the longest put really took."""
+    now = Now()
+    stats = BrokerStats(now, now.seconds)
+    assert stats.runtime_info()["putLatency99"] == "0.00"
+    stats.put_took(0, 100 - slow)
+    stats.put_took(45, slow)
+    assert stats.runtime_info()["putLatency99"] == told
+
+
+def test_how_far_groups_are_behind_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The one that was told first goes."""
+    monkeypatch.setattr("rmq_ha.broker.stats._MAX_ITEMS", 2)
+    now = Now()
+    stats = BrokerStats(now, now.seconds)
+    for queue_id in range(3):
+        stats.fell_behind("T", queue_id, "G", 1, 1)
+    assert list(stats.fall_behind) == [("T", 1, "G"), ("T", 2, "G")]
+
+
+def test_what_was_not_delivered_is_not_counted() -> None:
+    now = Now()
+    stats = BrokerStats(now, now.seconds, "C")
+    host = Address.parse("127.0.0.1", 1)
+    refused = PutMessageResult(PutMessageStatus.SERVICE_NOT_AVAILABLE)
+    stats.delivered(1, [Message("T", 0, b"", host, host, START_MS)], [refused])
+    assert {name: len(table) for name, table in stats.tables.items() if table} == {}
+
+
 def test_each_message_of_a_run_counts_where_its_run_took_so_long() -> None:
     now = Now()
     stats = BrokerStats(now, now.seconds)
@@ -308,8 +338,11 @@ def test_items_are_bounded() -> None:
     assert len(table) == 80 * 7 // 8 + 5  # the way through all of them is made once for ten
     assert table.get(0) is None
     assert table.get(84) is not None
+    table.add(60, 92, 1, 1)
+    table.add(61, 93, 1, 1)  # of these two one rests for a minute by then
     table.add(50, 100, 1, 1)
     for number in range(100, 120):
         table.add(number, 100, 1, 1)
     assert table.get(50) is not None
     assert table.get(60) is None
+    assert table.get(61) is not None
