@@ -199,6 +199,16 @@ def test_each_member_of_a_batch_is_under_way_until_the_index_knows_it() -> None:
     assert one.world.clock.seconds() < 5
 
 
+def test_a_batch_waits_for_each_of_its_members_that_is_under_way() -> None:
+    """What lies side by side is known as soon as the index knows all of it."""
+    one = broker()
+    one.controller.store.dispatcher.gather_s = 2.0
+    one.call(one.message(UNIQ_KEY="A"))
+    one.call(one.message(UNIQ_KEY="B"))
+    assert known(one.call(batch(one, "A", "B")))
+    assert len(records(one)) == 2
+
+
 def test_a_batch_with_a_member_without_an_id_and_one_that_is_given_back_are_stored() -> None:
     one = broker()
     one.controller.topics.update(TopicConfig("%RETRY%g", 1, 1))
@@ -314,6 +324,16 @@ def test_a_refused_send_is_under_way_no_more() -> None:
     assert one.call(one.message(b"too long for it", UNIQ_KEY="A")).code == 13
     assert not known(one.call(one.message(b"short", UNIQ_KEY="A")))
     assert known(one.call(one.message(b"short", UNIQ_KEY="A")))
+
+
+@pytest.mark.parametrize("wait", ["true", "false"])
+def test_nor_is_one_that_only_the_store_refuses(wait: str) -> None:
+    """Alone or in a run: the next try is not told to wait for it."""
+    one = broker()
+    long = one.message(b"x", UNIQ_KEY="A", WAIT=wait, FILL="x" * 33_000)
+    assert one.call(long).code == 13
+    short = one.call(one.message(b"short", UNIQ_KEY="A"))
+    assert (short.code, known(short)) == (0, False)
 
 
 def test_many_messages_of_one_key_do_not_hide_the_first() -> None:

@@ -156,6 +156,18 @@ def test_closed_connections_leave_their_groups() -> None:
     assert kit.consumers.client_ids("G1") == ["c0"]
 
 
+def test_all_groups_of_who_left_hear_of_it() -> None:
+    kit = Kit()
+    gone, left = FakeChannel(1), FakeChannel(2)
+    for channel, client_id in ((gone, "c1"), (left, "c2")):
+        for group in ("G1", "G2"):
+            kit.heartbeat(channel, client_id, group, "TopicA")
+    left.sent.clear()
+    gone.close()
+    kit.clock.advance(0)
+    assert [item.ext["consumerGroup"] for item in left.sent] == ["G1", "G2"]
+
+
 def test_stopping_the_notifier() -> None:
     kit = Kit()
     kit.heartbeat(kit.channel, "c1", "G1", "TopicA")

@@ -95,6 +95,7 @@ def test_the_copy_keeps_what_says_how_to_read_it(broker: SimBroker) -> None:
     broker.call(reply(ASKED, sys_flag=1 | 4, flag=3, reconsume_times=2))
     (copy,) = stored(broker)
     assert (copy.sys_flag & 0xF, copy.flag, copy.reconsume_times) == (1, 3, 2)
+    assert copy.prepared_transaction_offset == 0
 
 
 def test_replies_need_not_be_stored(broker: SimBroker) -> None:

@@ -8,6 +8,7 @@ import pytest
 from twisted.internet.address import IPv4Address, IPv6Address
 from twisted.internet.testing import StringTransport
 
+from rmq_ha.model.status import FlushDiskType
 from rmq_ha.model.topic_config import TopicConfig
 from rmq_ha.store.format.commitlog import decode_record
 from rmq_ha.wire.batch import encode_batch
@@ -166,6 +167,20 @@ def test_a_run_goes_on_in_the_next_file(ends) -> None:
     assert run.store.log.min_offset == 0
     assert run.store.log.max_offset > 2 * 32_768
     assert run.units() == general.units()
+
+
+def test_a_run_that_is_not_flushed_in_time_is_stored_all_the_same(ends) -> None:
+    """Each is told where it is: whoever takes it for refused sends it a second time."""
+    settings = {"flush_disk_type": FlushDiskType.SYNC_FLUSH, "sync_flush_timeout": 500}
+    ends += [Ends(**settings) for _ in range(2)]
+    answers = []
+    for end, binary in zip(ends, (False, True), strict=True):
+        end.broker.host.worker.delay = (1.0, 1.0)
+        answers.append(end.answers(frames(binary, {}, {}, {})))
+    run, general = answers
+    assert [code for _, code, _ in run] == [10] * 3
+    assert [ext["queueOffset"] for _, _, ext in run] == ["0", "1", "2"]
+    assert run == general
 
 
 def test_a_disk_that_gets_full_in_a_run(ends) -> None:

@@ -130,6 +130,13 @@ def test_each_change_of_a_life_reaches_the_file() -> None:
         assert not it.table.is_dirty
 
 
+def test_what_is_forgotten_leaves_its_room_to_others() -> None:
+    it = Fixture(capacity=2 * (ENTRY_SIZE + 5))
+    for version in range(1, 6):
+        it.register("G", ("T", f"a = {version}", version))
+        assert it.expression() == f"a = {version}"
+
+
 def test_the_dead_are_forgotten_after_a_day() -> None:
     it = Fixture()
     it.register("G", ("T", "a = 1", 5))

@@ -105,6 +105,24 @@ def test_offsets_may_be_kept_as_with_rocketmq() -> None:
     assert pair.master.controller.consumer_offsets.query("g", TOPIC, 0) == 40
 
 
+@pytest.mark.parametrize("is_kept", [False, True])
+def test_what_was_committed_late_does_not_count_for_the_new_life(is_kept: bool) -> None:
+    """By who had not heard yet that the topic was deleted; with RocketMQ it does."""
+    broker = SimBroker()
+    broker.configuration.ours.keep_offsets_of_deleted_topics = is_kept
+    broker.start()
+    assert broker.call(broker.message(b"x", TOPIC)).code == 0
+    broker.world.clock.run_for(1)
+    delete = RemotingCommand(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": TOPIC})
+    assert broker.call(delete).code == 0
+    offsets = broker.controller.consumer_offsets
+    offsets.commit("g", TOPIC, 0, 40)
+    assert broker.call(broker.message(b"x", TOPIC)).code == 0
+    broker.world.clock.run_for(1)
+    assert offsets.query("g", TOPIC, 0) == (40 if is_kept else -1)
+    broker.stop()
+
+
 def test_the_slave_drops_what_its_master_deleted() -> None:
     """A minute later, by proof of the master's table; the log keeps the messages."""
     pair = Pair()
