@@ -8,6 +8,7 @@ from twisted.internet.defer import Deferred
 
 from rmq_ha.broker.processors import send
 from rmq_ha.broker.processors.batches import MEMBERS_A_TURN
+from rmq_ha.broker.processors.many_keys import has_many_keys
 from rmq_ha.model.message import Message
 from rmq_ha.model.status import FlushDiskType
 from rmq_ha.model.topic_config import TopicConfig
@@ -205,3 +206,10 @@ def test_what_follows_a_batch_of_several_turns_does_not_wait_for_the_disk() -> N
     broker.world.clock.run_for(10)
     assert [answer.code for answer in answers] == [0, 0]
     broker.stop()
+
+
+@pytest.mark.parametrize(
+    ("text", "is_many"), [("k " * 64, False), ("k " * 65, True), ("x" * 10_000, False)]
+)
+def test_many_keys_are_many_and_not_long(text: str, is_many: bool) -> None:
+    assert has_many_keys(text) is is_many

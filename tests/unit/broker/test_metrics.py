@@ -282,3 +282,15 @@ def test_a_slave_that_follows_is_not_alone() -> None:
     pair.master.host.crash(silent=False)
     pair.pass_time(61)
     assert 55 < value(scrape(pair.of_slave), "rmqha_slave_alone_seconds") <= 61
+
+
+def test_a_slave_tells_how_far_its_master_delivered() -> None:
+    """Nothing before it has copied that."""
+    broker = SimBroker()
+    broker.configuration.store.broker_role = BrokerRole.SLAVE
+    broker.configuration.broker.broker_id = 1
+    broker.start()
+    assert broker.controller.delay_offset_table() == {}
+    broker.controller.delay_offsets.keep(b'{"offsetTable":{1:3,3:4}}')
+    assert broker.controller.delay_offset_table() == {1: 3, 3: 4}
+    broker.stop()
