@@ -131,7 +131,7 @@ def test_any_file_system_of_spark_takes_the_output(spark: SparkSession, tmp_path
         place.write("summary.json", text)
     place.save_findings(spark.createDataFrame(FEW, FINDINGS), None)
     assert (tmp_path / "summary.json").read_text("utf-8") == "new \u00fc"
-    assert spark.read.parquet(place.uri("findings")).count() == 2
+    assert spark.read.parquet(f"file://{tmp_path}/findings").count() == 2
     place.begin()
     assert not (tmp_path / "summary.json").exists()
 
