@@ -57,7 +57,7 @@ def job(master: str, *arguments: Any) -> None:
     """A command of rmqha-spark, as on a command line."""
     name = "--spark-master" if arguments[0] == "verify-offsets" else "--master"
     done = CliRunner().invoke(jobs, [*map(str, arguments), name, master, "--quiet"])
-    say(arguments[0], done.exit_code, done.output.splitlines()[-1])
+    say(arguments[0], done.exit_code, done.stdout.splitlines()[-1])
 
 
 def say(*what: Any) -> None:
