@@ -32,6 +32,7 @@ from rmq_ha.testing.clock import SimClock
 from rmq_ha.testing.trace import FAULT
 from rmq_ha.testing.transport import Machine, SimTransport
 
+WINDOW = 131072
 _SYN_RETRY = 1.0
 
 
@@ -48,7 +49,7 @@ class SimNetwork:
     def __init__(self, clock: SimClock, random: Random) -> None:
         self.clock = clock
         self.random = random
-        self.window = 131072
+        self.window = WINDOW
         self.latency = (0.0001, 0.0008)
         self.split = 0.15
         self.hosts: dict[str, HostNetwork] = {}

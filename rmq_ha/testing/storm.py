@@ -31,8 +31,6 @@ CALM_S = 1.0
 """Until what was slow on its way has arrived."""
 CLOCKS_MS = (0, 0, -3_600_000, -2_000, 150, 86_400_000)
 SIZES = (1, 1, 20, 300, 3000)
-SCENES = 0.1
-"""How often a step begins with a story of several faults, which alone would seldom meet."""
 
 
 def _quiet(line: str) -> None:
@@ -44,11 +42,15 @@ class Storm:
     Brokers, a client that sends to whomever it finds, and what a seed does to them.
 
     :param write: takes each line of the history.
+    :cvar scenes: how often a step begins with a story of several faults, which alone would seldom
+        meet.
     :ivar options: what was drawn from the seed.
     :ivar history: what was done, for people.
     :ivar sent: when each message left.
     :ivar acked: when each of them was acknowledged.
     """
+
+    scenes = 0.1
 
     def __init__(self, seed: int, write: Callable[[str], None] = _quiet) -> None:
         self.history: list[str] = []
@@ -113,10 +115,8 @@ class Storm:
     def _step(self) -> None:
         random = self._random
         node = random.choice(self.brokers.nodes)
-        if random.random() < SCENES:
-            random.choice(
-                (self._black_out, self._strand, self._return_late, self._fall_while_sending)
-            )()
+        if random.random() < self.scenes:
+            random.choice(self._stories())()
         action = random.random()
         moment = random.choice((0.0, 0.001, 0.003, 0.01, 0.05)) * random.random()
         seconds = LOOK_S * random.choice((1, 2, 10, 20, 60))
@@ -146,6 +146,9 @@ class Storm:
             self._grew()
             is_disturbed = self._is_disturbed or self.now < self._calm_at
             self._progress.go_on(self.brokers.master(), is_disturbed)
+
+    def _stories(self) -> tuple[Callable[[], None], ...]:
+        return self._black_out, self._strand, self._return_late, self._fall_while_sending
 
     def _black_out(self) -> None:
         """All lose their power at once, with what is on its way; each comes back in its time."""
@@ -247,7 +250,12 @@ class Storm:
             self._network.cut(other, here)
         elif how == "slow":
             self._network.slow(here, other, 0.3)
-        elif node.host.is_running:
+        else:
+            self._slow_down(node)
+
+    @staticmethod
+    def _slow_down(node: BrokerNode) -> None:
+        if node.host.is_running:
             node.host.worker.delay = (0.02, 0.4)
 
     def _heal(self) -> None:
