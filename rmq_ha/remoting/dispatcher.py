@@ -133,6 +133,8 @@ class RequestDispatcher:
         except Exception:
             self._on_failure(_current_failure(), channel, request)
             return
+        if answer is None:
+            return
         if isinstance(answer, Deferred):
             answer.addCallbacks(
                 self._on_answer,
@@ -141,7 +143,7 @@ class RequestDispatcher:
                 errbackArgs=(channel, request),
             )
             answer.addErrback(self._on_failure, channel, request)
-        elif answer is not None:
+        else:
             try:
                 self._respond(channel, request, answer)
             except Exception:

@@ -88,8 +88,17 @@ class MessageReader:
         elif queue_offset > high:
             status, next_offset = GetMessageStatus.OFFSET_OVERFLOW_BADLY, high
         else:
-            hot_from = self._hot_from()
-            limits = self._limits(max_nums)
+            config = self._config
+            ratio = config.access_message_in_memory_max_ratio / 100.0
+            hot_from = self._log.max_offset - int(self._memory * ratio)
+            hot: _Limits = (
+                min(max_nums, config.max_transfer_count_on_message_in_memory),
+                config.max_transfer_bytes_on_message_in_memory,
+            )
+            cold: _Limits = (
+                min(max_nums, config.max_transfer_count_on_message_in_disk),
+                config.max_transfer_bytes_on_message_in_disk,
+            )
             scan = _Scan(
                 self._log.min_offset,
                 self._windows,
@@ -97,7 +106,8 @@ class MessageReader:
                 queue,
                 queue_offset,
                 hot_from,
-                limits,
+                hot,
+                cold,
                 message_filter,
                 self._seconds,
             )
@@ -117,24 +127,6 @@ class MessageReader:
         if is_slave and not self._config.offset_check_in_slave:
             next_offset = queue_offset
         return GetMessageResult(status, next_offset, low, high, [])
-
-    def _hot_from(self) -> int:
-        """Records from this physical offset on count as being in memory."""
-        end: int = self._log.max_offset
-        return end - int(self._memory * (self._config.access_message_in_memory_max_ratio / 100.0))
-
-    def _limits(self, max_nums: int) -> tuple[_Limits, _Limits]:
-        config = self._config
-        return (
-            (
-                min(max_nums, config.max_transfer_count_on_message_in_memory),
-                config.max_transfer_bytes_on_message_in_memory,
-            ),
-            (
-                min(max_nums, config.max_transfer_count_on_message_in_disk),
-                config.max_transfer_bytes_on_message_in_disk,
-            ),
-        )
 
     def store_timestamp_at(self, physical_offset: int, size: int) -> int:
         """
@@ -158,7 +150,9 @@ class _Scan:
 
     :param low: where the log begins.
     :param queue_offset: where the walk begins.
-    :param hot_from: physical offset.
+    :param hot_from: physical offset from which records count as being in memory.
+    :param hot: the limits of what is.
+    :param cold: of what is not.
     :ivar consumed: units that the next pull need not see again.
     :ivar seen: some unit could be read.
     :ivar last_physical: of the last unit that was looked at.
@@ -196,7 +190,8 @@ class _Scan:
         queue: ConsumeQueue,
         queue_offset: int,
         hot_from: int,
-        limits: tuple[_Limits, _Limits],
+        hot: _Limits,
+        cold: _Limits,
         message_filter: IMessageFilter | None,
         seconds: Callable[[], float],
     ) -> None:
@@ -207,7 +202,8 @@ class _Scan:
         self._queue = queue
         self._first = queue_offset
         self._hot_from = hot_from
-        self._hot, self._cold = limits
+        self._hot = hot
+        self._cold = cold
         self._filter = message_filter
         self._seconds = seconds
         self._until = 0.0

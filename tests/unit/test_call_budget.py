@@ -19,7 +19,7 @@ LIMITS: dict[tuple[str, int], dict[str, Counts]] = {
     ("send", 64): {"master": Counts(3.8, 33.1, 0.19)},
     ("pair", 1): {"master": Counts(107.5, 108.6, 8.05), "slave": Counts(43.5, 48.1, 4.4)},
     ("pair", 64): {"master": Counts(4.6, 33.4, 0.23), "slave": Counts(5.9, 25.8, 0.19)},
-    ("pull", 32): {"master": Counts(2.9, 5.8, 0.17)},
+    ("pull", 32): {"master": Counts(2.7, 5.7, 0.17)},
     ("walk", 64): {"start": Counts(5.3, 26.2, 0.19)},
 }
 

@@ -58,7 +58,7 @@ def int32(fields: Mapping[str, str], name: str) -> int:
 
     :raises RequestRejected: it is missing, or not one.
     """
-    return _number(name, text(fields, name), _INT32_MAX)
+    return _number(fields, name, _INT32_MAX)
 
 
 def int64(fields: Mapping[str, str], name: str) -> int:
@@ -67,7 +67,7 @@ def int64(fields: Mapping[str, str], name: str) -> int:
 
     :raises RequestRejected: it is missing, or not one.
     """
-    return _number(name, text(fields, name), _INT64_MAX)
+    return _number(fields, name, _INT64_MAX)
 
 
 def optional_int32(fields: Mapping[str, str], name: str) -> int | None:
@@ -76,8 +76,7 @@ def optional_int32(fields: Mapping[str, str], name: str) -> int | None:
 
     :raises RequestRejected: it is there and not a number.
     """
-    value = fields.get(name)
-    return None if value is None else _number(name, value, _INT32_MAX)
+    return None if fields.get(name) is None else _number(fields, name, _INT32_MAX)
 
 
 def flag(fields: Mapping[str, str], name: str) -> bool:
@@ -102,7 +101,8 @@ def table_answer(
     return request.response(ext=ext, body=body)
 
 
-def _number(name: str, value: str, maximum: int) -> int:
+def _number(fields: Mapping[str, str], name: str, maximum: int) -> int:
+    value = fields.get(name) or text(fields, name)
     if len(value) < _SHORT and value.isascii() and value.isdigit():
         return int(value)  # nearly all of them; quicker than the general way
     if _NUMBER.fullmatch(value):
