@@ -17,6 +17,9 @@ from rmq_ha.store.journal_log import LogBytes
 GATHER_SECONDS = 0.1
 """How long two unacknowledged frames may hold back a third that is not full."""
 
+SOON_SECONDS = 0.002
+"""How long one may hold back the second: longer than a slave near by takes for it."""
+
 DOUBT_SECONDS = 1.0
 """How long a first report that is too large may become a greeting: its words come in one write."""
 
@@ -52,10 +55,11 @@ class Feed:
     two part; and two heartbeats at the end of our log tell it at once that there is no more. As a
     slave ourselves we send that to none: it would set aside what only it may have.
 
-    With two frames unacknowledged a SYNC_MASTER gathers what is put meanwhile, up to a full
-    frame, and sends it at the next acknowledgement (group commit by itself). Two, so that one is
-    on its way while the slave appends the other. A slave that is slow to acknowledge gets the
-    frame after GATHER_SECONDS all the same.
+    With a frame unacknowledged that was all there was, a master gathers what is put meanwhile, up
+    to a full frame, and sends it at the acknowledgement (group commit by itself): a frame costs
+    both ends more than the messages in it. A slave that is not so near gets it after SOON_SECONDS
+    all the same, so that one is on its way while it appends the other; a third one a SYNC_MASTER,
+    whose puts wait in any case, holds back for GATHER_SECONDS.
 
     :ivar requested: the first report; None before.
     :ivar sent: end of what was sent; the next frame starts here.
@@ -87,7 +91,8 @@ class Feed:
         self._ours = configuration.ours
         self._reader = ReportReader()
         self._last_frame_start = 0
-        self._gathers = False
+        self._gathers_until = 0.0
+        self._was_all = False
         self._paused = False
         self._last_read = now
         self._last_write = now
@@ -234,18 +239,24 @@ class Feed:
             return encode_frame(self.sent)
         there = self._log.max_offset - self.sent
         limit = min(self._batch_size(), MAX_BODY_SIZE) if there > 0 else 0
-        self._gathers = (
-            self.acked < self._last_frame_start
-            and 0 < there < limit
-            and now < self._last_write + GATHER_SECONDS
-        )
-        body = self._log.read(self.sent, limit) if limit and not self._gathers else b""
+        self._gathers_until = 0.0
+        if 0 < there < limit and self.acked < self.sent:
+            until = self._last_write
+            if self.acked < self._last_frame_start:
+                until += GATHER_SECONDS
+            elif self._was_all:
+                until += SOON_SECONDS
+            if now < until:
+                self._gathers_until = until
+                limit = 0
+        body = self._log.read(self.sent, limit) if limit else b""
         if not body:
             return self._end_beat(now) if self._beats_left else b""
         if self._store.broker_role is BrokerRole.SYNC_MASTER:
             self._last_frame_start = self.sent
         frame = encode_frame(self.sent, body)
         self.sent += len(body)
+        self._was_all = len(body) == there
         self._last_write = now
         return frame
 
@@ -282,8 +293,8 @@ class Feed:
         if self.requested is None or self._paused:
             return expires
         beats = self._last_write + self._store.ha_send_heartbeat_interval / 1000
-        if self._gathers:
-            beats = min(beats, self._last_write + GATHER_SECONDS)
+        if self._gathers_until:
+            beats = min(beats, self._gathers_until)
         return beats if beats < expires else expires
 
     def _expiry_time(self) -> float:

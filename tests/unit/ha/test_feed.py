@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from rmq_ha.config.broker_configuration import BrokerConfiguration
 from rmq_ha.errors import AheadOfMaster, ReplicationError
-from rmq_ha.ha.feed import DOUBT_SECONDS, GATHER_SECONDS, Common, Feed
+from rmq_ha.ha.feed import DOUBT_SECONDS, GATHER_SECONDS, SOON_SECONDS, Common, Feed
 from rmq_ha.ha.frames import HEADER_SIZE, encode_frame, encode_report
 from rmq_ha.ha.greeting import encode_greeting, greet
 from rmq_ha.model.status import BrokerRole
@@ -252,7 +252,7 @@ def test_a_blank_is_no_middle_of_a_record() -> None:
 
 
 class TestGathering:
-    """A SYNC_MASTER with two frames unacknowledged."""
+    """With one frame unacknowledged, and with two."""
 
     def setup_method(self) -> None:
         self.log = MemoryLog(1 << 20, 0, DATA[:100])
@@ -263,35 +263,51 @@ class TestGathering:
         self.log.put(bytes(size))
         return drain(self.feed, now)
 
+    def test_the_second_frame_waits_and_grows_until_the_first_is_acknowledged(self) -> None:
+        assert self.put(10) == [(100, 10)]
+        assert self.put(10) == []
+        assert self.put(10) == []
+        self.feed.receive_data(encode_report(110), 0.001)
+        assert drain(self.feed, 0.001) == [(110, 20)]
+        self.feed.receive_data(encode_report(130), 0.001)
+        assert self.put(10, 0.001) == [(130, 10)]
+
+    def test_it_does_not_wait_long(self) -> None:
+        """A slave that is far away appends one frame while the next is on its way."""
+        self.put(10)
+        assert self.put(10, SOON_SECONDS / 2) == []
+        assert self.feed.deadline() == pytest.approx(SOON_SECONDS)
+        assert drain(self.feed, SOON_SECONDS) == [(110, 10)]
+
     def test_the_third_frame_waits_and_grows(self) -> None:
         assert self.put(10) == [(100, 10)]
-        assert self.put(10) == [(110, 10)]
-        assert self.put(10) == []
-        assert self.put(10) == []
-        self.feed.receive_data(encode_report(110), 0.0)
-        assert drain(self.feed, 0.0) == [(120, 20)]
+        assert self.put(10, SOON_SECONDS) == [(110, 10)]
+        assert self.put(10, 3 * SOON_SECONDS) == []
+        assert self.put(10, 4 * SOON_SECONDS) == []
+        self.feed.receive_data(encode_report(110), 0.05)
+        assert drain(self.feed, 0.05) == [(120, 20)]
 
     def test_a_full_frame_does_not_wait(self) -> None:
         self.put(10)
-        self.put(10)
-        assert self.put(2000) == [(120, 1024)]
+        assert self.put(2000) == [(110, 1024)]
         assert self.put(30) == []
 
     def test_a_slave_that_acknowledges_late_gets_the_frame_all_the_same(self) -> None:
         self.put(10)
-        self.put(10)
-        assert self.put(10) == []
-        assert self.feed.deadline() == pytest.approx(GATHER_SECONDS)
-        assert drain(self.feed, GATHER_SECONDS) == [(120, 10)]
+        self.put(10, SOON_SECONDS)
+        late = SOON_SECONDS + GATHER_SECONDS
+        assert self.put(10, 2 * SOON_SECONDS) == []
+        assert self.feed.deadline() == pytest.approx(late)
+        assert drain(self.feed, late) == [(120, 10)]
 
     def test_nothing_waiting_is_not_gathering(self) -> None:
         self.put(10)
-        self.put(10)
         assert self.feed.deadline() == 5.0
 
-    def test_an_async_master_does_not_gather(self) -> None:
+    def test_an_async_master_holds_back_no_third_frame(self) -> None:
         self.feed._store.broker_role = BrokerRole.ASYNC_MASTER
-        assert [self.put(10) for _ in range(3)] == [[(100, 10)], [(110, 10)], [(120, 10)]]
+        times = [number * SOON_SECONDS for number in range(3)]
+        assert [self.put(10, now) for now in times] == [[(100, 10)], [(110, 10)], [(120, 10)]]
 
 
 @given(st.lists(st.binary(max_size=24)))
@@ -362,6 +378,7 @@ def test_a_slave_that_proves_its_log_is_believed_and_sent_the_rest() -> None:
     assert (feed.common, feed.acked, feed.vouched) == (Common.VERIFIED, 2400, 2400)
     assert drain(feed, 0.0) == [(2400, 600), (3000, 0), (3000, 0)]
     log.put(b"more")
+    feed.receive_data(encode_report(3000), 0.0)
     assert drain(feed, 0.0) == [(3000, 4)]
 
 

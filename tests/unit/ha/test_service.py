@@ -558,8 +558,9 @@ class FlowTests(ServiceCase):
         slow, fast = self.station.slave(444), self.station.slave(444, port=5001)
         self.assertTrue(slow.streaming)
         slow.producer.pauseProducing()
-        for _ in range(5):
+        for count in range(5):
             self.station.put(b"x")
+            fast.report(445 + count)
         self.assertEqual(slow.take(), b"")
         self.assertEqual(fast.end.feed.sent, 449)
         slow.producer.resumeProducing()
