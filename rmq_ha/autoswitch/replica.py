@@ -266,12 +266,12 @@ class EpochReplica:
             self.task = Remember(common)  # of the others nothing is here, and nothing will come
 
     def _check_boundary(self, point: int) -> None:
-        """A cut within a record would leave what nobody can read."""
+        """A cut within a record would leave what nobody can read; it is behind the beginning."""
         log = self._log
-        low, room = int(log.min_offset), log.file_size - point % log.file_size
-        if point >= low and record_size(log.read(point, HEAD_SIZE), 0, point, room) > 0:
+        room = log.file_size - point % log.file_size
+        if record_size(log.read(point, HEAD_SIZE), 0, point, room) > 0:
             return
-        leads_there = chain_to(log, low, point) if point > low else None
+        leads_there = chain_to(log, int(log.min_offset), point)
         if leads_there is None or leads_there.end != point:
             raise NothingInCommon(
                 point,

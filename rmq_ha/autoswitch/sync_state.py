@@ -162,7 +162,6 @@ class SyncState:
             if stay | join == members or self._id not in members:
                 return None
             self.wanted, self._is_asked = frozenset(stay | join), False
-            self._confirm()
         if not self._is_asked and not all(map(self._has_all, self._joining)):
             return None
         self._is_asked = True

@@ -107,7 +107,6 @@ class SecretDoor(_Guard):
         self._leave()
 
     def _on_time(self) -> None:
-        self._timer = None
         self._refuse(f"it did not answer the challenge within {PATIENCE_SECONDS:.0f} s")
 
     def _refuse(self, reason: str) -> None:
@@ -162,7 +161,6 @@ class SecretCall(_Guard):
         self.opened.callback(self.inner)
 
     def _on_time(self) -> None:
-        self._timer = None
         if self._proof.has_begun:
             self._fail("the master did not prove in time that it knows haSecret")
         elif self._is_required:

@@ -10,7 +10,7 @@ from functools import partial
 
 import pytest
 
-from rmq_ha.autoswitch.epochs import Epoch, Epochs
+from rmq_ha.autoswitch.epochs import Epoch, Epochs, decode_epochs
 from rmq_ha.autoswitch.feed import EpochFeed
 from rmq_ha.autoswitch.replica import Cut, EpochReplica
 from rmq_ha.autoswitch.settings import ReplicationSettings
@@ -20,7 +20,7 @@ from rmq_ha.controller.messages import SyncStateSet
 from rmq_ha.errors import DivergedLog, NothingInCommon
 from rmq_ha.model.status import BrokerRole
 from rmq_ha.testing.brokers import BrokerNode
-from rmq_ha.testing.controlled import ControlledBrokers
+from rmq_ha.testing.controlled import ControlledBrokers, accepts
 from tests.unit.ha.memory_log import MemoryLog
 from tests.unit.ha.record_logs import copy_of, extend, record_log
 
@@ -178,6 +178,24 @@ def test_the_old_master_leads_and_the_slave_follows_and_back() -> None:
     assert found[: len(sent)] == sent
     brokers.holds(first, found)
     assert not brokers.findings.violations
+
+
+def test_what_was_before_is_on_the_disk_before_there_is_an_id() -> None:
+    """Who has an id and no epochs has lost them, and follows nobody."""
+    brokers, first, _ = pair()
+    end(brokers, first)
+    controlled(first.configuration)
+    first.load()
+    first.start()
+    root, disk = first.configuration.store.store_path_root_dir, first.host.disk
+    brokers.world.clock.run_while(
+        lambda: not any("brokerIdentity" in path for path in disk.paths(root)), 10.0
+    )
+    assert any("brokerIdentity" in path for path in disk.paths(root))
+    first.crash(power=True)
+    assert decode_epochs(first.host.disk.read_bytes(f"{root}/epochFileCheckpoint")) == BEFORE
+    brokers.boot(first)
+    brokers.until(lambda: accepts(first))
 
 
 def test_the_slave_does_not_lead_first() -> None:

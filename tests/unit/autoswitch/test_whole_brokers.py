@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 
 from rmq_ha.app.status.broker import BrokerStatus
-from rmq_ha.client.lookup.requests import pull_request
+from rmq_ha.client.lookup.requests import pull_request, send_request
 from rmq_ha.config.broker_configuration import BrokerConfiguration
 from rmq_ha.model.status import FlushDiskType
 from rmq_ha.store.format.checkpoint import CheckpointTimes
@@ -127,6 +127,35 @@ def test_a_diverged_tail_is_set_aside_when_its_master_comes_back() -> None:
     brokers.run(6.0)
     brokers.holds(first, [b"kept", b"another"])
     assert first.store.statistics.set_aside_messages == 1
+    assert not brokers.findings.violations
+
+
+def test_who_is_elected_with_a_torn_record_at_its_end_gives_that_up() -> None:
+    """Or nobody could read what it writes behind it; the torn one was acknowledged by nobody."""
+
+    def slow(configuration: BrokerConfiguration) -> None:
+        configuration.controlled.ha_flow_control_enable = True
+        configuration.controlled.max_ha_transfer_byte_in_second = 1000
+
+    brokers = ControlledBrokers(change=slow)
+    first = brokers.in_sync()
+    second = brokers.other(first)
+    assert brokers.send(first, b"kept") == 0
+    common = first.store.log.max_offset
+    assert second.store.log.max_offset == common
+    request = send_request("producers", TOPIC, 0, bytes(5000), "", brokers.now_ms())
+    brokers.client.invoke(f"{first.host.ip}:{LISTEN_PORT}", request, 5000).addErrback(bool)
+    brokers.until(lambda: second.store.log.max_offset > common, 3.0)
+    assert second.store.log.max_offset < first.store.log.max_offset
+    first.crash(power=False)
+    brokers.until(lambda: brokers.master() is second)
+    assert brokers.send(second, b"after") == 0
+    brokers.holds(second, [b"kept", b"after"])
+    assert second.replication.statistics()["elections"] == 2
+    brokers.boot(first)
+    brokers.in_sync()
+    brokers.run(6.0)
+    brokers.holds(first, [b"kept", b"after"])
     assert not brokers.findings.violations
 
 

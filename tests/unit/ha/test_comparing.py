@@ -20,7 +20,8 @@ from rmq_ha.errors import (
 from rmq_ha.ha.comparing import FIRST_STEP, Comparison, Search
 from rmq_ha.ha.feed import Feed
 from rmq_ha.ha.frames import encode_frame, encode_report
-from rmq_ha.ha.greeting import encode_greeting, greet
+from rmq_ha.ha.greeting import DEPTH, encode_greeting, greet
+from rmq_ha.ha.places import lowest_place
 from rmq_ha.ha.refused import RefusedSlaves
 from rmq_ha.ha.replica import Replica, ReplicaStage
 from tests.unit.ha.memory_log import MemoryLog
@@ -318,6 +319,37 @@ def test_the_search_goes_back_in_growing_steps_down_to_the_first_byte() -> None:
         place = search.place(None)
         places.append(place)
     assert places == [(5 << 20) - FIRST_STEP, (5 << 20) - 17 * FIRST_STEP, 1 << 20]
+
+
+def test_a_search_stays_within_the_log_whatever_became_of_it() -> None:
+    """Files expire while it goes back, and a tail is cut."""
+    log = MemoryLog(1 << 20, 0, bytes(4 << 20))
+    search = Search(log)
+    assert search.go_back(2 << 20)
+    assert search.place(None) == (2 << 20) - FIRST_STEP
+    log.delete_below(3 << 20)
+    assert search.place(None) == 3 << 20
+    del log.data[:]
+    log.base = log.min_offset = 1 << 20
+    assert search.place(None) == 1 << 20
+    assert not search.go_back(1 << 20)
+
+
+def test_bytes_in_which_no_record_is_are_looked_at_no_further_than_several_records() -> None:
+    log = MemoryLog(1 << 24, 0, bytes((1 << 24) + 4096))
+    assert Search(log).place(None) == 4096
+    assert Search(log).place(1 << 24) == 1, "all of it before what is unreadable"
+
+
+@pytest.mark.parametrize(("more", "is_deep"), [(0, True), (-1, False)])
+def test_a_log_is_large_enough_when_a_greeting_fits_before_its_last_record(
+    more: int, is_deep: bool
+) -> None:
+    first = lowest_place(MemoryLog(4096, 0)) + DEPTH + more
+    log, starts = record_log([bytes(first - len(record(0, b""))), b"last"])
+    assert starts[1] == first
+    assert (greet(log, first) is not None) is is_deep
+    assert Search(log).place(None) == (first if is_deep else 1)
 
 
 def test_a_search_that_found_nothing_begins_at_the_end_again() -> None:

@@ -42,6 +42,8 @@ def test_appends_close_together_are_one_sample() -> None:
         times.note(number + 1, 1.0 + number * RESOLUTION_S / 100)
     assert len(times) == 1
     assert times.behind(49, 2.0) == 1.0
+    times.note(51, 1.0 + RESOLUTION_S)
+    assert len(times) == 2
 
 
 def test_a_truncated_log_begins_anew() -> None:

@@ -5,9 +5,10 @@ import itertools
 import pytest
 
 from rmq_ha.ha import places
-from rmq_ha.ha.places import WINDOWS, Chain, chain_to, record_size, stretch
+from rmq_ha.ha.places import HEAD_SIZE, WINDOWS, Chain, chain_to, record_size, stretch
+from rmq_ha.store.format.commitlog import BLANK_SIZE
 from tests.unit.ha.memory_log import MemoryLog
-from tests.unit.ha.record_logs import extend, record, record_log
+from tests.unit.ha.record_logs import blank, extend, record, record_log
 
 BODIES = [bytes([65 + number]) * (30 * number) for number in range(12)]
 
@@ -15,6 +16,21 @@ BODIES = [bytes([65 + number]) * (30 * number) for number in range(12)]
 def test_a_stretch_goes_over_the_ends_of_files() -> None:
     log, _ = record_log(BODIES * 4, file_size=1024)
     assert stretch(log, 100, 5000) == bytes(log.data[100:5000])
+
+
+def test_a_head_says_how_large_its_record_is_once_all_of_it_is_there() -> None:
+    data = record(640, b"body")
+    size = len(data)
+    for there in range(size + 1):
+        known = size if there >= HEAD_SIZE else -1
+        assert record_size(data[:there], 0, 640, size) == known
+        assert record_size(b"xyz" + data[:there], 3, 640, 4096) == known
+    assert record_size(data, 0, 640, size - 1) == 0, "it would go beyond its file"
+    assert record_size(data, 0, 641, 4096) == 0, "it is of another place"
+    for there in range(BLANK_SIZE + 1):
+        known = 100 if there == BLANK_SIZE else -1
+        assert record_size(blank(100)[:there], 0, 0, 100) == known
+    assert record_size(blank(100), 0, 0, 101) == 0, "a blank fills its file"
 
 
 def test_the_last_whole_record_is_found_from_the_end() -> None:

@@ -4,12 +4,16 @@ from random import Random
 from typing import Any
 
 import pytest
+from twisted.internet.protocol import Protocol
+from twisted.internet.testing import StringTransport
 from twisted.logger import capturedLogs, formatEvent
 
 from rmq_ha.errors import ReplicationError
+from rmq_ha.ha.door import SecretDoor
 from rmq_ha.ha.frames import FrameReader, encode_frame, encode_report
 from rmq_ha.ha.secret import MasterProof, SlaveProof, make_nonce
 from rmq_ha.model.status import BrokerRole
+from rmq_ha.testing.host import World
 from tests.unit.ha.ha_fakes import Station, Wire
 from tests.unit.ha.memory_log import MemoryLog
 
@@ -256,6 +260,26 @@ def test_who_has_the_old_secret_only_stays_out_at_the_end() -> None:
     _, up = join(master, slave)
     assert up.aborted
     assert bytes(slave.log.data) == b""
+
+
+def test_who_asks_for_more_than_a_proof_is_left() -> None:
+    """It may be a master that sends its log at once."""
+    master, slave = halves(b"s" * 16, b"s" * 16)
+    with pytest.raises(ReplicationError, match="more than its challenge"):
+        slave.receive_data(master.hello + b"x")
+
+
+def test_a_door_is_forgotten_with_its_connection() -> None:
+    """Whoever connects and goes, again and again, leaves nothing behind."""
+    pending: dict[Any, None] = {}
+    master, _ = halves(b"s" * 16, b"s" * 16)
+    clock = World(1).add("master").seams.clock
+    door = SecretDoor(clock, Protocol, master, lambda host, why: None, pending)
+    door.makeConnection(StringTransport())
+    assert list(pending) == [door]
+    door.connectionLost()
+    assert pending == {}
+    assert not clock.getDelayedCalls()
 
 
 def test_who_says_more_than_its_proof_is_refused() -> None:

@@ -622,6 +622,11 @@ class FlowTests(ServiceCase):
             ],
         )
 
+    def test_an_empty_slave_has_acknowledged_nothing(self) -> None:
+        self.station.slave(0)
+        end = self.station.log.max_offset
+        self.assertEqual(self.service.statistics()["unacknowledged"], end)
+
     def test_lag_in_seconds(self) -> None:
         """Since when a slave lacks the first byte that it lacks; what is gone lags on."""
         self.assertIsNone(self.service.statistics()["unacknowledged"])
