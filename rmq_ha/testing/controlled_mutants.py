@@ -133,7 +133,7 @@ OF_CONTROLLER_MODE = (
     _planted("count-cache", "what is not on the disk counts", "seed", 29, _count_cache),
     _planted("ends-only", "logs are compared by their ends", "14.14", 43, _ends_only),
     _planted("no-epoch-file", "epochs are not on the disk", "14.13", 0, _no_epoch_file),
-    _planted("keep-torn", "a torn record stays under a new master", "14.12", -1, _keep_torn),
+    _planted("keep-torn", "a torn record stays under a new master", "14.12", 134, _keep_torn),
     _planted("no-union", "who joins is not waited for", "14.5", 14, _no_union),
     _planted("join-at-once", "who joins need not have all", "14.6", 167, _join_at_once),
     _planted("no-lease", "a master needs no lease", "14.1", 12, _no_lease),
