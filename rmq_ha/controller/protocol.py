@@ -191,10 +191,9 @@ class ControllerRequests:
         return _response(self._manager.next_broker_id(header), request)
 
     def replica_info(self, _: Channel, request: RemotingCommand) -> Answer:
-        """1004."""
-        self._check_leads()
+        """1004, in order: it begins the lease of who leads, and another one may be on the way."""
         header = decode_header(GetReplicaInfoRequest, request.ext)
-        return _response(self._manager.replica_info(header.broker_name), request)
+        return self._ordered(request, lambda: self._manager.replica_info(header.broker_name))
 
     def sync_state_data(self, _: Channel, request: RemotingCommand) -> Answer:
         """1006."""

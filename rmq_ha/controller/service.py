@@ -250,13 +250,14 @@ class ControllerService:
     async def _knock_until_known(self, key: Key) -> None:
         """Until it is dead, or its heartbeats come by another connection."""
         while self.group.leads and self._is_listening:
-            now = self._host.steady_ms()
-            last, address = self.liveness.last(*key, now), self._registered(key)
-            if address is None or last is None or last.channel is not self._knocking[key]:
+            address = self._registered(key)
+            if address is None or self._is_known_again(key):
                 return
             try:
                 await knock(self._host, address, _KNOCK_S)
             except (ConnectionRefusedError, ValueError):
+                if self._is_known_again(key):
+                    return  # the refusal took its time, and it came back meanwhile
                 self.log.warn("broker {key} is dead: it refuses connections", key=key)
                 self.liveness.gone([key])
                 await self._elect_where_needed()
@@ -266,6 +267,11 @@ class ControllerService:
             pause: Deferred[None] = Deferred()
             self._host.clock.callLater(_KNOCK_AGAIN_S, pause.callback, None)
             await pause
+
+    def _is_known_again(self, key: Key) -> bool:
+        """Its last heartbeat came by another connection than the one that was lost, or is old."""
+        last = self.liveness.last(*key, self._host.steady_ms())
+        return last is None or last.channel is not self._knocking[key]
 
     def _registered(self, key: Key) -> str | None:
         """Where a broker is; what a heartbeat says of it may be a stranger's word."""

@@ -138,6 +138,43 @@ def test_who_connects_anew_while_it_is_looked_at_is_looked_at_still() -> None:
     until(desk.world, lambda: desk.services[0].elections == 2, 2.0)
 
 
+def test_a_refusal_that_comes_late_is_none_when_the_broker_is_back() -> None:
+    """It has been told that it leads, and has a lease: nobody may be elected (seed 3007)."""
+    desk = Controllers()
+    for broker in desk.brokers.values():
+        broker.silence = 60_000
+    desk.pair()
+    broker, here = desk.brokers[1], desk.hosts[0].name
+    broker.beats = False
+    broker.host.crash()
+    desk.world.network.slow(broker.host.name, here, 1.0)
+    desk.world.clock.run_for(0.01)
+    desk.world.network.heal()
+    broker.host.restart()
+    broker.start()
+    assert broker.asker.ask(desk.addresses[0], 904, broker.heartbeat()).code == 0
+    assert desk.services[0]._knocking, "the refusal is on its way"
+    desk.world.clock.run_for(2.0)
+    assert not desk.services[0]._knocking
+    assert (desk.master(), desk.info()[0]["masterEpoch"]) == ("1", "1")
+
+
+def test_who_leads_is_not_said_while_somebody_is_being_elected() -> None:
+    """The old master may be back: an answer of before the election would begin a lease of his."""
+    desk = Controllers()
+    desk.pair()
+    broker = desk.brokers[1]
+    desk.hosts[0].worker.delay = (0.5, 0.5)
+    broker.host.crash()
+    desk.world.clock.run_for(0.1)
+    assert desk.services[0].elections == 1, "it is not agreed on yet"
+    broker.host.restart()
+    broker.start()
+    assert broker.asker.ask(desk.addresses[0], 904, broker.heartbeat()).code == 0
+    told = broker.asker.ask(desk.addresses[0], 1004, {"brokerName": "b"})
+    assert (told.ext or {})["masterBrokerId"] == "2"
+
+
 def test_all_whose_heartbeats_came_by_one_connection_are_looked_at() -> None:
     """Who forwards them for several goes: that each is dead is seen at once."""
     desk = Controllers()
