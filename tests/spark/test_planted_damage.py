@@ -49,7 +49,7 @@ def stored_later(store: Path, numbers: Iterable[int], ms: int) -> None:
         change(file, at + 56, pack(">q", stored + ms))
 
 
-def test_eight_kinds_in_one_store_are_a_finding_each(spark: Any, tmp_path: Path) -> None:
+def test_faults_of_many_kinds_in_one_store_are_a_finding_each(spark: Any, tmp_path: Path) -> None:
     """Only of the forged body, the commit and what was lost does the ledger know."""
     store, _ = equal_pair(tmp_path)
     ledger = tmp_path / "produced.jsonl"

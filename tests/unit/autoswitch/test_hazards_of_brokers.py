@@ -45,6 +45,24 @@ def test_hazard_12_a_torn_record_does_not_survive_an_election() -> None:
     assert not brokers.findings.violations
 
 
+def test_hazard_24_who_cannot_lead_when_it_is_elected_leads_once_it_can() -> None:
+    """Its disk refuses the new epoch: it asks again, for there is nobody else."""
+    brokers = ControlledBrokers()
+    first = brokers.in_sync()
+    second = brokers.other(first)
+    assert brokers.send(first, b"kept") == 0
+    brokers.run(1.0)
+    second.host.disk.is_full = True
+    first.crash(power=False)
+    brokers.run(8.0)
+    assert brokers.master() is None
+    second.host.disk.is_full = False
+    brokers.until(lambda: brokers.master() is second)
+    assert brokers.send(second, b"after") == 0
+    brokers.holds(second, [b"kept", b"after"])
+    assert not brokers.findings.violations
+
+
 def test_hazard_26_a_master_that_answers_nothing_holds_no_election_up() -> None:
     """The slave is just connecting to it when it is elected itself."""
     brokers = ControlledBrokers()
