@@ -29,6 +29,7 @@ from rmq_ha.autoswitch.sync_state import SyncState
 from rmq_ha.autoswitch.tables import Entry, Tables
 from rmq_ha.config.broker_configuration import BrokerConfiguration
 from rmq_ha.errors import ConfigurationError, ProtocolViolation, StoreError
+from rmq_ha.ha.lag import AppendTimes
 from rmq_ha.ha.places import chain_to
 from rmq_ha.model.networks import Networks
 from rmq_ha.model.status import FlushDiskType, PutMessageStatus
@@ -147,6 +148,7 @@ class AutoSwitchHAService:
         self._tables: Tables | None = None
         self._allowed = Networks(own.ha_allowed_slaves)
         self._elections = 0
+        self._times = AppendTimes()
         log.leadership = self
 
     def attach(
@@ -344,6 +346,7 @@ class AutoSwitchHAService:
             self._now(),
             self._log.confirm_offset,
         )
+        self._times.note(int(self._log.max_offset), self._now())
         self._on_master(None)
         self._log.poke()
         self._settle()
@@ -533,7 +536,9 @@ class AutoSwitchHAService:
     def appended(self) -> None:
         """The log grew: send what is new."""
         if self._state is not None:
-            self._state.appended(self._now())
+            now = self._now()
+            self._times.note(int(self._log.max_offset), now)
+            self._state.appended(now)
             for connection in self._feeds[:]:
                 connection.push()
             self._settle()
@@ -628,6 +633,7 @@ class AutoSwitchHAService:
                     "requested": connection.feed.requested,
                     "acked": connection.feed.acked,
                     "lag": max(0, end - connection.feed.acked),
+                    "lag_seconds": self._times.behind(connection.feed.acked, self._now()),
                     "stage": "stranded" if connection.feed.is_stranded else "caught up",
                 }
                 for connection in self._feeds

@@ -9,6 +9,7 @@ from rmq_ha.autoswitch.commit_log import ConfirmedTail, EpochCommitLog
 from rmq_ha.autoswitch.ha_service import AutoSwitchHAService
 from rmq_ha.autoswitch.requests import ControllerModeRequests
 from rmq_ha.config.broker_configuration import BrokerConfiguration
+from rmq_ha.ha.lag import told_slaves
 from rmq_ha.seams import Host
 from rmq_ha.store.boot import Left
 from rmq_ha.store.classic import LocalJournal
@@ -53,10 +54,12 @@ class EpochJournal(LocalJournal):
         return self._requests.routes()
 
     def info(self) -> dict[str, Any]:
-        """See `Journal`: of a slave how it follows its `master`."""
+        """See `Journal`: of a master its `slaves`, of a slave how it follows its `master`."""
         told = self.service.statistics()
+        if told["leads"]:
+            return {"slaves": told_slaves(told["slaves"])}
         link = told["master"] or {"address": None, "state": "no address", "fault": None}
-        return {} if told["leads"] else {"master": link}
+        return {"master": link}
 
     def why_no_puts(self) -> str:
         """See `Journal`."""

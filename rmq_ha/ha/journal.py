@@ -7,6 +7,7 @@ from typing import Any
 
 from rmq_ha.config.broker_configuration import BrokerConfiguration
 from rmq_ha.errors import StoreError
+from rmq_ha.ha.lag import told_slaves
 from rmq_ha.ha.link import TailOfStore
 from rmq_ha.ha.service import HAService
 from rmq_ha.seams import Host
@@ -15,8 +16,6 @@ from rmq_ha.store.commitlog import CommitLog
 from rmq_ha.store.journal import StoreAround
 from rmq_ha.store.layout import make_commit_log
 
-_MOST_SLAVES = 100
-_OF_SLAVE = ("address", "stage", "acked", "lag", "lag_seconds")
 _OF_MASTER = ("address", "state", "fault", "silent_ms", "set_aside")
 
 
@@ -69,13 +68,7 @@ class ClassicJournal(LocalJournal):
     def info(self) -> dict[str, Any]:
         """See `Journal`: of a master its `slaves`, of a slave its `master`."""
         told = self.service.statistics()
-        found: dict[str, Any] = {
-            "slaves": [
-                {name: slave[name] for name in _OF_SLAVE}
-                for slave in told["slaves"][:_MOST_SLAVES]
-                if slave["requested"] is not None
-            ]
-        }
+        found: dict[str, Any] = {"slaves": told_slaves(told["slaves"])}
         if told["master"] is not None:
             found["master"] = {name: told["master"][name] for name in _OF_MASTER}
         return found

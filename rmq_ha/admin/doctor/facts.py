@@ -193,6 +193,11 @@ class Broker:
         return self.config.get("enableDLegerCommitLog") == "true"
 
     @property
+    def is_controlled(self) -> bool:
+        """It is in controller mode."""
+        return self.config.get("enableControllerMode") == "true"
+
+    @property
     def is_ours(self) -> bool:
         """Not one of Java's."""
         return bool(self.replication)

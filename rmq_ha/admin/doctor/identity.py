@@ -145,20 +145,30 @@ def _followers(master: Broker, members: list[Broker]) -> int:
     return sum(m.is_slave for m in members)
 
 
-def _no_slave(facts: Facts) -> Iterator[Said]:
+def _alone(facts: Facts) -> Iterator[Broker]:
+    """Masters that nobody follows."""
     for _, members in facts.pairs():
         for master in members:
-            alone = not _followers(master, members)
-            if master.role == BrokerRole.SYNC_MASTER.value and alone and not master.is_dledger:
-                yield Said(str(master), "a SYNC_MASTER that no slave follows")
+            if master.is_master and not _followers(master, members):
+                yield master
+
+
+def _no_slave(facts: Facts) -> Iterator[Said]:
+    for master in _alone(facts):
+        if master.role == BrokerRole.SYNC_MASTER.value and not master.is_controlled:
+            yield Said(str(master), "a SYNC_MASTER that no slave follows")
 
 
 def _no_copy(facts: Facts) -> Iterator[Said]:
-    for _, members in facts.pairs():
-        for master in members:
-            alone = not _followers(master, members)
-            if master.role == BrokerRole.ASYNC_MASTER.value and alone and not master.is_dledger:
-                yield Said(str(master), "an ASYNC_MASTER without a slave")
+    for master in _alone(facts):
+        if master.role == BrokerRole.ASYNC_MASTER.value and not master.is_controlled:
+            yield Said(str(master), "an ASYNC_MASTER without a slave")
+
+
+def _alone_in_set(facts: Facts) -> Iterator[Said]:
+    for master in _alone(facts):
+        if master.is_controlled:
+            yield Said(str(master), "it leads, and no other broker of its name follows")
 
 
 def _pair_differs(facts: Facts) -> Iterator[Said]:
@@ -314,6 +324,16 @@ RULES = (
         "a master has no slave: what its disk loses is lost",
         "add a slave with the same `brokerName` and `brokerId=1`, or know that you want none",
         _no_copy,
+    ),
+    Rule(
+        "alone-in-set",
+        Severity.WARNING,
+        "a master in controller mode has nobody who follows: what is acknowledged is on one "
+        "machine, and if it dies nobody can be elected",
+        "start another broker with the same `brokerName` and `controllerAddr` (the controllers "
+        "give it its id); if it runs, its log and `/healthz` say why it does not follow (see "
+        "not-following, ha-port-blocked)",
+        _alone_in_set,
     ),
     Rule(
         "settings-differ",

@@ -101,6 +101,10 @@ IDENTITY: dict[str, Spoil] = {
         master(facts).replication["slaves"].clear(),
         setting(master, brokerRole="ASYNC_MASTER")(facts),
     ),
+    "alone-in-set": lambda facts: (
+        master(facts).replication["slaves"].clear(),
+        setting(master, enableControllerMode="true")(facts),
+    ),
     "settings-differ": setting(slave, fileReservedTime="48"),
     "versions-differ": told(slave, brokerVersionDesc="V4_9_8"),
     "two-kinds": having(slave, replication={}),
@@ -360,6 +364,7 @@ NEARLY: list[tuple[str, Spoil]] = [
     ("auto-create", setting(master, autoCreateTopicEnable="true")),
     ("two-kinds", both(having(slave, replication={}), having(master, replication={}))),
     ("no-slave", setting(master, brokerRole="ASYNC_MASTER")),
+    ("alone-in-set", setting(master, enableControllerMode="true")),
     ("master-silent", link(silent_ms=10_000)),
     ("master-silent", link(silent_ms=None)),
     ("slave-behind", lambda facts: master(facts).slaves[0].update(lag=9000, lag_seconds=4.0)),

@@ -6,8 +6,9 @@ from typing import Any
 
 from twisted.internet.defer import Deferred
 
-from rmq_ha.testing.cluster import HA_PORT
-from rmq_ha.testing.controlled import ControlledBrokers, wait
+from rmq_ha.client.lookup.requests import send_request
+from rmq_ha.testing.cluster import HA_PORT, LISTEN_PORT
+from rmq_ha.testing.controlled import TOPIC, ControlledBrokers, wait
 from tests.unit.admin.doctor.fleet import Fleet
 
 
@@ -65,13 +66,31 @@ def test_a_slave_that_cannot_reach_its_master() -> None:
     fleet.is_well()
 
 
+def test_a_slave_in_controller_mode_that_does_not_keep_up() -> None:
+    """What it has comes back late; the master says of whom and for how long."""
+    fleet = Controlled()
+    leader = fleet.set.leader()
+    slave = fleet.set.other(leader).host.name
+    fleet.world.network.cut(slave, leader.host.name)
+    fleet.set.client.invoke(
+        f"{leader.host.ip}:{LISTEN_PORT}",
+        send_request("producers", TOPIC, 0, b"late", "", fleet.set.now_ms()),
+        5000,
+    ).addErrback(lambda _: None)
+    fleet.run(7)
+    assert f"{fleet.set.other(leader).host.ip}:" in fleet.finds("slave-behind")
+    fleet.world.network.heal()
+    fleet.run(60)
+    assert fleet.visit().codes("error", "warning") <= {"puts-slow", "acks-degraded"}
+
+
 def test_a_master_in_controller_mode_dies() -> None:
     """The other one leads; nobody is told to promote it. The old one comes back as its slave."""
     fleet = Controlled()
     dead = fleet.set.leader()
     dead.crash(False)
     fleet.run(20)
-    fleet.finds("no-slave")
+    fleet.finds("alone-in-set")
     fleet.set.boot(dead)
     fleet.run(60)
     fleet.is_well()
