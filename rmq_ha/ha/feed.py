@@ -255,8 +255,9 @@ class Feed:
         if self._store.broker_role is BrokerRole.SYNC_MASTER:
             self._last_frame_start = self.sent
         frame = encode_frame(self.sent, body)
-        self.sent += len(body)
-        self._was_all = len(body) == there
+        size = len(body)
+        self.sent += size
+        self._was_all = size == there
         self._last_write = now
         return frame
 
