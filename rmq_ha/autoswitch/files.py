@@ -20,17 +20,21 @@ class EpochFile:
     """
     The file epochFileCheckpoint.
 
-    Differs from 5.3.3 on purpose: whole or not at all, and on the disk when `write` returns.
+    Differs from 5.3.3 on purpose: whole or not at all, and on the disk when `write` returns; and
+    beside it epochFileCheckpoint.crashed remembers a crash, which no later orderly stop undoes.
 
     :ivar epochs: what the file says.
+    :ivar crashed_in: the newest epoch of which the log may have lost what others have; -1: none.
     """
 
     log = Logger()
 
     def __init__(self, disk: Disk, path: str) -> None:
         self.epochs = Epochs()
+        self.crashed_in = -1
         self._disk = disk
         self._path = path
+        self._crash_path = path + ".crashed"
         self._keeps_backup = True
 
     def load(self) -> None:
@@ -53,12 +57,34 @@ class EpochFile:
                     )
                     self._keeps_backup = False
                 self.epochs = found
+                self.crashed_in = self._last_crash()
                 return
         if faults:
             raise StoreError(
                 f"{'; '.join(faults)}: who wrote which part of the log is not known. Move the "
                 "whole store away to begin as a new replica"
             )
+
+    def _last_crash(self) -> int:
+        newest = self.epochs.last_epoch
+        try:
+            noted = int(self._disk.read_bytes(self._crash_path))
+        except FileNotFoundError:
+            return -1
+        except ValueError:
+            return newest  # nobody knows which one it was
+        return min(noted, newest)
+
+    def note_crash(self) -> None:
+        """
+        The log may have lost what is of the newest epoch. Blocks: for the worker.
+
+        :raises OSError: the disk refuses.
+        """
+        newest = self.epochs.last_epoch
+        if newest > self.crashed_in:
+            self._disk.replace(self._crash_path, str(newest).encode())
+            self.crashed_in = newest
 
     def write(self, epochs: Epochs) -> None:
         """

@@ -188,6 +188,8 @@ class AutoSwitchHAService:
         self._files.load(cluster, name)
         self._file.load()
         self._epochs = self._file.epochs.cut(int(self._log.max_offset))
+        if not self._log.is_whole:
+            await self._host.worker.call(self._file.note_crash)
         await self._begin_mode()
         settings = ManagerSettings(
             cluster_name=cluster,
@@ -208,7 +210,7 @@ class AutoSwitchHAService:
             self._progress,
             host.now_ms,
             host.random,
-            -1 if self._log.is_whole else self._file.epochs.last_epoch,
+            self._file.crashed_in,
             lambda: not self._has_to_follow_first,
         )
         assert self._client is not None

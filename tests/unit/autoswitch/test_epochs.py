@@ -267,3 +267,43 @@ def test_javas_torn_application_is_none(disk: SimDisk) -> None:
 def test_a_name_that_cannot_be_told_apart_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="'b#1'"):
         encode_identity(Identity("C", "b#1", 1))
+
+
+# ------------------------------------------------------------ a crash
+
+
+def test_a_crash_is_remembered_as_long_as_its_epoch_is_the_newest(disk: SimDisk) -> None:
+    file = EpochFile(disk, PATH)
+    file.write(epochs((1, 0), (4, 100)))
+    file.note_crash()
+    again = EpochFile(disk, PATH)
+    again.load()
+    assert again.crashed_in == 4
+    again.write(epochs((1, 0), (4, 100), (6, 200)))
+    later = EpochFile(disk, PATH)
+    later.load()
+    assert later.crashed_in == 4
+    later.note_crash()
+    assert later.crashed_in == 6
+
+
+def test_a_crash_of_which_nobody_knows_the_epoch_was_in_the_newest(disk: SimDisk) -> None:
+    file = EpochFile(disk, PATH)
+    file.write(epochs((1, 0), (4, 100)))
+    disk.replace(PATH + ".crashed", b"torn")
+    file.load()
+    assert file.crashed_in == 4
+
+
+def test_of_another_log_no_crash_is_known(disk: SimDisk) -> None:
+    """The epochs were removed, as on the way back to a pair, and a new life began."""
+    file = EpochFile(disk, PATH)
+    file.write(epochs((7, 0)))
+    file.note_crash()
+    disk.remove(PATH)
+    disk.remove(PATH + ".bak")
+    began = EpochFile(disk, PATH)
+    began.load()
+    assert began.crashed_in == -1
+    began.note_crash()
+    assert began.crashed_in == -1

@@ -338,6 +338,36 @@ def test_a_master_that_crashed_leads_no_more_in_its_epoch() -> None:
     assert not brokers.findings.violations
 
 
+def test_an_orderly_stop_after_a_crash_begins_no_new_life_in_the_same_epoch() -> None:
+    """
+    Seed 41711: stopped before any controller could replace it, it went on in its epoch, and wrote
+    what its slave had something else for. With messages of one size nobody would have seen it.
+    """
+    brokers = ControlledBrokers()
+    first = brokers.in_sync()
+    second = brokers.other(first)
+    assert brokers.send(first, b"kept") == 0
+    brokers.run(1.0)
+    brokers.desk.crash(0)
+    first.crash(power=True)
+    brokers.boot(first)
+    for node in (first, second):
+        node.stop()
+        brokers.until(lambda node=node: node.state == "down")
+    brokers.desk.restart(0)
+    brokers.boot(first)
+    brokers.run(2.0)
+    assert not first.store.log.admits
+    assert "was the master when it crashed" in first.replication.why_no_puts()
+    brokers.until(lambda: brokers.master() is first, 60.0)
+    assert first.replication.statistics()["epoch"] > 1
+    brokers.boot(second)
+    assert brokers.in_sync() is first
+    brokers.until(lambda: brokers.send(first, b"after") == 0)
+    brokers.holds(second, [b"kept", b"after"])
+    assert not brokers.findings.violations
+
+
 def test_a_master_that_crashed_alone_leads_anew() -> None:
     brokers = ControlledBrokers(1)
     only = brokers.leader()
