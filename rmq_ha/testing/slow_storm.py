@@ -22,7 +22,8 @@ class SlowStorm(Storm):
         return *super()._stories(), *slow
 
     def _black_out_slowly(self) -> None:
-        """As `_black_out`, on disks some of which are slow."""
+        """As `_black_out`, on disks some of which are slow, until somebody heals them."""
+        self._is_disturbed = True
         for node in self.brokers.nodes:
             if self._random.random() < 0.5:
                 self._slow_down(node)
