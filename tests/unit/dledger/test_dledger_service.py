@@ -447,7 +447,8 @@ def test_a_port_that_is_taken_stops_the_start() -> None:
     group.wait(taken)
     member.load()
     failed: list[Any] = []
-    member.controller.journal.service.start().addErrback(failed.append)  # type: ignore[union-attr]
+    assert member._start_result is not None
+    member._start_result.addErrback(failed.append)
     group.run(1)
     assert failed[0].check(CannotListenError)
 
