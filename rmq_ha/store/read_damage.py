@@ -277,13 +277,8 @@ class ReadDamage:
 
 
 def _with_bodies(checks: Checks) -> Checks:
-    def count(
-        records: Sequence[bytes],
-        physical_offsets: Iterable[int],
-        sizes: Iterable[int],
-        queue_offsets: Iterable[int],
-    ) -> int:
-        good = checks(records, physical_offsets, sizes, queue_offsets)
+    def count(records: Sequence[bytes], *places: Iterable[int]) -> int:
+        good = checks(records, *places)
         bad = (number for number, data in enumerate(records[:good]) if not body_fits(data))
         return next(bad, good)
 

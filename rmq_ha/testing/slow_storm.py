@@ -34,14 +34,9 @@ class SlowStorm(Storm):
         random, master = self._random, self.brokers.master()
         if master is None:
             return
-        node = random.choice([each for each in self.brokers.nodes if each is not master])
-        self._crash(node, random.random() < 0.5)
-        self._is_disturbed = True
-        self._network.slow(master.host.name, node.host.name, 0.3)
+        moment = self._miss_much(master, 0.3)
         for host in self.brokers.desk.hosts:
             self._network.slow(host.name, master.host.name, 1.0)
-        moment = self._burst(20, 5.0)
-        self._later(moment, self._boot, node)
         for _ in range(8):
             self._later(moment + 4.0 * random.random(), self._burst, 5, 0.05)
         falls = moment + 1.0 + 3.0 * random.random()

@@ -121,12 +121,7 @@ def _no_master(facts: Facts) -> Iterator[Said]:
 
 def _wrong_name(facts: Facts) -> Iterator[Said]:
     """A slave of a name that nobody leads, beside a master that misses one."""
-    lonely = [
-        master
-        for _, members in facts.pairs()
-        for master in members
-        if master.role == BrokerRole.SYNC_MASTER.value and not _followers(master, members)
-    ]
+    lonely = [each for each in _alone(facts) if each.role == BrokerRole.SYNC_MASTER.value]
     for name, members in facts.pairs():
         if not all(m.is_slave and not m.is_dledger for m in members):
             continue
@@ -146,28 +141,28 @@ def _followers(master: Broker, members: list[Broker]) -> int:
 
 
 def _alone(facts: Facts) -> Iterator[Broker]:
-    """Masters that nobody follows."""
+    """Whom nobody follows."""
     for _, members in facts.pairs():
-        for master in members:
-            if master.is_master and not _followers(master, members):
-                yield master
+        yield from (each for each in members if not _followers(each, members))
 
 
 def _no_slave(facts: Facts) -> Iterator[Said]:
-    for master in _alone(facts):
-        if master.role == BrokerRole.SYNC_MASTER.value and not master.is_controlled:
-            yield Said(str(master), "a SYNC_MASTER that no slave follows")
+    return _lacks_slaves(facts, BrokerRole.SYNC_MASTER, "a SYNC_MASTER that no slave follows")
 
 
 def _no_copy(facts: Facts) -> Iterator[Said]:
+    return _lacks_slaves(facts, BrokerRole.ASYNC_MASTER, "an ASYNC_MASTER without a slave")
+
+
+def _lacks_slaves(facts: Facts, role: BrokerRole, what: str) -> Iterator[Said]:
     for master in _alone(facts):
-        if master.role == BrokerRole.ASYNC_MASTER.value and not master.is_controlled:
-            yield Said(str(master), "an ASYNC_MASTER without a slave")
+        if master.role == role.value and not (master.is_dledger or master.is_controlled):
+            yield Said(str(master), what)
 
 
 def _alone_in_set(facts: Facts) -> Iterator[Said]:
     for master in _alone(facts):
-        if master.is_controlled:
+        if master.is_master and master.is_controlled:
             yield Said(str(master), "it leads, and no other broker of its name follows")
 
 

@@ -25,10 +25,7 @@ class PairShown:
 
     def tell(self, samples: Samples) -> None:
         """What its slaves lack, and how it follows its master."""
-        told = self._broker.journal.statistics()
-        tell_slaves(samples, told)
-        if self._broker.is_slave:
-            tell_link(samples, told.get("master") or {})
+        tell_replication(samples, self._broker)
 
     def health(self, name: str) -> Health:
         """A master is ready when it takes puts, a slave as long as it is not alone for too long."""
@@ -69,12 +66,19 @@ class PairShown:
         return members_of_pair(told, self._config.broker_role, address, why_no_puts)
 
 
-def tell_slaves(samples: Samples, found: Mapping[str, Any]) -> None:
+def tell_replication(samples: Samples, broker: Any) -> None:
     """
-    Add to a scrape what the slaves of a master lack.
+    Add to a scrape what slaves lack, and of a slave how it follows its master.
 
-    :param found: statistics of its journal.
+    :param broker: a `BrokerController` of a pair, or of a set in controller mode.
     """
+    told = broker.journal.statistics()
+    _tell_slaves(samples, told)
+    if broker.is_slave:
+        _tell_link(samples, told.get("master") or {})
+
+
+def _tell_slaves(samples: Samples, found: Mapping[str, Any]) -> None:
     connections = found.get("slaves", ())
     serving = _serving(found)
     samples.add("rmqha_connections", len(connections), port="replication")
@@ -93,12 +97,7 @@ def tell_slaves(samples: Samples, found: Mapping[str, Any]) -> None:
     samples.add("rmqha_replication_unacknowledged_seconds", found.get("unacknowledged_seconds"))
 
 
-def tell_link(samples: Samples, link: Mapping[str, Any]) -> None:
-    """
-    Add to a scrape how a slave follows.
-
-    :param link: its connection to the master, from the statistics of its journal.
-    """
+def _tell_link(samples: Samples, link: Mapping[str, Any]) -> None:
     state = link.get("state")
     samples.add("rmqha_slave_following", state == "following")
     samples.add("rmqha_slave_diverged", state == Fault.DIVERGED.value)

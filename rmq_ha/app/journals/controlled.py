@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from rmq_ha.app.journals.classic import tell_link, tell_slaves
+from rmq_ha.app.journals.classic import tell_replication
 from rmq_ha.app.journals.members import members_of_set
 from rmq_ha.app.page.values import Member
 from rmq_ha.app.status.health import Health, follows_nobody
@@ -18,11 +18,8 @@ class SetShown:
 
     def tell(self, samples: Samples) -> None:
         """As of a pair, and its place in the set."""
-        told = self._broker.journal.statistics()
-        tell_slaves(samples, told)
-        tell_set(samples, told)
-        if self._broker.is_slave:
-            tell_link(samples, told.get("master") or {})
+        tell_replication(samples, self._broker)
+        tell_set(samples, self._broker.journal.statistics())
 
     def health(self, name: str) -> Health:
         """As `set_health`."""

@@ -8,7 +8,6 @@ from msgspec.structs import replace
 from twisted.internet.defer import Deferred
 
 from rmq_ha.acl.service import PlainAccessControl
-from rmq_ha.app.journals.shown import journal_shown
 from rmq_ha.app.page.board import Board, certificate_notices, certificates
 from rmq_ha.app.page.fleet import Fleet
 from rmq_ha.app.page.listing import Listing, Picked, pick
@@ -61,7 +60,6 @@ class BrokerBoard(Board):
         super().__init__(host, broker.store.statistics.boot_ms, PEAKS)
         self._broker = broker
         self._status = status
-        self._journal = journal_shown(broker)
         self._measures = BrokerMeasures(broker, reactor)
         self.rows = Rows(broker)
         self._topics: Listing[Topic] = Listing(host.clock, self.rows.topics)
@@ -83,7 +81,7 @@ class BrokerBoard(Board):
         """For the watch."""
         broker, health = self._broker, self._status.health()
         why_no_puts = broker.store.why_not_writable() or broker.journal.why_no_puts()
-        members = self._journal.members(why_no_puts)
+        members = self._status.journal.members(why_no_puts)
         return Seen(
             broker.configuration.store.broker_role.name,
             health.is_ready,
@@ -136,7 +134,7 @@ class BrokerBoard(Board):
             cluster=identity.cluster,
             role=role.name,
             role_since_ms=self._since(),
-            mode=self._journal.mode(),
+            mode=self._status.journal.mode(),
             notices=[*self._notices(disk), *certificate_notices(found, self.host.now_ms())],
             numbers=self._numbers(),
             machines=self._machines(),
@@ -227,7 +225,7 @@ class BrokerBoard(Board):
         members = self.watch.members
         living = [item for item in members if item.role == "slave" and item.state != GONE]
         role = broker.configuration.store.broker_role
-        if role is BrokerRole.SYNC_MASTER and not living and self._journal.mode() == "pair":
+        if role is BrokerRole.SYNC_MASTER and not living and self._status.journal.mode() == "pair":
             text = "no slave is connected: what is acknowledged now is on this machine only"
             notices.append(Notice(Tone.ERROR, text, "start the slave; docs/failover.md"))
         for item in members:

@@ -28,13 +28,14 @@ class BrokerStatus:
     What a running `BrokerController` tells.
 
     :param broker: started or not.
+    :ivar journal: what its kind of journal shows.
     """
 
     def __init__(self, broker: Any) -> None:
         self._broker = broker
         configuration = broker.configuration
         self._store_config = configuration.store
-        self._journal = journal_shown(broker)
+        self.journal = journal_shown(broker)
         self._clock = broker.host.clock
         self._began = self._clock.seconds()
         self._traffic = Traffic(broker, configuration.ours.metrics_series_limit)
@@ -63,7 +64,7 @@ class BrokerStatus:
         self._tell_store(samples)
         self._tell_puts(samples)
         self._tell_network(samples)
-        self._journal.tell(samples)
+        self.journal.tell(samples)
         if self._broker.is_slave:
             self._tell_slave(samples)
         else:
@@ -77,7 +78,7 @@ class BrokerStatus:
         name = f"{self._store_config.broker_role.name} {broker.identity.broker_name}"
         if not store.is_open:
             return Health(False, f"{name}: the store is not open")
-        return self._journal.health(name)
+        return self.journal.health(name)
 
     def _tell_broker(self, samples: Samples) -> None:
         broker = self._broker
