@@ -41,7 +41,7 @@ class EpochCommitLog(CommitLog):
     @property
     def readable_end(self) -> int:
         """Where what is confirmed ends."""
-        return min(self.max_offset, max(self.confirm_offset, self.min_offset, 0))
+        return min(self.max_offset, max(self.confirm_offset, self.min_offset))
 
     def confirmed(self, offset: int) -> None:
         """More may be read; it never becomes less, but with a cut."""

@@ -95,8 +95,6 @@ class Epochs:
         :param end: of the log.
         :raises ProtocolViolation: a newer epoch is in the log already.
         """
-        if epoch < self.last_epoch:
-            raise ProtocolViolation(f"elected for epoch {epoch}, but the log has {self.last_epoch}")
         return self if epoch == self.last_epoch else self.appended(epoch, end)
 
     def cut(self, end: int) -> "Epochs":
@@ -138,7 +136,7 @@ class Epochs:
         Not so in a log from before controller mode: that two brokers have one says nothing of
         what is in it.
         """
-        found = self.at(point - 1) if point > 0 else None
+        found = self.at(point - 1)
         return found is None or found[0].epoch != BEFORE_CONTROLLERS
 
     def _with_ends(self, end: int) -> Iterable[tuple[Epoch, int]]:
@@ -160,11 +158,11 @@ def decode_epochs(data: bytes) -> Epochs:
     """
     first, _, rest = data.partition(b"\n")
     second, _, lines = rest.partition(b"\n")
-    count, checksum = _number(first), _number(second)
+    count, checksum = read_number(first), read_number(second)
     entries = []
     for line in lines.splitlines():
         epoch, _, start = line.partition(b"-")
-        entries.append(Epoch(_number(epoch), _number(start)))
+        entries.append(Epoch(read_number(epoch), read_number(start)))
     if len(entries) != count:
         raise ProtocolViolation(f"{count} epochs were announced, {len(entries)} are there")
     if checksum and checksum != crc32(lines) & _POSITIVE:
@@ -172,7 +170,12 @@ def decode_epochs(data: bytes) -> Epochs:
     return Epochs(entries)
 
 
-def _number(text: bytes) -> int:
+def read_number(text: bytes) -> int:
+    """
+    Of a file of controller mode: not negative, and it fits into 8 bytes.
+
+    :raises ProtocolViolation: it is no such number.
+    """
     if not text.isdigit() or len(text) > _MOST_DIGITS or int(text) > OPEN_END:
         raise ProtocolViolation(f"{text[:40]!r} is no number")
     return int(text)

@@ -180,10 +180,8 @@ class EpochFeed:
         return min(known, int(self._log.max_offset))
 
     def _first_offset(self, slave: SlaveHandshake) -> int:
-        """Where an empty slave begins; `NOWHERE` while there is nothing."""
+        """Where an empty slave begins; `NOWHERE`, as the log says, while there is nothing."""
         low, end, size = int(self._log.min_offset), int(self._log.max_offset), self._log.file_size
-        if low < 0:
-            return NOWHERE
         return max(low, (end - 1) // size * size) if slave.syncs_from_last_file and end else low
 
     def table_changed(self, entry: Entry, now: float) -> bool:
@@ -247,12 +245,10 @@ class EpochFeed:
     def _piece(self, slave: SlaveHandshake, now: float) -> Transfer | None:
         """The next bytes, of one epoch and one file; None: there are none for it now."""
         found = self._epoch_at(self.sent)
-        if found is None or not int(self._log.min_offset) <= self.sent < self._log.max_offset:
+        if found is None or self.sent >= self._log.max_offset:
             return None
         epoch, end = found
         limit = min(self._settings.ha_transfer_batch_size, MAX_BODY_SIZE, self._allowed(now))
-        if limit <= 0:
-            return None
         body = self._log.read(self.sent, min(limit, end - self.sent))
         if not body:
             return None
@@ -266,14 +262,13 @@ class EpochFeed:
         most = self._settings.max_transfer_per_second
         if not most:
             return MAX_BODY_SIZE
-        left = most - self.rate.in_this_second(now) - TRANSFER_SIZE
-        self._next_second = float(int(now) + 1) if left <= 0 else None
+        left = max(0, most - self.rate.in_this_second(now) - TRANSFER_SIZE)
+        self._next_second = None if left else float(int(now) + 1)
         return left
 
     def _heartbeat(self) -> Transfer:
         found = self._epoch_at(self.sent)
-        last = self._term.epochs.last or Epoch(0, 0)
-        epoch = last if found is None else found[0]
+        epoch = self._term.epochs.entries[-1] if found is None else found[0]
         return Transfer(self.sent, epoch, self._confirmed())
 
     def _confirmed(self) -> int:

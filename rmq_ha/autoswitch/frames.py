@@ -232,7 +232,7 @@ class MasterReader:
         if len(held) < MASTER_SIZE:
             return None
         state, size = _HEAD.unpack_from(held)
-        if not 0 <= size <= self._most.get(state, -1):
+        if state not in self._most or not 0 <= size <= self._most[state]:
             raise ReplicationError(
                 f"the master begins with {state} and {size}, which is not of controller mode; "
                 "all brokers of a set have to be in it"

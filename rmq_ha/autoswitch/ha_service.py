@@ -30,7 +30,7 @@ from rmq_ha.autoswitch.tables import Entry, Tables
 from rmq_ha.config.broker_configuration import BrokerConfiguration
 from rmq_ha.errors import ConfigurationError, ProtocolViolation, StoreError
 from rmq_ha.ha.lag import AppendTimes
-from rmq_ha.ha.places import chain_to
+from rmq_ha.ha.places import chain_to, holds_nothing
 from rmq_ha.model.networks import Networks
 from rmq_ha.model.status import FlushDiskType, PutMessageStatus
 from rmq_ha.remoting.calls import Calls
@@ -135,8 +135,7 @@ class AutoSwitchHAService:
         )
         self._epochs = Epochs()
         self._state: SyncState | None = None
-        self._epoch = 0
-        self._turn = 0
+        self._decision: Lead | Follow | StepDown | None = None
         self._changing = OneByOne()
         self._feeds: list[EpochFeedProtocol] = []
         self._link: EpochLink | None = None
@@ -232,7 +231,7 @@ class AutoSwitchHAService:
         On the disk before there is an id: who has an id and no epochs has lost them.
         """
         known = (self._files.identity, self._files.application, *self._file.epochs.entries)
-        if any(known) or self._log.max_offset <= max(int(self._log.min_offset), 0):
+        if any(known) or holds_nothing(self._log):
             return
         before = Epochs([Epoch(BEFORE_CONTROLLERS, 0)])
         await self._host.worker.call(self._file.write, before)
@@ -256,7 +255,7 @@ class AutoSwitchHAService:
         return Deferred.fromCoroutine(self._stop())
 
     async def _stop(self) -> None:
-        self._turn += 1
+        self._decision = None
         if self.controllers is not None:
             self.controllers.stop()  # with it the lease is over, so nothing is appended any more
         port, self._port = self._port, None
@@ -279,7 +278,7 @@ class AutoSwitchHAService:
                 state.refused(self._now())
             self._settle()
             return
-        self._turn += 1
+        self._decision = decision
         self._elections += 1
         self._log.admits = False
         self._lead_no_more("its role changes")
@@ -287,29 +286,26 @@ class AutoSwitchHAService:
             self.log.warn("this broker leads no more: {why}", why=decision.why)
         if not isinstance(decision, Lead):
             self.role.follow()
-        turn = self._turn
-        changed = self._changing.run(
-            lambda: Deferred.fromCoroutine(self._carry_out(decision, turn))
-        )
+        changed = self._changing.run(lambda: Deferred.fromCoroutine(self._carry_out(decision)))
         changed.addErrback(lambda failure: self.log.failure("a role change failed", failure))
 
-    async def _carry_out(self, decision: Lead | Follow | StepDown, turn: int) -> None:
+    async def _carry_out(self, decision: Lead | Follow | StepDown) -> None:
         await self._leave_master()
-        if turn != self._turn:
+        if decision is not self._decision:
             return
         if isinstance(decision, Follow):
             self._follow(decision)
         elif isinstance(decision, Lead):
             try:
-                await self._lead(decision, turn)
+                await self._lead(decision)
             except (OSError, StoreError, ProtocolViolation) as error:
                 self.log.error(
                     "this broker was elected for epoch {epoch}, but cannot lead: {error}",
                     epoch=decision.epoch,
                     error=error,
                 )
-                if turn == self._turn and self.controllers is not None:
-                    self.controllers.failed()
+                if decision is self._decision:
+                    self._conversation.failed()
 
     async def _leave_master(self) -> None:
         link, self._link = self._link, None
@@ -331,14 +327,14 @@ class AutoSwitchHAService:
         self._link.start()
         self._log.poke()
 
-    async def _lead(self, decision: Lead, turn: int) -> None:
+    async def _lead(self, decision: Lead) -> None:
         await self._drop_torn_record()
         epochs = self._epochs.led(decision.epoch, int(self._log.max_offset))
         await self._host.worker.call(self._file.write, epochs)
         self._epochs = epochs
-        if turn != self._turn or self.broker_id is None:
+        if decision is not self._decision:
             return
-        self._epoch = decision.epoch
+        assert self.broker_id is not None
         self._state = SyncState(
             self.broker_id,
             self._log,
@@ -357,9 +353,8 @@ class AutoSwitchHAService:
     async def _drop_torn_record(self) -> None:
         """A slave's log may end within a record; what is torn was acknowledged by nobody."""
         assert self._journal is not None
-        end, low = int(self._log.max_offset), int(self._journal.dispatched_to)
-        if end <= max(low, self._log.min_offset, 0):
-            return
+        end = int(self._log.max_offset)
+        low = max(int(self._journal.dispatched_to), int(self._log.min_offset))
         chain = chain_to(self._log, low, end)
         whole = low if chain is None else chain.end
         if whole < end:
@@ -376,6 +371,12 @@ class AutoSwitchHAService:
             put.decided(PutMessageStatus.FLUSH_SLAVE_TIMEOUT, self._now())
 
     # ------------------------------------------------------------ the role, as others ask for it
+
+    @property
+    def _conversation(self) -> ControllerClient:
+        """Whoever was given a role has one."""
+        assert self.controllers is not None
+        return self.controllers
 
     @property
     def broker_id(self) -> int | None:
@@ -401,16 +402,12 @@ class AutoSwitchHAService:
     @property
     def may_append(self) -> bool:
         """As `Leadership` says."""
-        return (
-            self._state is not None
-            and self._state.has_enough
-            and self.controllers is not None
-            and self.controllers.may_accept
-        )
+        state = self._state
+        return state is not None and state.has_enough and self._conversation.may_accept
 
     def leads(self, term: int) -> bool:
         """It leads that epoch, still."""
-        return self._state is not None and self._epoch == term
+        return self._state is not None and self._epochs.last_epoch == term
 
     def is_settled(self) -> bool:
         """All of the log is confirmed."""
@@ -443,13 +440,13 @@ class AutoSwitchHAService:
                 f"{len(self._state.known.members)} brokers are in sync, and "
                 f"minInSyncReplicas={self.settings.min_in_sync_replicas}: start the others"
             )
-        if self.controllers is not None and not self.controllers.may_accept:
+        if not self._conversation.may_accept:
             return (
                 f"the controllers ({addresses}) do not answer, and another broker may be elected: "
                 "start them, or mend the network to them"
             )
         if not self._log.admits:
-            return f"this broker begins to lead epoch {self._epoch}; try again"
+            return f"this broker begins to lead epoch {self._epochs.last_epoch}; try again"
         return ""
 
     def _progress(self) -> Progress:
@@ -523,8 +520,6 @@ class AutoSwitchHAService:
 
     def flushed(self) -> None:
         """More of the log is on the disk."""
-        if not self.settings.sync_flush:
-            return
         if self._state is not None:
             self._state.flushed()
             self._settle()
@@ -576,13 +571,11 @@ class AutoSwitchHAService:
 
     def _settle(self) -> None:
         """Something changed: who has to be in sync, what may be read, which puts are kept?"""
-        state = self._state
-        if state is None:
-            return
-        now = self._now()
+        state, now = self._state, self._now()
+        assert state is not None
         wanted = state.proposal(now)
-        if wanted is not None and self.controllers is not None:
-            self.controllers.propose(wanted)
+        if wanted is not None:
+            self._conversation.propose(wanted)
         self._log.confirmed(state.confirm_offset)
         while self._puts and state.is_kept(self._puts[0].end):
             self._puts.popleft().decided(PutMessageStatus.PUT_OK, now)

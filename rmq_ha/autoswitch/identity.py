@@ -5,13 +5,13 @@ Spec: controller.md, section 4.2.
 
 from typing import NamedTuple
 
+from rmq_ha.autoswitch.epochs import read_number
 from rmq_ha.errors import ConfigurationError, ProtocolViolation
 from rmq_ha.wire.text import to_bytes
 
 _SEPARATOR = "#"
 _PARTS = 3
 _PARTS_OF_APPLICATION = 4
-_LARGEST = (1 << 63) - 1
 
 
 class Identity(NamedTuple):
@@ -58,7 +58,7 @@ def decode_identity(data: bytes) -> Identity:
         raise ProtocolViolation(f"it is no text: {error}") from None
     if len(parts) not in (_PARTS, _PARTS_OF_APPLICATION) or not all(parts):
         raise ProtocolViolation(f"{data[:80]!r} is not cluster#broker#id")
-    number = parts[2]
-    if not (number.isascii() and number.isdigit()) or not 0 < int(number[:20]) <= _LARGEST:
-        raise ProtocolViolation(f"{number[:40]!r} is no id of a controller")
-    return Identity(parts[0], parts[1], int(number), *parts[3:])
+    number = read_number(parts[2].encode())
+    if not number:
+        raise ProtocolViolation("0 is no id of a controller")
+    return Identity(parts[0], parts[1], number, *parts[3:])

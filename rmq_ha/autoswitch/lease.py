@@ -68,7 +68,6 @@ class Lease:
         if self._claim is not None:
             leader, heard, received = self._claim
             if self._led_at(leader) >= received:
-                self._claim = None
                 self._end = max(self._end or 0.0, heard + self._length)
         if self._end is not None and now < self._end:
             for leader, heard in self._heard.items():

@@ -44,6 +44,10 @@ class Follower(Protocol):
         """What lies below may be read, as the master says."""
 
 
+class _Factory(Factory):
+    noisy = False
+
+
 class EpochLink:
     """
     One master, again and again, until `stop`.
@@ -70,7 +74,7 @@ class EpochLink:
         self._attempt: Deferred[Any] | None = None
         self._task: Deferred[None] | None = None
         self._is_running = False
-        self._failures = 0
+        self._slower = 1.0
         self._told = ""
         self._gone: Deferred[None] | None = None
         self._alone = Alone(host.clock, self._tell_alone)
@@ -113,9 +117,8 @@ class EpochLink:
             gone.callback(None)
 
     def _connect(self) -> None:
-        if self._is_running and self._attempt is None and self.connection is None:
-            self._attempt = Deferred.fromCoroutine(self._open())
-            self._attempt.addCallbacks(self._connected, self._failed)
+        self._attempt = Deferred.fromCoroutine(self._open())
+        self._attempt.addCallbacks(self._connected, self._failed)
 
     async def _open(self) -> EpochReplicaProtocol:
         asked = RemotingCommand(RequestCode.EXCHANGE_BROKER_HA_INFO)
@@ -126,9 +129,7 @@ class EpochLink:
         self.ha_address = address
         host, port = split_address(address)
         endpoint = self._host.network.client(host, port, timeout=CONNECT_SECONDS)
-        factory = Factory.forProtocol(self._build)
-        factory.noisy = False
-        connected: Deferred[Any] = endpoint.connect(factory)
+        connected: Deferred[Any] = endpoint.connect(_Factory.forProtocol(self._build))
         made: EpochReplicaProtocol = await connected
         return made
 
@@ -148,15 +149,17 @@ class EpochLink:
         self._attempt = None
         if self._is_running:
             self._tell(f"cannot connect: {failure.getErrorMessage()}")
-            self._later(RETRY_SECONDS)
+            self._soon()
         self._see_whether_gone()
 
-    def _later(self, between: tuple[float, float]) -> None:
-        if not self._is_running:
-            return
-        clock, random = self._host.clock, self._host.random
-        seconds = min(MOST_SECONDS, random.uniform(*between) * 1.5 ** min(self._failures, 10))
-        self._failures += 1
+    def _soon(self) -> None:
+        """Connect again, each time a little later, until the master was followed."""
+        seconds = self._host.random.uniform(*RETRY_SECONDS) * self._slower
+        self._slower = min(self._slower * 1.5, MOST_SECONDS / RETRY_SECONDS[0])
+        self._later(min(seconds, MOST_SECONDS))
+
+    def _later(self, seconds: float) -> None:
+        clock = self._host.clock
         self._timer = rearm(clock, self._timer, clock.seconds() + seconds, self._connect)
 
     def flushed(self) -> None:
@@ -178,31 +181,30 @@ class EpochLink:
 
     def confirmed(self, offset: int) -> None:
         """As `EpochReplicaOwner` says."""
-        if self._is_running:
-            self._failures, self.fault, self._told = 0, "", ""
-            self._alone.end()
-            self._owner.confirmed(offset)
+        self._slower, self.fault, self._told = 1.0, "", ""
+        self._alone.end()
+        self._owner.confirmed(offset)
 
     def lost(self, connection: EpochReplicaProtocol, error: Exception | None, why: str) -> None:
         """As `EpochReplicaOwner` says: come back, later where somebody has to mend something."""
         self.connection = None
         if self._is_running:
             self._alone.begin()
-        if isinstance(error, DivergedLog | NothingInCommon | StoreError):
-            self.fault = why
-            self.log.error(
-                "this broker does not follow the master at {peer}: {error}",
-                peer=self.master,
-                error=why,
-            )
-            if self._is_running:
-                clock = self._host.clock
-                at = clock.seconds() + MENDED_SECONDS
-                self._timer = rearm(clock, self._timer, at, self._connect)
-        else:
-            self._tell(why)
-            self._later(RETRY_SECONDS)
+            self._come_back(error, why)
         self._see_whether_gone()
+
+    def _come_back(self, error: Exception | None, why: str) -> None:
+        if not isinstance(error, DivergedLog | NothingInCommon | StoreError):
+            self._tell(why)
+            self._soon()
+            return
+        self.fault = why
+        self.log.error(
+            "this broker does not follow the master at {peer}: {error}",
+            peer=self.master,
+            error=why,
+        )
+        self._later(MENDED_SECONDS)
 
     def _tell_alone(self) -> None:
         self.log.warn(

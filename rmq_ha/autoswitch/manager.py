@@ -52,6 +52,9 @@ UNCERTAIN_SECONDS = 10.0
 """For so long a controller may still do what it did not answer: it waits 5 s for its log."""
 
 
+_LeaderTold = ElectMasterResponse | GetReplicaInfoResponse
+
+
 class _Known(NamedTuple):
     """Who leads, as a controller says."""
 
@@ -389,14 +392,7 @@ class ReplicasManager:
         self._beat(now)
         if header.master_broker_id is not None:
             self._wants_election = False
-            self._step_at = now + self._settings.sync_broker_metadata_period / 1000
-            known = _Known(
-                header.master_epoch or 0,
-                header.master_broker_id,
-                header.master_address,
-                decode_set(answer.body),
-            )
-            self._told(ask, known, now)
+            self._told(ask, header, decode_set(answer.body), now)
 
     def _elected(self, ask: Ask, answer: Answer, now: float) -> None:
         """A success, or that the old master lives (2011)."""
@@ -411,14 +407,7 @@ class ReplicasManager:
         header = decode_header(ElectMasterResponse, answer.ext)
         members = decode_elected(answer.body).members
         self._wants_election = False
-        self._step_at = now + self._settings.sync_broker_metadata_period / 1000
-        known = _Known(
-            header.master_epoch or 0,
-            header.master_broker_id,
-            header.master_address,
-            SyncStateSet(members, header.sync_state_set_epoch or 0),
-        )
-        self._told(ask, known, now)
+        self._told(ask, header, SyncStateSet(members, header.sync_state_set_epoch or 0), now)
 
     def _informed(self, ask: Ask, answer: Answer, now: float) -> None:
         if answer.code != ResponseCode.SUCCESS:
@@ -426,14 +415,7 @@ class ReplicasManager:
             self._is_registered = answer.code != ResponseCode.METADATA_NOT_EXIST
             return
         header = decode_header(GetReplicaInfoResponse, answer.ext)
-        known = _Known(
-            header.master_epoch or 0,
-            header.master_broker_id,
-            header.master_address,
-            decode_set(answer.body),
-        )
-        self._step_at = now + self._settings.sync_broker_metadata_period / 1000
-        self._told(ask, known, now)
+        self._told(ask, header, decode_set(answer.body), now)
         if self._is_doubted and ask.sent >= self._uncertain_until:
             self._is_doubted = False
             self._outbox.append(Refused())
@@ -464,20 +446,22 @@ class ReplicasManager:
 
     # ------------------------------------------------------------ the role
 
-    def _told(self, ask: Ask, known: _Known, now: float) -> None:
-        """An answer to our own question, which may begin a lease."""
-        self._learn(known, now)
-        own = None if self.identity is None else self.identity.broker_id
-        is_ours = known.epoch == self.epoch and known.master_id == own
-        if is_ours and self.role is Role.MASTER:
+    def _told(self, ask: Ask, header: _LeaderTold, members: SyncStateSet, now: float) -> None:
+        """An answer to our own question, which may begin a lease; the next look has time."""
+        self._step_at = now + self._settings.sync_broker_metadata_period / 1000
+        known = _Known(
+            header.master_epoch or 0, header.master_broker_id, header.master_address, members
+        )
+        assert self.identity is not None
+        is_ours = known.master_id == self.identity.broker_id
+        self._learn(known, is_ours, now)
+        if is_ours and known.epoch == self.epoch and self.role is Role.MASTER:
             self._lease.confirmed(ask.address, self._heard_before, now)
 
-    def _learn(self, known: _Known, now: float) -> None:
+    def _learn(self, known: _Known, is_ours: bool, now: float) -> None:
         """A controller says who leads; older news are none."""
-        identity = self.identity
-        if identity is None or known.epoch < self.epoch:
+        if known.epoch < self.epoch:
             return
-        is_ours = known.master_id == identity.broker_id
         if known.epoch == self.epoch and self.role is not Role.NONE:
             self._again(known, is_ours)
             return
@@ -506,9 +490,9 @@ class ReplicasManager:
             self._outbox.append(Adopt(known.members))
             return
         address = known.master_address
-        if is_ours or known.master_id is None or address in (None, self._master_address):
+        if is_ours or self.role is not Role.SLAVE or known.master_id is None:
             return
-        if self.role is Role.SLAVE and address is not None:
+        if address is not None and address != self._master_address:
             self._master_address = address
             self._outbox.append(Follow(known.master_id, address, known.epoch))
 

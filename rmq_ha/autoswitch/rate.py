@@ -5,8 +5,7 @@ class Rate:
     """Bytes of the last whole second, as RocketMQ counts them; without a timer."""
 
     def __init__(self) -> None:
-        self._second = 0
-        self._counted = self._last = 0
+        self._second = self._counted = self._last = 0
 
     def add(self, size: int, now: float) -> None:
         """So many more."""

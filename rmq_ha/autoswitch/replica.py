@@ -20,7 +20,7 @@ from rmq_ha.autoswitch.rate import Rate
 from rmq_ha.autoswitch.settings import ReplicationSettings
 from rmq_ha.autoswitch.tables import Tables
 from rmq_ha.errors import DivergedLog, NothingInCommon, ProtocolViolation, ReplicationError
-from rmq_ha.ha.places import HEAD_SIZE, chain_to, record_size, stretch
+from rmq_ha.ha.places import HEAD_SIZE, chain_to, holds_nothing, record_size, stretch
 from rmq_ha.store.journal_log import CopiedLog
 
 
@@ -98,7 +98,7 @@ class EpochReplica:
         self._number = 0
         self._held: Transfer | None = None
         self._comparison: _Comparison | None = None
-        self._reported = -1
+        self._reported = NOWHERE
         self.last_read = now
         self.last_write = now
 
@@ -108,7 +108,7 @@ class EpochReplica:
 
         :raises DivergedLog: our log has bytes, but nobody knows which master wrote them.
         """
-        if not self.epochs.entries and self._log.max_offset > max(int(self._log.min_offset), 0):
+        if not self.epochs.entries and not holds_nothing(self._log):
             raise DivergedLog(
                 f"our log ends at {self._log.max_offset}, but epochFileCheckpoint says of no "
                 "master that wrote it: whether it is that of this set nobody can tell. Move the "
@@ -217,7 +217,7 @@ class EpochReplica:
         if self.epochs.is_proven(point) or point <= self._log.min_offset:
             self._meet_at(point, master)
             return
-        chain = chain_to(self._log, max(int(self._log.min_offset), 0), point)
+        chain = chain_to(self._log, int(self._log.min_offset), point)
         if chain is None or chain.end != point:
             raise NothingInCommon(
                 point,
@@ -228,8 +228,6 @@ class EpochReplica:
 
     def _compare(self, task: _Comparison, frame: Transfer) -> None:
         """What both should have is the same, or nothing is."""
-        if not frame.body:
-            return
         size = min(len(frame.body), task.end - task.at)
         if frame.offset != task.at:
             raise DivergedLog(f"the master sends from {frame.offset}, and was asked for {task.at}")
@@ -243,8 +241,7 @@ class EpochReplica:
         if task.at + size < task.end:
             return
         self._comparison = None
-        if size < len(frame.body):
-            self._held = frame._replace(offset=task.end, body=frame.body[size:])
+        self._held = frame._replace(offset=task.end, body=frame.body[size:])
         self._meet_at(task.end, task.master)
 
     def _meet_at(self, point: int, master: MasterHandshake) -> None:

@@ -191,18 +191,11 @@ class SyncState:
             return True
         return now < slave.progress + limit
 
-    def adopt(self, found: SyncStateSet) -> bool:
-        """
-        The controller says what the set is.
-
-        :returns: whether that is news.
-        """
-        if found.epoch <= self.known.epoch:
-            return False
-        self.known = found
-        self.wanted = None
-        self._confirm()
-        return True
+    def adopt(self, found: SyncStateSet) -> None:
+        """The controller says what the set is; what it said before is no news."""
+        if found.epoch > self.known.epoch:
+            self.known, self.wanted = found, None
+            self._confirm()
 
     def refused(self, now: float) -> None:
         """

@@ -61,6 +61,8 @@ def test_what_stands_in_javas_file() -> None:
         b"2\n0\n1-5\n2-5\n",
         b"x\n0\n",
         b"1\n0\n1-99999999999999999999\n",
+        b"1\n0\n1-9223372036854775808\n",
+        b"1\n0\n1-00000000000000000001\n",
         b"\xff\xfe",
     ],
 )
@@ -71,6 +73,11 @@ def test_a_damaged_epoch_file_is_refused(data: bytes) -> None:
 
 def test_a_checksum_of_zero_is_not_checked() -> None:
     assert decode_epochs(b"1\n0\n1-0\n") == epochs((1, 0))
+
+
+def test_a_number_may_take_eight_bytes() -> None:
+    assert decode_epochs(b"1\n0\n1-9223372036854775807\n") == epochs((1, OPEN_END))
+    assert decode_identity(b"C#b#9223372036854775807") == Identity("C", "b", OPEN_END)
 
 
 # ------------------------------------------------------------ the list
@@ -94,8 +101,14 @@ def test_epochs_that_do_not_rise_from_nothing_are_none(
 
 def test_an_older_epoch_is_refused() -> None:
     for epoch in (4, 5):
-        with pytest.raises(ProtocolViolation):
-            epochs((1, 0), (5, 1120)).appended(epoch, 2000)
+        for start in (1120, 2000):
+            with pytest.raises(ProtocolViolation):
+                epochs((1, 0), (5, 1120)).appended(epoch, start)
+
+
+def test_a_log_without_epochs_is_older_than_any() -> None:
+    """The number goes to controllers, and Java's says the same."""
+    assert (Epochs().last_epoch, Epochs().last) == (-1, None)
 
 
 def test_hazard_24_who_has_newer_epochs_does_not_lead_an_older_one() -> None:
@@ -130,6 +143,12 @@ def test_which_epoch_a_byte_is_of() -> None:
     assert known.at(100) == (Epoch(2, 100), 200)
     assert known.at(199) == (Epoch(2, 100), 200)
     assert known.at(200) == (Epoch(5, 200), OPEN_END)
+
+
+def test_what_was_before_controllers_is_proven_by_nothing() -> None:
+    known = epochs((0, 0), (1, 500), (2, 501))
+    assert [point for point in (0, 1, 500, 501, 502) if known.is_proven(point)] == [0, 501, 502]
+    assert epochs((0, 100)).is_proven(100)
 
 
 # ------------------------------------------------------------ where two logs part
@@ -213,6 +232,20 @@ def test_javas_torn_epoch_file_has_a_backup(disk: SimDisk) -> None:
     assert again.epochs == epochs((1, 0))
     again.write(epochs((1, 0), (3, 60)))
     assert decode_epochs(disk.read_bytes(PATH + ".bak")) == epochs((1, 0)), "damage is no backup"
+    again.write(epochs((1, 0), (4, 70)))
+    assert decode_epochs(disk.read_bytes(PATH + ".bak")) == epochs((1, 0), (3, 60))
+
+
+def test_an_epoch_file_that_is_gone_has_a_backup(disk: SimDisk) -> None:
+    """And each life keeps one of what it found."""
+    for known in (epochs((1, 0)), epochs((1, 0), (2, 50))):
+        file = EpochFile(disk, PATH)
+        file.load()
+        file.write(known)
+    disk.remove(PATH)
+    again = EpochFile(disk, PATH)
+    again.load()
+    assert (again.epochs, again.crashed_in) == (epochs((1, 0)), -1)
 
 
 def test_hazard_13_damaged_epochs_are_not_no_epochs(disk: SimDisk) -> None:
@@ -242,6 +275,30 @@ def test_an_id_is_kept_over_a_crash_between_any_two_steps(disk: SimDisk) -> None
     assert disk.read_bytes(WHO) == b"C#b#2"
 
 
+def test_an_application_that_was_given_up_or_granted_does_not_come_back(disk: SimDisk) -> None:
+    """Nor does one that stood beside the id when a crash came."""
+    asked = Identity("C", "b", 2, "h:1;1")
+    files = IdentityFiles(disk, WHO)
+    for end in (files.withdraw, lambda: files.accept(asked._replace(check_code=None))):
+        files.apply(asked)
+        end()
+        assert files.application is None
+        assert not disk.exists(WHO + "-temp")
+    disk.replace(WHO + "-temp", encode_identity(asked))
+    files.load("C", "b")
+    assert (files.identity, files.application) == (Identity("C", "b", 2), None)
+
+
+def test_a_file_in_which_nothing_is_was_never_written(disk: SimDisk) -> None:
+    """A crash of Java's between making one and writing it."""
+    disk.replace(PATH, b"")
+    disk.replace(WHO, b"")
+    file, files = EpochFile(disk, PATH), IdentityFiles(disk, WHO)
+    file.load()
+    files.load("C", "b")
+    assert (file.epochs, files.identity) == (Epochs(), None)
+
+
 @pytest.mark.parametrize(("name", "rest"), [(WHO, b""), (WHO + "-temp", b"#h:1;1")])
 def test_the_identity_of_another_broker_is_refused(disk: SimDisk, name: str, rest: bytes) -> None:
     """Also one that it only applies for."""
@@ -258,15 +315,17 @@ def test_a_damaged_identity_is_refused(disk: SimDisk, data: bytes) -> None:
 
 
 def test_javas_torn_application_is_none(disk: SimDisk) -> None:
-    disk.replace(WHO + "-temp", b"C#b#2")
-    files = IdentityFiles(disk, WHO)  # type: ignore[arg-type]
-    files.load("C", "b")
-    assert files.application is None
+    for torn in (b"C#b", b"C#b#2"):
+        disk.replace(WHO + "-temp", torn)
+        files = IdentityFiles(disk, WHO)  # type: ignore[arg-type]
+        files.load("C", "b")
+        assert files.application is None
 
 
 def test_a_name_that_cannot_be_told_apart_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match="'b#1'"):
-        encode_identity(Identity("C", "b#1", 1))
+    for name in ("b#1", "", "b\n1"):
+        with pytest.raises(ConfigurationError, match="cannot be a name"):
+            encode_identity(Identity("C", name, 1))
 
 
 # ------------------------------------------------------------ a crash
@@ -307,3 +366,4 @@ def test_of_another_log_no_crash_is_known(disk: SimDisk) -> None:
     assert began.crashed_in == -1
     began.note_crash()
     assert began.crashed_in == -1
+    assert disk.read_bytes(PATH + ".crashed") == b"7", "without an epoch there is nothing to note"

@@ -221,7 +221,7 @@ def test_a_slave_that_has_all_joins_and_one_that_is_gone_leaves() -> None:
     assert pair.state.proposal(0.0) is None
     pair.report(feed, link, 1000)
     assert pair.state.proposal(0.0) == SyncStateSet((1, 2), 7)
-    assert pair.state.adopt(SyncStateSet((1, 2), 8))
+    pair.state.adopt(SyncStateSet((1, 2), 8))
     pair.state.closed(2, link)
     assert pair.state.proposal(0.0) == SyncStateSet((1,), 8)
 
@@ -279,6 +279,7 @@ def test_a_member_that_never_comes_leaves() -> None:
     pair = Pair(1, 2)
     assert pair.state.proposal(14.9) is None
     assert pair.state.deadline(14.9) == 15.0
+    assert pair.state.deadline(15.0) is None
     assert pair.state.proposal(15.0) == SyncStateSet((1,), 7)
 
 
@@ -286,17 +287,18 @@ def test_hazard_5_a_refused_change_is_dropped() -> None:
     """Java goes on to count who was refused, for as long as nothing else changes the set."""
     pair = Pair(1, 2, all_ack_in_sync_state_set=True)
     pair.caught_up(2)
-    pair.caught_up(99)
-    assert pair.state.proposal(0.0) == SyncStateSet((1, 2, 99), 7)
+    for stranger in (98, 99):
+        pair.caught_up(stranger)
+    assert pair.state.proposal(0.0) == SyncStateSet((1, 2, 98, 99), 7)
     end = pair.put()
     assert not pair.state.is_kept(end)
-    assert pair.state.union == {1, 2, 99}
+    assert pair.state.union == {1, 2, 98, 99}
     pair.state.refused(0.0)
     assert pair.state.union == {1, 2}
+    for slave in (2, 98, 99):
+        pair.caught_up(slave, 14.9)
     assert pair.state.proposal(14.9) is None
-    pair.caught_up(2, 15.0)
-    pair.caught_up(99, 15.0)
-    assert pair.state.proposal(15.0) == SyncStateSet((1, 2, 99), 7)
+    assert pair.state.proposal(15.0) == SyncStateSet((1, 2, 98, 99), 7)
 
 
 def test_hazard_5_a_set_that_was_only_asked_for_is_not_large_enough() -> None:

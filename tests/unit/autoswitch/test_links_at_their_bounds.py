@@ -14,11 +14,13 @@ from rmq_ha.autoswitch.frames import (
     encode_transfer,
 )
 from rmq_ha.autoswitch.replica import Cut, EpochReplica
+from rmq_ha.autoswitch.settings import ReplicationSettings
+from rmq_ha.autoswitch.sync_state import SyncState
 from rmq_ha.controller.messages import SyncStateSet
 from rmq_ha.errors import DivergedLog, NothingInCommon, ReplicationError
 from tests.unit.autoswitch.test_hazards_of_links import Pair, epochs, follower, hello
 from tests.unit.ha.memory_log import MemoryLog
-from tests.unit.ha.record_logs import copy_of, extend, record_log
+from tests.unit.ha.record_logs import blank, copy_of, extend, record, record_log
 
 BEAT = 5.0
 
@@ -33,6 +35,7 @@ def test_a_set_that_was_asked_for_is_waited_for_until_the_controller_has_said_wh
     asked = SyncStateSet((1, 2), 7)
     assert pair.state.proposal(0.0) == asked
     pair.state.closed(2, link)
+    pair.state.adopt(SyncStateSet((1,), 7))
     assert pair.state.proposal(0.0) == asked
     assert not pair.state.is_kept(pair.put())
     pair.state.adopt(SyncStateSet((1, 2), 8))
@@ -67,6 +70,22 @@ def test_who_joins_a_set_that_waits_for_nobody_needs_not_have_all(
         pass
     pair.report(feed, link, end)
     assert pair.state.proposal(0.0) == SyncStateSet((1, 2), 7)
+
+
+def test_who_is_in_no_set_says_of_nothing_more_that_it_may_be_read() -> None:
+    pair = Pair(1, 2, all_ack_in_sync_state_set=True)
+    feed, link = pair.caught_up(2)
+    pair.state.adopt(SyncStateSet((2,), 8))
+    end = pair.put()
+    feed.next_frame(0.0)
+    pair.report(feed, link, end)
+    assert pair.state.confirm_offset == 1000
+    assert pair.state.proposal(100.0) is None
+
+
+def test_a_set_that_waits_for_nobody_reads_what_its_master_has() -> None:
+    pair = Pair(1, 2, in_sync_replicas=0)
+    assert pair.state.confirm_offset == 1000
 
 
 # ------------------------------------------------------------ the master's half
@@ -118,6 +137,88 @@ def test_only_what_a_slave_has_may_it_hear_of_sooner() -> None:
     assert feed.deadline() == pytest.approx(0.1)
     assert feed.next_frame(1.0)
     assert feed.deadline() == 1.0 + BEAT
+
+
+def test_an_epoch_may_have_one_byte() -> None:
+    log, settings = MemoryLog(4096, 0, b"xyz"), ReplicationSettings()
+    known = epochs((1, 0), (2, 1), (4, 2))
+    state = SyncState(1, log, known, SyncStateSet((1,), 7), settings, 0.0)
+    feed = EpochFeed(log, state, settings, 0.0)
+    feed.receive_data(encode_slave_handshake(SlaveHandshake(2)) + encode_report(0), 0.0)
+    feed.next_frame(0.0)
+    sent = [Transfer(at, epoch, 3, log.read(at, 1)) for at, epoch in enumerate(known.entries)]
+    assert [feed.next_frame(0.0) for _ in sent] == [encode_transfer(each) for each in sent]
+    assert feed.next_frame(0.0) == b""
+
+
+def test_what_is_deleted_before_it_was_sent_is_sent_to_nobody() -> None:
+    pair = Pair()
+    feed, _link = pair.slave(2)
+    feed.receive_data(encode_report(100), 0.0)
+    pair.log.delete_below(200)
+    assert feed.is_stranded
+    assert feed.next_frame(0.0) == b""
+
+
+def test_whose_bytes_no_epoch_tells_of_hears_the_newest_one_and_gets_none() -> None:
+    pair = Pair()
+    pair.state.epochs = epochs((2, 400), (4, 500))
+    feed, _ = pair.slave(2)
+    feed.receive_data(encode_report(100), 0.0)
+    assert feed.is_stranded
+    assert feed.next_frame(0.0) == b""
+    heartbeat = Transfer(100, Epoch(4, 500), pair.state.confirm_offset)
+    assert feed.next_frame(BEAT) == encode_transfer(heartbeat)
+
+
+@pytest.mark.parametrize("broker_id", [-1, 0])
+def test_who_has_no_id_of_a_controller_is_no_slave(broker_id: int) -> None:
+    pair = Pair()
+    feed = EpochFeed(pair.log, pair.state, pair.settings, 0.0)
+    with pytest.raises(ReplicationError, match="its id is"):
+        feed.receive_data(encode_slave_handshake(SlaveHandshake(broker_id)), 0.0)
+
+
+def test_who_has_said_nothing_yet_holds_nothing_and_was_sent_nothing() -> None:
+    pair = Pair()
+    feed = EpochFeed(pair.log, pair.state, pair.settings, 0.0)
+    assert (feed.slave, feed.requested, feed.acked, feed.sent) == (None, None, 0, 0)
+
+
+def test_who_had_all_at_its_last_report_may_join_until_it_falls_behind() -> None:
+    """Under a steady load nobody ever has all that there is now."""
+    pair = Pair()
+    feed, _ = pair.slave(2)
+    said = []
+    for size, offset in ((0, 400), (0, 1000), (100, 1050), (100, 1090), (0, 1100), (0, 1199)):
+        pair.put(size)
+        while feed.next_frame(0.0):
+            pass
+        (report,) = feed.receive_data(encode_report(offset), 0.0)
+        said.append(report.reached)
+    assert said == [False, True, True, False, True, False]
+
+
+def test_the_first_heartbeat_is_due_after_the_handshake_and_not_after_the_connection() -> None:
+    pair = Pair()
+    feed = EpochFeed(pair.log, pair.state, pair.settings, 0.0)
+    feed.receive_data(encode_slave_handshake(SlaveHandshake(2)), 3.0)
+    assert feed.deadline() == 23.0, "until it reports nothing is due but its silence"
+    feed.next_frame(3.0)
+    pair.state.confirm_offset = 0
+    feed.receive_data(encode_report(400), 3.5)
+    feed.sent = 1000
+    assert feed.deadline() == 3.0 + BEAT
+
+
+def test_of_a_single_byte_a_slave_hears_soon_that_it_may_be_read() -> None:
+    log = MemoryLog(4096, 0, b"x")
+    pair = Pair()
+    state = SyncState(1, log, epochs((4, 0)), SyncStateSet((1,), 7), pair.settings, 0.0)
+    feed = EpochFeed(log, state, pair.settings, 0.0)
+    feed.receive_data(encode_slave_handshake(SlaveHandshake(2)) + encode_report(1), 0.0)
+    feed.next_frame(0.0)
+    assert feed.deadline() == pytest.approx(0.1)
 
 
 # ------------------------------------------------------------ the slave's half
@@ -201,6 +302,54 @@ def test_a_log_that_begins_later_has_nothing_to_give_up_for_a_master_of_other_ep
         replica.receive_data(hello(9000, (2, 0)), 0.0)
 
 
+def test_only_a_log_without_a_byte_needs_no_epochs() -> None:
+    follower(MemoryLog(4096, 4096), Epochs()).connected(0.0)
+    for log in (MemoryLog(4096, 0, b"x"), MemoryLog(4096, 4096, b"x")):
+        with pytest.raises(DivergedLog, match="nobody can tell"):
+            follower(log, Epochs()).connected(0.0)
+
+
+def test_what_is_not_on_the_disk_is_asked_for_by_nobody_and_reported_later() -> None:
+    """Also of a log that was empty at first."""
+
+    class Flushed(MemoryLog):
+        flushed_offset = 0
+
+    log = Flushed(4096, 0)
+    replica = follower(log, epochs((1, 0)), sync_flush=True)
+    assert replica.receive_data(hello(9000, (1, 0)), 0.0) == encode_report(0)
+    assert replica.receive_data(frame(0, bytes(100)), 0.0) == b""
+    log.flushed_offset = 50
+    assert replica.flushed(0.0) == encode_report(50)
+    assert replica.flushed(0.0) == b""
+    replica = follower(log, epochs((1, 0)), sync_flush=True)
+    assert replica.receive_data(hello(9000, (1, 0)), 0.0) == b""
+    log.flushed_offset = 100
+    assert replica.flushed(0.0) == encode_report(100)
+
+
+def test_all_that_comes_counts_as_the_rate() -> None:
+    replica = following(MemoryLog(4096, 0))
+    data = frame(0, bytes(100))
+    replica.receive_data(data, 7.5)
+    assert replica.rate.in_this_second(7.5) == len(data)
+
+
+def test_a_log_that_goes_whole_may_have_anything_in_it() -> None:
+    replica = follower(MemoryLog(4096, 0, bytes(100)), epochs((1, 0)))
+    replica.receive_data(hello(9000, (2, 0)), 0.0)
+    assert replica.task == Cut(0, Epochs())
+
+
+@pytest.mark.parametrize("is_blank", [False, True])
+def test_a_cut_where_a_record_or_a_blank_begins_needs_no_sound_one_before(is_blank: bool) -> None:
+    log = MemoryLog(4096, 0, bytes(1000))
+    log.put(blank(4096 - 1000) if is_blank else record(1000, b"one"))
+    replica = follower(log, epochs((1, 0)))
+    replica.receive_data(hello(9000, (1, 0), (2, 1000)), 0.0)
+    assert replica.task == Cut(1000, epochs((1, 0)))
+
+
 # ------------------------------------------------------------ logs from before controller mode
 
 
@@ -258,6 +407,20 @@ def test_a_last_record_that_is_not_whole_can_be_compared_with_nothing() -> None:
     replica = follower(log, epochs((0, 0)))
     with pytest.raises(NothingInCommon, match="no record of our log ends"):
         replica.receive_data(hello(9000, (0, 0)), 0.0)
+
+
+def test_a_log_that_begins_later_is_compared_from_there_on() -> None:
+    log, starts = record_log([b"one", b"two"], start=4096)
+    replica = follower(log, epochs((0, 0)))
+    assert replica.receive_data(hello(9000, (0, 0)), 7.0) == encode_report(starts[1])
+    assert replica.last_write == 7.0
+
+
+def test_what_is_not_proven_and_goes_whole_is_compared_with_nothing() -> None:
+    log, _ = record_log([b"one", b"two"], start=4096)
+    replica = follower(log, epochs((0, 0)))
+    replica.receive_data(hello(9000, (0, 0), (1, 4096)), 0.0)
+    assert replica.task == Cut(4096, epochs((0, 0)))
 
 
 def test_nothing_comes_before_a_master_has_said_what_it_has() -> None:

@@ -29,7 +29,11 @@ from rmq_ha.autoswitch.lease import Lease
 from rmq_ha.autoswitch.manager import UNCERTAIN_SECONDS, ReplicasManager
 from rmq_ha.autoswitch.settings import ManagerSettings
 from rmq_ha.controller.codec import encode_set
-from rmq_ha.controller.messages import NotifyRoleChangedRequest, SyncStateSet
+from rmq_ha.controller.messages import (
+    ApplyBrokerIdRequest,
+    NotifyRoleChangedRequest,
+    SyncStateSet,
+)
 from rmq_ha.wire.ext_fields import ext_fields
 
 FRAMES: dict[str, Any] = json.loads(
@@ -149,12 +153,15 @@ def running(broker_id: int = 1) -> Broker:
 
 def test_a_first_start_says_what_javas_said() -> None:
     broker = Broker()
+    assert (broker.manager.epoch, broker.manager.role) == (0, Role.NONE)
     asked: list[Ask] = [
         broker.expect(1005, recorded("1005 response 0")),
         broker.expect(1012, recorded("1012 response 0")),
     ]
     assert broker.kept() == Apply(Identity("Peer5Cluster", "broker-c", 1, f"{ADDRESS};{NOW_MS}"))
     asked.append(broker.expect(1013, recorded("1013 response 0")))
+    assert isinstance(asked[-1].header, ApplyBrokerIdRequest)
+    assert asked[-1].header.register_check_code == f"{ADDRESS};{NOW_MS}"
     assert broker.kept() == Accept(Identity("Peer5Cluster", "broker-c", 1))
     asked.append(broker.expect(1003, recorded("1003 response 0")))
     asked.append(broker.expect(1002, recorded("1002 response 0")))
@@ -193,6 +200,7 @@ def test_at_javas_notice_of_another_master_the_controller_is_asked_at_once() -> 
     broker.answer(asked, leads(3, 1, ADDRESS, 1, 2, at=5))
     broker.answer(broker.next_ask(), leads(4, 2, at=5))
     assert broker.now == before
+    assert broker.next_ask().sent > before + 1.0
     broker.collect()
     broker.done = [each for each in broker.done if not isinstance(each, Adopt)]
     assert broker.done == [Lead(3, SyncStateSet((1, 2), 5)), Follow(2, OTHER, 4)]
@@ -227,8 +235,11 @@ def test_a_disk_that_refuses_is_tried_again() -> None:
     broker.expect(1005, recorded("1005 response 0"))
     broker.expect(1012, recorded("1012 response 0"))
     broker.collect()
+    broker.now += 5.0
     broker.manager.not_kept(broker.now)
-    assert broker.next_ask().code == 1012
+    refused = broker.now
+    ask = broker.next_ask()
+    assert (ask.code, ask.sent > refused + 0.7) == (1012, True)
 
 
 @pytest.mark.parametrize("running_already", [False, True])
@@ -247,7 +258,10 @@ def test_hazard_23_who_was_forgotten_applies_for_the_old_id(running_already: boo
     broker.expect(1013, ok(code=2014))  # nobody of the set is known yet
     broker.expect(1013, ok())
     assert broker.kept() == Accept(Identity("Peer5Cluster", "broker-c", own))
-    assert broker.next_ask().code == 1003
+    ask = broker.next_ask(0.1)
+    assert ask.code == 1003
+    broker.answer(ask, ok())
+    assert broker.next_ask().code == 1002
     assert broker.manager.role is (Role.MASTER if running_already else Role.NONE)
 
 
@@ -263,7 +277,7 @@ def test_a_controller_that_does_not_lead_sends_us_to_the_one_that_does() -> None
 def test_controllers_are_asked_in_turn() -> None:
     broker = Broker(controllers=("a:1", "b:1", "c:1"))
     asked = [broker.expect(1005, None).address for _ in range(4)]
-    assert set(asked) == {"a:1", "b:1", "c:1"}
+    assert asked == ["b:1", "c:1", "a:1", "b:1"]
 
 
 def test_an_answer_that_cannot_be_read_is_none() -> None:
@@ -363,6 +377,19 @@ def test_hazard_2_several_controllers_have_to_name_who_answers() -> None:
     lease.heartbeat_answered("c:1", 57.0, 57.5)
     assert lease.holds(64.9)
     assert not lease.holds(65.0)
+
+
+@pytest.mark.parametrize(("controllers", "most"), [(2, 2), (3, 2), (5, 3)])
+def test_hazard_2_whom_most_named_when_we_heard_that_we_lead_led_then(
+    controllers: int, most: int
+) -> None:
+    lease = Lease(controllers, 10.0)
+    lease.confirmed("a:1", 50.0, 52.0)
+    for number in range(most):
+        assert not lease.holds(52.0)
+        lease.leader_named(f"{number}:1", "a:1", 52.0, 52.1)
+    assert lease.holds(57.9)
+    assert not lease.holds(58.0)
 
 
 def test_hazard_2_with_several_controllers_all_are_asked_each_second() -> None:

@@ -137,6 +137,50 @@ def test_a_rumour_of_what_is_known_makes_nobody_ask() -> None:
     )
 
 
+def test_a_rumour_without_an_epoch_is_none() -> None:
+    broker = registered()
+    asked = broker.expect(1002, ok(code=1))
+    notice = NotifyRoleChangedRequest(
+        master_address=OTHER, master_broker_id=2, sync_state_set_epoch=5, master_epoch=None
+    )
+    broker.manager.notified(notice, broker.now)
+    assert broker.next_ask().sent > asked.sent
+
+
+@pytest.mark.parametrize(
+    ("broker_id", "known"),
+    [
+        (1, leads(3, 2, OTHER, 1, 2, at=5)),
+        (2, leads(3, 2, ADDRESS, 1, 2, at=5)),
+        (2, leads(3, 2, OTHER, 1, 2, at=5)),
+        (2, ok(encode_set(SyncStateSet((2,), 6)), masterEpoch="3", masterAddress=OTHER)),
+        (2, ok(encode_set(SyncStateSet((2,), 6)), masterEpoch="3", masterBrokerId="1")),
+        (2, leads(3, 1, ADDRESS, 1, 2, at=5)),
+    ],
+)
+def test_within_an_epoch_only_a_master_that_moved_is_news_to_a_slave(
+    broker_id: int, known: Answer
+) -> None:
+    """Another one, or none, cannot lead it: whoever says so is not believed."""
+    broker = running(broker_id)
+    before = list(broker.done)
+    role = broker.manager.role
+    looked(broker, known)
+    broker.collect()
+    assert (broker.done, broker.manager.role) == (before, role)
+
+
+def test_a_role_that_could_not_be_taken_is_asked_for_again_after_a_pause() -> None:
+    broker = running()
+    looked(broker, leads(3, 1, ADDRESS, 1, 2, at=5))
+    broker.manager.failed(broker.now)
+    pause = SETTINGS.retry_interval / 1000
+    failed = broker.now
+    ask = broker.next_ask()
+    assert ask.code == 1002
+    assert 0.74 * pause <= ask.sent - failed <= 1.26 * pause
+
+
 @pytest.mark.parametrize("leader", ["a:1", "b:1"])
 def test_with_several_controllers_a_new_epoch_has_a_lease_when_most_have_named_their_leader(
     leader: str,

@@ -170,7 +170,9 @@ class World:
                 self.known = SyncStateSet(wanted.members, wanted.epoch + 1)
                 if self.random.random() < 0.3:
                     continue
-            if not broker.state.adopt(self.known):
+            before = broker.state.known
+            broker.state.adopt(self.known)
+            if broker.state.known is before:
                 broker.state.refused(self.now)
 
     def connect(self) -> None:
