@@ -86,7 +86,7 @@ TESTS = {
 }
 GIB = 1 << 30
 _ENDS = {
-    signal.SIGVTALRM: "by hanging",  # its own time: how loaded the machine is has no say in it
+    signal.SIGPROF: "by hanging",  # its own time: how loaded the machine is has no say in it
     signal.SIGALRM: "by waiting",
 }
 _INNER = re.compile(r"(\.<locals>)?\.<(?!locals)\w+>.*")  # lambdas and comprehensions
@@ -296,7 +296,7 @@ class Forks:
         for item, seconds in items:
             (place / "test").write_text(item.nodeid, encoding="utf-8")
             # nobody handles these signals: a test that hangs, busy or asleep, ends the child
-            signal.setitimer(signal.ITIMER_VIRTUAL, 1 + 3 * seconds)
+            signal.setitimer(signal.ITIMER_PROF, 1 + 3 * seconds)
             signal.setitimer(signal.ITIMER_REAL, 20 + 30 * seconds)
             if not self._passes(item):
                 return False

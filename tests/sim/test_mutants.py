@@ -6,6 +6,8 @@ others do: the search goes on from 0. `python -m rmq_ha.testing.simulate --mutan
 makes the whole table without knowing any.
 """
 
+import warnings
+
 import pytest
 
 from rmq_ha.testing.controlled_mutants import OF_CONTROLLER_MODE
@@ -19,8 +21,12 @@ SEEDS = 2000
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
 def test_found(mutant: Mutant) -> None:
     """A seed shows the fault, and is clean without it."""
-    known = range(mutant.seed, mutant.seed + 1)
-    assert find(mutant, known) or find(mutant, range(SEEDS)), f"{mutant.name} lives on"
+    if find(mutant, range(mutant.seed, mutant.seed + 1)):
+        return
+    result = find(mutant, range(SEEDS))
+    assert result, f"{mutant.name} lives on"
+    # The search takes up to a minute of each run until somebody writes down what it found.
+    warnings.warn(f"{mutant.name}: write down seed {result.seed}", stacklevel=1)
 
 
 @pytest.mark.parametrize(
