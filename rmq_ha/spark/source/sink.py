@@ -24,18 +24,10 @@ from rmq_ha.spark.host.clock import seconds
 from rmq_ha.spark.host.waiting import pause
 from rmq_ha.spark.source.sink_options import SinkOptions, check_columns, parse_sink_options
 from rmq_ha.spark.source.sink_rows import Place, messages_of
-from rmq_ha.spark.source.sink_sending import Outbox, Pace
+from rmq_ha.spark.source.sink_sending import Outbox
 
 _BATCH_ID = "streaming.sql.batchId"
 _QUERY_ID = "sql.streaming.queryId"
-
-
-class Sent(WriterCommitMessage):
-    """What one task sent."""
-
-    def __init__(self, partition: int, rows: int) -> None:
-        self.partition = partition
-        self.rows = rows
 
 
 def make_writer(
@@ -103,7 +95,7 @@ class RocketmqStreamWriter(DataSourceStreamArrowWriter):
 
 def send_rows(
     options: SinkOptions, batches: Iterator[Any], query: str, batch: str, partition: int
-) -> Sent:
+) -> WriterCommitMessage:
     """
     Send the rows of a task.
 
@@ -116,20 +108,20 @@ def send_rows(
         raise WrongUsage(f"brokers cannot be asked: {error}") from None
     place = Place(query, batch, partition)
     rows = sent = 0
-    rate = options.rows_per_second
-    pace = None if rate is None else Pace(rate, seconds())
+    rate, began = options.rows_per_second, seconds()
+    step = max(1, (rate or 0) // 10)  # a tenth of a second, so that requests stay large
     with closing(client):
         outbox = Outbox(client, options, place)
         for each in batches:
             for message, queue in messages_of(each, options.topic, place, rows, options.subscribed):
                 outbox.put(message, queue)
                 sent += 1
-                if pace is not None and pace.is_due(sent):
+                if rate is not None and sent % step == 0:
                     outbox.flush()
-                    pause(pace.wait_ms(sent, seconds()))
+                    pause(max(0, round((began + sent / rate - seconds()) * 1000)))
             rows += each.num_rows
         outbox.flush()
-    return Sent(partition, rows)
+    return WriterCommitMessage()
 
 
 def _partition() -> int:

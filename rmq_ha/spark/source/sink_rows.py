@@ -10,32 +10,13 @@ from rmq_ha.spark.source.sink_options import OTHER_NAMES, SINK_COLUMNS
 
 ROW_ID = "SPARK_ROW_ID"
 """Of every message: the same when a row is sent again, never that of another row."""
-_OF_BROKERS = frozenset(
-    {
-        names.TAGS,
-        names.KEYS,
-        names.WAIT,
-        names.DELAY,
-        names.RETRY_TOPIC,
-        names.REAL_TOPIC,
-        names.REAL_QID,
-        names.TRAN_MSG,
-        names.PGROUP,
-        names.ORIGIN_MESSAGE_ID,
-        names.RECONSUME_TIME,
-        names.MAX_RECONSUME_TIMES,
-        names.CLUSTER,
-        names.TRANSACTION_CHECK_TIMES,
-        names.CHECK_IMMUNITY_TIME_IN_SECONDS,
-        names.TRAN_PREPARED_QUEUE_OFFSET,
-        "MSG_REGION",
-        "TRACE_ON",
-        "INSTANCE_ID",
-        ROW_ID,
-    }
-)
-
-
+_OF_BROKERS = {
+    names.TAGS, names.KEYS, names.WAIT, names.DELAY, names.RETRY_TOPIC, names.REAL_TOPIC,
+    names.REAL_QID, names.TRAN_MSG, names.PGROUP, names.ORIGIN_MESSAGE_ID, names.RECONSUME_TIME,
+    names.MAX_RECONSUME_TIMES, names.CLUSTER, names.TRANSACTION_CHECK_TIMES,
+    names.CHECK_IMMUNITY_TIME_IN_SECONDS, names.TRAN_PREPARED_QUEUE_OFFSET,
+    "MSG_REGION", "TRACE_ON", "INSTANCE_ID", ROW_ID,
+}  # fmt: skip
 _LEVELS = 18
 _FLAGS = 1 << 31
 

@@ -1,7 +1,6 @@
 """Messages on their way: as few requests as fit."""
 
-from typing import Protocol
-
+from rmq_ha.client.blocking import BlockingClient
 from rmq_ha.client.rules.errors import MQClientError, NoRoute
 from rmq_ha.client.rules.messages import Message, SendResult, SendStatus
 from rmq_ha.client.rules.queue_choice import select_by_hash
@@ -18,49 +17,10 @@ class NotSent(RmqHaError):
     """A task's rows could not be sent; some of them may be."""
 
 
-class Client(Protocol):
-    """What is used of a `BlockingClient`."""
-
-    def send(self, message: Message, *, queue: MessageQueue | None = None) -> SendResult:
-        """One message."""
-        ...
-
-    def send_batch(
-        self, messages: list[Message], *, queue: MessageQueue | None = None
-    ) -> list[SendResult]:
-        """Messages of one topic."""
-        ...
-
-    def publish_queues(self, topic: str) -> list[MessageQueue]:
-        """Where messages can go."""
-        ...
-
-
-class Pace:
-    """
-    Rows a second at most, in steps of a tenth of one, so that requests stay large.
-
-    :param began: seconds of a clock.
-    """
-
-    def __init__(self, rate: int, began: float) -> None:
-        self._rate = rate
-        self._began = began
-        self._step = max(1, rate // 10)
-
-    def is_due(self, rows: int) -> bool:
-        """After so many rows it is time to send them, and to wait."""
-        return rows % self._step == 0
-
-    def wait_ms(self, rows: int, now: float) -> int:
-        """Until the row after them may go."""
-        return max(0, round((self._began + rows / self._rate - now) * 1000))
-
-
 class Outbox:
     """Gathers the messages of a task by topic and queue; in each, their order stays."""
 
-    def __init__(self, client: Client, options: SinkOptions, place: Place) -> None:
+    def __init__(self, client: BlockingClient, options: SinkOptions, place: Place) -> None:
         self._client = client
         self._options = options
         self._place = place

@@ -10,7 +10,7 @@ messages. Two cases need care for that:
   end, and is read from the next batch on.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -27,7 +27,7 @@ from pyspark.sql.types import StructType
 from rmq_ha.errors import CannotDecide
 from rmq_ha.spark.host.clock import now_ms
 from rmq_ha.spark.host.waiting import pause
-from rmq_ha.spark.source.batch import queues_of
+from rmq_ha.spark.source.batch import RangesPartition, queues_of
 from rmq_ha.spark.source.boundaries import Kind
 from rmq_ha.spark.source.columns import Shape
 from rmq_ha.spark.source.live import LiveQueues
@@ -48,17 +48,6 @@ IDLE_MS = 100
 IDLE_STORE_MS = 1_000
 """To look at a store takes longer."""
 _SAMPLE = 16
-
-
-class Ranges(InputPartition):
-    """What one task reads, one range after the other."""
-
-    def __init__(self, ranges: Sequence[QueueRange]) -> None:
-        super().__init__(None)
-        self.ranges = tuple(ranges)
-
-    def __repr__(self) -> str:
-        return f"Ranges({', '.join(f'{q} [{start}, {stop})' for q, start, stop in self.ranges)})"
 
 
 def make_stream_reader(options: Mapping[str, str], schema: StructType) -> "RocketmqStreamReader":
@@ -138,7 +127,7 @@ class RocketmqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Where the queues ended at the last look, for Spark's progress reports."""
         return to_json(self._reported) if self._reported else None
 
-    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[Ranges]:
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[RangesPartition]:
         """The tasks of a batch; the same whenever the batch is done again."""
         begin = from_json(start)
         may_lose = self._options.is_offline and not self._options.fail_on_data_loss
@@ -151,7 +140,8 @@ class RocketmqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if first < stop:
                 ranges.append(QueueRange(queue, first, stop))
         options = self._options
-        return [Ranges(part) for part in cut(ranges, options.min_partitions, options.max_records)]
+        parts = cut(ranges, options.min_partitions, options.max_records)
+        return [RangesPartition(part) for part in parts]
 
     def commit(self, end: dict[str, Any]) -> None:
         """
@@ -179,7 +169,7 @@ class RocketmqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """The messages of a task, as Arrow batches."""
-        assert isinstance(partition, Ranges)
+        assert isinstance(partition, RangesPartition)
         for each in partition.ranges:
             for batch in self._queues.read(each, self._shape.columns):
                 yield self._shape.of(batch)

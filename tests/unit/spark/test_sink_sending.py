@@ -128,7 +128,7 @@ class FakeClient:
         return [MessageQueue(topic, broker, number) for broker in "ba" for number in range(2)]
 
 
-def outbox(client: FakeClient, **more: Any) -> Outbox:
+def outbox(client: Any, **more: Any) -> Outbox:
     return Outbox(client, SinkOptions(**more), PLACE)
 
 
