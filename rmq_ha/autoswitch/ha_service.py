@@ -572,7 +572,8 @@ class AutoSwitchHAService:
     def _settle(self) -> None:
         """Something changed: who has to be in sync, what may be read, which puts are kept?"""
         state, now = self._state, self._now()
-        assert state is not None
+        if state is None:
+            return  # whoever heard of its put has ended the leadership
         wanted = state.proposal(now)
         if wanted is not None:
             self._conversation.propose(wanted)

@@ -114,7 +114,6 @@ class EpochReplicaProtocol(ReplicaShell):
             self.step(self.replica.done)
 
     def _unfulfilled(self, failure: Failure) -> None:
-        self._is_busy = False
         self.fail(StoreError(failure.getErrorMessage()))
 
     def close(self) -> None:

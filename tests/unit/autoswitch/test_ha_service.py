@@ -24,6 +24,7 @@ from rmq_ha.autoswitch.tables import Entry
 from rmq_ha.config.broker_configuration import BrokerConfiguration
 from rmq_ha.controller.messages import SyncStateSet
 from rmq_ha.errors import ConfigurationError, StoreError
+from rmq_ha.model.message import Address, Message, draft_of
 from rmq_ha.model.status import FlushDiskType, PutMessageStatus
 from rmq_ha.testing.cluster import ROOT
 from rmq_ha.wire.codes import RequestCode
@@ -129,7 +130,9 @@ def test_a_role_waits_until_the_master_before_is_left() -> None:
     assert wire.disconnecting
     assert not told(it)["leads"]
     assert told(it)["master"] is None
+    assert it.tables.said == ["awaited"]
     wire.lose()
+    assert it.tables.said == ["awaited", "ended"]
     assert told(it)["leads"]
 
 
@@ -293,6 +296,113 @@ def test_what_was_before_controller_mode_is_an_epoch_on_the_disk_first() -> None
     assert it.service.slave_id == 1
 
 
+# ------------------------------------------------------------ the conversation
+
+
+def codes(it: Station) -> list[int]:
+    return [command.code for _, command, _ in it.asked if command.code != 904]
+
+
+def test_an_id_is_asked_for_kept_and_applied_for_step_by_step() -> None:
+    it = Station()
+    it.disk.remove(f"{ROOT}/brokerIdentity")
+    it.start()
+    it.talk(1)
+    it.clock.advance(0)
+    assert codes(it) == [1012]
+    it.disk.is_full = True
+    it.answer(1012, nextBrokerId="3")
+    it.clock.advance(0.7)
+    assert codes(it) == [], "it is not kept"
+    it.clock.advance(0.6)
+    assert codes(it) == [1012]
+    it.disk.is_full = False
+    it.answer(1012, nextBrokerId="3")
+    it.clock.advance(0)
+    assert it.disk.read_bytes(f"{ROOT}/brokerIdentity-temp").startswith(b"c#b#3#")
+    assert codes(it) == [1013]
+    it.answer(1013)
+    it.clock.advance(0)
+    assert it.disk.read_bytes(f"{ROOT}/brokerIdentity") == b"c#b#3"
+    assert not it.disk.exists(f"{ROOT}/brokerIdentity-temp")
+    assert codes(it) == [1003]
+    assert (told(it)["id"], it.service.slave_id) == (3, 3)
+
+
+def test_a_notice_of_an_election_is_looked_into_at_once_and_by_nobody_that_stops() -> None:
+    it = Station().leads(1)
+    ext = {
+        "masterAddress": OTHER,
+        "masterBrokerId": "2",
+        "masterEpoch": "5",
+        "syncStateSetEpoch": "9",
+    }
+    notice = RemotingCommand(RequestCode.NOTIFY_BROKER_ROLE_CHANGED, ext=ext)
+    assert codes(it) == []
+    it.service.notified(None, notice)  # type: ignore[arg-type]
+    it.clock.advance(0)
+    assert codes(it) == [1004]
+    it.service.stop()
+    it.asked.clear()
+    it.service.notified(None, notice)  # type: ignore[arg-type]
+    it.clock.advance(1.0)
+    assert it.asked == []
+
+
+def test_who_cannot_lead_asks_for_another_election_soon() -> None:
+    it = Station().leads(1)
+    it.disk.is_full = True
+    it.service.decided(Lead(2, ALONE))
+    assert not it.service.may_append
+    it.clock.advance(1.3)
+    it.clock.advance(0)
+    assert codes(it) == [1002]
+
+
+# ------------------------------------------------------------ the log
+
+
+def test_only_a_master_with_a_lease_that_admits_puts_appends() -> None:
+    it = Station().start()
+    message = Message("T", 0, b"x", Address.parse("10.0.0.1", 1), Address.parse("10.0.0.1", 1), 1)
+
+    def append() -> int:
+        return len(it.log.append_group([draft_of(message)], it.now_ms()).rows)
+
+    it.service.admit_puts(True)
+    assert append() == 0
+    it.leads(1)
+    assert append() == 0
+    it.service.admit_puts(True)
+    assert append() == 1
+    it.service.admit_puts(False)
+    assert append() == 0
+    assert it.log.append_batch(None, 0) is PutMessageStatus.SERVICE_NOT_AVAILABLE  # type: ignore[arg-type]
+    it.service.admit_puts(True)
+    it.log.leadership = None
+    assert append() == 0
+
+
+def test_whoever_waits_for_what_may_be_read_hears_when_it_is_more() -> None:
+    it = Station(bodies=(b"one",), known=[(1, 0)])
+    end = it.log.max_offset
+    heard: list[int] = []
+    for number in range(2):
+        it.log.subscribe(lambda n=number: heard.append(n))  # type: ignore[misc]
+    it.log.confirmed(50)
+    assert (heard, it.log.readable_end) == ([0, 1], 50)
+    it.log.confirmed(50)
+    it.log.confirmed(40)
+    assert (heard, it.log.readable_end) == ([0, 1], 50)
+    it.log.confirmed(end + 100)
+    assert it.log.readable_end == end
+    it.log.recovered(60, 60)
+    assert (it.log.max_offset, it.log.confirm_offset) == (60, 60)
+    it.log.confirm_offset = 0
+    it.log.row.starts[:] = [40]
+    assert it.log.readable_end == 40, "what is before the first file was read"
+
+
 # ------------------------------------------------------------ the end
 
 
@@ -447,6 +557,17 @@ def test_the_controllers_are_asked_again_each_second_until_they_have_decided() -
     assert asked() == 1
 
 
+def test_who_says_the_same_again_and_again_leaves_the_set() -> None:
+    """It has an id and a connection, and gets no further."""
+    it = leading()
+    wire = it.slave(2, 0)
+    it.put()
+    for _ in range(9):
+        it.clock.advance(2.0)
+        report(wire, 0)
+    assert [command.code for _, command, _ in it.asked if command.code == 1001]
+
+
 def test_who_says_nothing_for_too_long_leaves_the_set_by_itself() -> None:
     it = leading()
     it.put()
@@ -535,6 +656,23 @@ def test_whoever_hears_of_its_put_may_end_the_leadership() -> None:
     assert it.service._timer is None or not it.service._timer.active()
 
 
+def test_a_leadership_may_end_while_a_slave_cannot_be_sent_the_log() -> None:
+    """Our disk refuses, so the slave goes, and with it the time of a put is looked at."""
+    it = leading()
+    it.slave(2, 0)
+    it.log.append_raw(0, bytes(100))
+    it.service.when_replicated(100, 0, lambda *_: it.service.decided(StepDown("a test")))
+
+    def refuse(*_: object) -> bytes:
+        raise StoreError("a test")
+
+    it.log.read = refuse  # type: ignore[method-assign]
+    it.clock.rightNow += 10.0
+    it.log.append_raw(100, bytes(100))
+    assert not told(it)["leads"]
+    assert told(it)["slaves"] == []
+
+
 def test_every_put_that_waits_hears_that_nobody_leads_any_more() -> None:
     it = leading()
     wires = [it.slave(broker_id, 0) for broker_id in (2, 3)]
@@ -586,6 +724,7 @@ def test_a_slave_takes_the_log_and_what_of_it_may_be_read() -> None:
     assert it.epoch_file() == encode_epochs(Epochs([Epoch(2, 0)]))
     assert (it.log.max_offset, it.log.confirm_offset, it.log.readable_end) == (100, 60, 60)
     assert told(it)["master"]["state"] == "following"
+    assert it.tables.said == ["awaited", "absent"]
     wire.clear()
     it.log.flushed_offset = 100
     it.service.flushed()

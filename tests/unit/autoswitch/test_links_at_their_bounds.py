@@ -171,6 +171,13 @@ def test_whose_bytes_no_epoch_tells_of_hears_the_newest_one_and_gets_none() -> N
     assert feed.next_frame(BEAT) == encode_transfer(heartbeat)
 
 
+def test_who_is_no_slave_of_controller_mode_is_found_out_by_four_bytes() -> None:
+    pair = Pair()
+    feed = EpochFeed(pair.log, pair.state, pair.settings, 0.0)
+    with pytest.raises(ReplicationError, match="not of controller mode"):
+        feed.receive_data(bytes(4), 0.0)
+
+
 @pytest.mark.parametrize("broker_id", [-1, 0])
 def test_who_has_no_id_of_a_controller_is_no_slave(broker_id: int) -> None:
     pair = Pair()
