@@ -1,9 +1,12 @@
-"""Spans of time as people write them."""
+"""Spans of time, and sizes, as people write them."""
 
 import re
 
 _MS = {"ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 _SPAN = re.compile(rf"([0-9]{{1,12}}(?:\.[0-9]{{1,9}})?)\s*({'|'.join(_MS)})?")
+
+_SIZE = re.compile(r"([0-9]{1,15})\s*([kmg]?)(?:i?b)?")
+_SHIFTS = {"": 0, "k": 10, "m": 20, "g": 30}
 
 
 def span_ms(text: str, bare: str = "") -> int | None:
@@ -15,3 +18,9 @@ def span_ms(text: str, bare: str = "") -> int | None:
     found = _SPAN.fullmatch(text.strip().lower())
     unit = "" if found is None else found[2] or bare
     return round(float(found[1]) * _MS[unit]) if found is not None and unit else None
+
+
+def size_of(text: str) -> int | None:
+    """`65536`, `64k`, `16m`, `1g`, with or without `b` or `ib`, as bytes; None: something else."""
+    found = _SIZE.fullmatch(text.strip().lower())
+    return int(found[1]) << _SHIFTS[found[2]] if found is not None else None

@@ -1,25 +1,9 @@
 """`rmqha-admin`: the commands, and where each of them is."""
 
-from difflib import get_close_matches
-from importlib import import_module
-from typing import NamedTuple
-
 import click
 
+from rmq_ha.admin.groups import Commands, Place
 from rmq_ha.admin.options import common_options
-
-
-class Place(NamedTuple):
-    """
-    Where a command is.
-
-    :ivar where: `module:attribute` of a `click.Command`; imported when it is used.
-    :ivar help: one line for the list of all commands.
-    """
-
-    where: str
-    help: str
-
 
 COMMANDS = {
     "produce": Place("rmq_ha.admin.produce:produce", "Send messages."),
@@ -59,42 +43,7 @@ COMMANDS = {
 }
 
 
-class Commands(click.Group):
-    """Imports a command only when it is used."""
-
-    def list_commands(self, context: click.Context) -> list[str]:
-        """In the order of the table."""
-        return list(COMMANDS)
-
-    def get_command(self, context: click.Context, name: str) -> click.Command | None:
-        """None when there is none of this name."""
-        place = COMMANDS.get(name)
-        if place is None:
-            return None
-        module, _, attribute = place.where.partition(":")
-        command: click.Command = getattr(import_module(module), attribute)
-        return command
-
-    def resolve_command(
-        self, context: click.Context, words: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Of a name that there is not, those that look like it are told."""
-        try:
-            return super().resolve_command(context, words)
-        except click.UsageError as error:
-            near = get_close_matches(words[0], COMMANDS, 3, 0.6)
-            advice = f"Did you mean {' or '.join(near)}?" if near else "-h lists all of them"
-            if "id you mean" in error.message:
-                raise  # click itself says so
-            raise click.UsageError(f"{error.message} {advice}", context) from None
-
-    def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
-        """Their lines; nothing has to be imported for them."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, place.help) for name, place in COMMANDS.items()])
-
-
-@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Commands, table=COMMANDS, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="rmq-ha", prog_name="rmqha-admin")
 @common_options
 def main() -> None:

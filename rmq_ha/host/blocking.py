@@ -34,6 +34,11 @@ sleep = time.sleep
 """Lets seconds of it pass, for this thread."""
 
 
+def pause(ms: float) -> None:
+    """Lets milliseconds pass; nothing happens when 0 or less."""
+    sleep(max(0.0, ms / 1000))
+
+
 def now_ms() -> int:
     """The time of day, ms since the epoch."""
     return time.time_ns() // 1_000_000

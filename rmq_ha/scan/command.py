@@ -1,10 +1,10 @@
 """`rmqha-scan`: keep facts of a store, beside its broker."""
 
 import json
-import re
 import sys
 from collections import Counter
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import click
 
@@ -13,22 +13,39 @@ from rmq_ha.host.blocking import now_ms, seconds, sleep
 from rmq_ha.host.files import absolute
 from rmq_ha.host.process import host_name, lower_priority
 from rmq_ha.offsets.findings import Outcome
+from rmq_ha.spans import size_of
 
-_SIZE = re.compile(r"(\d+)\s*([kmg]?)(?:i?b)?", re.IGNORECASE)
-_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
-_LEAST_WINDOW = 1 << 12
+LEAST_WINDOW = 1 << 12
 
 
-def size_of(text: str) -> int:
+if TYPE_CHECKING:
+    _Sizes = click.ParamType[int]
+else:  # older ones cannot be subscripted
+    _Sizes = click.ParamType
+
+
+class Size(_Sizes):
     """
-    `16m`, `64k`, `1g` as bytes.
+    A number of bytes: `16m`, `64k`, `1g`.
 
-    :raises WrongUsage: it is none.
+    :param least: fewer make no sense.
     """
-    found = _SIZE.fullmatch(text.strip())
-    if found is None:
-        raise WrongUsage(f"{text!r}: write a size as 16m, 64k or 1g")
-    return int(found[1]) * _UNITS[found[2].lower()]
+
+    name = "size"
+
+    def __init__(self, least: int = 0) -> None:
+        self._least = least
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int:
+        """:raises click.BadParameter: it is none, or too small."""
+        size = value if isinstance(value, int) else size_of(str(value))
+        if size is None:
+            self.fail(f"{value!r}: write a size as 16m, 64k or 1g", param, ctx)
+        if size < self._least:
+            self.fail(f"{value}: at least {self._least >> 10}k", param, ctx)
+        return size
 
 
 def throttle(rate: int) -> Callable[[int], None]:
@@ -57,11 +74,11 @@ def throttle(rate: int) -> Callable[[int], None]:
     help="brokerId: 0 is the master.",
 )  # fmt: skip
 @click.option(
-    "--rate", default="50m", show_default=True, metavar="SIZE",
+    "--rate", "limit", type=Size(), default="50m", show_default=True,
     help="Bytes a second that are read at most; 0: no limit.",
 )  # fmt: skip
 @click.option(
-    "--window", default="4m", show_default=True, metavar="SIZE",
+    "--window", type=Size(LEAST_WINDOW), default="4m", show_default=True,
     help="Bytes that one digest stands for; the same for all replicas of a broker.",
 )  # fmt: skip
 @click.option(
@@ -74,7 +91,7 @@ def throttle(rate: int) -> Callable[[int], None]:
 )
 @click.option("--commit-log", metavar="DIR", help="storePathCommitLog, if that is set.")
 def main(
-    store: str, to: str, broker: str, broker_id: int, rate: str, window: str,
+    store: str, to: str, broker: str, broker_id: int, limit: int, window: int,
     checks: tuple[str, ...], ids: bool, again: bool, commit_log: str | None,
 ) -> None:  # fmt: skip
     """
@@ -91,12 +108,9 @@ def main(
         sys.exit(int(Outcome.FAILED))
     lower_priority()
     try:
-        size, limit = size_of(window), size_of(rate)
-        if size < _LEAST_WINDOW:
-            raise WrongUsage(f"--window {window}: at least 4k")
         at = StoreAt(absolute(store), None if commit_log is None else absolute(commit_log))
         asked = Asked(
-            at, to, broker, broker_id, host_name(), size, again, ids, frozenset(checks)
+            at, to, broker, broker_id, host_name(), window, again, ids, frozenset(checks)
         )  # fmt: skip
         state = scan(asked, now_ms, throttle(limit))
     except (WrongUsage, CannotDecide, OSError) as error:

@@ -1,22 +1,10 @@
 """`rmqha-spark`: the jobs, and where each of them is."""
 
-from importlib import import_module
-from typing import Any, NamedTuple
+from typing import Any
 
 import click
 
-
-class Place(NamedTuple):
-    """
-    Where a command is.
-
-    :ivar where: `module:attribute` of a `click.Command`; imported when it is used.
-    :ivar help: one line for the list of all commands.
-    """
-
-    where: str
-    help: str
-
+from rmq_ha.admin.groups import Commands, Place
 
 COMMANDS = {
     "verify-offsets": Place(
@@ -28,8 +16,7 @@ COMMANDS = {
         "The same of all brokers, by what rmqha-scan keeps of their stores.",
     ),
     "verify-replica": Place(
-        "rmq_ha.spark.replica.command:verify_replica",
-        "Do two stores hold the same, to the byte?",
+        "rmq_ha.spark.replica.command:verify_replica", "Do two stores hold the same, to the byte?"
     ),
     "audit-messages": Place(
         "rmq_ha.spark.audit.command:audit_messages",
@@ -48,28 +35,19 @@ COMMANDS = {
 _FAILED = 4
 
 
-class Jobs(click.Group):
-    """Imports a command only when it is used; `verify_offsets` is `verify-offsets`."""
-
-    def list_commands(self, context: click.Context) -> list[str]:
-        """In the order of the table."""
-        return list(COMMANDS)
+class Jobs(Commands):
+    """The same where Spark may not be installed."""
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
         """None when there is none of this name."""
-        place = COMMANDS.get(name.replace("_", "-"))
-        if place is None:
-            return None
-        module, _, attribute = place.where.partition(":")
         try:
-            command: click.Command = getattr(import_module(module), attribute)
+            return super().get_command(context, name)
         except ModuleNotFoundError as missing:
             package = (missing.name or "").partition(".")[0]
             if package == "rmq_ha":
                 raise
             click.echo(f"Error: {package} is not installed: pip install 'rmq-ha[spark]'", err=True)
             context.exit(_FAILED)
-        return command
 
     def invoke(self, context: click.Context) -> Any:
         """Ctrl-C before a job begins is no verdict either; click would exit with 1."""
@@ -79,13 +57,8 @@ class Jobs(click.Group):
             click.echo("failed: interrupted, so there is no verdict; run it again")
             context.exit(_FAILED)
 
-    def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
-        """Their lines; nothing has to be imported for them."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, place.help) for name, place in COMMANDS.items()])
 
-
-@click.group(cls=Jobs, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Jobs, table=COMMANDS, context_settings={"help_option_names": ["-h", "--help"]})
 def main() -> None:
     """
     Judge RocketMQ 4.9 brokers and stores, of rmq-ha or of Java, with Spark.

@@ -17,8 +17,8 @@ from rich.progress import (
     TimeElapsedColumn,
 )
 
-from rmq_ha.spark.host import clock
-from rmq_ha.spark.host.ticking import every
+from rmq_ha.host import blocking
+from rmq_ha.spark.host.threads import every
 
 _LOOK_SECONDS = 0.5
 _LINE_SECONDS = 5.0
@@ -83,7 +83,7 @@ def shown(spark: SparkSession, label: str, console: Console | None = None) -> It
             with _bar(console, count, label):
                 yield
         else:
-            with every(_LINE_SECONDS, line_by_line(count, label, console, clock.seconds)):
+            with every(_LINE_SECONDS, line_by_line(count, label, console, blocking.seconds)):
                 yield
 
 

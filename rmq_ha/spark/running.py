@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
 
 import click
 
-from rmq_ha.admin.options import Options, common_options, current_options
+from rmq_ha.admin.options import Options, common_options, current_options, together
 from rmq_ha.client.rules.settings import ClientConfig
+from rmq_ha.host import blocking
 from rmq_ha.offsets.digest import counts_of
 from rmq_ha.offsets.findings import Outcome
+from rmq_ha.offsets.summary import Timings
 from rmq_ha.spark.failing import meaning_of, was_interrupted
-from rmq_ha.spark.host import clock, ending, masters
+from rmq_ha.spark.host import ending, masters
 from rmq_ha.spark.result import JobResult
 
 if TYPE_CHECKING:
@@ -50,95 +52,85 @@ class Frame(NamedTuple):
     quiet: bool = False
 
 
-def _keep(context: click.Context, parameter: click.Parameter, value: Any) -> None:
-    assert parameter.name is not None
-    context.meta.setdefault(_KEY, {})[parameter.name] = value
-
-
-def _settings(context: click.Context, parameter: click.Parameter, pairs: Sequence[str]) -> None:
+def _settings(pairs: Sequence[str]) -> dict[str, str]:
     conf = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")
         if not equals or not key.strip():
-            raise click.BadParameter(f"{pair!r}: write KEY=VALUE", context, parameter)
+            raise ValueError(f"{pair!r}: write KEY=VALUE")
         conf[key.strip()] = value
     if "spark.master" in conf:
-        _refuse_odd(conf["spark.master"], context, parameter)
-    _keep(context, parameter, conf)
+        _master(conf["spark.master"])
+    return conf
 
 
-def _master(context: click.Context, parameter: click.Parameter, value: str | None) -> None:
-    if value is not None:
-        _refuse_odd(value, context, parameter)
-    _keep(context, parameter, value)
+def _master(text: str) -> str:
+    if not masters.is_master(text):
+        raise ValueError(f"{text!r}: write {masters.FORMS}")
+    return text
 
 
-def _refuse_odd(master: str, context: click.Context, parameter: click.Parameter) -> None:
-    if not masters.is_master(master):
-        raise click.BadParameter(f"{master!r}: write {masters.FORMS}", context, parameter)
+def _memory(text: str) -> str:
+    if not re.fullmatch(r"[1-9]\d*[kmgt]", text, re.IGNORECASE):
+        raise ValueError(f"{text!r}: write 1g, or 512m")
+    return text
 
 
-_MEMORY = re.compile(r"[1-9]\d*[kmgt]", re.IGNORECASE)
+def _own(*names: str, read: Callable[[Any], Any] = lambda value: value, **attributes: Any) -> Any:
+    """
+    An option that `current_frame` has, and the command's function is not given.
+
+    :param read: makes its value; raises ValueError, which says what to write.
+    """
+
+    def keep(context: click.Context, parameter: click.Parameter, value: Any) -> None:
+        try:
+            kept = None if value is None else read(value)
+        except ValueError as error:
+            raise click.BadParameter(str(error), context, parameter) from None
+        context.meta.setdefault(_KEY, {})[parameter.name] = kept
+
+    return click.option(*names, expose_value=False, callback=keep, **attributes)
 
 
-def _memory(context: click.Context, parameter: click.Parameter, value: str | None) -> None:
-    if value is not None and not _MEMORY.fullmatch(value):
-        raise click.BadParameter(f"{value!r}: write 1g, or 512m", context, parameter)
-    _keep(context, parameter, value)
+def _options(*names_of_master: str) -> Callable[[F], F]:
+    return together(
+        _own(
+            "--out",
+            metavar="DIR",
+            help="Write findings (Parquet), summary.json and report.html there: a new or an empty"
+            " directory, or one of an earlier run, which is replaced.",
+        ),
+        _own(
+            *names_of_master,
+            read=_master,
+            metavar="URL",
+            help="Where Spark runs: local[4], spark://host:7077, yarn, k8s://...; default: all"
+            " processors of this machine.",
+        ),
+        _own(
+            "--conf",
+            multiple=True,
+            read=_settings,
+            metavar="KEY=VALUE",
+            help="A setting of Spark; as often as needed.",
+        ),
+        _own(
+            "--driver-memory",
+            read=_memory,
+            metavar="SIZE",
+            help="Heap of the driver; default 1g, which is enough for any size of store.",
+        ),
+        _own("--strict", is_flag=True, help="Warnings violate, too: exit code 1."),
+        _own("--quiet", "-q", is_flag=True, help="No notes and no progress on stderr."),
+        common_options,
+    )
 
 
-def _own(*names: str, callback: Callable[..., None] = _keep, **attributes: Any) -> Any:
-    return click.option(*names, expose_value=False, callback=callback, **attributes)
-
-
-_WHERE = (
-    "Where Spark runs: local[4], spark://host:7077, yarn, k8s://...; default: all processors of"
-    " this machine."
-)
-_MASTER = _own("--master", callback=_master, metavar="URL", help=_WHERE)
-_SPARK_MASTER = _own("--spark-master", "master", callback=_master, metavar="URL", help=_WHERE)
-_OPTIONS = (
-    _own(
-        "--out",
-        metavar="DIR",
-        help="Write findings (Parquet), summary.json and report.html there: a new or an empty"
-        " directory, or one of an earlier run, which is replaced.",
-    ),
-    _MASTER,
-    _own(
-        "--conf",
-        multiple=True,
-        callback=_settings,
-        metavar="KEY=VALUE",
-        help="A setting of Spark; as often as needed.",
-    ),
-    _own(
-        "--driver-memory",
-        callback=_memory,
-        metavar="SIZE",
-        help="Heap of the driver; default 1g, which is enough for any size of store.",
-    ),
-    _own("--strict", is_flag=True, help="Warnings violate, too: exit code 1."),
-    _own("--quiet", "-q", is_flag=True, help="No notes and no progress on stderr."),
-)
-
-
-def job_options(function: F) -> F:
-    """Give a command the options of all jobs and those for live brokers."""
-    return _with_options(function, _OPTIONS)
-
-
-def job_options_of_pairs(function: F) -> F:
-    """The same for jobs whose `--master` is a broker's: Spark's is `--spark-master`."""
-    mine = [option for option in _OPTIONS if option is not _MASTER]
-    return _with_options(function, [*mine, _SPARK_MASTER])
-
-
-def _with_options(function: F, options: Sequence[Any]) -> F:
-    function = common_options(function)
-    for option in reversed(options):
-        function = option(function)
-    return function
+job_options = _options("--master")
+"""Gives a command the options of all jobs and those for live brokers."""
+job_options_of_pairs = _options("--spark-master", "master")
+"""The same for jobs whose `--master` is a broker's: Spark's is `--spark-master`."""
 
 
 def current_frame() -> Frame:
@@ -153,6 +145,7 @@ class Job:
 
     :ivar name: of the job.
     :ivar start_seconds: how long it waited for Spark.
+    :ivar session: None until it was used.
     """
 
     def __init__(self, name: str, frame: Frame, options: Options, starting: "Session") -> None:
@@ -161,21 +154,16 @@ class Job:
         self._frame = frame
         self._options = options
         self._starting = starting
-        self._session: SparkSession | None = None
+        self.session: SparkSession | None = None
 
     @property
     def spark(self) -> "SparkSession":
         """The session; its first use waits for it."""
-        if self._session is None:
-            began = clock.seconds()
-            self._session = self._starting.get()
-            self.start_seconds = clock.seconds() - began
-        return self._session
-
-    @property
-    def session(self) -> "SparkSession | None":
-        """The session if it was used."""
-        return self._session
+        if self.session is None:
+            began = blocking.seconds()
+            self.session = self._starting.get()
+            self.start_seconds = blocking.seconds() - began
+        return self.session
 
     @cached_property
     def client(self) -> ClientConfig:
@@ -184,7 +172,7 @@ class Job:
 
     def now_ms(self) -> int:
         """Milliseconds since the epoch."""
-        return clock.now_ms()
+        return blocking.now_ms()
 
     def place(self, text: str) -> "Place":
         """
@@ -233,11 +221,7 @@ class Job:
             yield
 
 
-def run_job(
-    name: str,
-    inputs: Mapping[str, str],
-    body: Callable[[Job], JobResult],
-) -> NoReturn:
+def run_job(name: str, inputs: Mapping[str, str], body: Callable[[Job], JobResult]) -> NoReturn:
     """
     Run a job, print and write what it answers, and exit with its code.
 
@@ -260,8 +244,8 @@ class _Run:
         self._inputs = inputs
         self._frame = frame
         self._options = options
-        self._started_at = clock.now_ms()
-        self._began = clock.seconds()
+        self._started_at = blocking.now_ms()
+        self._began = blocking.seconds()
         self._job: Job | None = None
         self._interrupted = False
 
@@ -271,8 +255,19 @@ class _Run:
         if not self._options.verbose:
             ending.quiet_libraries()
         try:
-            self._prepare_out()
-            starting = self._start()
+            if self._frame.out is not None:
+                from rmq_ha.spark.host.output import prepare
+
+                prepare(self._frame.out)
+            from rmq_ha.spark.host.session import Session
+
+            starting = Session(
+                f"rmq-ha {self._name}",
+                master=self._frame.master,
+                conf=self._frame.conf,
+                driver_memory=self._frame.driver_memory,
+                log_level="warn" if self._options.verbose else "off",
+            )
             self._job = Job(self._name, self._frame, self._options, starting)
             return self._written(body(self._job))
         except (Exception, KeyboardInterrupt) as error:
@@ -285,28 +280,9 @@ class _Run:
             if starting is not None:
                 starting.close(interrupted=self._interrupted)
 
-    def _prepare_out(self) -> None:
-        if self._frame.out is not None:
-            from rmq_ha.spark.host.output import prepare
-
-            prepare(self._frame.out)
-
-    def _start(self) -> "Session":
-        from rmq_ha.spark.host.session import Session
-
-        return Session(
-            f"rmq-ha {self._name}",
-            master=self._frame.master,
-            conf=self._frame.conf,
-            driver_memory=self._frame.driver_memory,
-            log_level="warn" if self._options.verbose else "off",
-        )
-
-    def _timings(self) -> Any:
-        from rmq_ha.offsets.summary import Timings
-
+    def _timings(self) -> Timings:
         start = self._job.start_seconds if self._job is not None else 0.0
-        return Timings(self._started_at, start, clock.seconds() - self._began - start)
+        return Timings(self._started_at, start, blocking.seconds() - self._began - start)
 
     def _written(self, result: JobResult) -> Outcome:
         from rmq_ha.spark.host.output import write_output
@@ -331,19 +307,15 @@ class _Run:
         words = {Outcome.UNDECIDED: "could not decide", Outcome.FAILED: "failed"}
         verdict = f"{words[outcome]}: {reason}"
         try:
-            self._tell(self._write_refusal(outcome, verdict))
+            from rmq_ha.spark.host.output import write_refusal
+
+            session = None if self._job is None or self._interrupted else self._job.session
+            about = self._name, self._inputs, outcome, verdict
+            self._tell(write_refusal(*about, self._frame.out, self._timings(), session))
         except Exception as failed:
             click.echo(verdict)
             click.echo(f"and --out could not be written: {failed}", err=True)
         return outcome
-
-    def _write_refusal(self, outcome: Outcome, verdict: str) -> "Written":
-        from rmq_ha.spark.host.output import write_refusal
-
-        session = self._job.session if self._job is not None and not self._interrupted else None
-        return write_refusal(
-            self._name, self._inputs, outcome, verdict, self._frame.out, self._timings(), session
-        )
 
     def _tell(self, written: "Written") -> None:
         """On stdout: programs get the summary, people the counts; the verdict stands last."""

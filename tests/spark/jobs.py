@@ -4,8 +4,8 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from rmq_ha.client.rules.settings import ClientConfig
+from rmq_ha.host import blocking
 from rmq_ha.offsets.places import Place, parse_place
-from rmq_ha.spark.host import clock
 
 
 class FakeJob:
@@ -25,7 +25,7 @@ class FakeJob:
 
     def now_ms(self) -> int:
         """What was given, else the time."""
-        return clock.now_ms() if self._now_ms is None else self._now_ms
+        return blocking.now_ms() if self._now_ms is None else self._now_ms
 
     def place(self, text: str) -> Place:
         """Nothing is copied."""

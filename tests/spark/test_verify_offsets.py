@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from rmq_ha.client.rules.settings import ClientConfig
+from rmq_ha.host.blocking import now_ms, pause
 from rmq_ha.offsets import model
 from rmq_ha.offsets.kept import append, decode, encode, kept
 from rmq_ha.offsets.model import Fact, Snapshot
@@ -17,8 +18,6 @@ from rmq_ha.offsets.pairing import Forecast, predict
 from rmq_ha.offsets.places import StorePlace
 from rmq_ha.offsets.sampling import Patience, sample
 from rmq_ha.spark.cli import main
-from rmq_ha.spark.host.clock import now_ms
-from rmq_ha.spark.host.waiting import pause
 from rmq_ha.spark.offsets import history
 from rmq_ha.wire import fastjson
 

@@ -19,6 +19,7 @@ import pytest
 from rmq_ha.client.rules.errors import MQClientError
 from rmq_ha.client.rules.messages import Message
 from rmq_ha.errors import CannotDecide, RemotingError
+from rmq_ha.host.blocking import now_ms, pause
 from rmq_ha.offsets.findings import Outcome
 from rmq_ha.offsets.kept import append
 from rmq_ha.offsets.opening import opened
@@ -26,8 +27,6 @@ from rmq_ha.offsets.places import NamesrvPlace, Place, StorePlace
 from rmq_ha.offsets.sampling import Patience, sample
 from rmq_ha.offsets.verdict import Limits
 from rmq_ha.scan.replica.settings import Settings, StoreAt
-from rmq_ha.spark.host.clock import now_ms
-from rmq_ha.spark.host.waiting import pause
 from rmq_ha.spark.offsets import history
 from rmq_ha.spark.offsets.job import verify
 from rmq_ha.spark.replica.job import verify as verify_replica

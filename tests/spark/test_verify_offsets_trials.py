@@ -16,14 +16,13 @@ import pytest
 
 from rmq_ha.client.blocking import BlockingClient
 from rmq_ha.client.rules.messages import Message
+from rmq_ha.host.blocking import now_ms, pause
 from rmq_ha.offsets.opening import opened
 from rmq_ha.offsets.pairing import Forecast, Pairing, cases, predict
 from rmq_ha.offsets.places import BrokerPlace, Place, StorePlace
 from rmq_ha.offsets.rules import judge
 from rmq_ha.offsets.sampling import Patience, sample
 from rmq_ha.offsets.stored import REST_MS
-from rmq_ha.spark.host.clock import now_ms
-from rmq_ha.spark.host.waiting import pause
 from rmq_ha.wire.bodies import MessageQueue, decode_offset_table, decode_topic_table
 from rmq_ha.wire.codes import RequestCode
 from rmq_ha.wire.command import RemotingCommand

@@ -5,7 +5,7 @@ This module needs neither Spark nor a network: import it in any application.
 
 import json
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any, Protocol
 
 from rmq_ha.model.properties import UNIQ_KEY
@@ -52,13 +52,10 @@ def produced_lines(context: _Sent, order_property: str = "") -> Iterator[str]:
             "status": status,
             "brokerName": queue.broker_name,
             "queueId": queue.queue_id,
-            "bodyCrc": zlib.crc32(message.body),
         }
         if result is not None:
             row["queueOffset"] = result.queue_offset + number
-        if order_property and order_property in message.properties:
-            row["orderKey"] = message.properties[order_property]
-        yield _line(row)
+        yield _line(row, message, order_property)
 
 
 def delivered_lines(
@@ -79,12 +76,12 @@ def delivered_lines(
             "queueId": message.queue_id,
             "queueOffset": message.queue_offset,
             "reconsumeTimes": message.reconsume_times,
-            "bodyCrc": zlib.crc32(message.body),
         }
-        if order_property and order_property in message.properties:
-            row["orderKey"] = message.properties[order_property]
-        yield _line(row)
+        yield _line(row, message, order_property)
 
 
-def _line(row: Mapping[str, Any]) -> str:
+def _line(row: dict[str, Any], message: Any, order_property: str) -> str:
+    row["bodyCrc"] = zlib.crc32(message.body)
+    if order_property and order_property in message.properties:
+        row["orderKey"] = message.properties[order_property]
     return json.dumps(row, ensure_ascii=False, separators=(",", ":"))

@@ -82,16 +82,9 @@ def write_output(
             place.save_findings(findings.select(*COLUMNS), few)
             for name, frame in result.frames.items():
                 place.save(name, frame)
-    summary = summary_of(
-        job,
-        version(),
-        inputs,
-        outcome,
-        verdict,
-        counted,
-        result.numbers,
-        timings._replace(write=time.monotonic() - began),
-    )
+    timings = timings._replace(write=time.monotonic() - began)
+    about = job, version(), inputs, outcome, verdict
+    summary = summary_of(*about, counted, result.numbers, timings)
     if place is not None:
         page = render(summary, counted, result.sections, sorted(result.frames), SHOWN)
         place.write(REPORT, page)

@@ -2,7 +2,6 @@
 
 import os
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import rmq_ha
@@ -31,8 +30,11 @@ def write_zip(file: str) -> int:
     count = 0
     try:
         with zipfile.ZipFile(unfinished, "w", zipfile.ZIP_DEFLATED) as archive:
-            for path in _files(root):
-                name = str(path.relative_to(root.parent))
+            for path in sorted(root.rglob("*")):
+                inner = path.relative_to(root.parent)
+                if not path.is_file() or path.suffix == ".pyc" or _LEFT_OUT & set(inner.parts):
+                    continue
+                name = str(inner)
                 entry = zipfile.ZipInfo(name, _EPOCH)
                 entry.compress_type = zipfile.ZIP_DEFLATED
                 entry.external_attr = 0o644 << 16
@@ -43,10 +45,3 @@ def write_zip(file: str) -> int:
         unfinished.unlink(missing_ok=True)
         raise
     return count
-
-
-def _files(root: Path) -> Iterator[Path]:
-    for path in sorted(root.rglob("*")):
-        inner = path.relative_to(root).parts
-        if path.is_file() and not _LEFT_OUT & set(inner) and path.suffix != ".pyc":
-            yield path

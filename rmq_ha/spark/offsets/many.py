@@ -19,7 +19,7 @@ from rmq_ha.offsets.places import Place
 from rmq_ha.offsets.sampling import Patience
 from rmq_ha.offsets.verdict import Limits, answer, best_of
 from rmq_ha.spark.findings import FINDINGS, finding_row
-from rmq_ha.spark.host.together import together
+from rmq_ha.spark.host.threads import together
 from rmq_ha.spark.offsets import history
 from rmq_ha.spark.offsets.job import LAG, lag
 from rmq_ha.spark.offsets.report import trend_of

@@ -1,63 +1,30 @@
 """The command `verify-replica`."""
 
 import re
-from typing import TYPE_CHECKING
 
 import click
 
 from rmq_ha.errors import WrongUsage
+from rmq_ha.host.files import absolute, is_same_directory
 from rmq_ha.offsets.places import StorePlace
-from rmq_ha.scan.command import size_of
+from rmq_ha.scan.command import LEAST_WINDOW, Size
 from rmq_ha.scan.replica.auditing import CHECKS
-from rmq_ha.scan.replica.settings import (
-    WINDOW,
-    Settings,
-    StoreAt,
-)
+from rmq_ha.scan.replica.settings import WINDOW, Settings, StoreAt
 from rmq_ha.spark.result import JobResult
 from rmq_ha.spark.running import Job, job_options, run_job
 
-_LEAST_WINDOW = 1 << 12
 
-if TYPE_CHECKING:
-    _Sizes = click.ParamType[int]
-    _Pairs = click.ParamType[tuple[int, int]]
-else:  # older ones cannot be subscripted
-    _Sizes = _Pairs = click.ParamType
-
-
-class Size(_Sizes):
-    """A number of bytes: `16m`, `64k`, `1g`."""
-
-    name = "size"
-
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> int:
-        """:raises click.BadParameter: it is none."""
-        if isinstance(value, int):
-            return value
-        try:
-            return size_of(str(value))
-        except WrongUsage as error:
-            self.fail(str(error), param, ctx)
-
-
-class IndexSizes(_Pairs):
+def _index_sizes(
+    context: click.Context, parameter: click.Parameter, text: str | None
+) -> tuple[int, int] | None:
     """`maxHashSlotNum,maxIndexNum`."""
-
-    name = "slots,items"
-
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[int, int]:
-        """:raises click.BadParameter: it is none."""
-        found = re.fullmatch(r"\s*(\d+)\s*,\s*(\d+)\s*", str(value))
-        if found is None or not int(found[1]):
-            self.fail(
-                f"{value!r}: write maxHashSlotNum,maxIndexNum, as 5000000,20000000", param, ctx
-            )
-        return int(found[1]), int(found[2])
+    if text is None:
+        return None
+    found = re.fullmatch(r"\s*(\d+)\s*,\s*(\d+)\s*", text)
+    if found is None or not int(found[1]):
+        what = f"{text!r}: write maxHashSlotNum,maxIndexNum, as 5000000,20000000"
+        raise click.BadParameter(what, context, parameter)
+    return int(found[1]), int(found[2])
 
 
 @click.command("verify-replica")
@@ -73,8 +40,7 @@ class IndexSizes(_Pairs):
 )
 @click.option(
     "--window",
-    type=Size(),
-    default=None,
+    type=Size(LEAST_WINDOW),
     help="Bytes that are read and compared at once; default: 16m.",
 )
 @click.option(
@@ -87,7 +53,7 @@ class IndexSizes(_Pairs):
 )
 @click.option(
     "--index-sizes",
-    type=IndexSizes(),
+    callback=_index_sizes,
     metavar="SLOTS,ITEMS",
     help="maxHashSlotNum and maxIndexNum of the brokers, if they are not the default.",
 )
@@ -117,29 +83,20 @@ def verify_replica(
     """
 
     def body(job: Job) -> JobResult:
-        from rmq_ha.host.files import is_same_directory
         from rmq_ha.spark.replica.job import verify
 
-        if window is not None and window < _LEAST_WINDOW:
-            raise WrongUsage(f"--window {window}: at least 4k")
-        master = StoreAt(_store(job, of_master), master_commit_log)
+        master = StoreAt(_store(job, of_master), _log(master_commit_log))
         slave = master
         if of_slave is not None:
-            slave = StoreAt(_store(job, of_slave), slave_commit_log)
+            slave = StoreAt(_store(job, of_slave), _log(slave_commit_log))
             if is_same_directory(master.uri, slave.uri):
                 raise WrongUsage(
                     f"{of_master} and {of_slave} are the same directory: no pair. To check one"
                     " store against its own log give it once"
                 )
-        settings = Settings(
-            master,
-            slave,
-            start,
-            window or WINDOW,
-            checks=frozenset(checks or CHECKS) - {"bytes"},
-            index_sizes=index_sizes,
-        )
-        return verify(job, settings)
+        settings = Settings(master, slave, start, window or WINDOW, index_sizes=index_sizes)
+        wanted = frozenset(checks or CHECKS) - {"bytes"}
+        return verify(job, settings._replace(checks=wanted))
 
     inputs = {"master": of_master, "slave": of_slave or ""}
     run_job("verify-replica", inputs, body)
@@ -154,3 +111,7 @@ def _store(job: Job, text: str) -> str:
             "path, or an s3://, gs:// or hdfs:// URI"
         )
     return place.uri
+
+
+def _log(directory: str | None) -> str | None:
+    return directory and absolute(directory)

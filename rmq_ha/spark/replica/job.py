@@ -8,12 +8,12 @@ import msgspec
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
+from rmq_ha.host.blocking import pause
 from rmq_ha.offsets.findings import Outcome
 from rmq_ha.scan.replica import verifying
 from rmq_ha.scan.replica.settings import Settings
 from rmq_ha.scan.replica.tasks import Answer, Task, Work, run
 from rmq_ha.spark.findings import FINDINGS, finding_row
-from rmq_ha.spark.host.waiting import pause
 from rmq_ha.spark.replica.report import sections_of
 from rmq_ha.spark.result import JobResult
 

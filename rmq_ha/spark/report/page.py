@@ -14,27 +14,22 @@ from markupsafe import Markup
 
 from rmq_ha.offsets.digest import Digest
 from rmq_ha.offsets.findings import Outcome
-from rmq_ha.spark.report.plots import left_out, svg
+from rmq_ha.spark.report.plots import svg
 from rmq_ha.spark.result import Plot, Table
 
-MAX_ROWS = 500
-"""Of one table."""
 MAX_CELL = 400
 """Characters of one cell; the Parquet files have all."""
-HEADLINES = {
-    Outcome.HOLDS: "Holds",
-    Outcome.VIOLATED: "Violated",
-    Outcome.UNDECIDED: "Could not decide",
-    Outcome.FAILED: "Failed",
-    Outcome.USAGE: "Wrong usage",
-}
 MEANINGS = {
-    Outcome.HOLDS: "Everything that was checked is as it should be.",
-    Outcome.VIOLATED: "Something is not as it should be; the findings say what, and what to do.",
-    Outcome.UNDECIDED: "An input was missing, unreadable or moving. This says nothing about it.",
-    Outcome.FAILED: "The job itself failed. This says nothing about what it looked at.",
-    Outcome.USAGE: "The job was asked in a way that makes no sense.",
+    Outcome.HOLDS: ("Holds", "Everything that was checked is as it should be."),
+    Outcome.VIOLATED: ("Violated", "Something is wrong; the findings say what, and what to do."),
+    Outcome.UNDECIDED: (
+        "Could not decide",
+        "An input was missing, unreadable or moving. This says nothing about it.",
+    ),
+    Outcome.FAILED: ("Failed", "This says nothing about what the job looked at."),
+    Outcome.USAGE: ("Wrong usage", "The job was asked in a way that makes no sense."),
 }
+"""A headline, and what it means."""
 _PLACES = (
     ("broker", ""),
     ("topic", ""),
@@ -47,6 +42,7 @@ _PLACES = (
 _A_TIME_MS = 100_000_000_000
 """A number of milliseconds from here on is a time of day, below it is a span."""
 _LONG = re.compile(r"\d{5,}")
+_THOUSAND = re.compile(r"\B(?=(?:\d{3})+$)")
 _WORD = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
@@ -65,12 +61,14 @@ def render(
     :param limit: findings in the table.
     """
     outcome = Outcome(summary["exitCode"])
+    headline, meaning = MEANINGS[outcome]
     return _template().render(
         summary=summary,
         tone=outcome.name.lower(),
-        headline=HEADLINES[outcome],
-        meaning=MEANINGS[outcome],
+        headline=headline,
+        meaning=meaning,
         counts=[(code, counted.worst_of[code], number) for code, number in counted.counts.items()],
+        named={(row["severity"], row["code"]) for row in counted.top[:limit]},
         severities=counted.severities,
         total=counted.total,
         findings=[(row, _where(row)) for row in counted.top[:limit]],
@@ -110,9 +108,7 @@ def cell(value: Any) -> str:
     text = shown(value)
     if not isinstance(value, int | float) or not _LONG.fullmatch(text):
         return text
-    at = (len(text) - 1) % 3 + 1
-    groups = [text[:at], *(text[start : start + 3] for start in range(at, len(text), 3))]
-    return Markup(groups[0] + "".join(f'<i class="g">{group}</i>' for group in groups[1:]))
+    return Markup(_THOUSAND.sub('<i class="g"></i>', text))
 
 
 def _visible(character: str) -> str:
@@ -156,24 +152,16 @@ def _where(row: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _section(number: int, section: Table | Plot) -> dict[str, Any]:
+    shown: dict[str, Any] = {"title": section.title, "note": section.note}
     if isinstance(section, Plot):
-        note = f"{section.note} {left_out(section)}".strip()
         try:
-            drawn = Markup(svg(section, number))
+            return shown | {"svg": Markup(svg(section, number))}
         except Exception as error:  # a plot less costs nobody a verdict
-            return {"title": section.title, "note": f"{note} It cannot be drawn: {error}".strip()}
-        return {"title": section.title, "note": note, "svg": drawn}
+            return shown | {"note": f"{section.note} It cannot be drawn: {error}".strip()}
     width = len(section.columns)
-    rows = [[*row, *[None] * width][:width] for row in section.rows[:MAX_ROWS]]
+    rows = [[*row, *[None] * width][:width] for row in section.rows]
     numeric = [bool(rows) and all(_is_number(row[at]) for row in rows) for at in range(width)]
-    return {
-        "title": section.title,
-        "note": section.note,
-        "columns": section.columns,
-        "rows": rows,
-        "numeric": numeric,
-        "more": len(section.rows) - len(rows),
-    }
+    return shown | {"columns": section.columns, "rows": rows, "numeric": numeric}
 
 
 @cache

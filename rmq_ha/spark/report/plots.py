@@ -5,17 +5,12 @@ import re
 from collections.abc import Sequence
 from datetime import date
 from html import escape
-from math import isfinite
 from typing import Any
 
 from rmq_ha.spark.result import Plot
 
 COLOURS = ("#3b82c4", "#e07b39", "#2a9d72", "#c2528b", "#8a6fd1", "#b59a1f", "#3aa5b8", "#cc4b4b")
-"""Seen by the colour-blind, on white and on black."""
-MAX_POINTS = 1000
-"""Of a line; of more, the least and the greatest of each stretch."""
-MAX_BARS = 40
-MAX_SERIES = 12
+"""Seen by the colour-blind, on white and on black; of more lines they come again."""
 _INK = "#123456"
 """Stands for the page's text colour."""
 _FAINT = "#8a94a0"
@@ -41,7 +36,7 @@ _STYLE: dict[Any, Any] = {
     "text.color": _INK,
     "legend.frameon": False,
 }
-_METADATA = re.compile(r"<metadata>.*?</metadata>", re.DOTALL)
+_NO_METADATA: Any = dict.fromkeys(("Date", "Creator", "Format", "Type"))
 _ID = re.compile(r' id="([^"]*)"')
 _REFERENCE = re.compile(r"(?:url\(#|href=\"#)([^)\"]+)")
 
@@ -60,35 +55,25 @@ def svg(plot: Plot, number: int = 1) -> str:
         axes = figure.add_subplot()
         _draw(axes, plot)
         out = io.StringIO()
-        figure.savefig(out, format="svg", transparent=True, metadata={"Date": None})
+        figure.savefig(out, format="svg", transparent=True, metadata=_NO_METADATA)
     return _embeddable(out.getvalue(), plot)
 
 
-def left_out(plot: Plot) -> str:
-    """What is not drawn, as a sentence; empty when everything is."""
-    parts = []
-    if plot.kind == "bar" and len(plot.x) > MAX_BARS:
-        parts.append(f"{len(plot.x) - MAX_BARS} more bars")
-    if len(plot.series) > MAX_SERIES:
-        parts.append(f"{len(plot.series) - MAX_SERIES} more series")
-    return f"Not drawn: {' and '.join(parts)}." if parts else ""
-
-
 def _draw(axes: Any, plot: Plot) -> None:
-    series = list(plot.series.items())[:MAX_SERIES]
+    series = list(plot.series.items())
     if plot.kind == "bar":
         _bars(axes, plot, series)
     else:
         x = [_clean(value) for value in plot.x]
         for colour, (name, values) in enumerate(series):
-            at, heights = _thinned(x, [_number(value) for value in values])
+            heights = [_number(value) for value in values]
             style: dict[str, Any] = {"color": COLOURS[colour % len(COLOURS)], "label": _clean(name)}
             if plot.kind == "scatter":
-                axes.scatter(at, heights, s=10, **style)
+                axes.scatter(x, heights, s=10, **style)
             elif plot.kind == "step":
-                axes.step(at, heights, where="post", linewidth=1.4, **style)
+                axes.step(x, heights, where="post", linewidth=1.4, **style)
             else:
-                axes.plot(at, heights, linewidth=1.4, marker="o" if len(at) < 3 else "", **style)
+                axes.plot(x, heights, linewidth=1.4, marker="o" if len(x) < 3 else "", **style)
         if x and isinstance(x[0], date):
             _time_axis(axes)
         elif x and isinstance(x[0], str):
@@ -112,10 +97,10 @@ def _time_axis(axes: Any) -> None:
 
 
 def _bars(axes: Any, plot: Plot, series: Sequence[tuple[str, Sequence[float | None]]]) -> None:
-    labels = [str(_clean(value)) for value in plot.x[:MAX_BARS]]
+    labels = [str(_clean(value)) for value in plot.x]
     width = 0.8 / max(1, len(series))
     for colour, (name, values) in enumerate(series):
-        heights = [_number(value) for value in values[:MAX_BARS]]
+        heights = [_number(value) for value in values]
         left = [at + (colour - (len(series) - 1) / 2) * width for at in range(len(labels))]
         shade = COLOURS[colour % len(COLOURS)]
         axes.bar(left, heights, width=width * 0.92, color=shade, label=_clean(name))
@@ -126,21 +111,6 @@ def _bars(axes: Any, plot: Plot, series: Sequence[tuple[str, Sequence[float | No
         rotation=35 if crowded else 0,
         ha="right" if crowded else "center",
     )
-
-
-def _thinned(x: Sequence[Any], y: Sequence[float]) -> tuple[list[Any], list[float]]:
-    """At most about `MAX_POINTS`: no peak and no dip is lost."""
-    if len(x) <= MAX_POINTS:
-        return list(x), list(y)
-    step = -(-len(x) * 2 // MAX_POINTS)
-    kept: list[int] = []
-    for start in range(0, len(x), step):
-        stretch = [at for at in range(start, min(start + step, len(x))) if isfinite(y[at])]
-        if stretch:
-            kept += sorted({min(stretch, key=y.__getitem__), max(stretch, key=y.__getitem__)})
-        else:
-            kept.append(start)
-    return [x[at] for at in kept], [y[at] for at in kept]
 
 
 def _number(value: float | None) -> float:
@@ -161,7 +131,7 @@ def _thousands(value: float, _: int) -> str:
 
 def _embeddable(text: str, plot: Plot) -> str:
     """Only the element, named for those who cannot see it, in the page's colours."""
-    text = _METADATA.sub("", text[text.index("<svg") :])
+    text = text[text.index("<svg") :]
     used = set(_REFERENCE.findall(text))
     text = _ID.sub(lambda found: found.group(0) if found.group(1) in used else "", text)
     text = text.replace(_INK, "currentColor")

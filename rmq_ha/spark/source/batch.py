@@ -1,7 +1,7 @@
 """Batches: which partitions a read of messages has, and what each of them gives."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 from warnings import warn
 
@@ -47,6 +47,21 @@ class RangesPartition(InputPartition):
 
     def __init__(self, ranges: tuple[QueueRange, ...]) -> None:
         self.ranges = ranges
+
+    def __repr__(self) -> str:
+        """For Spark's log."""
+        return ", ".join(f"{queue} [{start}, {stop})" for queue, start, stop in self.ranges)
+
+    def read(self, queues: Queues, columns: Sequence[str]) -> Iterator[Any]:
+        """Their messages, as `Queues.read` gives them."""
+        for each in self.ranges:
+            yield from queues.read(each, columns)
+
+
+def partitions_of(ranges: list[QueueRange], options: SourceOptions) -> list[RangesPartition]:
+    """Ranges, cut as the options say."""
+    parts = cut(ranges, options.min_partitions, options.max_records)
+    return [RangesPartition(part) for part in parts]
 
 
 class SplitPartition(InputPartition):
@@ -120,10 +135,7 @@ class MessagesReader(DataSourceReader):
                 return list(_splits(queues, options, plan))
         ranges = planner.ranges()
         _tell(planner)
-        return [
-            RangesPartition(part)
-            for part in cut(ranges, options.min_partitions, options.max_records)
-        ]
+        return list(partitions_of(ranges, options))
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """In an executor, perhaps more than once."""
@@ -135,8 +147,7 @@ class MessagesReader(DataSourceReader):
         options, columns = self._options, self._shape.columns
         queues = queues_of(options)
         if isinstance(partition, RangesPartition):
-            for wanted in partition.ranges:
-                yield from queues.read(wanted, columns)
+            yield from partition.read(queues, columns)
         elif isinstance(partition, SplitPartition) and isinstance(queues, OfflineQueues):
             wanted_of_file = FileWanted(options, partition.spans)
             name = options.broker_name

@@ -4,10 +4,12 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Annotated, Any
+
+from msgspec import Meta, ValidationError, convert
 
 from rmq_ha.errors import WrongUsage
-from rmq_ha.spark.source.reading import QueueId
+from rmq_ha.spark.source.reading import QueueId, some
 
 LATEST_OFFSET = -1
 EARLIEST_OFFSET = -2
@@ -61,7 +63,7 @@ class Boundary:
         missing = [queue for queue in here if self.of(queue) is None]
         if missing:
             raise WrongUsage(
-                f"{self.option} names some queues only: {_some(missing)} missing; name every queue"
+                f"{self.option} names some queues only: {some(missing)} missing; name every queue"
                 " that is read (-2: its beginning, -1: its end)"
             )
         known = set(here)
@@ -76,7 +78,7 @@ class Boundary:
             if not holders or (queue.broker and queue not in known):
                 raise WrongUsage(
                     f"{self.option} names {queue}, which is not there or not subscribed to;"
-                    f" there are {_some(here)}"
+                    f" there are {some(here)}"
                 )
 
 
@@ -138,24 +140,16 @@ def queue_table(text: str, option: str, wanted: str) -> dict[QueueId, int]:
 
     :raises WrongUsage: it is neither.
     """
-    wrong = WrongUsage(f"{option}={text!r}: write {wanted}, or with brokers {_LEVELS}")
-    value = json_of(text)
-    if not isinstance(value, dict) or not value:
-        raise wrong
+    wrong = f"{option}={text!r}: write {wanted}, or with brokers {_LEVELS}"
     found: dict[QueueId, int] = {}
-    for topic, inner in value.items():
-        if not isinstance(inner, dict) or not inner:
-            raise wrong
+    for topic, inner in _read(text, _Numbers, wrong).items():
         for name, number in inner.items():
-            level = {name: number} if not isinstance(number, dict) else number
+            level = number if isinstance(number, dict) else {name: number}
             broker = name if isinstance(number, dict) else ""
             for queue_id, each in level.items():
-                if not _is_id(queue_id) or type(each) is not int or abs(each) > _LONGEST:
-                    raise wrong
-                queue = QueueId(topic, broker, int(queue_id))
-                if queue in found:  # as "0" and "00"
-                    raise wrong
-                found[queue] = each
+                if not _is_id(queue_id) or QueueId(topic, broker, int(queue_id)) in found:
+                    raise WrongUsage(wrong)  # the same again: as "0" and "00"
+                found[QueueId(topic, broker, int(queue_id))] = each
     return found
 
 
@@ -165,32 +159,32 @@ def assigned_queues(text: str, option: str) -> tuple[QueueId, ...]:
 
     :raises WrongUsage: it is neither.
     """
-    wrong = WrongUsage(
+    wrong = (
         f'{option}={text!r}: write JSON like {{"topic":[0,1]}}, or {{"topic":{{"broker-a":[0]}}}}'
     )
-    value = json_of(text)
-    if not isinstance(value, dict) or not value:
-        raise wrong
-    found: list[QueueId] = []
-    for topic, inner in value.items():
-        by_broker = inner if isinstance(inner, dict) else {"": inner}
-        for broker, ids in by_broker.items():
-            if not isinstance(ids, list) or not ids:
-                raise wrong
-            if not all(type(each) is int and 0 <= each < 1 << 31 for each in ids):
-                raise wrong
-            found += [QueueId(topic, broker, each) for each in ids]
-    if not found:
-        raise wrong
-    return tuple(sorted(set(found)))
+    found = {
+        QueueId(topic, broker, each)
+        for topic, inner in _read(text, _Assigned, wrong).items()
+        for broker, ids in (inner if isinstance(inner, dict) else {"": inner}).items()
+        for each in ids
+    }
+    return tuple(sorted(found))
 
 
-def json_of(text: str) -> Any:
-    """JSON as a value; None when it is not JSON, or names a key twice."""
+_Some = Meta(min_length=1)
+_Number = Annotated[int, Meta(ge=-_LONGEST, le=_LONGEST)]
+_OfBroker = Annotated[dict[str, _Number], _Some]
+_Numbers = Annotated[dict[str, Annotated[dict[str, _Number | _OfBroker], _Some]], _Some]
+_Ids = Annotated[list[Annotated[int, Meta(ge=0, lt=1 << 31)]], _Some]
+_Assigned = Annotated[dict[str, _Ids | Annotated[dict[str, _Ids], _Some]], _Some]
+
+
+def _read(text: str, kind: Any, wrong: str) -> Any:
+    """:raises WrongUsage: it is no JSON of this kind, or names a key twice."""
     try:
-        return json.loads(text, object_pairs_hook=_unique)
-    except (ValueError, RecursionError):
-        return None
+        return convert(json.loads(text, object_pairs_hook=_unique), kind)
+    except (ValueError, RecursionError, ValidationError):
+        raise WrongUsage(wrong) from None
 
 
 _GROUP = "group:"
@@ -206,8 +200,3 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _is_id(text: str) -> bool:
     return text.isascii() and text.isdigit() and len(text) <= 10 and int(text) < 1 << 31
-
-
-def _some(queues: list[QueueId]) -> str:
-    shown = ", ".join(map(str, sorted(queues)[:3]))
-    return shown if len(queues) <= 3 else f"{shown} and {len(queues) - 3} more"

@@ -4,41 +4,28 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
-    DataType,
-    IntegerType,
-    LongType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampType,
-)
 
-from rmq_ha.spark.source.schema import (
-    COLUMNS,
-    check_schema,
-    message_schema,
-    struct_of,
-)
+from rmq_ha.spark.source.schema import COLUMNS, MESSAGE_COLUMNS, check_schema, message_schema
 
 ROCKETMQ, KAFKA = "rocketmq", "kafka"
 FORMS = (ROCKETMQ, KAFKA)
 HEADERS = "headers"
-_KAFKA: dict[str, tuple[str, DataType]] = {
-    "key": ("keys", BinaryType()),
-    "value": ("body", BinaryType()),
-    "topic": ("topic", StringType()),
-    "partition": ("queueId", IntegerType()),
-    "offset": ("queueOffset", LongType()),
-    "timestamp": ("storeTimestamp", TimestampType()),
-    "timestampType": ("storeTimestamp", IntegerType()),
+_KAFKA: dict[str, tuple[str, T.DataType]] = {
+    "key": ("keys", T.BinaryType()),
+    "value": ("body", T.BinaryType()),
+    "topic": ("topic", T.StringType()),
+    "partition": ("queueId", T.IntegerType()),
+    "offset": ("queueOffset", T.LongType()),
+    "timestamp": ("storeTimestamp", T.TimestampType()),
+    "timestampType": ("storeTimestamp", T.IntegerType()),
     HEADERS: (
         "properties",
-        ArrayType(
-            StructType([StructField("key", StringType()), StructField("value", BinaryType())])
+        T.ArrayType(
+            T.StructType(
+                [T.StructField("key", T.StringType()), T.StructField("value", T.BinaryType())]
+            )
         ),
     ),
 }
@@ -47,22 +34,14 @@ KAFKA_COLUMNS = {name: kind for name, (_, kind) in _KAFKA.items()}
 _LOG_APPEND_TIME = 1
 
 
-def columns_of(form: str) -> dict[str, DataType]:
+def columns_of(form: str) -> dict[str, T.DataType]:
     """Everything that a schema may name."""
     return COLUMNS if form == ROCKETMQ else COLUMNS | KAFKA_COLUMNS
 
 
-def default_schema(form: str, include_properties: bool) -> StructType:
+def default_schema(form: str, include_properties: bool) -> T.StructType:
     """The columns when the user names none."""
-    if form == ROCKETMQ:
-        return message_schema(include_properties)
-    return struct_of(
-        {
-            name: kind
-            for name, kind in KAFKA_COLUMNS.items()
-            if include_properties or name != HEADERS
-        }
-    )
+    return message_schema(include_properties, KAFKA_COLUMNS if form == KAFKA else MESSAGE_COLUMNS)
 
 
 class Shape:
@@ -73,7 +52,7 @@ class Shape:
     :raises rmq_ha.errors.WrongUsage: there is no such column, or it has another type.
     """
 
-    def __init__(self, schema: StructType, form: str) -> None:
+    def __init__(self, schema: T.StructType, form: str) -> None:
         self._schema = schema
         self._names = check_schema(schema, columns_of(form))
         kafka = _KAFKA if form == KAFKA else {}

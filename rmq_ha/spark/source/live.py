@@ -1,52 +1,40 @@
 """Running brokers as queues: found through name servers, read without a reactor."""
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
 from itertools import groupby
-from operator import itemgetter
-from typing import Any, NamedTuple, TypeVar
+from operator import attrgetter, itemgetter
+from typing import Any, TypeVar
 from warnings import warn
 
 from rmq_ha.client.blocking import READER_GROUP, BlockingClient
-from rmq_ha.client.lookup.asking import Ask, expect, number
+from rmq_ha.client.lookup.asking import Ask, expect
 from rmq_ha.client.lookup.lookups import Wanted, addresses_in, commit_offset, pull_records
 from rmq_ha.client.lookup.pulls import PulledRecords
 from rmq_ha.client.rules.broker_choice import BrokerChoice
 from rmq_ha.client.rules.errors import MQClientError, NoRoute
 from rmq_ha.client.rules.messages import decode_messages
 from rmq_ha.client.rules.routes import subscribe_queues
-from rmq_ha.errors import (
-    CannotDecide,
-    ConfigurationError,
-    ProtocolViolation,
-    RemotingError,
-    WrongUsage,
-)
+from rmq_ha.errors import CannotDecide, ProtocolViolation, RemotingError
+from rmq_ha.host.blocking import pause, seconds
 from rmq_ha.model.broker_identity import MASTER_ID
-from rmq_ha.spark.host.clock import seconds
-from rmq_ha.spark.host.waiting import pause
 from rmq_ha.spark.source.live_reading import BrokerAway, How, Reading, patiently
-from rmq_ha.spark.source.live_routes import ROUTES_FOR_MS, NameServerRoutes, OneBroker, Routes
+from rmq_ha.spark.source.live_routes import (
+    NameServerRoutes,
+    OneBroker,
+    Routes,
+    bounds_of,
+    connect,
+    offset_of,
+)
 from rmq_ha.spark.source.options import SourceOptions
-from rmq_ha.spark.source.reading import QueueId, QueueRange, Subscription
+from rmq_ha.spark.source.reading import Ends, QueueId, QueueRange, Subscription
 from rmq_ha.spark.source.tables_rows import offsets_of_group
 from rmq_ha.wire.bodies import MessageQueue, decode_queue_table
 from rmq_ha.wire.codes import RequestCode, ResponseCode
 from rmq_ha.wire.command import RemotingCommand
 
 T = TypeVar("T")
-
-
-class Ends(NamedTuple):
-    """
-    Where a queue begins and ends.
-
-    :ivar is_sure: a master said so; a slave's end may be behind what was read before.
-    """
-
-    min_offset: int
-    max_offset: int
-    is_sure: bool
 
 
 class LiveQueues:
@@ -78,7 +66,8 @@ class LiveQueues:
         found, missing = self._look(topics)
         if missing:
             raise CannotDecide(
-                f"no broker has the topic {missing[0]}, as far as {self._whom} knows:"
+                f"no broker has the topic {missing[0]}, as far as"
+                f" {self._options.broker_addr or self._options.namesrv} knows:"
                 " is its name right, was it created, is its broker registered there?"
             )
         if self._options.broker_name is not None:
@@ -115,9 +104,7 @@ class LiveQueues:
         """
 
         def ask(address: str, broker_id: int) -> Ends:
-            low = self._number(RequestCode.GET_MIN_OFFSET, queue, address)
-            high = self._number(RequestCode.GET_MAX_OFFSET, queue, address)
-            return Ends(max(0, low), max(0, low, high), broker_id == MASTER_ID)
+            return Ends(*bounds_of(self._connected(), queue, address), broker_id == MASTER_ID)
 
         return self._any_broker(queue, ask)
 
@@ -162,20 +149,19 @@ class LiveQueues:
         """The first message stored at `ms` or later; None when there is none."""
 
         def ask(address: str, broker_id: int) -> int | None:
-            low = self._number(RequestCode.GET_MIN_OFFSET, queue, address)
-            high = self._number(RequestCode.GET_MAX_OFFSET, queue, address)
-            near = self._number(
-                RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, queue, address, timestamp=str(ms)
-            )
-            puller = _Puller(self._connected(), self._options, {broker_id: address})
-            return first_since(ms, max(0, low), high, near, lambda at: puller.stored_at(queue, at))
+            client, search = self._connected(), RequestCode.SEARCH_OFFSET_BY_TIMESTAMP
+            low, high = bounds_of(client, queue, address)
+            near = offset_of(client, search, queue, address, timestamp=str(ms))
+            puller = _Puller(client, self._options, {broker_id: address})
+            return first_since(ms, low, high, near, lambda at: puller.stored_at(queue, at))
 
         return self._any_broker(queue, ask)
 
     def group_offsets(self, group: str, queues: Sequence[QueueId]) -> dict[QueueId, int]:
         """As `Queues.group_offsets`; the tables that brokers keep are the ones with no guesses."""
         found: dict[QueueId, int] = {}
-        for _, same in groupby(sorted(queues, key=_broker), key=_broker):
+        broker = attrgetter("broker")
+        for _, same in groupby(sorted(queues, key=broker), key=broker):
             here = list(same)
 
             def ask(address: str, _: int, here: list[QueueId] = here) -> dict[QueueId, int]:
@@ -268,43 +254,16 @@ class LiveQueues:
 
         return self._patiently(asked, f"{queue} cannot be asked for its offsets")
 
-    def _number(self, code: int, queue: QueueId, address: str, **more: str) -> int:
-        ext = {"topic": queue.topic, "queueId": str(queue.queue_id), **more}
-        client = self._connected()
-        return number(
-            client.run(expect(Ask(RemotingCommand(code, ext), address))), "offset", address
-        )
-
     def _patiently(self, call: Callable[[BlockingClient], T], what: str) -> T:
         return patiently(lambda: call(self._connected()), self._patience(), pause, what)
 
     def _patience(self) -> tuple[int, ...]:
         return (self._options.retry_interval_ms,) * self._options.num_retries
 
-    @property
-    def _whom(self) -> str:
-        return self._options.broker_addr or self._options.namesrv
-
     def _connected(self) -> BlockingClient:
         if self._client is None:
-            self._client = self._new_client()
+            self._client = connect(self._options)
         return self._client
-
-    def _new_client(self) -> BlockingClient:
-        try:
-            return BlockingClient(
-                replace(
-                    self._options.client,
-                    namesrv_addr=self._whom,  # of one broker, it is not asked for a route
-                    poll_name_server_interval=ROUTES_FOR_MS,
-                )
-            )
-        except ConfigurationError as error:
-            raise WrongUsage(f"brokers cannot be asked: {error}") from None
-
-
-def _broker(queue: QueueId) -> str:
-    return queue.broker
 
 
 def _offset(item: Any, name: str) -> int:
@@ -330,10 +289,8 @@ def first_since(
     for probe in (near, near - 1, near + 1):
         if low <= probe < stop:
             low, stop = (low, probe) if stored_at(probe) >= ms else (probe + 1, stop)
-    while low < stop:
-        middle = (low + stop) // 2
-        low, stop = (low, middle) if stored_at(middle) >= ms else (middle + 1, stop)
-    return low if low < high else None
+    found = low + bisect_left(range(low, stop), ms, key=stored_at)
+    return found if found < high else None
 
 
 class _Puller:
@@ -344,10 +301,7 @@ class _Puller:
     """
 
     def __init__(
-        self,
-        client: BlockingClient,
-        options: SourceOptions,
-        where: Routes | dict[int, str],
+        self, client: BlockingClient, options: SourceOptions, where: Routes | dict[int, str]
     ) -> None:
         self.choice = BrokerChoice(seconds)
         self._client = client

@@ -3,10 +3,16 @@
 A short answer has three reasons, and each wants something else: messages were deleted since the
 read was planned, the master came back with a shorter log, or a slave that stands in for its master
 is behind. The last one loses nothing, so it is an error even where data loss is allowed.
+
+Spec: remoting.md, section 7.4; store.md, section 2.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+from struct import Struct
 from typing import Any, NamedTuple, Protocol, TypeVar
+
+import numpy as np
 
 from rmq_ha.client.lookup.pulls import PulledRecords
 from rmq_ha.client.rules.broker_choice import BrokerChoice
@@ -14,8 +20,9 @@ from rmq_ha.client.rules.errors import BrokerRefused, MQClientError, NoNameServe
 from rmq_ha.client.rules.messages import PullStatus
 from rmq_ha.errors import CannotDecide, RemotingError, RmqHaError
 from rmq_ha.model.broker_identity import MASTER_ID
-from rmq_ha.spark.source.live_records import Piece, piece_of, records_of
+from rmq_ha.scan.log.records import Records
 from rmq_ha.spark.source.reading import LMQ_PREFIX, QueueRange
+from rmq_ha.store.format.commitlog import MESSAGE_MAGIC, RECORD_OVERHEAD
 from rmq_ha.wire.bodies import MessageQueue
 from rmq_ha.wire.codes import ResponseCode
 
@@ -85,7 +92,7 @@ class Reading:
                 pieces, rows, size = [], 0, 0
         yield from self._decoded(pieces, columns)
 
-    def _decoded(self, pieces: list[Piece], columns: Sequence[str]) -> Iterator[Any]:
+    def _decoded(self, pieces: "list[Piece]", columns: Sequence[str]) -> Iterator[Any]:
         if not pieces:
             return
         try:
@@ -94,7 +101,7 @@ class Reading:
         except ValueError as error:
             raise CannotDecide(f"{self._wanted.queue}: an answer is damaged: {error}") from None
 
-    def _pieces(self) -> Iterator[Piece]:
+    def _pieces(self) -> Iterator["Piece"]:
         offset, stop = self._wanted.start, self._wanted.stop
         short = 0
         while offset < stop:
@@ -128,7 +135,7 @@ class Reading:
             f"{self._shown(offset)} cannot be read",
         )
 
-    def _piece(self, pulled: PulledRecords) -> Piece:
+    def _piece(self, pulled: PulledRecords) -> "Piece":
         try:
             piece = piece_of(pulled.body)
             if not self._is_light:
@@ -140,7 +147,7 @@ class Reading:
             ) from None
 
     def _gap(
-        self, piece: Piece, start: int, stop: int, status: PullStatus
+        self, piece: "Piece", start: int, stop: int, status: PullStatus
     ) -> tuple[int, int] | None:
         """
         The first offsets in [start, stop) that the answer does not have, if any is missing.
@@ -226,3 +233,77 @@ def patiently(
 
 class BrokerAway(CannotDecide):
     """Neither the master nor a slave of a broker answers, or no name server does."""
+
+
+_HEAD = Struct(">II12xq")
+
+
+class Piece(NamedTuple):
+    """
+    The records of one answer.
+
+    :ivar positions: where they begin in `data`.
+    :ivar queue_offsets: of each.
+    """
+
+    data: bytes
+    positions: list[int]
+    queue_offsets: list[int]
+
+    def check_order(self) -> None:
+        """
+        Each message is there once.
+
+        :raises ValueError: one is there twice, or in another place.
+        """
+        for before, after in pairwise(self.queue_offsets):
+            if after <= before:
+                raise ValueError(f"offset {after} behind offset {before}")
+
+    def within(self, start: int, stop: int) -> "Piece":
+        """Only the records whose offsets are in [start, stop)."""
+        offsets = self.queue_offsets
+        if all(start <= offset < stop for offset in offsets):
+            return self
+        kept = [index for index, offset in enumerate(offsets) if start <= offset < stop]
+        return Piece(
+            self.data, [self.positions[index] for index in kept], [offsets[index] for index in kept]
+        )
+
+
+def piece_of(data: bytes) -> "Piece":
+    """
+    Find the records.
+
+    :raises ValueError: something else is in it.
+    """
+    positions: list[int] = []
+    offsets: list[int] = []
+    position, end = 0, len(data)
+    while position < end:
+        if end - position < RECORD_OVERHEAD:
+            raise ValueError(f"{end - position} bytes after the last record")
+        size, magic, offset = _HEAD.unpack_from(data, position)
+        if magic != MESSAGE_MAGIC or not RECORD_OVERHEAD <= size <= end - position:
+            raise ValueError(f"no record at byte {position} of {end}")
+        positions.append(position)
+        offsets.append(offset)
+        position += size
+    return Piece(data, positions, offsets)
+
+
+def records_of(pieces: Sequence[Piece]) -> Records:
+    """
+    The records of several answers.
+
+    :raises ValueError: the parts of a record do not add up.
+    """
+    positions: list[int] = []
+    start = 0
+    for piece in pieces:
+        positions += [start + position for position in piece.positions]
+        start += len(piece.data)
+    records = Records(b"".join(piece.data for piece in pieces), 0, np.array(positions, np.int64))
+    if not records.shape.fits.all():
+        raise ValueError("the parts of a record do not add up")
+    return records

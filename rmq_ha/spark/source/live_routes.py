@@ -1,11 +1,14 @@
 """Which topics there are, and where: what name servers know, or one broker about itself."""
 
 from collections.abc import Callable
-from typing import Protocol
+from dataclasses import replace
 
 from rmq_ha.client.blocking import BlockingClient
+from rmq_ha.client.lookup.asking import Ask, expect, number
 from rmq_ha.client.rules.errors import NoNameServer, NoRoute
-from rmq_ha.errors import RemotingError
+from rmq_ha.errors import ConfigurationError, RemotingError, WrongUsage
+from rmq_ha.spark.source.options import SourceOptions
+from rmq_ha.spark.source.reading import QueueId
 from rmq_ha.wire.bodies import decode_topic_table
 from rmq_ha.wire.codes import RequestCode
 from rmq_ha.wire.command import RemotingCommand
@@ -16,16 +19,33 @@ ROUTES_FOR_MS = 5_000
 """A stream meets new queues and brokers after so long."""
 
 
-class Routes(Protocol):
-    """Raises `MQClientError` or `RemotingError` when nobody answers."""
+def connect(options: SourceOptions) -> BlockingClient:
+    """
+    A client for the brokers that options name.
 
-    def topics(self, client: BlockingClient) -> list[str]:
-        """All names."""
-        ...
+    :raises WrongUsage: what they say of TLS does not fit.
+    """
+    # Of one broker it is not asked for a route, but the client wants to know whom it would ask.
+    whom = options.broker_addr or options.namesrv
+    settings = replace(options.client, namesrv_addr=whom, poll_name_server_interval=ROUTES_FOR_MS)
+    try:
+        return BlockingClient(settings)
+    except ConfigurationError as error:
+        raise WrongUsage(f"brokers cannot be asked: {error}") from None
 
-    def route(self, client: BlockingClient, topic: str) -> TopicRoute:
-        """Where a topic is; raises NoRoute."""
-        ...
+
+def offset_of(client: BlockingClient, code: int, queue: QueueId, address: str, **more: str) -> int:
+    """What a broker says of a queue, such as where it ends."""
+    ext = {"topic": queue.topic, "queueId": str(queue.queue_id), **more}
+    asking = expect(Ask(RemotingCommand(code, ext), address))
+    return number(client.run(asking), "offset", address)
+
+
+def bounds_of(client: BlockingClient, queue: QueueId, address: str) -> tuple[int, int]:
+    """Offset of the first message, and behind the last one."""
+    low = offset_of(client, RequestCode.GET_MIN_OFFSET, queue, address)
+    high = offset_of(client, RequestCode.GET_MAX_OFFSET, queue, address)
+    return max(0, low), max(0, low, high)
 
 
 class NameServerRoutes:
@@ -100,3 +120,7 @@ class OneBroker:
             )
             for topic, config in decode_topic_table(answer.body or b"{}").topics.items()
         }
+
+
+Routes = NameServerRoutes | OneBroker
+"""Both raise `MQClientError` or `RemotingError` when nobody answers."""

@@ -1,5 +1,6 @@
 """Messages out of a store directory, queue by queue or file by file."""
 
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from itertools import chain
@@ -16,7 +17,7 @@ from rmq_ha.scan.store.picking import pick_records
 from rmq_ha.scan.store.queues import Queue
 from rmq_ha.scan.store.scanning import splits_of
 from rmq_ha.spark.source.options import SourceOptions
-from rmq_ha.spark.source.reading import LMQ_PREFIX, QueueId, QueueRange, Subscription
+from rmq_ha.spark.source.reading import LMQ_PREFIX, QueueId, QueueRange, Subscription, some
 from rmq_ha.spark.source.tables_rows import offsets_of_group
 from rmq_ha.store.format.consumequeue import UNIT_SIZE
 
@@ -73,13 +74,13 @@ class OfflineQueues:
     def offset_at(self, queue: QueueId, ms: int) -> int | None:
         """As `Queues.offset_at`."""
         found = self.store.queue(queue.topic, queue.queue_id)
-        low, high = found.min_offset, found.max_offset
-        end = high
-        while low < high:
-            middle = (low + high) // 2
-            stored = self.store.store_time_of(int(found.units(middle, middle + 1)["offset"][0]))
-            low, high = (low, middle) if stored >= ms else (middle + 1, high)
-        return low if low < end else None
+
+        def stored_at(offset: int) -> int:
+            return self.store.store_time_of(int(found.units(offset, offset + 1)["offset"][0]))
+
+        there = range(found.min_offset, found.max_offset)
+        at = bisect_left(there, ms, key=stored_at)
+        return there[at] if at < len(there) else None
 
     def reach_the_end(self) -> bool:
         """The log's last message is in its queue: after a crash, queues may end before the log."""
@@ -194,7 +195,7 @@ class OfflineQueues:
         for name in missing:
             if name not in known:
                 near = get_close_matches(name, known, n=1)
-                hint = f"did you mean {near[0]!r}?" if near else f"it has {_some(there)}"
+                hint = f"did you mean {near[0]!r}?" if near else f"it has {some(there)}"
                 raise CannotDecide(f"{self.store.uri} has no topic {name!r}; {hint}")
 
 
@@ -282,8 +283,3 @@ def store_of(options: SourceOptions) -> StoreDirectory:
 def first_unit(queue: Queue) -> int:
     """The first offset that its files reach back to."""
     return queue.row[0].base // UNIT_SIZE if queue.row else 0
-
-
-def _some(names: set[str]) -> str:
-    shown = ", ".join(sorted(names)[:5])
-    return shown if len(names) <= 5 else f"{shown} and {len(names) - 5} more"

@@ -42,9 +42,7 @@ _OF_CATALOG = ("provider", "owner", "location", "external", "comment", "collatio
 
 
 def by_name(
-    given: Mapping[str, str],
-    names: tuple[str, ...],
-    aliases: Mapping[str, str] = ALIASES,
+    given: Mapping[str, str], names: tuple[str, ...], aliases: Mapping[str, str] = ALIASES
 ) -> dict[str, str]:
     """
     The options under their own names; case does not matter. Keys of Spark itself are left out.

@@ -1,17 +1,15 @@
 """Values of options: what each text may be, said when it is something else."""
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, TypeVar, get_args, get_type_hints
 
 import msgspec
 
 from rmq_ha.errors import WrongUsage
-from rmq_ha.spans import span_ms
+from rmq_ha.spans import size_of, span_ms
 
 T = TypeVar("T", bound=msgspec.Struct)
 _INT, _LONG = (1 << 31) - 1, (1 << 63) - 1
-_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 _OF_INT = f"at most {_INT}"
 Moment = Annotated[int, msgspec.Meta(ge=0, le=_LONG, description="a number, 0 or more")]
 Count = Annotated[int, msgspec.Meta(ge=1, le=_LONG, description="a number above 0")]
@@ -27,8 +25,7 @@ class Bytes(int):
     @classmethod
     def of(cls, text: str) -> "Bytes | None":
         """None: the text is none."""
-        found = re.fullmatch(r"([0-9]{1,15})([kmg]?)b?", text.lower())
-        size = int(found[1]) * _UNITS[found[2]] if found else 0
+        size = size_of(text) or 0
         return cls(size) if 0 < size < 1 << 62 else None
 
 

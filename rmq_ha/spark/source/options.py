@@ -9,6 +9,7 @@ from msgspec.structs import asdict
 from rmq_ha.client.rules.settings import ClientConfig
 from rmq_ha.client.rules.signing import Credentials
 from rmq_ha.errors import WrongUsage
+from rmq_ha.host.files import absolute
 from rmq_ha.model.subscription import SubscriptionData
 from rmq_ha.offsets.places import addresses_of
 from rmq_ha.spark.source.boundaries import (
@@ -189,7 +190,7 @@ def parse_options(given: Mapping[str, str], *, streaming: bool = False) -> Sourc
         raise WrongUsage("maxHashSlotNum and maxIndexNum are given together or not at all")
     tags = SubscriptionData.for_tags("", known.get("tags"))
     return SourceOptions(
-        **asdict(plain),
+        **asdict(plain) | {"commit_log": _path(plain.commit_log)},
         path=_path(known.get("path")),
         namesrv=known.get("namesrv", ""),
         broker_addr=known.get("brokerAddr", ""),
@@ -330,9 +331,14 @@ def _boundary(known: dict[str, str], which: str, default: Boundary, *, batch: bo
 
 
 def _path(text: str | None) -> str | None:
-    """Hadoop, and so a table of Spark's catalog, writes `file:/store`, which nobody else does."""
-    is_hadoops = text is not None and re.match("file:/[^/]", text)
-    return text.removeprefix("file:") if text is not None and is_hadoops else text
+    """
+    Absolute, as executors work in other directories.
+
+    Hadoop, and so a table of Spark's catalog, writes `file:/store`, which nobody else does.
+    """
+    if not text:
+        return text
+    return absolute(text.removeprefix("file:") if re.match("file:/[^/]", text) else text)
 
 
 def _subscription(known: dict[str, str], *, required: bool) -> Subscription:

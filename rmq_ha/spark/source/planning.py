@@ -3,25 +3,19 @@
 from collections.abc import Iterable, Mapping, Sequence
 from heapq import heapify, heapreplace
 from itertools import pairwise
-from typing import NamedTuple
 
 from rmq_ha.errors import CannotDecide, WrongUsage
 from rmq_ha.spark.source.boundaries import EARLIEST_OFFSET, LATEST_OFFSET, Boundary, Kind
 from rmq_ha.spark.source.options import SourceOptions
-from rmq_ha.spark.source.reading import QueueId, QueueRange, Queues
+from rmq_ha.spark.source.reading import Ends, QueueId, QueueRange, Queues
 
 ALONE = 64
 """So many queues have a partition each; of more, small ones share one."""
 SMALL = 10_000
 """Messages that are together in a shared partition at most."""
+_TIMES = (Kind.TIME, Kind.TIMES)
+_WORDS = {Kind.EARLIEST: EARLIEST_OFFSET, Kind.LATEST: LATEST_OFFSET}
 _LOST = " Say where to begin with startingOffsets, or read what is there with failOnDataLoss=false."
-
-
-class Span(NamedTuple):
-    """The offsets that a queue has: of its first message, and behind its last one."""
-
-    first: int
-    end: int
 
 
 class Planner:
@@ -34,7 +28,7 @@ class Planner:
     def __init__(self, queues: Queues, options: SourceOptions) -> None:
         self._queues = queues
         self._options = options
-        self._spans: dict[QueueId, Span] = {}
+        self._spans: dict[QueueId, Ends] = {}
         self._here: Sequence[QueueId] = ()
         self._of_groups: dict[str, Mapping[QueueId, int]] = {}
         self.warnings: list[str] = []
@@ -67,58 +61,50 @@ class Planner:
 
     def start_of(self, queue: QueueId) -> int:
         """The first offset that is read of a queue; raises as `ranges`."""
-        boundary, span = self._options.start, self._span(queue)
-        if boundary.kind is Kind.EARLIEST:
-            return span.first
-        if boundary.kind is Kind.LATEST:
-            return span.end
-        given = self._number(boundary, queue)
-        if boundary.kind in (Kind.TIME, Kind.TIMES):
-            found = self._queues.offset_at(queue, given)
-            if found is None and self._options.strategy == "error":
-                raise WrongUsage(
-                    f"{boundary.option}: {queue} has no message stored at {given} ms or later;"
-                    " choose an earlier time, or have such queues begin at their end with"
-                    " startingOffsetsByTimestampStrategy=latest"
-                )
-            return span.end if found is None else max(found, span.first)
-        if given == EARLIEST_OFFSET:
-            return span.first
-        if given == LATEST_OFFSET:
-            return span.end
-        if given < span.first:
+        boundary = self._options.start
+        first, end, _ = self._span(queue)
+        given = self._meant(boundary, queue)
+        if given is None and self._options.strategy == "error":
+            raise WrongUsage(
+                f"{boundary.option}: {queue} has no message stored at"
+                f" {self._number(boundary, queue)} ms or later; choose an earlier time, or have"
+                " such queues begin at their end with startingOffsetsByTimestampStrategy=latest"
+            )
+        if given is None:
+            return end
+        if boundary.kind in _TIMES:
+            return max(given, first)
+        if given < first:
             self._lost(
-                f"{queue} begins at {span.first}, {given} was asked for: {span.first - given}"
+                f"{queue} begins at {first}, {given} was asked for: {first - given}"
                 " messages are gone (fileReservedTime of the broker says how long it keeps them)."
             )
-            return span.first
-        if given > span.end:
+        elif given > end:
             self._lost(
-                f"{queue} ends at {span.end}, before {given} where the read should begin: its end"
+                f"{queue} ends at {end}, before {given} where the read should begin: its end"
                 " was lost, perhaps in a fail-over to a slave that was behind, or the offset is"
                 " wrong."
             )
-            return span.end
-        return given
+        return min(max(given, first), end)
 
     def stop_of(self, queue: QueueId) -> int:
         """The offset behind the last one that is read of a queue; raises as `ranges`."""
-        boundary, span = self._options.end, self._span(queue)
-        if boundary.kind is Kind.LATEST:
-            return span.end
-        given = self._number(boundary, queue)
-        if boundary.kind in (Kind.TIME, Kind.TIMES):
-            found = self._queues.offset_at(queue, given)
-            return span.end if found is None else found
-        if given == LATEST_OFFSET:
-            return span.end
-        if given > span.end:
+        (_, end, _), given = self._span(queue), self._meant(self._options.end, queue)
+        if given is not None and given > end and self._options.end.kind not in _TIMES:
             self._lost(
-                f"{queue} ends at {span.end}, {given} was asked for: {given - span.end} messages"
+                f"{queue} ends at {end}, {given} was asked for: {given - end} messages"
                 " are not there: lost, or not yet written."
             )
-            return span.end
-        return given
+            return end
+        return end if given is None else given
+
+    def _meant(self, boundary: Boundary, queue: QueueId) -> int | None:
+        """The offset that is meant; None: no message is as late."""
+        (first, end, _), kind = self._span(queue), boundary.kind
+        if kind in _TIMES:
+            return self._queues.offset_at(queue, self._number(boundary, queue))
+        given = _WORDS[kind] if kind in _WORDS else self._number(boundary, queue)
+        return {EARLIEST_OFFSET: first, LATEST_OFFSET: end}.get(given, given)
 
     def _check(self, queues: Sequence[QueueId]) -> None:
         self._here = queues
@@ -137,10 +123,10 @@ class Planner:
                     f"{start.option} has {first} for {queue}, behind the {last} of {end.option}"
                 )
 
-    def _span(self, queue: QueueId) -> Span:
+    def _span(self, queue: QueueId) -> Ends:
         span = self._spans.get(queue)
         if span is None:
-            span = self._spans[queue] = Span(*self._queues.bounds(queue))
+            span = self._spans[queue] = Ends(*self._queues.bounds(queue))
         return span
 
     def _lost(self, what: str) -> None:
@@ -153,7 +139,7 @@ class Planner:
         if boundary.kind is Kind.TIME:
             return boundary.ms
         if boundary.kind is Kind.GROUP:
-            return self._kept(boundary).get(queue, self._span(queue).first)
+            return self._kept(boundary).get(queue, self._span(queue).min_offset)
         number = boundary.of(queue)
         if number is None:
             raise WrongUsage(f"{boundary.option} says nothing about {queue}, which is new")
@@ -185,17 +171,13 @@ def cut(
     """
     pieces = [each for each in ranges if each.start < each.stop]
     if max_records is not None:
-        pieces = [
-            piece
-            for each in pieces
-            for piece in _divided(each, -(-(each.stop - each.start) // max_records))
-        ]
+        pieces = cut_at(pieces, max_records)
     if min_partitions is not None:
         return [(piece,) for piece in _at_least(pieces, min_partitions)]
     if len(pieces) <= ALONE:
         return [(piece,) for piece in pieces]
     share = sum(each.stop - each.start for each in pieces) // ALONE
-    return _bundled(pieces, min(SMALL, max_records or SMALL, max(1, share)))
+    return bundled(pieces, min(SMALL, max_records or SMALL, max(1, share)))
 
 
 def _at_least(pieces: list[QueueRange], wanted: int) -> list[QueueRange]:
@@ -218,13 +200,21 @@ def _at_least(pieces: list[QueueRange], wanted: int) -> list[QueueRange]:
     ]
 
 
+def cut_at(ranges: Iterable[QueueRange], most: int) -> list[QueueRange]:
+    """Ranges, none of them empty, in parts of so many messages at most."""
+    return [
+        piece for each in ranges for piece in _divided(each, -(-(each.stop - each.start) // most))
+    ]
+
+
 def _divided(each: QueueRange, parts: int) -> list[QueueRange]:
     size = each.stop - each.start
     edges = [each.start + size * at // parts for at in range(parts + 1)]
     return [QueueRange(each.queue, *edge) for edge in pairwise(edges)]
 
 
-def _bundled(pieces: list[QueueRange], most: int) -> list[tuple[QueueRange, ...]]:
+def bundled(pieces: list[QueueRange], most: int) -> list[tuple[QueueRange, ...]]:
+    """Small ones together, up to so many offsets."""
     found: list[tuple[QueueRange, ...]] = []
     small: list[QueueRange] = []
     together = 0

@@ -5,7 +5,7 @@ of the next.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol
@@ -41,6 +41,24 @@ class QueueRange(NamedTuple):
     queue: QueueId
     start: int
     stop: int
+
+
+def some(names: Iterable[Any]) -> str:
+    """The first of them, and how many more there are."""
+    shown = sorted(names)
+    return ", ".join(map(str, shown[:3])) + (f" and {len(shown) - 3} more" if shown[3:] else "")
+
+
+class Ends(NamedTuple):
+    """
+    Where a queue begins and ends.
+
+    :ivar is_sure: its end is where it really ends; that of a slave may be behind what was read.
+    """
+
+    min_offset: int
+    max_offset: int
+    is_sure: bool = True
 
 
 @dataclass(frozen=True)

@@ -2,33 +2,22 @@
 
 from difflib import get_close_matches
 
-from pyspark.sql.types import (
-    BinaryType,
-    BooleanType,
-    DataType,
-    IntegerType,
-    LongType,
-    MapType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampType,
-)
+from pyspark.sql import types as T
 
 from rmq_ha.errors import WrongUsage
 
-_KINDS: dict[str, DataType] = {
-    "string": StringType(),
-    "int": IntegerType(),
-    "long": LongType(),
-    "boolean": BooleanType(),
-    "binary": BinaryType(),
-    "timestamp": TimestampType(),
-    "map": MapType(StringType(), StringType()),
+_KINDS: dict[str, T.DataType] = {
+    "string": T.StringType(),
+    "int": T.IntegerType(),
+    "long": T.LongType(),
+    "boolean": T.BooleanType(),
+    "binary": T.BinaryType(),
+    "timestamp": T.TimestampType(),
+    "map": T.MapType(T.StringType(), T.StringType()),
 }
 
 
-def columns(text: str) -> dict[str, DataType]:
+def columns(text: str) -> dict[str, T.DataType]:
     """`topic:string queueId:int`, without a JVM: executors read schemas, too."""
     return {name: _KINDS[kind] for name, _, kind in (each.partition(":") for each in text.split())}
 
@@ -71,28 +60,25 @@ TABLE_COLUMNS = {
 """The columns of each table of a broker."""
 
 
-def message_schema(include_properties: bool) -> StructType:
-    """The columns when the user names none."""
-    return struct_of(
-        {
-            name: kind
-            for name, kind in MESSAGE_COLUMNS.items()
-            if include_properties or name != "properties"
-        }
-    )
+def message_schema(
+    include_properties: bool, among: dict[str, T.DataType] = MESSAGE_COLUMNS
+) -> T.StructType:
+    """The columns when the user names none; what has all properties only if it is wanted."""
+    is_left_out = () if include_properties else ("properties", "headers")
+    return struct_of({name: kind for name, kind in among.items() if name not in is_left_out})
 
 
-def table_schema(table: str) -> StructType:
+def table_schema(table: str) -> T.StructType:
     """The same of a table of `TABLE_COLUMNS`."""
     return struct_of(TABLE_COLUMNS[table])
 
 
-def struct_of(columns: dict[str, DataType]) -> StructType:
+def struct_of(columns: dict[str, T.DataType]) -> T.StructType:
     """A schema whose columns may all be null, as Spark has it for every source."""
-    return StructType([StructField(name, kind) for name, kind in columns.items()])
+    return T.StructType([T.StructField(name, kind) for name, kind in columns.items()])
 
 
-def check_schema(asked: StructType, known: dict[str, DataType]) -> list[str]:
+def check_schema(asked: T.StructType, known: dict[str, T.DataType]) -> list[str]:
     """
     The names of the columns that a schema asks for.
 
@@ -118,10 +104,10 @@ def check_schema(asked: StructType, known: dict[str, DataType]) -> list[str]:
     return names
 
 
-def _is_same_map(asked: DataType, kind: DataType) -> bool:
+def _is_same_map(asked: T.DataType, kind: T.DataType) -> bool:
     """Maps that differ only in whether values may be null."""
     return (
-        isinstance(asked, MapType)
-        and isinstance(kind, MapType)
+        isinstance(asked, T.MapType)
+        and isinstance(kind, T.MapType)
         and (asked.keyType, asked.valueType) == (kind.keyType, kind.valueType)
     )

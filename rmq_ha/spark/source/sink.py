@@ -20,8 +20,7 @@ from pyspark.sql.types import StructType
 
 from rmq_ha.client.blocking import BlockingClient
 from rmq_ha.errors import ConfigurationError, WrongUsage
-from rmq_ha.spark.host.clock import seconds
-from rmq_ha.spark.host.waiting import pause
+from rmq_ha.host.blocking import pause, seconds
 from rmq_ha.spark.source.sink_options import SinkOptions, check_columns, parse_sink_options
 from rmq_ha.spark.source.sink_rows import Place, messages_of
 from rmq_ha.spark.source.sink_sending import Outbox

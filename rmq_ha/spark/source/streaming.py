@@ -11,6 +11,7 @@ messages. Two cases need care for that:
 """
 
 from collections.abc import Iterator, Mapping
+from copy import copy
 from typing import Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -25,16 +26,14 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from rmq_ha.errors import CannotDecide
-from rmq_ha.spark.host.clock import now_ms
-from rmq_ha.spark.host.waiting import pause
-from rmq_ha.spark.source.batch import RangesPartition, queues_of
+from rmq_ha.host.blocking import now_ms, pause
+from rmq_ha.spark.source.batch import RangesPartition, partitions_of, queues_of
 from rmq_ha.spark.source.boundaries import Kind
 from rmq_ha.spark.source.columns import Shape
 from rmq_ha.spark.source.live import LiveQueues
 from rmq_ha.spark.source.options import SourceOptions, parse_options
-from rmq_ha.spark.source.planning import Planner, cut
-from rmq_ha.spark.source.reading import QueueId, QueueRange, Queues
-from rmq_ha.spark.source.streaming_looks import Look, current, look
+from rmq_ha.spark.source.planning import Planner
+from rmq_ha.spark.source.reading import Ends, QueueId, QueueRange, Queues, Subscription
 from rmq_ha.spark.source.streaming_offsets import (
     Offsets,
     from_json,
@@ -139,9 +138,7 @@ class RocketmqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 first = max(first, now.bounds(queue)[0])
             if first < stop:
                 ranges.append(QueueRange(queue, first, stop))
-        options = self._options
-        parts = cut(ranges, options.min_partitions, options.max_records)
-        return [RangesPartition(part) for part in parts]
+        return partitions_of(ranges, self._options)
 
     def commit(self, end: dict[str, Any]) -> None:
         """
@@ -170,13 +167,12 @@ class RocketmqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """The messages of a task, as Arrow batches."""
         assert isinstance(partition, RangesPartition)
-        for each in partition.ranges:
-            for batch in self._queues.read(each, self._shape.columns):
-                yield self._shape.of(batch)
+        for batch in partition.read(self._queues, self._shape.columns):
+            yield self._shape.of(batch)
 
     # Parts
 
-    def _tops(self, found: Mapping[QueueId, Look]) -> Offsets:
+    def _tops(self, found: Mapping[QueueId, Ends]) -> Offsets:
         """How far each queue may be read: to its end, or to the time that the options say."""
         tops = {queue: ends.max_offset for queue, ends in found.items()}
         end = self._options.end
@@ -223,7 +219,7 @@ class RocketmqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 " checkpointLocation"
             )
 
-    def _news(self, begin: Offsets, found: Mapping[QueueId, Look]) -> tuple[Offsets, Offsets]:
+    def _news(self, begin: Offsets, found: Mapping[QueueId, Ends]) -> tuple[Offsets, Offsets]:
         """Where each queue stands, and how much is there behind that."""
         end, sizes, tops = dict(begin), {}, self._tops(found)
         for queue, ends in found.items():
@@ -241,7 +237,7 @@ class RocketmqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 sizes[queue] = top - at
         return end, sizes
 
-    def _checked(self, queue: QueueId, at: int, ends: Look) -> int:
+    def _checked(self, queue: QueueId, at: int, ends: Ends) -> int:
         """Where to go on, if what comes next is not there any more."""
         if at < ends.min_offset:
             self._lost(
@@ -287,3 +283,22 @@ class RocketmqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             rows += batch.num_rows
             total += sum(batch.column(0).to_pylist())
         return total // rows if rows else 1
+
+
+def current(queues: Queues) -> Queues:
+    """The same queues, as they are now: a store stays as it was when it was first looked at."""
+    return queues if isinstance(queues, LiveQueues) else copy(queues)
+
+
+def look(queues: Queues, topics: Subscription) -> dict[QueueId, Ends]:
+    """
+    The queues that can be read now.
+
+    A broker that is away altogether is left out: the others go on without it.
+
+    :raises CannotDecide: no name server answers, or the store cannot be read.
+    """
+    if not isinstance(queues, LiveQueues):
+        now = current(queues)
+        return {queue: Ends(*now.bounds(queue)) for queue in now.queues(topics)}
+    return queues.all_ends(queues.present(topics))

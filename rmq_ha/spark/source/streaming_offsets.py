@@ -1,13 +1,16 @@
 """Progress of a stream, as Spark's checkpoints keep it, and how much the next batch takes."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
+
+from msgspec import Meta, ValidationError, convert
 
 from rmq_ha.errors import CannotDecide
 from rmq_ha.spark.source.reading import QueueId
 
 Offsets = dict[QueueId, int]
 """The next message to read, queue by queue."""
+_Kept = dict[str, dict[str, dict[str, Annotated[int, Meta(ge=0)]]]]
 
 
 def to_json(offsets: Mapping[QueueId, int]) -> dict[str, dict[str, dict[str, int]]]:
@@ -31,22 +34,16 @@ def from_json(value: Any) -> Offsets:
     """
     try:
         return {
-            QueueId(topic, broker, int(number)): _offset(offset)
-            for topic, brokers in value.items()
+            QueueId(topic, broker, int(number)): offset
+            for topic, brokers in convert(value, _Kept).items()
             for broker, queues in brokers.items()
             for number, offset in queues.items()
         }
-    except (AttributeError, TypeError, ValueError) as error:
+    except (ValidationError, ValueError) as error:
         raise CannotDecide(
             f"the checkpoint has no offsets of this source ({error}): it should be"
             ' {"topic":{"broker":{"0":23}}}; is it the checkpoint of another query?'
         ) from None
-
-
-def _offset(value: Any) -> int:
-    if type(value) is not int or value < 0:
-        raise ValueError(f"{value!r} is no offset")
-    return value
 
 
 def portions(sizes: Mapping[QueueId, int], most: int, turn: int) -> Offsets:

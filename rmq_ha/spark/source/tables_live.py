@@ -2,20 +2,13 @@
 
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 from rmq_ha.client.blocking import BlockingClient
-from rmq_ha.client.lookup.asking import Ask, expect, number
 from rmq_ha.client.rules.errors import MQClientError
-from rmq_ha.errors import (
-    CannotDecide,
-    ConfigurationError,
-    ProtocolViolation,
-    RemotingError,
-    WrongUsage,
-)
+from rmq_ha.errors import CannotDecide, ProtocolViolation, RemotingError
 from rmq_ha.model.topics import HALF_TOPIC, OP_HALF_TOPIC
+from rmq_ha.spark.source.live_routes import bounds_of, connect
 from rmq_ha.spark.source.options import SourceOptions
 from rmq_ha.spark.source.reading import QueueId
 from rmq_ha.spark.source.tables_rows import Row, batch_of, rows_of
@@ -55,7 +48,7 @@ class BrokerTables:
         options = self._options
         if options.broker_addr:
             return [Broker(options.broker_name, options.broker_addr)]
-        with closing(self._client()) as client:
+        with closing(connect(self._options)) as client:
             try:
                 known = client.cluster().brokers
             except (MQClientError, RemotingError, ProtocolViolation) as error:
@@ -80,37 +73,35 @@ class BrokerTables:
 
         :raises CannotDecide: it does not answer, or refuses.
         """
-        with closing(self._client()) as client:
-            asked = _Asked(client, broker)
+        with closing(connect(self._options)) as client:
             try:
-                yield from self._batches(asked, schema)
+                yield from self._batches(client, broker, schema)
             except (MQClientError, RemotingError, ProtocolViolation) as error:
                 raise CannotDecide(
                     f"{broker.address} cannot be asked for {self._options.table}: {error}"
                 ) from None
 
-    def _batches(self, asked: "_Asked", schema: Any) -> Iterator[Any]:
+    def _batches(self, client: BlockingClient, broker: Broker, schema: Any) -> Iterator[Any]:
         table, topics = self._options.table, self._options.subscription
-        broker = asked.broker
         if table in _CODES:
-            body = asked.body(RemotingCommand(_CODES[table]))
+            body = _body(client, broker, _CODES[table])
             yield batch_of(rows_of(table, body, broker.name, topics, broker.address), schema)
             return
         rows: list[Row] = []
-        for queue in self._queues(asked):
-            low, high = asked.bounds(queue)
+        for queue in self._queues(client, broker):
+            low, high = bounds_of(client, queue, broker.address)
             if high <= 0:
                 continue
             if table == "queues":
                 rows.append((broker.name, queue.topic, queue.queue_id, low, high))
                 continue
-            for units in asked.units(queue, low, high):
+            for units in _units_of(client, broker, queue, low, high):
                 yield batch_of(units, schema)
         yield batch_of(rows, schema)
 
-    def _queues(self, asked: "_Asked") -> Iterator[QueueId]:
-        body = asked.body(RemotingCommand(RequestCode.GET_ALL_TOPIC_CONFIG))
-        wanted, name = self._options.subscription, asked.broker.name or ""
+    def _queues(self, client: BlockingClient, broker: Broker) -> Iterator[QueueId]:
+        body = _body(client, broker, RequestCode.GET_ALL_TOPIC_CONFIG)
+        wanted = self._options.subscription
         counts = {
             topic: max(config.read_queue_nums, config.write_queue_nums)
             for topic, config in decode_topic_table(body).topics.items()
@@ -118,67 +109,33 @@ class BrokerTables:
         for topic in (HALF_TOPIC, OP_HALF_TOPIC):
             counts.setdefault(topic, 1)  # brokers write to them without a configuration
         for topic, count in sorted(counts.items()):
-            for queue_id in range(count):
-                queue = QueueId(topic, name, queue_id)
-                if wanted.wants(queue):
-                    yield queue
-
-    def _client(self) -> BlockingClient:
-        options = self._options
-        settings = options.client
-        if options.broker_addr:  # never asked for a route, but it wants to know whom it would
-            settings = replace(settings, namesrv_addr=options.broker_addr)
-        try:
-            return BlockingClient(settings)
-        except ConfigurationError as error:
-            raise WrongUsage(f"brokers cannot be asked: {error}") from None
+            queues = (QueueId(topic, broker.name or "", number) for number in range(count))
+            yield from filter(wanted.wants, queues)
 
 
-class _Asked:
-    """Questions to one broker."""
+def _body(client: BlockingClient, broker: Broker, code: int, **ext: str) -> bytes:
+    return bytes(client.call(broker.address, RemotingCommand(code, ext)).body or b"")
 
-    def __init__(self, client: BlockingClient, broker: Broker) -> None:
-        self._client = client
-        self.broker = broker
 
-    def body(self, command: RemotingCommand) -> bytes:
-        """Of the answer."""
-        return bytes(self._client.call(self.broker.address, command).body or b"")
-
-    def bounds(self, queue: QueueId) -> tuple[int, int]:
-        """Offset of the first message, and behind the last one."""
-        low = self._number(RequestCode.GET_MIN_OFFSET, queue)
-        high = self._number(RequestCode.GET_MAX_OFFSET, queue)
-        return max(0, low), max(0, low, high)
-
-    def units(self, queue: QueueId, start: int, stop: int) -> Iterator[list[Row]]:
-        """Units of a consume queue."""
-        while start < stop:
-            command = RemotingCommand(
-                RequestCode.QUERY_CONSUME_QUEUE,
-                {
-                    "topic": queue.topic,
-                    "queueId": str(queue.queue_id),
-                    "index": str(start),
-                    "count": str(min(UNITS, stop - start)),
-                },
+def _units_of(
+    client: BlockingClient, broker: Broker, queue: QueueId, start: int, stop: int
+) -> Iterator[list[Row]]:
+    """Units of a consume queue."""
+    ext = {"topic": queue.topic, "queueId": str(queue.queue_id)}
+    while start < stop:
+        ext |= {"index": str(start), "count": str(min(UNITS, stop - start))}
+        body = _body(client, broker, RequestCode.QUERY_CONSUME_QUEUE, **ext)
+        found = read_body(body, _units, None)
+        if not found:
+            raise CannotDecide(
+                f"{queue} of {broker.address} has no unit {start}, {stop} was wanted: it was"
+                " deleted meanwhile; read again"
             )
-            found = read_body(self.body(command), _units, None)
-            if not found:
-                raise CannotDecide(
-                    f"{queue} of {self.broker.address} has no unit {start}, {stop} was wanted:"
-                    " it was deleted meanwhile; read again"
-                )
-            yield [
-                (self.broker.name, queue.topic, queue.queue_id, start + at, *unit)
-                for at, unit in enumerate(found)
-            ]
-            start += len(found)
-
-    def _number(self, code: int, queue: QueueId) -> int:
-        command = RemotingCommand(code, {"topic": queue.topic, "queueId": str(queue.queue_id)})
-        asking = expect(Ask(command, self.broker.address))
-        return number(self._client.run(asking), "offset", self.broker.address)
+        yield [
+            (broker.name, queue.topic, queue.queue_id, start + at, *unit)
+            for at, unit in enumerate(found)
+        ]
+        start += len(found)
 
 
 def _units(value: dict[str, Any]) -> list[Row]:

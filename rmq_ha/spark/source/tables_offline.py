@@ -10,6 +10,7 @@ import pyarrow as pa
 from rmq_ha.scan.log.columns import repeated, times
 from rmq_ha.spark.source.offline import OfflineQueues, first_unit, store_of
 from rmq_ha.spark.source.options import SourceOptions
+from rmq_ha.spark.source.planning import bundled, cut_at
 from rmq_ha.spark.source.reading import QueueRange
 from rmq_ha.spark.source.tables_rows import batch_of, rows_of
 
@@ -48,7 +49,13 @@ class StoreTables:
         options = self._options
         if options.table in ("queues", "consumeQueue"):
             ranges = list(self._ranges())
-            return [tuple(ranges)] if options.table == "queues" else _cut(ranges)
+            return (
+                [tuple(ranges)]
+                if options.table == "queues"
+                else bundled(
+                    cut_at((each for each in ranges if each.start < each.stop), UNITS), UNITS
+                )
+            )
         store = store_of(options)
         if options.table == "index":
             return [
@@ -132,20 +139,3 @@ class StoreTables:
                 pa.array(found.previous.astype(np.int32)),
             ]
             yield pa.RecordBatch.from_arrays(arrays, schema=schema)
-
-
-def _cut(ranges: list[QueueRange]) -> list[tuple[QueueRange, ...]]:
-    """Small queues together, large ones in parts."""
-    found: list[tuple[QueueRange, ...]] = []
-    small: list[QueueRange] = []
-    together = 0
-    for queue, first, end in ranges:
-        for start in range(first, end, UNITS):
-            piece = QueueRange(queue, start, min(start + UNITS, end))
-            size = piece.stop - piece.start
-            if together + size > UNITS and small:
-                found.append(tuple(small))
-                small, together = [], 0
-            small.append(piece)
-            together += size
-    return [*found, tuple(small)] if small else found

@@ -21,6 +21,11 @@ Row = tuple[Any, ...]
 _HUMP = re.compile("(?=[A-Z])")
 
 
+def snake_case(name: str) -> str:
+    """`queueId` as `queue_id`."""
+    return _HUMP.sub("_", name).lower()
+
+
 def batch_of(rows: Iterable[Row], schema: Any) -> Any:
     """
     Rows as one Arrow batch.
@@ -84,7 +89,7 @@ def _consumer_offsets(text: bytes) -> list[Row]:
 def _configurations(table: str, decode: Callable[[bytes], Any]) -> Callable[[bytes], list[Row]]:
     """Our attributes have the columns' names, spelt as Python spells them."""
     _, _, *named, _, _ = TABLE_COLUMNS[table]
-    of = attrgetter(*(_HUMP.sub("_", name).lower() for name in named))
+    of = attrgetter(*map(snake_case, named))
 
     def rows(text: bytes) -> list[Row]:
         version, found = decode(text)

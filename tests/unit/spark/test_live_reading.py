@@ -12,8 +12,7 @@ from rmq_ha.client.rules.messages import PullStatus
 from rmq_ha.errors import CannotDecide, RemotingConnectError
 from rmq_ha.model.message import Address
 from rmq_ha.spark.source.live import first_since
-from rmq_ha.spark.source.live_reading import BrokerAway, How, Reading, patiently
-from rmq_ha.spark.source.live_records import piece_of
+from rmq_ha.spark.source.live_reading import BrokerAway, How, Reading, patiently, piece_of
 from rmq_ha.spark.source.reading import QueueId, QueueRange
 from rmq_ha.store.format.commitlog import Record, encode_record
 from rmq_ha.wire.bodies import MessageQueue

@@ -139,7 +139,7 @@ def test_keys_of_spark_itself_are_none_of_ours() -> None:
         ({**STORE, "startingOffsetsByTimestampStrategy": "first"}, "one of error, latest"),
         ({**STORE, "failOnDataLoss": "yes"}, "true or false"),
         ({**STORE, "minPartitions": "0"}, "above 0"),
-        ({**STORE, "splitSize": "64 MiB"}, "64m"),
+        ({**STORE, "splitSize": "64 feet"}, "64m"),
         ({**STORE, "scan": "index"}, "one of auto, files, queues"),
         ({**STORE, "scan": "files", "maxRecordsPerPartition": "5"}, "scan=queues"),
         ({**STORE, "maxHashSlotNum": "5"}, "given together"),

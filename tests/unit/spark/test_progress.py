@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Console
 
 from rmq_ha.spark import progress
-from rmq_ha.spark.host.ticking import every
+from rmq_ha.spark.host.threads import every
 from rmq_ha.spark.progress import Tasks, Told, line_by_line, shown, tasks_of
 
 

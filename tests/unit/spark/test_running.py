@@ -14,6 +14,7 @@ from click.testing import CliRunner, Result
 from rmq_ha.errors import CannotDecide, WrongUsage
 from rmq_ha.offsets.digest import digest
 from rmq_ha.offsets.findings import Outcome
+from rmq_ha.scan.replica.settings import Settings, StoreAt
 from rmq_ha.spark.failing import meaning_of
 from rmq_ha.spark.host import output
 from rmq_ha.spark.host import session as sessions
@@ -21,8 +22,11 @@ from rmq_ha.spark.host.gateway import GatewayFailed
 from rmq_ha.spark.host.java import NoJava
 from rmq_ha.spark.host.masters import NoMaster, is_master, refuse_unreachable
 from rmq_ha.spark.host.output import Written
+from rmq_ha.spark.replica import job as replica_job
+from rmq_ha.spark.replica.command import verify_replica
 from rmq_ha.spark.result import JobResult
 from rmq_ha.spark.running import Job, current_frame, job_options, run_job
+from rmq_ha.spark.source.options import parse_options
 
 
 class FakeSession:
@@ -280,6 +284,30 @@ def test_options_that_make_no_sense(arguments: list[str], said: str) -> None:
     result = run(raising(AssertionError("never run")), *arguments)
     assert result.exit_code == 2
     assert said in result.stderr
+
+
+def test_paths_are_absolute_before_executors_get_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They work in other directories."""
+    seen: list[Settings] = []
+
+    def verify(job: Job, settings: Settings) -> JobResult:
+        seen.append(settings)
+        raise CannotDecide("seen enough")
+
+    monkeypatch.setattr(replica_job, "verify", verify)
+    monkeypatch.chdir(tmp_path)
+    for name in ("m", "s"):
+        (tmp_path / name).mkdir()
+    arguments = ["m", "s", "--slave-commit-log", "log"]
+    assert CliRunner().invoke(verify_replica, arguments).exit_code == 3
+    assert seen[0].master == StoreAt(f"{tmp_path}/m")
+    assert seen[0].slave == StoreAt(f"{tmp_path}/s", f"{tmp_path}/log")
+    given = parse_options({"path": "m", "storePathCommitLog": "log"})
+    assert (given.path, given.commit_log) == (f"{tmp_path}/m", f"{tmp_path}/log")
+    assert parse_options({"path": "s3://bucket/m"}).path == "s3://bucket/m"
+    assert parse_options({"path": "file:/m"}).path == "/m"
 
 
 def test_notes_go_to_stderr_and_can_be_left_out() -> None:

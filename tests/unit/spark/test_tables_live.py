@@ -10,7 +10,7 @@ from rmq_ha.client.rules.errors import BrokerRefused
 from rmq_ha.errors import CannotDecide, RemotingConnectError, WrongUsage
 from rmq_ha.model.data_version import DataVersion
 from rmq_ha.model.topic_config import TopicConfig
-from rmq_ha.spark.source import tables_live
+from rmq_ha.spark.source import live_routes, tables_live
 from rmq_ha.spark.source.options import parse_options
 from rmq_ha.spark.source.schema import TABLE_COLUMNS, struct_of
 from rmq_ha.wire.bodies import TopicTable
@@ -71,7 +71,7 @@ class Brokers:
 
 @pytest.fixture(autouse=True)
 def brokers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tables_live, "BlockingClient", Brokers)
+    monkeypatch.setattr(live_routes, "BlockingClient", Brokers)
 
 
 def read(table: str, **given: str) -> list[tuple[Any, ...]]:

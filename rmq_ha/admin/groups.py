@@ -1,0 +1,63 @@
+"""Commands that are imported when they are used: `rmqha-admin` and `rmqha-spark` have many."""
+
+from collections.abc import Mapping
+from difflib import get_close_matches
+from importlib import import_module
+from typing import Any, NamedTuple
+
+import click
+
+
+class Place(NamedTuple):
+    """
+    Where a command is.
+
+    :ivar where: `module:attribute` of a `click.Command`; imported when it is used.
+    :ivar help: one line for the list of all commands.
+    """
+
+    where: str
+    help: str
+
+
+class Commands(click.Group):
+    """
+    A group whose commands stand in a table.
+
+    :param table: by name; `verify_offsets` is `verify-offsets`, too.
+    """
+
+    def __init__(self, *given: Any, table: Mapping[str, Place], **more: Any) -> None:
+        super().__init__(*given, **more)
+        self._table = table
+
+    def list_commands(self, context: click.Context) -> list[str]:
+        """In the order of the table."""
+        return list(self._table)
+
+    def get_command(self, context: click.Context, name: str) -> click.Command | None:
+        """None when there is none of this name."""
+        place = self._table.get(name.replace("_", "-"))
+        if place is None:
+            return None
+        module, _, attribute = place.where.partition(":")
+        command: click.Command = getattr(import_module(module), attribute)
+        return command
+
+    def resolve_command(
+        self, context: click.Context, words: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Of a name that there is not, those that look like it are told."""
+        try:
+            return super().resolve_command(context, words)
+        except click.UsageError as error:
+            near = get_close_matches(words[0], self._table, 3, 0.6)
+            advice = f"Did you mean {' or '.join(near)}?" if near else "-h lists all of them"
+            if "id you mean" in error.message:
+                raise  # click itself says so
+            raise click.UsageError(f"{error.message} {advice}", context) from None
+
+    def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        """Their lines; nothing has to be imported for them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, place.help) for name, place in self._table.items()])
