@@ -372,7 +372,7 @@ class BrokerController:
             configuration=configuration,
             store_host=configuration.store_host,
             now_ms=self.host.now_ms,
-            steady_ms=self.host.steady_ms,
+            seconds=self.host.clock.seconds,
             hooks=hooks,
         )
 

@@ -34,7 +34,7 @@ _LATENCY_NAMES = (
 )
 _LATENCY_PERIOD_MS = 60_000
 _MAX_ITEMS = 50_000
-_PHYSICAL_OFFSET = Struct(">28xq")
+_PHYSICAL_OFFSET = Struct(">28xq").unpack_from
 # Group of what is put by clock, as RocketMQ names it.
 _SCHEDULE_GROUP = "SCHEDULE_CONSUMER"
 ALL_QUEUES = -1
@@ -228,15 +228,25 @@ class BrokerStats:
             self._puts.add(self._cluster_name, counted_at, count, times=0)
 
     def got(
-        self, topic: str, queue_id: int, group: str, count: int, size: int, took_ms: int = 0
+        self,
+        topic: str,
+        queue_id: int,
+        group: str,
+        count: int,
+        size: int,
+        took_ms: int = 0,
+        now: float | None = None,
     ) -> None:
         """
         A pull found messages; the tables get them with the next sampling.
 
         :param size: their bytes.
         :param took_ms: how long the reading took.
+        :param now: for whoever has asked the clock.
         """
-        self._tick()
+        tick = int((self._seconds() if now is None else now) - self._began) // SAMPLE_S
+        if tick != self._counted_at:
+            self._fold(tick)
         pulls = self._pulls[topic, queue_id if self._with_queues else ALL_QUEUES, group]
         pulls[0] += count
         pulls[1] += size
@@ -252,19 +262,20 @@ class BrokerStats:
         group: str,
         records: list[bytes],
         size: int,
-        began_ms: int,
+        began: float,
     ) -> None:
         """
         A pull found messages: `got`, and how far behind it is.
 
         :param records: at least one.
         :param size: their bytes.
-        :param began_ms: the `steady_ms` at which the reading began.
+        :param began: when the reading did, by the clock.
         """
-        self.got(topic, queue_id, group, len(records), size, self.steady_ms() - began_ms)
-        stored_ms = store_timestamp_of(records[-1])
+        now, last = self._seconds(), records[-1]
+        self.got(topic, queue_id, group, len(records), size, int((now - began) * 1000), now)
+        stored_ms = store_timestamp_of(last)
         if stored_ms:
-            behind = self._log_end() - _PHYSICAL_OFFSET.unpack_from(records[-1])[0]
+            behind = self._log_end() - _PHYSICAL_OFFSET(last)[0]
             self.fell_behind(topic, queue_id, group, behind, self._now_ms() - stored_ms)
 
     def fell_behind(self, topic: str, queue_id: int, group: str, size: int, behind_ms: int) -> None:

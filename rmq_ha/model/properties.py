@@ -3,6 +3,7 @@
 Spec: store.md, section 2.4; remoting.md, sections 5.1 and 5.2.
 """
 
+import re
 from collections.abc import Mapping
 
 KEYS = "KEYS"
@@ -25,6 +26,8 @@ TRAN_PREPARED_QUEUE_OFFSET = "TRAN_PREPARED_QUEUE_OFFSET"
 
 MAX_PROPERTIES_SIZE = 32767
 
+_SOUGHT = re.compile(f"\x02({KEYS}|{UNIQ_KEY}|{TAGS})\x01([^\x02]+)").findall
+
 
 def waits(value: str | None) -> bool:
     """What the property WAIT says: wait for flush and replica; only `true` and nothing do."""
@@ -39,6 +42,11 @@ def decode_properties(text: str) -> dict[str, str]:
         if separator and name and value:
             properties[name] = value
     return properties
+
+
+def sought_properties(text: str) -> dict[str, str]:
+    """Of `decode_properties` those by which messages are sought: KEYS, UNIQ_KEY and TAGS."""
+    return dict(_SOUGHT("\x02" + text))
 
 
 def encode_properties(properties: Mapping[str, str]) -> str:

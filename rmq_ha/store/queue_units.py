@@ -131,14 +131,17 @@ class QueueUnits:
         :raises StoreError: the disk refuses.
         """
         position = queue_offset * UNIT_SIZE
-        if not self._min <= position < self._end:
+        if not (self._starts and self._min <= position < self._end):
             return b""
-        start = self._start_of(position)
-        if start < 0:
-            return b""
-        room = min(start + self._size, self._end) - position
-        wanted = min(room, max_bytes) // UNIT_SIZE * UNIT_SIZE
-        return self._files.read(self._path(start), wanted, position - start)
+        start, end = self._starts[-1], self._end  # mostly its last file
+        if position < start:
+            start = self._start_of(position)
+            if start < 0:
+                return b""
+            end = start + self._size
+        room = end - position
+        wanted = (room if room < max_bytes else max_bytes) // UNIT_SIZE * UNIT_SIZE
+        return self._files.read(f"{self._directory}/{start:020d}", wanted, position - start)
 
     def units(self, queue_offset: int, count: int) -> list[tuple[int, int, int]]:
         """

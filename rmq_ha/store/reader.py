@@ -13,7 +13,12 @@ from rmq_ha.model.message import GetMessageResult
 from rmq_ha.model.status import BrokerRole, GetMessageStatus
 from rmq_ha.store.consumequeue import ConsumeQueue, ConsumeQueueTable
 from rmq_ha.store.format.commitlog import store_timestamp_of
-from rmq_ha.store.format.consumequeue import FILLER_SIZE, UNIT_SIZE, is_extension_address
+from rmq_ha.store.format.consumequeue import (
+    FILLER_SIZE,
+    UNIT_SIZE,
+    decode_places,
+    is_extension_address,
+)
 from rmq_ha.store.read_damage import ReadDamage
 from rmq_ha.store.walk import MAX_RECORD_SIZE
 from rmq_ha.store.windows import LogWindows, WindowLog
@@ -223,6 +228,8 @@ class _Scan:
         if self._filter is not None:
             self._until = self._seconds() + _BUDGET_S
             self._matches = unit_matcher(queue, self._filter)
+        elif self._take_plain():
+            return
         step = self._hot[0] + 8
         while most > self.consumed:
             wanted = max(1, min(step, most - self.consumed))
@@ -243,11 +250,9 @@ class _Scan:
         """Go through some units; True: the pull is full, or its time is over."""
         matches, checks, messages, ahead = self._matches, self._checks, self.messages, self._ahead
         passes = None if self._filter is None else self._filter.matches_record
-        taken = self._take_plain(units) if passes is None and not messages else 0
         queue_offset = self._first + self.consumed
         ahead.clear()
-        for index in range(taken, len(units)):
-            physical_offset, size, tags_code = units[index]
+        for index, (physical_offset, size, tags_code) in enumerate(units):
             most, room = self._hot if physical_offset >= self._hot_from else self._cold
             if messages and (len(messages) >= most or self._size + size > room):
                 return True
@@ -277,32 +282,39 @@ class _Scan:
                 return True
         return False
 
-    def _take_plain(self, units: list[_Unit]) -> int:
+    def _take_plain(self) -> bool:
         """
-        Take what lies in order, up to the limits, as one; how many.
+        Take what lies in order, up to the limits, as one; True: the pull has enough.
 
         The first unit that is anything else, or leads to no record, is where it ends.
         """
-        places, sizes, _ = zip(*units, strict=True)
-        low, hot_from = min(places), self._hot_from
+        first, wanted = self._first, max(1, self._hot[0])
+        data = self._queue.unit_bytes(first, wanted * UNIT_SIZE)
+        if not data:
+            return False
+        self.seen = True
+        places, sizes = decode_places(data)
+        found, low, hot_from = len(places), places[0], self._hot_from
         if low < self._low or min(sizes) <= 0 or sizes[0] > MAX_RECORD_SIZE:
-            return 0
-        if low < hot_from <= max(places):
-            return 0  # some are in memory and some are not
+            return False
+        if low < hot_from <= places[-1]:
+            return False  # some are in memory and some are not
         most, room = self._hot if low >= hot_from else self._cold
-        ends = list(accumulate(sizes))
-        count = max(1, min(most, bisect_right(ends, room)))
-        if count < len(units):
+        count = found
+        if count > most or sum(sizes) > room:
+            count = max(1, min(most, bisect_right(list(accumulate(sizes)), room)))
             places, sizes = places[:count], sizes[:count]
         records = self._windows.records(places, sizes)
-        first = self._first + self.consumed
-        count = self._checks(records, places, sizes, range(first, first + len(records)))
-        self.messages += records[:count]
-        self.consumed += count
-        if count:
-            self._size = ends[count - 1]
-            self.last_physical = places[count - 1]
-        return count
+        good = self._checks(records, places, sizes, range(first, first + len(records)))
+        self.consumed = good
+        if good:
+            self.last_physical = places[good - 1]
+        if good == count and (count < found or count == most or found < wanted):
+            self.messages = records
+            return True
+        self.messages = records[:good]
+        self._size = sum(sizes[:good])
+        return False
 
     def _found(self, queue_offset: int, unit: _Unit) -> bytes | None:
         """The record of a unit that leads to none; None: it has expired, or it is damaged."""

@@ -140,7 +140,8 @@ def decode_frame(kind: int, header: bytes, body: bytes) -> RemotingCommand:
     :raises ProtocolViolation: the header cannot be read.
     """
     if kind == JSON:
-        command = json_header.decode_header(header)
+        plain = json_header.decode_plain_header(header)  # nearly all are
+        command = plain or json_header.decode_header(header)
     else:
         command = binary_header.decode_header(header)
     command.body = body or None

@@ -11,6 +11,7 @@ class FakeChannel:
     """`sent` has commands and raw frames, in order."""
 
     is_full = False
+    served_at = 0.0
 
     def __init__(self, port: int = 5000, host: str = "127.0.0.1") -> None:
         self.remote = Address.parse(host, port)

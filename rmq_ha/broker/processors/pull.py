@@ -4,17 +4,17 @@ Spec: remoting.md, chapter 6; store.md, section 8.4.
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from twisted.logger import Logger
 
 from rmq_ha.acl.refusals import RefusalLog
 from rmq_ha.broker.hold import HeldPull, PullRequestHoldService
-from rmq_ha.broker.processors import fields
 from rmq_ha.broker.processors.fields import Handler
 from rmq_ha.broker.processors.pull_filters import PullFilters
+from rmq_ha.broker.processors.pull_header import PullHeader, pull_header
 from rmq_ha.broker.processors.pull_response import found_frame
 from rmq_ha.broker.stats import BrokerStats
 from rmq_ha.broker.tables.client_offsets import ClientOffsets
@@ -32,7 +32,7 @@ from rmq_ha.model.topic_config import SubscriptionGroupConfig
 from rmq_ha.model.topics import OFFSET_MOVED_EVENT
 from rmq_ha.remoting.channel import Channel
 from rmq_ha.wire.codes import RequestCode, ResponseCode
-from rmq_ha.wire.command import RemotingCommand
+from rmq_ha.wire.command import FLAG_ONEWAY, RemotingCommand
 
 MAX_MSG_NUMS = 4096
 """More than a response ever holds; only bounds how much of a queue one request may scan."""
@@ -49,20 +49,6 @@ _CODES = {
     GetMessageStatus.NO_MESSAGE_IN_QUEUE: ResponseCode.PULL_OFFSET_MOVED,
 }
 _EMPTY_QUEUE = (GetMessageStatus.NO_MATCHED_LOGIC_QUEUE, GetMessageStatus.NO_MESSAGE_IN_QUEUE)
-
-
-@dataclass(slots=True)
-class _Pull:
-    """A request that passed the checks."""
-
-    group: SubscriptionGroupConfig
-    topic: str
-    queue_id: int
-    queue_offset: int
-    max_nums: int
-    sys_flag: int
-    message_filter: IMessageFilter | None
-    expression_size: int
 
 
 class PullMessageProcessor:
@@ -90,7 +76,7 @@ class PullMessageProcessor:
         configuration: BrokerConfiguration,
         store_host: Address,
         now_ms: Callable[[], int],
-        steady_ms: Callable[[], int],
+        seconds: Callable[[], float],
         hooks: Sequence[Any] = (),
     ) -> None:
         self._store = store
@@ -105,7 +91,7 @@ class PullMessageProcessor:
         self._store_config = configuration.store
         self._store_host = store_host
         self._now_ms = now_ms
-        self._steady_ms = steady_ms
+        self._seconds = seconds
         self._moved = RefusalLog(configuration.ours.offset_moved_event_interval / 1000)
         self._hooks = [hook for hook in hooks if IConsumeMessageHook.providedBy(hook)]
 
@@ -119,121 +105,115 @@ class PullMessageProcessor:
 
         Spec: remoting.md, sections 6.2 to 6.6.
         """
-        header = fields.header(request)
         try:
-            pull = self._checked(channel, header)
-            commit_offset = suspend_ms = 0
-            if pull.sys_flag & PULL_COMMIT_OFFSET:
-                commit_offset = fields.int64(header, "commitOffset")
-            if pull.sys_flag & PULL_SUSPEND:
-                suspend_ms = fields.int64(header, "suspendTimeoutMillis")
+            pull = pull_header(request.ext or {})
+            group = self._group_for(channel, pull)
+            message_filter = (
+                self._filters.of_request(pull)
+                if pull.sys_flag & PULL_SUBSCRIPTION
+                else self._filters.of_group(group, pull)
+            )
         except RequestRejected as error:
             return request.response(error.code, error.remark, {})
         try:
-            return self._run(channel, request, pull, suspend_ms)
+            return self._run(channel, request, pull, group, message_filter, channel.served_at)
         finally:
             if pull.sys_flag & PULL_COMMIT_OFFSET and not self._is_slave:
                 self._client_offsets.commit(
-                    pull.group.group_name, pull.topic, pull.queue_id, commit_offset
+                    pull.group, pull.topic, pull.queue_id, pull.commit_offset
                 )
 
     @property
     def _is_slave(self) -> bool:
         return self._store_config.broker_role is BrokerRole.SLAVE
 
-    def _checked(self, channel: Channel, header: Mapping[str, str]) -> _Pull:
-        """Spec: remoting.md, section 6.2, in its order."""
-        group_name, topic = fields.text(header, "consumerGroup"), fields.text(header, "topic")
-        if not self._broker.broker_permission & PERM_READ:
+    def _group_for(self, channel: Channel, pull: PullHeader) -> SubscriptionGroupConfig:
+        """
+        Its group, if that may read from this queue.
+
+        Spec: remoting.md, section 6.2, in its order.
+        """
+        broker = self._broker
+        if not broker.broker_permission & PERM_READ:
             raise RequestRejected(
                 ResponseCode.NO_PERMISSION,
-                f"the broker[{self._broker.broker_ip1}] pulling message is forbidden",
+                f"the broker[{broker.broker_ip1}] pulling message is forbidden",
             )
-        group = self._groups.find(group_name)
+        group = self._groups.find(pull.group)
         if group is None:
             raise RequestRejected(
                 ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
-                f"subscription group [{group_name}] does not exist; create it with "
+                f"subscription group [{pull.group}] does not exist; create it with "
                 "mqadmin updateSubGroup",
             )
         if not group.consume_enable:
             raise RequestRejected(
-                ResponseCode.NO_PERMISSION, f"subscription group no permission, {group_name}"
+                ResponseCode.NO_PERMISSION, f"subscription group no permission, {pull.group}"
             )
-        queue_id = self._checked_queue(channel, topic, fields.int32(header, "queueId"))
-        sys_flag = fields.int32(header, "sysFlag")
-        if sys_flag & PULL_SUBSCRIPTION:
-            message_filter = self._filters.of_request(topic, header)
-            expression_size = len(header.get("subscription", ""))
-        else:
-            expression_size = 0
-            message_filter = self._filters.of_group(group, topic, header)
-        return _Pull(
-            group,
-            topic,
-            queue_id,
-            fields.int64(header, "queueOffset"),
-            min(fields.int32(header, "maxMsgNums"), MAX_MSG_NUMS),
-            sys_flag,
-            message_filter,
-            expression_size,
-        )
-
-    def _checked_queue(self, channel: Channel, topic: str, queue_id: int) -> int:
-        config = self._topics.get(topic)
-        if config is None:
+        topic = self._topics.get(pull.topic)
+        if topic is None:
             raise RequestRejected(
-                ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist, apply first please!"
+                ResponseCode.TOPIC_NOT_EXIST, f"topic[{pull.topic}] not exist, apply first please!"
             )
-        if not config.perm & PERM_READ:
+        if not topic.perm & PERM_READ:
             raise RequestRejected(
-                ResponseCode.NO_PERMISSION, f"the topic[{topic}] pulling message is forbidden"
+                ResponseCode.NO_PERMISSION, f"the topic[{pull.topic}] pulling message is forbidden"
             )
-        if not 0 <= queue_id < config.read_queue_nums:
+        if not 0 <= pull.queue_id < topic.read_queue_nums:
             raise RequestRejected(
                 ResponseCode.SYSTEM_ERROR,
-                f"queueId[{queue_id}] is illegal, topic:[{topic}] topicConfig.readQueueNums:"
-                f"[{config.read_queue_nums}] consumer:[{channel.remote_text}]",
+                f"queueId[{pull.queue_id}] is illegal, topic:[{pull.topic}] "
+                f"topicConfig.readQueueNums:[{topic.read_queue_nums}] "
+                f"consumer:[{channel.remote_text}]",
             )
-        return queue_id
+        return group
 
     def _run(
-        self, channel: Channel, request: RemotingCommand, pull: _Pull, suspend_ms: int | None
+        self,
+        channel: Channel,
+        request: RemotingCommand,
+        pull: PullHeader,
+        group: SubscriptionGroupConfig,
+        message_filter: IMessageFilter | None,
+        began: float,
+        *,
+        was_held: bool = False,
     ) -> RemotingCommand | None:
         """
-        Look into the store and answer.
+        Look into the store and answer, or hold it.
 
-        :param suspend_ms: None: this pull was held already.
+        :param began: seconds of the clock.
         """
-        began_ms = self._stats.steady_ms()
+        max_nums = pull.max_nums if pull.max_nums < MAX_MSG_NUMS else MAX_MSG_NUMS
         result: GetMessageResult | None = self._store.get_message(
-            pull.group.group_name,
-            pull.topic,
-            pull.queue_id,
-            pull.queue_offset,
-            pull.max_nums,
-            pull.message_filter,
+            pull.group, pull.topic, pull.queue_id, pull.queue_offset, max_nums, message_filter
         )
         if result is None:
             return request.response(
                 ResponseCode.SYSTEM_ERROR, "the store cannot be read: it is stopping or failed"
             )
-        suggest = self._suggest(pull.group, result)
+        suggest = 0
+        if self._broker.slave_read_enable:  # remoting.md, section 6.4
+            suggest = (
+                group.which_broker_when_consume_slowly
+                if result.suggest_pulling_from_slave
+                else group.broker_id
+            )
         if result.status is GetMessageStatus.FOUND:
-            return self._found(channel, request, pull, result, suggest, began_ms)
+            return self._found(channel, request, pull, result, suggest, began)
         code = _CODES[result.status]
         if result.status in _EMPTY_QUEUE and pull.queue_offset == 0:
             code = ResponseCode.PULL_NOT_FOUND
         if code is ResponseCode.PULL_OFFSET_MOVED:
             if self._is_slave and not self._store_config.offset_check_in_slave:
-                code, suggest = ResponseCode.PULL_RETRY_IMMEDIATELY, pull.group.broker_id
+                code, suggest = ResponseCode.PULL_RETRY_IMMEDIATELY, group.broker_id
             elif not self._is_slave:
                 self._offset_moved(pull, result.next_begin_offset)
         elif (
             code is ResponseCode.PULL_NOT_FOUND
             and pull.sys_flag & PULL_SUSPEND
-            and suspend_ms is not None
-            and self._held(channel, request, pull, suspend_ms)
+            and not was_held
+            and self._held(channel, request, pull, group, message_filter)
         ):
             return None
         return request.response(code, result.status.name, _offsets(result, suggest))
@@ -242,27 +222,26 @@ class PullMessageProcessor:
         self,
         channel: Channel,
         request: RemotingCommand,
-        pull: _Pull,
+        pull: PullHeader,
         result: GetMessageResult,
         suggest: int,
-        began_ms: int,
+        began: float,
     ) -> RemotingCommand | None:
         records = result.messages
         size = sum(map(len, records))
-        group = pull.group.group_name
         if self._hooks:
             context = {
                 "topic": pull.topic,
                 "queue_id": pull.queue_id,
-                "consumer_group": group,
+                "consumer_group": pull.group,
                 "client_host": channel.remote_text,
                 "count": len(records),
                 "size": size,
             }
             for hook in self._hooks:
                 hook.before_consume(context)
-        self._stats.read(pull.topic, pull.queue_id, group, records, size, began_ms)
-        if request.binary or request.is_oneway:
+        self._stats.read(pull.topic, pull.queue_id, pull.group, records, size, began)
+        if request.binary or request.flag & FLAG_ONEWAY:
             return request.response(
                 ResponseCode.SUCCESS, "FOUND", _offsets(result, suggest), b"".join(records)
             )
@@ -279,21 +258,23 @@ class PullMessageProcessor:
         )
         return None
 
-    def _suggest(self, group: SubscriptionGroupConfig, result: GetMessageResult) -> int:
-        """Spec: remoting.md, section 6.4."""
-        if not self._broker.slave_read_enable:
-            return 0
-        if result.suggest_pulling_from_slave:
-            return group.which_broker_when_consume_slowly
-        return group.broker_id
-
     def _held(
-        self, channel: Channel, request: RemotingCommand, pull: _Pull, suspend_ms: int
+        self,
+        channel: Channel,
+        request: RemotingCommand,
+        pull: PullHeader,
+        group: SubscriptionGroupConfig,
+        message_filter: IMessageFilter | None,
     ) -> bool:
+        suspend_ms = pull.suspend_ms
         if not self._broker.long_polling_enable:
             suspend_ms = self._broker.short_polling_time_mills
+        expression_size = 0
+        if pull.sys_flag & PULL_SUBSCRIPTION:
+            expression_size = len(pull.subscription or "")
         # What the answer needs; fields and body would stay in memory for as long as it waits.
         request = replace(request, ext=None, body=None, remark=None)
+        pull = pull._replace(subscription=None, expression_type=None)
         return self._hold.hold(
             HeldPull(
                 channel,
@@ -301,13 +282,20 @@ class PullMessageProcessor:
                 pull.queue_id,
                 pull.queue_offset,
                 suspend_ms,
-                pull.message_filter,
-                lambda held: self._resume(channel, request, pull),
-                pull.expression_size,
+                message_filter,
+                lambda held: self._resume(channel, request, pull, group, message_filter),
+                expression_size,
             )
         )
 
-    def _resume(self, channel: Channel, request: RemotingCommand, pull: _Pull) -> None:
+    def _resume(
+        self,
+        channel: Channel,
+        request: RemotingCommand,
+        pull: PullHeader,
+        group: SubscriptionGroupConfig,
+        message_filter: IMessageFilter | None,
+    ) -> None:
         """
         Run a held pull again and send its answer; never raises.
 
@@ -318,7 +306,9 @@ class PullMessageProcessor:
             if channel.is_full:
                 response: RemotingCommand | None = _come_back(request, pull)
             else:
-                response = self._run(channel, request, pull, None)
+                response = self._run(
+                    channel, request, pull, group, message_filter, self._seconds(), was_held=True
+                )
         except RequestRejected as error:
             response = request.response(error.code, error.remark)
         except Exception as error:
@@ -338,31 +328,30 @@ class PullMessageProcessor:
                     "no answer to {peer}: {error}", peer=channel.remote_text, error=violation
                 )
 
-    def _offset_moved(self, pull: _Pull, new_offset: int) -> None:
+    def _offset_moved(self, pull: PullHeader, new_offset: int) -> None:
         """
         Leave a trace of a reset for operators: one message in OFFSET_MOVED_EVENT.
 
         A group that asks again and again leaves one in `offsetMovedEventInterval`: each of them
         costs the log more than the pull cost who sent it.
         """
-        of = f"{pull.group.group_name} {pull.topic} {pull.queue_id}"
-        told = self._moved.refused(of, self._steady_ms() / 1000)
+        of = f"{pull.group} {pull.topic} {pull.queue_id}"
+        told = self._moved.refused(of, self._seconds())
         if told is None:
             return
         self.log.warn(
             "group {group} asked for offset {queue_offset} of {topic} queue {queue_id}: "
             "sent to {new_offset} ({silent} such pulls before it are not logged)",
             silent=told.silent,
-            group=pull.group.group_name,
+            group=pull.group,
             topic=pull.topic,
             queue_id=pull.queue_id,
             queue_offset=pull.queue_offset,
             new_offset=new_offset,
         )
-        group = pull.group.group_name
-        properties = {KEYS: group, DELAY: "0", TAGS: group}
+        properties = {KEYS: pull.group, DELAY: "0", TAGS: pull.group}
         event = {
-            "consumerGroup": group,
+            "consumerGroup": pull.group,
             "messageQueue": {
                 "brokerName": self._broker.broker_name,
                 "queueId": pull.queue_id,
@@ -386,7 +375,7 @@ class PullMessageProcessor:
         )
 
 
-def _come_back(request: RemotingCommand, pull: _Pull) -> RemotingCommand:
+def _come_back(request: RemotingCommand, pull: PullHeader) -> RemotingCommand:
     here = str(pull.queue_offset)
     return request.response(
         ResponseCode.PULL_RETRY_IMMEDIATELY,

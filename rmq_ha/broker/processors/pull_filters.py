@@ -4,10 +4,8 @@ What a pull's subscription lets pass.
 Spec: remoting.md, section 6.2.
 """
 
-from collections.abc import Mapping
-
 from rmq_ha.broker.filters import RetryFilter, SelectorFilter
-from rmq_ha.broker.processors import fields
+from rmq_ha.broker.processors.pull_header import PullHeader
 from rmq_ha.broker.tables.clients import ConsumerManager
 from rmq_ha.broker.tables.consumer_filters import ConsumerFilterData, ConsumerFilterManager
 from rmq_ha.config.broker import BrokerConfig
@@ -31,7 +29,7 @@ class PullFilters:
         self._consumers = consumers
         self._filters = filters
 
-    def of_request(self, topic: str, header: Mapping[str, str]) -> IMessageFilter | None:
+    def of_request(self, pull: PullHeader) -> IMessageFilter | None:
         """
         By the subscription in the request itself.
 
@@ -41,7 +39,7 @@ class PullFilters:
         :returns: None for everything.
         :raises RequestRejected: there is no expression, or the broker does not support its type.
         """
-        expression, kind = header.get("subscription"), header.get("expressionType")
+        topic, expression, kind = pull.topic, pull.subscription, pull.expression_type
         if kind is None or kind == TAG:
             if expression == SUB_ALL and not self._config.filter_support_retry:
                 return None  # nearly all of them
@@ -59,16 +57,14 @@ class PullFilters:
         # Java builds a type of "" as if it were SQL92: no tags, so that only `*` matches.
         return self._choose(SubscriptionData(topic, expression, expression_type=kind), selector)
 
-    def of_group(
-        self, group: SubscriptionGroupConfig, topic: str, header: Mapping[str, str]
-    ) -> IMessageFilter | None:
+    def of_group(self, group: SubscriptionGroupConfig, pull: PullHeader) -> IMessageFilter | None:
         """
         By what the group's last heartbeat said.
 
         :returns: None for everything.
         :raises RequestRejected: none is known, or not so new a one; or its type is not supported.
         """
-        name = group.group_name
+        name, topic, version = group.group_name, pull.topic, pull.sub_version
         info = self._consumers.group(name)
         if info is None:
             raise RequestRejected(
@@ -86,7 +82,6 @@ class PullFilters:
                 ResponseCode.SUBSCRIPTION_NOT_EXIST,
                 f"the consumer's subscription not exist: no heartbeat names {topic}",
             )
-        version = fields.int64(header, "subVersion")
         if subscription.sub_version < version:
             raise RequestRejected(
                 ResponseCode.SUBSCRIPTION_NOT_LATEST, "the consumer's subscription not latest"

@@ -44,6 +44,7 @@ from rmq_ha.model.properties import (
     TAGS,
     UNIQ_KEY,
     decode_properties,
+    sought_properties,
 )
 from rmq_ha.model.topics import SCHEDULE_TOPIC
 
@@ -307,7 +308,7 @@ def row_at(
             and not (check_crc and _LOST_SECTOR in stored)
         ):
             text = stored.decode("utf-8", "replace")
-            get = decode_properties(text).get
+            get = sought_properties(text).get
             code = tags_code(get(TAGS, ""))
             keys, uniq_key = get(KEYS, ""), get(UNIQ_KEY, "")
             return (

@@ -16,6 +16,8 @@ Spec: store.md, sections 3.1 and 3.2.
 
 import sys
 from array import array
+from collections.abc import Callable
+from functools import lru_cache
 from struct import Struct
 
 UNIT = Struct(">qiq")
@@ -49,6 +51,21 @@ def decode_units(data: bytes) -> list[tuple[int, int, int]]:
     """
     excess = len(data) % UNIT_SIZE
     return list(UNIT.iter_unpack(data[:-excess] if excess else data))
+
+
+def decode_places(data: bytes) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """
+    Physical offsets and sizes of whole units, unchecked, without their tag codes.
+
+    :param data: as many units as a pull takes.
+    """
+    values = _places(len(data) // UNIT_SIZE)(data)
+    return values[::2], values[1::2]
+
+
+@lru_cache(maxsize=256)
+def _places(count: int) -> Callable[[bytes], tuple[int, ...]]:
+    return Struct(">" + "qi8x" * count).unpack
 
 
 def count_valid(data: bytes) -> int:

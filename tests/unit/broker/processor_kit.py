@@ -310,7 +310,7 @@ class Kit:
                 configuration=self.configuration,
                 store_host=BROKER,
                 now_ms=self.now_ms,
-                steady_ms=self.steady_ms,
+                seconds=self.clock.seconds,
                 hooks=hooks,
                 topics=self.topics,
                 filters=PullFilters(self.broker, self.consumers, self.filters),

@@ -320,7 +320,7 @@ def test_how_far_a_group_is_behind() -> None:
     record = encode_record(
         Record(0, 0, 1, 0, 3, 4000, 0, START_MS, host, stored_ms, host, 0, 0, b"x", "T", "")
     )
-    stats.read("T", 1, "G", [b"", record], len(record), stats.steady_ms() - 7)
+    stats.read("T", 1, "G", [b"", record], len(record), now.seconds() - 0.0071)
     assert stats.fall_behind == {("T", 1, "G"): (1000, 250)}
     now.value += 10_000
     growths = stats.growths("GROUP_GET_LATENCY", "1@T@G")
