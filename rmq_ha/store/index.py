@@ -23,6 +23,7 @@ from rmq_ha.store.format.index import (
     file_name,
     index_file_size,
     key_hash,
+    unique_hash,
 )
 from rmq_ha.store.index_file import Entry, IndexFile
 
@@ -248,7 +249,7 @@ class IndexService:
                 left = most - len(entries)
                 continue
             if uniq_key:
-                entries.append((key_hash(topic, uniq_key), physical_offset, timestamp))
+                entries.append((unique_hash(topic, uniq_key), physical_offset, timestamp))
                 left -= 1
             if keys:
                 for key in keys.split(" "):

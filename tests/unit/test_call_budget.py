@@ -15,12 +15,12 @@ from hotpath import Counts
 from rmq_ha.app.descriptors import allow_descriptors
 
 LIMITS: dict[tuple[str, int], dict[str, Counts]] = {
-    ("send", 1): {"master": Counts(60, 87.5, 5.09)},
-    ("send", 64): {"master": Counts(3.8, 33.1, 0.19)},
-    ("pair", 1): {"master": Counts(107.5, 108.6, 8.05), "slave": Counts(43.4, 46.1, 4.4)},
-    ("pair", 64): {"master": Counts(4.6, 33.4, 0.23), "slave": Counts(5.8, 23.8, 0.19)},
+    ("send", 1): {"master": Counts(59, 84.5, 5.09)},
+    ("send", 64): {"master": Counts(2.8, 31.1, 0.19)},
+    ("pair", 1): {"master": Counts(106.5, 106.6, 8.05), "slave": Counts(42.4, 44.1, 4.4)},
+    ("pair", 64): {"master": Counts(3.5, 31.4, 0.23), "slave": Counts(4.8, 21.8, 0.19)},
     ("pull", 32): {"master": Counts(1.9, 5.0, 0.17)},
-    ("walk", 64): {"start": Counts(5.2, 24.1, 0.19)},
+    ("walk", 64): {"start": Counts(4.2, 22.1, 0.19)},
 }
 
 

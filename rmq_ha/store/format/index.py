@@ -17,6 +17,7 @@ Spec: store.md, section 4.
 """
 
 from datetime import datetime
+from functools import lru_cache
 from struct import Struct
 from typing import NamedTuple
 
@@ -76,6 +77,34 @@ def key_hash(topic: str, key: str) -> int:
     """The hash that an item carries: not negative, at most 2^31 - 1."""
     value = java_hash(f"{topic}#{key}")
     return value if value >= 0 else -value & MAX_TIME_DIFFERENCE
+
+
+# Unique keys are of digits and capital letters, which are among 31 neighbours: read as digits of
+# base 31 they are the hash by themselves, but for what the first neighbour is worth in each place.
+_FIRST = ord("0")
+_DIGITS = bytes(
+    b"0123456789abcdefghijklmnopqrstu"[unit - _FIRST] if 0 <= unit - _FIRST < 31 else ord("?")
+    for unit in range(256)
+)
+_LONGEST = 64
+_POWERS = [pow(31, size, 1 << 32) for size in range(_LONGEST + 1)]
+_FIRSTS = [_FIRST * (31**size - 1) // 30 & 0xFFFFFFFF for size in range(_LONGEST + 1)]
+
+
+def unique_hash(topic: str, key: str) -> int:
+    """`key_hash`, in half of its time for a key as clients number their messages."""
+    size = len(key)
+    try:
+        value = _seed(topic) * _POWERS[size] + int(key.encode().translate(_DIGITS), 31)
+        value = value + _FIRSTS[size] & 0xFFFFFFFF
+    except (IndexError, ValueError):
+        return key_hash(topic, key)
+    return value if value <= MAX_TIME_DIFFERENCE else -value & MAX_TIME_DIFFERENCE
+
+
+@lru_cache(maxsize=4096)
+def _seed(topic: str) -> int:
+    return java_hash(f"{topic}#")
 
 
 def file_name(now_ms: int) -> str:

@@ -5,7 +5,7 @@ from errno import EIO, EMFILE, ENOMEM, ENOSPC
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from rmq_ha.errors import ConfigurationError, CorruptRecord, StoreError
@@ -22,6 +22,7 @@ from rmq_ha.store.format.index import (
     file_name,
     index_file_size,
     key_hash,
+    unique_hash,
 )
 from rmq_ha.store.index import IndexService
 from rmq_ha.testing.disk import SimDisk, SimFile
@@ -87,6 +88,14 @@ def test_the_least_java_integer_hashes_to_0() -> None:
     """Its absolute value does not fit."""
     assert java_hash("T#DWIECHC") == -(2**31)
     assert key_hash("T", "DWIECHC") == 0
+
+
+@given(st.sampled_from(["T", "a topic", "é"]), st.text("09:?@AFNOf_-+ .é#\ud800", max_size=70))
+@example("load", "7F00000100002A139A5589A1B2C30042")
+@example("T", "0" * 64)
+@example("T", "0" * 65)
+def test_a_unique_key_hashes_as_any_other(topic: str, key: str) -> None:
+    assert unique_hash(topic, key) == key_hash(topic, key)
 
 
 @given(st.binary(max_size=60))
