@@ -87,8 +87,8 @@ _DIGITS = bytes(
     for unit in range(256)
 )
 _LONGEST = 64
-_POWERS = [pow(31, size, 1 << 32) for size in range(_LONGEST + 1)]
-_FIRSTS = [_FIRST * (31**size - 1) // 30 & 0xFFFFFFFF for size in range(_LONGEST + 1)]
+_POWERS: list[int] = [pow(31, size, 1 << 32) for size in range(_LONGEST + 1)]
+_FIRSTS: list[int] = [_FIRST * (31**size - 1) // 30 & 0xFFFFFFFF for size in range(_LONGEST + 1)]
 
 
 def unique_hash(topic: str, key: str) -> int:
