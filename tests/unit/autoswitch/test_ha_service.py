@@ -95,6 +95,23 @@ def test_who_is_told_to_follow_asks_that_one_and_admits_nothing() -> None:
     assert it.service.why_no_puts() == f"the broker at {OTHER} leads, and takes the messages"
 
 
+def test_with_each_role_whoever_waits_for_the_log_looks_at_it() -> None:
+    it = Station().start()
+    heard: list[None] = []
+    it.log.subscribe(lambda: heard.append(None))
+    for number, decision in enumerate((Lead(1, ALONE), Follow(2, OTHER, 2), Lead(3, ALONE)), 1):
+        it.service.decided(decision)
+        assert len(heard) == number
+
+
+def test_who_was_refused_is_not_waited_for() -> None:
+    it = Station().leads(1)
+    it.slave(2, 0)
+    assert it.put()[1] == []
+    it.service.decided(Refused())
+    assert it.put()[1] == [PutMessageStatus.PUT_OK]
+
+
 def test_a_learner_waits_for_no_tables() -> None:
     def learns(configuration: BrokerConfiguration) -> None:
         configuration.controlled.async_learner = True
@@ -515,9 +532,10 @@ def test_all_slaves_are_sent_what_is_new_and_told_of_tables() -> None:
         assert wire.take() == encode_piece(Piece(1, 2, b"O"))
     wires[0].report(0)
     wires[0].lose()
-    it.tables.changed(Entry("offsets", "P"))
+    it.tables.changed(Entry("topics", "U", True))
+    assert wires[1].take() == b"", "nothing of the log waits for it"
     it.clock.advance(0.05)
-    assert wires[1].take() == encode_piece(Piece(1, 3, b"P"))
+    assert wires[1].take() == encode_piece(Piece(1, 3, b"U"))
 
 
 def report(wire: Wire, offset: int) -> None:

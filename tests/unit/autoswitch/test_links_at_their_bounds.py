@@ -335,6 +335,12 @@ def test_what_is_not_on_the_disk_is_asked_for_by_nobody_and_reported_later() -> 
     assert replica.flushed(0.0) == encode_report(100)
 
 
+def test_a_master_without_a_file_has_nothing_to_say_of_ours() -> None:
+    replica = following(MemoryLog(4096, 0))
+    assert replica.receive_data(frame(-1), 0.0) == b""
+    assert replica.is_following
+
+
 def test_all_that_comes_counts_as_the_rate() -> None:
     replica = following(MemoryLog(4096, 0))
     data = frame(0, bytes(100))
