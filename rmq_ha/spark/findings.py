@@ -1,8 +1,10 @@
 """Findings as rows of a DataFrame."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import (
     IntegerType,
     LongType,
@@ -31,3 +33,8 @@ def finding_row(one: Finding) -> tuple[Any, ...]:
     """As `FINDINGS` has it."""
     at = one.observed_at
     return (*one[:-1], None if at is None else datetime.fromtimestamp(at / 1000, UTC))
+
+
+def frame_of(spark: SparkSession, rows: Sequence[Finding]) -> DataFrame:
+    """Findings that the driver has made."""
+    return spark.createDataFrame([finding_row(one) for one in rows], FINDINGS)

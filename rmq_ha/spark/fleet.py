@@ -113,18 +113,9 @@ def verify(
 
 def _row(replicas: Sequence[Replica], patience: Patience, now_ms: int) -> dict[str, Any]:
     told = judge(replicas, Limits(), patience, now_ms)
-    return {
-        "broker": told.broker,
-        "replicas": told.replicas,
-        "safe": told.is_safe,
-        "exitCode": int(told.outcome),
-        "verdict": told.verdict,
-        "compared": told.compared,
-        "differing": told.differing,
-        "fetched": told.fetched,
-        "left": told.left,
-        "findings": [dict(zip(COLUMNS, finding_row(one), strict=True)) for one in told.findings],
-    }
+    findings = [dict(zip(COLUMNS, finding_row(one), strict=True)) for one in told.findings]
+    own = {"safe": told.is_safe, "exitCode": int(told.outcome), "findings": findings}
+    return told._asdict() | own
 
 
 def decided(rows: Sequence[Row], stores: int) -> tuple[Outcome, str]:

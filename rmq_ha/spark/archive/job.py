@@ -20,8 +20,8 @@ from rmq_ha.spark.archive.table import (
     lasts_of,
     was_replaced,
 )
-from rmq_ha.spark.audit.shape import frame_of
 from rmq_ha.spark.audit.stored import source_options
+from rmq_ha.spark.findings import frame_of
 from rmq_ha.spark.result import JobResult
 from rmq_ha.spark.running import Job
 from rmq_ha.spark.source.batch import queues_of

@@ -9,8 +9,8 @@ from pyspark.sql import functions as F
 from rmq_ha.errors import CannotDecide, WrongUsage
 from rmq_ha.offsets.findings import Outcome
 from rmq_ha.spark.archive.table import archived
-from rmq_ha.spark.audit.shape import frame_of
 from rmq_ha.spark.audit.stored import client_options
+from rmq_ha.spark.findings import frame_of
 from rmq_ha.spark.result import JobResult
 from rmq_ha.spark.running import Job
 from rmq_ha.spark.source.batch import queues_of

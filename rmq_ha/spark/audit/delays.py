@@ -12,11 +12,11 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from rmq_ha.model.topics import RETRY_PREFIX, SCHEDULE_TOPIC
-from rmq_ha.offsets.places import Place, StorePlace
-from rmq_ha.scan.store.directory import open_store
+from rmq_ha.offsets.places import Place
 from rmq_ha.scan.store.queues import Queue
 from rmq_ha.spark.audit.rules import Code
 from rmq_ha.spark.audit.shape import findings, observed, sentence
+from rmq_ha.spark.audit.stored import queues_of_stores
 
 LATE_MS = 60_000
 """What is due for less may wait for others, as after a start."""
@@ -30,15 +30,11 @@ def due_before(places: Sequence[Place], at_ms: int) -> Due:
 
     :raises CannotDecide: a store cannot be read.
     """
-    found: dict[tuple[str, int], int] = {}
-    for place in places:
-        if isinstance(place, StorePlace):
-            store = open_store(place.uri, damaged=True)
-            label = place.uri if len(places) > 1 else ""
-            for topic, queue_id in store.topics_on_disk():
-                if topic == SCHEDULE_TOPIC:
-                    found[label, queue_id] = _due(store.queue(topic, queue_id), at_ms)
-    return found
+    return {
+        (label, queue_id): _due(queue, at_ms)
+        for label, topic, queue_id, queue in queues_of_stores(places)
+        if topic == SCHEDULE_TOPIC
+    }
 
 
 def _due(queue: Queue, at_ms: int) -> int:

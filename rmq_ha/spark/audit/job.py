@@ -24,8 +24,9 @@ from rmq_ha.spark.audit import (
     windows,
 )
 from rmq_ha.spark.audit.ledgers import Ledger, acknowledged, read_ledger
-from rmq_ha.spark.audit.shape import frame_of, frozen, kept
+from rmq_ha.spark.audit.shape import frozen, kept
 from rmq_ha.spark.audit.stored import Wanted, delayed_rows, op_marks, stored_rows
+from rmq_ha.spark.findings import frame_of
 from rmq_ha.spark.result import JobResult, Plot, Table
 from rmq_ha.spark.running import Job
 

@@ -42,27 +42,14 @@ class Code(StrEnum):
     QUEUE_RESTARTED = "QUEUE_RESTARTED"
 
 
+# RocketMQ promises "at least once": a producer repeats a send whose answer was lost, a consumer is
+# given again what it did not acknowledge.
+_WARNINGS = (
+    Code.DUPLICATE, Code.KEY_REUSED, Code.DELIVERED_TWICE, Code.OPEN_HALF, Code.CLOCK_BACK,
+)  # fmt: skip
 SEVERITIES: dict[Code, Severity] = {
-    Code.LOST: Severity.ERROR,
-    Code.DELIVERED_LOST: Severity.ERROR,
-    Code.GAP: Severity.ERROR,
-    Code.TAIL_LOST: Severity.ERROR,
-    Code.DELAY_NOT_DELIVERED: Severity.ERROR,
-    Code.RETRY_LOST: Severity.ERROR,
-    Code.COMMIT_LOST: Severity.ERROR,
-    Code.OFFSET_TWICE: Severity.ERROR,
-    Code.SWAPPED: Severity.ERROR,
-    Code.BAD_CRC: Severity.ERROR,
-    Code.BODY_CHANGED: Severity.ERROR,
-    Code.OUT_OF_ORDER: Severity.ERROR,
-    Code.NEVER_DELIVERED: Severity.ERROR,
-    # RocketMQ promises "at least once": a producer repeats a send whose answer was lost, a consumer
-    # is given again what it did not acknowledge.
-    Code.DUPLICATE: Severity.WARN,
-    Code.KEY_REUSED: Severity.WARN,
-    Code.DELIVERED_TWICE: Severity.WARN,
-    Code.OPEN_HALF: Severity.WARN,
-    Code.CLOCK_BACK: Severity.WARN,
+    **dict.fromkeys(Code, Severity.ERROR),
+    **dict.fromkeys(_WARNINGS, Severity.WARN),
     Code.UNPRODUCED: Severity.INFO,
     Code.QUEUE_RESTARTED: Severity.INFO,
 }

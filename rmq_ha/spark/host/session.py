@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
@@ -294,7 +295,7 @@ def _begin(
 ) -> gateway.Starting:
     environ = gateway.environ_for(java, home, cache, given.get("spark.master", ""))
     options = [*_quiet(), option]
-    options += gateway.options_of(given.get("spark.driver.extraJavaOptions", ""))
+    options += shlex.split(given.get("spark.driver.extraJavaOptions", ""))
     class_path = [part for part in (environ.get("SPARK_CONF_DIR"),) if part]
     class_path += filter(None, given.get("spark.driver.extraClassPath", "").split(os.pathsep))
     wanted = gateway.Wanted(given["spark.driver.memory"], options, class_path, {**_NO_BAR, **given})

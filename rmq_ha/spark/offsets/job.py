@@ -10,7 +10,7 @@ from rmq_ha.offsets.model import OFFSET
 from rmq_ha.offsets.pairing import Pairing
 from rmq_ha.offsets.repair import steps
 from rmq_ha.offsets.verdict import Limits, answer
-from rmq_ha.spark.findings import FINDINGS, finding_row
+from rmq_ha.spark.findings import frame_of
 from rmq_ha.spark.offsets import history
 from rmq_ha.spark.offsets.report import sections_of
 from rmq_ha.spark.result import JobResult
@@ -29,10 +29,9 @@ def verify(
     """
     past = history.past(spark, history_directory)
     told = answer(pairings, limits, past.violations)
-    found = spark.createDataFrame([finding_row(one) for one in told.findings], FINDINGS)
     plans = [steps(item, limits.max_lag) for item in pairings]
     return JobResult(
-        findings=past.added_to(found),
+        findings=past.added_to(frame_of(spark, told.findings)),
         outcome=told.outcome,
         verdict=told.verdict,
         numbers=told.numbers,

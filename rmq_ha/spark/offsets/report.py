@@ -53,26 +53,13 @@ def _replicas(pairings: Sequence[Pairing]) -> Table:
     note = f"The slaves were held against {count} samples of the master around them."
     if unknown:
         note += f" Not compared, as one side does not tell: {unknown}."
-    return Table(
-        "Replicas",
-        ("as", "place", "broker", "role", "state", "facts"),
-        rows,
-        note,
-    )
+    return Table("Replicas", ("as", "place", "broker", "role", "state", "facts"), rows, note)
 
 
 def _forecast(by_slave: Mapping[str, Any]) -> Table:
     return Table(
         "A fail-over now",
-        (
-            "slave",
-            "repeated",
-            "skipped",
-            "lost",
-            "delayed again",
-            "errors",
-            "not settled",
-        ),
+        ("slave", "repeated", "skipped", "lost", "delayed again", "errors", "not settled"),
         [(name, *totals) for name, totals in by_slave.items()],
         "In messages; errors and what is not settled in keys (a group's queue, a topic, ...).",
     )
@@ -105,12 +92,13 @@ def trend_of(trend: Trend | None) -> list[Plot]:
     """A plot, if there is anything to show."""
     if trend is None or not trend.moments:
         return []
-    plot = Plot(
-        "Messages that a fail-over would have repeated",
-        [datetime.fromtimestamp(moment / 1000, UTC) for moment in trend.moments],
-        trend.groups,
-        "time (UTC)",
-        "messages",
-        note="By group, from the history of snapshots; the groups with most.",
-    )
-    return [plot]
+    return [
+        Plot(
+            "Messages that a fail-over would have repeated",
+            [datetime.fromtimestamp(moment / 1000, UTC) for moment in trend.moments],
+            trend.groups,
+            "time (UTC)",
+            "messages",
+            note="By group, from the history of snapshots; the groups with most.",
+        )
+    ]

@@ -2,50 +2,35 @@
 
 import pickle
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 import pyarrow as pa
-from pyspark.sql import SparkSession
 
 from rmq_ha.host.blocking import pause
 from rmq_ha.offsets.findings import Outcome
 from rmq_ha.scan.replica import verifying
 from rmq_ha.scan.replica.settings import Settings
 from rmq_ha.scan.replica.tasks import Answer, Task, Work, run
-from rmq_ha.spark.findings import FINDINGS, finding_row
+from rmq_ha.spark.findings import frame_of
 from rmq_ha.spark.replica.report import sections_of
 from rmq_ha.spark.result import JobResult
+from rmq_ha.spark.running import Job
 
 _ANSWERS = "number long, answer binary"
 _FEW = 64
 _MOST_PARTS = 1000
 
 
-class JobLike(Protocol):
-    """What of `rmq_ha.spark.running.Job` is used."""
-
-    @property
-    def spark(self) -> SparkSession:
-        """The session."""
-
-    def note(self, text: str) -> None:
-        """A line for who looks on."""
-
-    def progress(self, label: str) -> Any:
-        """Shows how far Spark is while its block runs."""
-
-
-def verify(job: JobLike, settings: Settings) -> JobResult:
+def verify(job: Job, settings: Settings) -> JobResult:
     """
     Compare two stores.
 
     :raises CannotDecide: one cannot be read, or they have nothing in common.
     """
     told = verifying.verify(settings, _on_executors(job), job.note, pause)
-    rows = [finding_row(one) for one in told.findings]
     return JobResult(
-        job.spark.createDataFrame(rows, FINDINGS),
+        frame_of(job.spark, told.findings),
         Outcome.VIOLATED if told.errors else Outcome.HOLDS,
         told.verdict,
         told.numbers,
@@ -53,7 +38,7 @@ def verify(job: JobLike, settings: Settings) -> JobResult:
     )
 
 
-def _on_executors(job: JobLike) -> verifying.Run:
+def _on_executors(job: Job) -> verifying.Run:
     def run_tasks(
         label: str, work: Work, tasks: Sequence[Task], is_apart: bool
     ) -> verifying.Answers:
