@@ -16,7 +16,7 @@ from rmq_ha.store.format.commitlog import decode_record
 from rmq_ha.testing.group import BrokerGroup, GroupNode
 from rmq_ha.wire.command import RemotingCommand
 
-FIRST, LAST = map(int, os.environ.get("RMQ_HA_DLEDGER_SEEDS", "1-12").split("-"))
+FIRST, LAST = map(int, os.environ.get("RMQ_HA_DLEDGER_SEEDS", "1-4").split("-"))
 CHAOS_S = 60.0
 SENDS_A_SECOND = 20
 

@@ -1,7 +1,7 @@
 """
 DLedger groups of three and five under faults, and bugs planted to see whether they are found.
 
-RMQ_HA_SIM_RAFT_SEEDS says how many groups (300; about 0.05 s of CPU each; `tox -e sim` runs 1000);
+RMQ_HA_SIM_RAFT_SEEDS says how many groups (100; about 0.05 s of CPU each; `tox -e sim` runs 1000);
 they begin at RMQ_HA_SIM_FIRST (0).
 """
 
@@ -24,7 +24,7 @@ from rmq_ha.testing.raft import Machine, RaftOptions
 from rmq_ha.testing.simulate import RAFT, run_raft, run_seeds
 
 FIRST = int(os.environ.get("RMQ_HA_SIM_FIRST", "0"))
-COUNT = int(os.environ.get("RMQ_HA_SIM_RAFT_SEEDS", "300"))
+COUNT = int(os.environ.get("RMQ_HA_SIM_RAFT_SEEDS", "100"))
 JOBS = os.cpu_count() or 1
 
 
