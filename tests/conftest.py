@@ -17,7 +17,10 @@ from tests.kits.draws import EXPLORES
 settings.register_profile("rmq-ha", deadline=None, derandomize=not EXPLORES)
 settings.load_profile("rmq-ha")
 
-QUICK_JAVA = "-XX:TieredStopAtLevel=1 -Dtls.server.mode=disabled"
+QUICK_JAVA = (
+    "-XX:TieredStopAtLevel=1 -Dtls.server.mode=disabled "
+    "-XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
+)
 
 # Rooms whose files take up to minutes. They begin first: a worker that got one of them last would
 # go on alone while the others have nothing left to do.
@@ -57,7 +60,8 @@ def quick_java() -> Iterator[None]:
 
     None lives long enough to win back what the second compiler costs. Java's servers make an RSA
     key at each start, for TLS, which is 3 of the 4.4 s of processor time that a broker needs until
-    it is ready; whoever wants TLS says so on the command line, which wins.
+    it is ready; whoever wants TLS says so on the command line, which wins. That RocketMQ's classes
+    are well-formed needs no proof at each start, either: an eighth of what is left.
     """
     with pytest.MonkeyPatch.context() as patched:
         before = os.environ.get("JDK_JAVA_OPTIONS", "")
