@@ -4,8 +4,8 @@ Many seeds, each a master and a slave under its own faults.
 RMQ_HA_SIM_SEEDS says how many (60; about 0.2 s of CPU each); RMQ_HA_SIM_CLUSTER_SEEDS how many
 of whole clusters with name server and clients (16; about 0.7 s each), RMQ_HA_SIM_CONTROLLED_SEEDS
 how many of brokers in controller mode (16; about 0.5 s each). They begin at RMQ_HA_SIM_FIRST (0).
-`tox -e sim` runs 500, 60 and 200. CI runs the same few seeds each time, so they show no more than that a
-change broke nothing; that the simulator finds faults is shown by test_mutants.py.
+`tox -e sim` runs 500, 60 and 200. CI runs the same few seeds each time, so they show no more than
+that a change broke nothing; that the simulator finds faults is shown by test_mutants.py.
 """
 
 import os
