@@ -1,30 +1,27 @@
 """Findings as rows of a DataFrame."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import (
-    IntegerType,
-    LongType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampType,
-)
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
 from rmq_ha.offsets.findings import COLUMNS, Finding
 
 _TYPES = {
-    "queueId": IntegerType(),
-    "physicalOffset": LongType(),
-    "queueOffset": LongType(),
-    "observedAt": TimestampType(),
+    "queueId": T.IntegerType(),
+    "physicalOffset": T.LongType(),
+    "queueOffset": T.LongType(),
+    "observedAt": T.TimestampType(),
 }
 # The first three are always there.
-FINDINGS = StructType(
-    [StructField(name, _TYPES.get(name, StringType()), at > 2) for at, name in enumerate(COLUMNS)]
+FINDINGS = T.StructType(
+    [
+        T.StructField(name, _TYPES.get(name, T.StringType()), at > 2)
+        for at, name in enumerate(COLUMNS)
+    ]
 )
 """The columns of every job's findings, in the order of `Finding`."""
 
@@ -38,3 +35,20 @@ def finding_row(one: Finding) -> tuple[Any, ...]:
 def frame_of(spark: SparkSession, rows: Sequence[Finding]) -> DataFrame:
     """Findings that the driver has made."""
     return spark.createDataFrame([finding_row(one) for one in rows], FINDINGS)
+
+
+def findings_of(frame: DataFrame, **given: Any) -> DataFrame:
+    """
+    A finding for each row.
+
+    :param given: columns, or values, by the name that they have in `FINDINGS`; all else is null.
+    """
+    return frame.select(
+        *(F.lit(given.get(one.name)).cast(one.dataType).alias(one.name) for one in FINDINGS.fields)
+    )
+
+
+def meaning(texts: Mapping[Any, str], code: Column) -> Column:
+    """What each row's code means: how bad it is, or its sentence."""
+    pairs = (F.lit(str(part)) for pair in texts.items() for part in pair)
+    return F.element_at(F.create_map(*pairs), code)

@@ -6,9 +6,10 @@ good. Where none is, the consume queue says when it was due.
 Spec: store.md, section 10.
 """
 
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from rmq_ha.model.topics import RETRY_PREFIX, SCHEDULE_TOPIC
@@ -39,15 +40,12 @@ def due_before(places: Sequence[Place], at_ms: int) -> Due:
 
 def _due(queue: Queue, at_ms: int) -> int:
     """The first entry that is due later: a level's entries are in the order of their times."""
-    low, high = queue.min_offset, queue.max_offset
-    while low < high:
-        middle = (low + high) // 2
-        units = queue.units(middle, middle + 1)
-        if int(queue.tags_codes(units)[0]) <= at_ms:
-            low = middle + 1
-        else:
-            high = middle
-    return low
+
+    def due_at(offset: int) -> int:
+        return int(queue.tags_codes(queue.units(offset, offset + 1))[0])
+
+    there = range(queue.min_offset, queue.max_offset)
+    return queue.min_offset + bisect_right(there, at_ms, key=due_at)
 
 
 def undelivered(delayed: DataFrame, rows: DataFrame, due: Due, until_ms: int) -> DataFrame:
@@ -78,22 +76,16 @@ def undelivered(delayed: DataFrame, rows: DataFrame, due: Due, until_ms: int) ->
     )
     level = Window.partitionBy("brokerName", "queueId")
     was_delivered = F.col("deliveredMs") <= F.lit(until_ms)
-    pairs = [
-        F.struct(F.lit(broker).alias("b"), F.lit(number).alias("q"), F.lit(end).alias("e"))
-        for (broker, number), end in due.items()
+    ends = [
+        F.lit(part) for (broker, queue), end in due.items() for part in (f"{queue}/{broker}", end)
     ]
-    was_due: Column = F.lit(False)
-    if pairs:
-        known = F.filter(
-            F.array(*pairs),
-            lambda one: (one.b == F.col("brokerName")) & (one.q == F.col("queueId")),
-        )
-        was_due = F.coalesce(F.col("queueOffset") < F.try_element_at(known, F.lit(1)).e, was_due)
+    of_queue = F.concat_ws("/", "queueId", "brokerName")
+    end = F.try_element_at(F.create_map(*ends), of_queue) if due else F.lit(0)
     return (
         numbered.join(first, [*of_message, "number"], "left")
         .withColumn("front", F.max(F.when(was_delivered, F.col("queueOffset"))).over(level))
         .where("deliveredMs is null")
-        .where(F.coalesce(F.col("queueOffset") < F.col("front"), F.lit(False)) | was_due)
+        .where((F.col("queueOffset") < F.col("front")) | (F.col("queueOffset") < end))
         .select(*delayed.columns)
     )
 

@@ -7,7 +7,7 @@ from pyspark.sql import functions as F
 
 from rmq_ha.spark.audit.keys import own
 from rmq_ha.spark.audit.rules import Code
-from rmq_ha.spark.audit.shape import QUEUE, all_faults, fault, findings, observed, sentence
+from rmq_ha.spark.audit.shape import QUEUE, all_faults, earlier, fault, findings, observed, sentence
 
 _OF_GROUP = ("group", *QUEUE)
 
@@ -162,12 +162,8 @@ def late_findings(pairs: DataFrame, ordered: Collection[str]) -> DataFrame:
         .groupBy(*_OF_GROUP, key, "queueOffset")
         .agg(F.min("order").alias("order"), F.min("atMs").alias("atMs"), F.min("id").alias("id"))
     )
-    earlier = (
-        Window.partitionBy(*_OF_GROUP, "orderKey")
-        .orderBy("order")
-        .rangeBetween(Window.unboundedPreceding, -1)
-    )
-    late = firsts.withColumn("highest", F.max("queueOffset").over(earlier)).where(
+    before = earlier(*_OF_GROUP, "orderKey", order="order")
+    late = firsts.withColumn("highest", F.max("queueOffset").over(before)).where(
         "highest > queueOffset"
     )
     return findings(
@@ -202,15 +198,11 @@ def misplaced_findings(ledger: DataFrame, rows: DataFrame) -> DataFrame:
         .agg(F.min(F.coalesce("sequence", "atMs")).alias("order"), F.min("atMs").alias("atMs"))
     )
     placed = sent.join(first, ["topic", "id"]).select("*", "at.*")
-    earlier = (
-        Window.partitionBy(*QUEUE, "orderKey")
-        .orderBy("order")
-        .rangeBetween(Window.unboundedPreceding, -1)
-    )
+    before = earlier(*QUEUE, "orderKey", order="order")
     sequence = Window.partitionBy("topic", "orderKey")
     queue = F.struct("brokerName", "queueId")
     judged = (
-        placed.withColumn("highest", F.max("queueOffset").over(earlier))
+        placed.withColumn("highest", F.max("queueOffset").over(before))
         .withColumn("least", F.min(queue).over(sequence))
         .withColumn("most", F.max(queue).over(sequence))
         .withColumn("number", F.row_number().over(sequence.orderBy("order", "id")))

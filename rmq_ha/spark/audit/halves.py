@@ -12,6 +12,7 @@ from rmq_ha.spark.audit.ledgers import COMMITTED
 from rmq_ha.spark.audit.rules import Code
 from rmq_ha.spark.audit.shape import findings, observed, sentence
 
+_PLACE = ("queueId", "queueOffset", "commitLogOffset", "storedMs")
 CHECKED_BY_MS = 180_000
 """After so long a broker has asked the producer at least twice, with its settings untouched."""
 
@@ -73,18 +74,12 @@ def open_findings(rows: DataFrame, marks: DataFrame, newest_ms: int) -> DataFram
     ended = (
         halves.join(marks, ["brokerName", "queueId", "queueOffset"], "left_semi")
         .select("brokerName", "id")
-        .unionByName(rows.where(_is_commit()).select("brokerName", "id"))
-        .unionByName(
-            rows.where(F.col("topic") == TRANS_CHECK_MAX_TIME_TOPIC).select("brokerName", "id")
-        )
+        .unionByName(rows.where(F.col("topic") != HALF_TOPIC).select("brokerName", "id"))
     )
     still_open = (
         halves.groupBy("brokerName", "topic", "id")
         .agg(
-            F.min("queueId").alias("queueId"),
-            F.min("queueOffset").alias("queueOffset"),
-            F.min("commitLogOffset").alias("commitLogOffset"),
-            F.min("storedMs").alias("storedMs"),
+            *(F.min(name).alias(name) for name in _PLACE),
             F.count(F.lit(1)).alias("copies"),
         )
         .where(F.col("storedMs") < F.lit(newest_ms - CHECKED_BY_MS))

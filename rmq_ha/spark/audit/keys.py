@@ -10,6 +10,7 @@ from rmq_ha.spark.audit.rules import Code
 from rmq_ha.spark.audit.shape import findings, observed, sentence
 from rmq_ha.store.format.commitlog import CRC_MASK
 
+_PLACE = ("id", "queueId", "queueOffset", "commitLogOffset")
 SAID = ("topic", "id", "bodyCrc")
 """Of a ledger, what it says of bodies."""
 
@@ -194,10 +195,7 @@ def unproduced_findings(rows: DataFrame, ledger: DataFrame) -> DataFrame:
         .groupBy("topic")
         .agg(
             F.count(F.lit(1)).alias("n"),
-            F.min_by("id", "commitLogOffset").alias("id"),
-            F.min_by("queueId", "commitLogOffset").alias("queueId"),
-            F.min_by("queueOffset", "commitLogOffset").alias("queueOffset"),
-            F.min("commitLogOffset").alias("commitLogOffset"),
+            *(F.min_by(name, "commitLogOffset").alias(name) for name in _PLACE),
         )
     )
     return findings(

@@ -1,6 +1,5 @@
 """Ledgers: what producers and consumers say they did, as JSON lines or Parquet."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pyspark.errors import AnalysisException
@@ -10,37 +9,34 @@ from pyspark.sql.types import StringType, StructField, StructType, TimestampType
 
 from rmq_ha.errors import CannotDecide
 from rmq_ha.spark.audit.shape import kept
+from rmq_ha.spark.source.tables_rows import snake_case
 from rmq_ha.store.format.commitlog import CRC_MASK
 
-STORED_STATUSES = (
-    "SEND_OK",
-    "FLUSH_DISK_TIMEOUT",
-    "FLUSH_SLAVE_TIMEOUT",
-    "SLAVE_NOT_AVAILABLE",
-)
+STORED_STATUSES = ("SEND_OK", "FLUSH_DISK_TIMEOUT", "FLUSH_SLAVE_TIMEOUT", "SLAVE_NOT_AVAILABLE")
 """Answers that mean: it is stored. A row without a status counts as acknowledged too."""
 COMMITTED = ("COMMIT_MESSAGE", "COMMIT")
 """What a producer says of a transaction that it ended so (`transactionState`)."""
 UNNAMED = "(unnamed)"
 
-# Our column: what it may be called in a ledger.
-_NAMES: Mapping[str, tuple[str, ...]] = {
-    "topic": ("topic",),
-    "msgId": ("msgId", "msg_id", "uniqKey", "uniq_key", "messageId"),
-    "keys": ("keys", "key"),
-    "status": ("status", "sendStatus"),
-    "transactionState": ("transactionState", "transaction_state", "localTransactionState"),
-    "brokerName": ("brokerName", "broker_name"),
-    "queueId": ("queueId", "queue_id"),
-    "queueOffset": ("queueOffset", "queue_offset"),
-    "orderKey": ("orderKey", "order_key"),
-    "sequence": ("sequence",),
-    "bodyCrc": ("bodyCrc", "body_crc"),
-    "group": ("group", "consumerGroup"),
-    "reconsumeTimes": ("reconsumeTimes", "reconsume_times"),
-    "sentAt": ("sentAt", "sent_at"),
-    "deliveredAt": ("deliveredAt", "delivered_at", "consumedAt"),
+# Our columns, and what else they may be called; each name may be spelt like_this, too.
+_COLUMNS = (
+    "topic", "msgId", "keys", "status", "transactionState", "brokerName", "queueId", "queueOffset",
+    "orderKey", "sequence", "bodyCrc", "group", "reconsumeTimes", "sentAt", "deliveredAt",
+)  # fmt: skip
+_ALSO = {
+    "msgId": ("uniqKey", "messageId"), "keys": ("key",), "status": ("sendStatus",),
+    "transactionState": ("localTransactionState",), "group": ("consumerGroup",),
+    "deliveredAt": ("consumedAt",),
+}  # fmt: skip
+_NAMES = {
+    name: [spelt for each in (name, *_ALSO.get(name, ())) for spelt in (each, snake_case(each))]
+    for name in _COLUMNS
 }
+_ROWS = (
+    "topic", "id", "atMs", "status", "transactionState", "brokerName", "queueId", "queueOffset",
+    "orderKey", "sequence", "bodyCrc", "group", "reconsumeTimes",
+)  # fmt: skip
+"""What is made of it; `bodyCrc` is as records have it."""
 _NUMBERS = ("queueId", "queueOffset", "sequence", "reconsumeTimes", "bodyCrc")
 _TIMES = ("sentAt", "deliveredAt")
 _TEXT_FILES = (".json", ".jsonl", ".ndjson")
@@ -53,9 +49,7 @@ class Ledger:
     """
     A ledger that was read.
 
-    :ivar rows: columns `topic`, `id`, `atMs`, `status`, `transactionState`, `brokerName`,
-        `queueId`, `queueOffset`, `orderKey`, `sequence`, `bodyCrc` (as records have it), `group`,
-        `reconsumeTimes`; what the ledger does not have is null.
+    :ivar rows: columns `_ROWS`; what the ledger does not have is null.
     :ivar unusable: rows that are no JSON, or have no id.
     """
 
@@ -118,30 +112,23 @@ def _plain(raw: DataFrame, time: str, id_column: str) -> DataFrame:
     columns: dict[str, Column] = {}
     for ours, spellings in _NAMES.items():
         found = [name for name in spellings if name in there]
-        value = F.coalesce(*(raw[name].cast("string") for name in found)) if found else F.lit(None)
+        value = F.coalesce(*(raw[name].cast("string") for name in found), F.lit(None))
         if ours in _NUMBERS:
-            value = F.expr("null") if not found else value.try_cast("bigint")
-            columns[ours] = value.cast("long")
+            columns[ours] = value.try_cast("bigint")
         elif ours in _TIMES:
             times = [_ms(raw, name, there[name]) for name in found]
-            columns[ours] = F.coalesce(*times) if times else F.lit(None).cast("long")
+            columns[ours] = F.coalesce(*times, F.lit(None).cast("long"))
         else:
             columns[ours] = value.cast("string")
-    return raw.select(
-        columns["topic"].alias("topic"),
-        F.when(columns[id_column] != "", columns[id_column]).alias("id"),
-        columns[time].alias("atMs"),
-        columns["status"].alias("status"),
-        columns["transactionState"].alias("transactionState"),
-        columns["brokerName"].alias("brokerName"),
-        columns["queueId"].cast("int").alias("queueId"),
-        columns["queueOffset"].alias("queueOffset"),
-        columns["orderKey"].alias("orderKey"),
-        columns["sequence"].alias("sequence"),
-        columns["bodyCrc"].bitwiseAND(F.lit(CRC_MASK)).alias("bodyCrc"),
-        F.coalesce(columns["group"], F.lit(UNNAMED)).alias("group"),
-        F.coalesce(columns["reconsumeTimes"], F.lit(0)).alias("reconsumeTimes"),
-    )
+    columns |= {
+        "id": F.nullif(columns[id_column], F.lit("")),
+        "atMs": columns[time],
+        "queueId": columns["queueId"].cast("int"),
+        "bodyCrc": columns["bodyCrc"].bitwiseAND(F.lit(CRC_MASK)),
+        "group": F.coalesce(columns["group"], F.lit(UNNAMED)),
+        "reconsumeTimes": F.coalesce(columns["reconsumeTimes"], F.lit(0)),
+    }
+    return raw.select(*(columns[name].alias(name) for name in _ROWS))
 
 
 def _ms(raw: DataFrame, name: str, kind: object) -> Column:

@@ -44,12 +44,7 @@ def runs_of(parts: DataFrame) -> DataFrame:
     )
     begins_again = ((first == 0) & before.isNotNull()).cast("int")
     return edges.select(
-        *QUEUE,
-        "commitLogOffset",
-        "storedMs",
-        "first",
-        "last",
-        "before",
+        *(*QUEUE, "commitLogOffset", "storedMs", "first", "last", "before"),
         F.sum(begins_again).over(in_log).alias("life"),
     )
 

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from pyspark import StorageLevel
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Window, WindowSpec
 from pyspark.sql import functions as F
 
 from rmq_ha.spark.audit.rules import SEVERITIES, Code
-from rmq_ha.spark.findings import FINDINGS
+from rmq_ha.spark.findings import findings_of, meaning
 
 QUEUE = ("brokerName", "topic", "queueId")
 _TAKEN = {
@@ -30,26 +30,11 @@ def findings(frame: DataFrame, code: Code | Column, detail: Column, **given: Any
     :param given: further columns of a finding.
     """
     name = F.lit(str(code)) if isinstance(code, Code) else code
-    values = {"severity": _severity(name), "code": name, "detail": detail, **given}
-    columns: list[Column] = []
-    for field in FINDINGS.fields:
-        value = values.get(field.name)
-        if value is None:
-            own = _TAKEN.get(field.name)
-            value = F.col(own) if own in frame.columns else F.lit(None)
-        if field.name == "broker":
-            value = F.nullif(value, F.lit(""))
-        columns.append(value.cast(field.dataType).alias(field.name))
-    return frame.select(*columns)
-
-
-def _severity(code: Column) -> Column:
-    known: Column | None = None
-    for each, severity in SEVERITIES.items():
-        is_it = code == str(each)
-        known = (F if known is None else known).when(is_it, F.lit(str(severity)))
-    assert known is not None
-    return known
+    own = {to: F.col(by) for to, by in _TAKEN.items() if by in frame.columns}
+    if "broker" in own:
+        own["broker"] = F.nullif(own["broker"], F.lit(""))
+    severity = meaning(SEVERITIES, name)
+    return findings_of(frame, **own | given, severity=severity, code=name, detail=detail)
 
 
 def fault(code: Code, applies: Column, detail: Column, **given: Column) -> Column:
@@ -105,6 +90,12 @@ def sentence(text: str, **values: Column | str) -> Column:
         column = F.col(value) if isinstance(value, str) else value
         parts.append(F.coalesce(column.cast("string"), F.lit("?")))
     return F.concat(*parts)
+
+
+def earlier(*by: str, order: str) -> WindowSpec:
+    """All rows of the same group that stand before a row."""
+    window = Window.partitionBy(*by).orderBy(order)
+    return window.rangeBetween(Window.unboundedPreceding, -1)
 
 
 def observed(ms: Column) -> Column:

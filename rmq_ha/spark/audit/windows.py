@@ -4,19 +4,21 @@ Windows are of event time: when the message was born, on its producer's clock. S
 of a window are of the same messages, and differ by what was lost or came twice.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from rmq_ha.spark.audit.rules import Code, latency_column
-from rmq_ha.spark.audit.shape import findings, observed, sentence
+from rmq_ha.spark.audit.shape import earlier, findings, observed, sentence
 from rmq_ha.spark.result import Plot, Table
 
 _SHOWN = 600
 _QUANTILES = (0.5, 0.99)
+_SUMS = ("produced", "stored", "delivered", "bytes")
+_TIMES = ("bornToStoredP50", "bornToStoredP99", "storedToDeliveredP50", "storedToDeliveredP99")
 
 
 def _window(ms: Column, window_ms: int) -> Column:
@@ -30,23 +32,15 @@ def clock_findings(sums: DataFrame, grace_ms: int) -> DataFrame:
     :param sums: of `reduced.sums_of`: what lies wholly behind another sum and is older by more
         than the grace.
     """
-    ends = sums.select(
-        "brokerName", F.col("mostPlace").alias("place"), F.col("mostMs").alias("high"),
-        F.lit(None).cast("long").alias("low"),
-    )  # fmt: skip
-    begins = sums.select(
-        "brokerName", F.col("leastPlace").alias("place"), F.lit(None).cast("long").alias("high"),
-        F.col("leastMs").alias("low"),
-    )  # fmt: skip
-    before = (
-        Window.partitionBy("brokerName")
-        .orderBy("place")
-        .rangeBetween(Window.unboundedPreceding, -1)
-    )
-    back = F.max("high").over(before)
+    none = F.lit(None).cast("long")
+
+    def one(place: str, high: Column, low: Column) -> Column:
+        return F.struct(F.col(place).alias("place"), high.alias("high"), low.alias("low"))
+
+    ends = one("mostPlace", F.col("mostMs"), none), one("leastPlace", none, F.col("leastMs"))
     found = (
-        ends.unionByName(begins)
-        .withColumn("before", back)
+        sums.select("brokerName", F.inline(F.array(*ends)))
+        .withColumn("before", F.max("high").over(earlier("brokerName", order="place")))
         .where(F.col("low") < F.col("before") - F.lit(grace_ms))
         .groupBy("brokerName")
         .agg(
@@ -106,13 +100,9 @@ def tiers(
             keys,
             "full",
         )
-    for name in ("produced", "delivered"):
-        if name not in stored.columns:
-            stored = stored.withColumn(name, F.lit(None).cast("long"))
-    if "storedToDeliveredP50" not in stored.columns:
-        for name in ("storedToDeliveredP50", "storedToDeliveredP99"):
-            stored = stored.withColumn(name, F.lit(None).cast("double"))
-    return stored
+    kinds = dict.fromkeys(("produced", "delivered"), "long") | dict.fromkeys(_TIMES, "double")
+    absent = {name: kind for name, kind in kinds.items() if name not in stored.columns}
+    return stored.withColumns({name: F.lit(None).cast(kind) for name, kind in absent.items()})
 
 
 def _percentiles(name: str, column: str) -> list[Column]:
@@ -124,7 +114,7 @@ def _percentiles(name: str, column: str) -> list[Column]:
     ]
 
 
-def sections(windows: DataFrame, window_ms: int, *, ledgers: Sequence[str]) -> list[Table | Plot]:
+def sections(windows: DataFrame, window_ms: int, *, ledgers: Collection[str]) -> list[Table | Plot]:
     """
     Of the report: counts by tier, throughput and times over time; the topics.
 
@@ -138,7 +128,7 @@ def sections(windows: DataFrame, window_ms: int, *, ledgers: Sequence[str]) -> l
     coarse = (
         windows.groupBy(_window(F.col("window"), width))
         .agg(
-            *(F.sum(name).alias(name) for name in ("produced", "stored", "delivered", "bytes")),
+            *(F.sum(name).alias(name) for name in _SUMS),
             *(F.max(name).alias(name) for name in _TIMES),
         )
         .orderBy("window")
@@ -148,72 +138,47 @@ def sections(windows: DataFrame, window_ms: int, *, ledgers: Sequence[str]) -> l
     moments = [datetime.fromtimestamp(row["window"] / 1000, UTC) for row in coarse]
     seconds = width / 1000
 
-    def values(name: str, factor: float = 1.0) -> list[float | None]:
-        return [None if row[name] is None else row[name] * factor for row in coarse]
+    def plot(
+        title: str, lines: Mapping[str, str], unit: str, note: str = "", per: float = 1.0,
+        kind: str = "line",
+    ) -> Plot:  # fmt: skip
+        series = {
+            label: [None if row[name] is None else row[name] / per for row in coarse]
+            for label, name in lines.items()
+        }
+        return Plot(title, moments, series, "UTC", unit, kind, note)
 
-    tier_names = [
-        name for name in ("produced", "stored", "delivered") if name == "stored" or name in ledgers
-    ]
+    def times(title: str, name: str, note: str) -> Plot:
+        lines = {"middle": f"{name}P50", "99 %": f"{name}P99"}
+        return plot(title, lines, "ms", f"The worst topic of each moment{note}.")
+
+    counted = [name for name in _SUMS[:3] if name == "stored" or name in ledgers]
+    parted = "Where the lines part, messages were lost, came twice, or are still on their way."
+    unit = f"messages in {seconds:g} s"
+    clocks = "; on two clocks, the producer's and the broker's"
+    born = "Messages by when they were born"
     found: list[Table | Plot] = [
-        Plot(
-            "Messages by when they were born",
-            moments,
-            {name: values(name) for name in tier_names},
-            x_label="UTC",
-            y_label=f"messages in {seconds:g} s",
-            kind="step",
-            note="Where the lines part, messages were lost, came twice, or are still on their way.",
-        ),
-        Plot(
-            "Throughput",
-            moments,
-            {"MB/s": values("bytes", 1 / seconds / 1e6)},
-            x_label="UTC",
-            y_label="MB/s",
-        ),
-        Plot(
-            "Born to stored",
-            moments,
-            {"middle": values("bornToStoredP50"), "99 %": values("bornToStoredP99")},
-            x_label="UTC",
-            y_label="ms",
-            note="The worst topic of each moment; on two clocks, the producer's and the broker's.",
-        ),
+        plot(born, dict(zip(counted, counted, strict=True)), unit, parted, kind="step"),
+        plot("Throughput", {"MB/s": "bytes"}, "MB/s", per=seconds * 1e6),
+        times("Born to stored", "bornToStored", clocks),
     ]
     if "delivered" in ledgers:
-        found.append(
-            Plot(
-                "Stored to delivered",
-                moments,
-                {"middle": values("storedToDeliveredP50"), "99 %": values("storedToDeliveredP99")},
-                x_label="UTC",
-                y_label="ms",
-                note="The worst topic of each moment.",
-            )
-        )
+        found.append(times("Stored to delivered", "storedToDelivered", ""))
     return found
-
-
-_TIMES = ("bornToStoredP50", "bornToStoredP99", "storedToDeliveredP50", "storedToDeliveredP99")
 
 
 def topics_table(windows: DataFrame) -> Table:
     """The largest topics."""
     rows: list[Any] = (
         windows.groupBy("topic")
-        .agg(
-            F.sum("produced").alias("produced"),
-            F.sum("stored").alias("stored"),
-            F.sum("delivered").alias("delivered"),
-            F.sum("bytes").alias("bytes"),
-        )
+        .agg(*(F.sum(name).alias(name) for name in _SUMS))
         .orderBy(F.desc_nulls_last("stored"))
         .limit(50)
         .collect()
     )
     return Table(
         "Topics",
-        ("topic", "produced", "stored", "delivered", "bytes"),
+        ("topic", *_SUMS),
         [tuple("-" if value is None else value for value in row) for row in rows],
         note="The largest fifty.",
     )
