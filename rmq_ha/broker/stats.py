@@ -275,7 +275,8 @@ class BrokerStats:
         self.got(topic, queue_id, group, len(records), size, int((now - began) * 1000), now)
         stored_ms = store_timestamp_of(last)
         if stored_ms:
-            behind = self._log_end() - _PHYSICAL_OFFSET(last)[0]
+            (place,) = _PHYSICAL_OFFSET(last)
+            behind = self._log_end() - place
             self.fell_behind(topic, queue_id, group, behind, self._now_ms() - stored_ms)
 
     def fell_behind(self, topic: str, queue_id: int, group: str, size: int, behind_ms: int) -> None:

@@ -152,6 +152,16 @@ def test_group_rates() -> None:
     assert stats.group_get_rate("T", "G") == 0.0
 
 
+def test_what_comes_after_a_sampling_is_not_counted_by_it() -> None:
+    """Nobody has to have asked for the figures in between."""
+    now = Now()
+    stats = BrokerStats(now, now.seconds)
+    stats.got("T", 0, "G", 600, 6000)
+    now.value += 15_000
+    stats.got("T", 0, "G", 600, 6000)
+    assert stats.group_get_rate("T", "G") == 60.0
+
+
 def test_every_name() -> None:
     """Names, keys and figures as Java 4.9.7 has them."""
     now = Now()
