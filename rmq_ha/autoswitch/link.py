@@ -150,7 +150,6 @@ class EpochLink:
         if self._is_running:
             self._tell(f"cannot connect: {failure.getErrorMessage()}")
             self._soon()
-        self._see_whether_gone()
 
     def _soon(self) -> None:
         """Connect again, each time a little later, until the master was followed."""

@@ -630,6 +630,16 @@ def test_a_put_ends_when_all_hold_it_or_when_its_time_is_over() -> None:
     assert told(it)["waiting"] == 0
 
 
+def test_the_time_of_a_put_is_over_though_nothing_else_happens() -> None:
+    it = leading()
+    it.slave(2, 0)
+    _, ends = it.put()
+    it.clock.advance(2.99)
+    assert ends == []
+    it.clock.advance(0.01)
+    assert ends == [LATE]
+
+
 def test_what_all_hold_already_is_kept_at_once() -> None:
     it = Station(bodies=(b"one",), known=[(1, 0)]).leads(1)
     assert it.put()[1] == [PutMessageStatus.PUT_OK]
