@@ -4,7 +4,6 @@ The job `verify-fleet`: all brokers, judged by the facts that `rmqha-scan` keeps
 A task has one broker: its rows name the facts that it reads, and nothing of other brokers.
 """
 
-import pickle
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import groupby
@@ -14,7 +13,7 @@ import click
 import pyarrow as pa
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.pandas.types import to_arrow_schema
 
 from rmq_ha.host.files import absolute
 from rmq_ha.offsets.command import Span
@@ -22,13 +21,14 @@ from rmq_ha.offsets.findings import COLUMNS, Outcome
 from rmq_ha.offsets.verdict import Limits
 from rmq_ha.scan.fleet.facts import IDS, SUMS, Replica, replicas_in
 from rmq_ha.scan.fleet.judging import Patience, judge
-from rmq_ha.spark.findings import FINDINGS, finding_row
+from rmq_ha.spark.findings import FINDINGS, finding_row, findings_of
 from rmq_ha.spark.result import JobResult, Table
 from rmq_ha.spark.running import Job, job_options, run_job
+from rmq_ha.spark.spreading import spread
 
 _SHOWN = 300
 _TWICE = 1000
-_MOST_PARTS = 1000
+_TOPICS = "topic string, hour timestamp, messages long, bytes long, bad long"
 _BROKERS = pa.schema(
     [
         ("broker", pa.string()),
@@ -78,16 +78,12 @@ def verify(
     spark: SparkSession = job.spark
     replicas = replicas_in(absolute(directory))
     brokers = [list(some) for _, some in groupby(replicas, key=lambda one: one.state.broker)]
-    tasks = spark.createDataFrame([(pickle.dumps(some),) for some in brokers], "task binary")
 
-    def work(batches: Iterator[Any]) -> Iterator[Any]:
-        for batch in batches:
-            for task in batch.column(0).to_pylist():
-                row = _row(pickle.loads(task), patience, now_ms)
-                yield pa.RecordBatch.from_pylist([row], _ROWS)
+    def work(some: Iterator[Sequence[Replica]]) -> Iterator[Any]:
+        for one in some:
+            yield pa.RecordBatch.from_pylist([_row(one, patience, now_ms)], _ROWS)
 
-    parts = tasks.repartition(min(len(brokers), _MOST_PARTS)) if len(brokers) > 8 else tasks
-    frame = parts.mapInArrow(work, from_arrow_schema(_ROWS)).persist()
+    frame = spread(spark, brokers, work, _ROWS).persist()
     with job.progress(f"{len(brokers)} brokers, {len(replicas)} stores"):
         rows = frame.orderBy("broker").select(*_BROKERS.names).collect()
     found = frame.select(F.inline("findings"))
@@ -147,7 +143,7 @@ def topics(spark: SparkSession, masters: Sequence[Replica]) -> DataFrame:
     """Messages of the fleet by topic and hour of birth: the same hour of all brokers."""
     sums = _read(spark, masters, SUMS)
     if sums is None:
-        return spark.createDataFrame([], "topic string, hour timestamp, messages long, bytes long")
+        return spark.createDataFrame([], _TOPICS)
     return (
         sums.groupBy("topic", F.timestamp_millis("hour").alias("hour"))
         .agg(F.sum("n").alias("messages"), F.sum("bytes").alias("bytes"), F.sum("bad").alias("bad"))
@@ -171,19 +167,14 @@ def duplicates(spark: SparkSession, masters: Sequence[Replica]) -> DataFrame | N
         .where("n > 1")
         .limit(_TWICE)
     )
-    named = {
-        "severity": F.lit("WARN"),
-        "code": F.lit("DUPLICATE"),
-        "detail": F.concat(
+    return findings_of(
+        several,
+        severity="WARN",
+        code="DUPLICATE",
+        detail=F.concat(
             F.lit("an id that "), "n", F.lit(" messages of the fleet have; audit-messages of these"
             " stores says whether they are copies"),
         ),
-        "broker": F.regexp_extract("file", "([^/]+)-[0-9]+/[^/]+$", 1),
-        "physicalOffset": F.col("place"),
-    }  # fmt: skip
-    return several.select(
-        *(
-            named.get(field.name, F.lit(None)).cast(field.dataType).alias(field.name)
-            for field in FINDINGS.fields
-        )
-    )
+        broker=F.regexp_extract("file", "([^/]+)-[0-9]+/[^/]+$", 1),
+        physicalOffset=F.col("place"),
+    )  # fmt: skip

@@ -8,8 +8,8 @@ from pyspark.sql import functions as F
 from rmq_ha.errors import CannotDecide
 from rmq_ha.host.files import listing
 from rmq_ha.offsets.codes import HISTORIC, MEANINGS
-from rmq_ha.offsets.findings import COLUMNS
 from rmq_ha.offsets.model import OFFSET, QUEUE, SLAVE_ROLE
+from rmq_ha.spark.findings import findings_of, meaning
 
 ROWS = (
     "place string, broker string, brokerId long, role string, resting boolean, began long,"
@@ -84,12 +84,8 @@ def findings(offsets: DataFrame) -> DataFrame:
     :param offsets: as `offsets_over_time` makes them.
     """
     of_replica = Window.partitionBy("place", "topic", "group", "queueId").orderBy("began")
-    of_queue = (
-        Window.partitionBy("broker", "topic", "group", "queueId")
-        .orderBy("began")
-        .rangeBetween(-NEAR_MS, NEAR_MS)
-    )
     of_group = Window.partitionBy("broker", "topic", "group", "queueId").orderBy("began")
+    near = of_group.rangeBetween(-NEAR_MS, NEAR_MS)
     since = of_group.rowsBetween(Window.unboundedPreceding, Window.currentRow)
     until = of_group.rowsBetween(Window.currentRow, Window.unboundedFollowing)
     value, previous, end = F.col("value"), F.col("previous"), F.col("end")
@@ -98,12 +94,12 @@ def findings(offsets: DataFrame) -> DataFrame:
         {
             # However far apart both are kept: near it, or else the nearest on either side.
             "onMaster": F.least(
-                F.min(of_master).over(of_queue),
+                F.min(of_master).over(near),
                 F.last(of_master, ignorenulls=True).over(since),
                 F.first(of_master, ignorenulls=True).over(until),
             ),
             # A slave's copy may be ahead of its log; its master's is not.
-            "nearEnd": F.max("end").over(of_queue),
+            "nearEnd": F.max("end").over(near),
             "previous": F.lag("value").over(of_replica),
             "previousEnd": F.lag("end").over(of_replica),
         }
@@ -126,33 +122,21 @@ def findings(offsets: DataFrame) -> DataFrame:
         .filter(F.col("code").isNotNull())
         .withColumn("repeats", F.greatest(zero, previous - value))
     )
-    none = F.lit(None)
-    named = {
-        "severity": _meaning("severity"),
-        "code": F.col("code"),
-        "detail": F.replace(
-            _meaning("sentence"), F.lit("{repeats}"), F.col("repeats").cast("string")
-        ),
-        "broker": F.col("place"),
-        "topic": F.col("topic"),
-        "queueId": F.col("queueId"),
-        "group": F.col("group"),
-        "physicalOffset": none.cast("bigint"),
-        "queueOffset": value,
-        "msgId": none.cast("string"),
-        "expected": F.when(F.col("code") == "OFFSET_JUMP", end).otherwise(previous).cast("string"),
-        "actual": value.cast("string"),
-        "observedAt": F.timestamp_millis("ended"),
-    }
-    return rows.select(*(named[name].alias(name) for name in COLUMNS))
-
-
-def _meaning(what: str) -> Column:
-    """Of each row's code."""
-    pairs = [
-        F.lit(str(part)) for name in HISTORIC for part in (name, getattr(MEANINGS[name], what))
-    ]
-    return F.element_at(F.create_map(*pairs), F.col("code"))
+    sentence = meaning({name: MEANINGS[name].sentence for name in HISTORIC}, F.col("code"))
+    return findings_of(
+        rows,
+        severity=meaning({name: MEANINGS[name].severity for name in HISTORIC}, F.col("code")),
+        code=F.col("code"),
+        detail=F.replace(sentence, F.lit("{repeats}"), F.col("repeats").cast("string")),
+        broker=F.col("place"),
+        topic=F.col("topic"),
+        queueId=F.col("queueId"),
+        group=F.col("group"),
+        queueOffset=value,
+        expected=F.when(F.col("code") == "OFFSET_JUMP", end).otherwise(previous),
+        actual=value,
+        observedAt=F.timestamp_millis("ended"),
+    )
 
 
 class Trend(NamedTuple):

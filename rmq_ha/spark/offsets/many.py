@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.pandas.types import to_arrow_schema
 
 from rmq_ha.client.rules.settings import ClientConfig
 from rmq_ha.errors import CannotDecide, WrongUsage
@@ -24,6 +24,7 @@ from rmq_ha.spark.offsets import history
 from rmq_ha.spark.offsets.job import LAG, lag
 from rmq_ha.spark.offsets.report import trend_of
 from rmq_ha.spark.result import JobResult, Plot, Table
+from rmq_ha.spark.spreading import spread
 
 _AT_ONCE = 8
 """Pairs of one task: it mostly waits for slaves to catch up."""
@@ -99,14 +100,11 @@ def verify(
     :param pairs: places that executors can see; the master's first.
     """
 
-    def work(batches: Iterator[Any]) -> Iterator[Any]:
-        for batch in batches:
-            numbers = batch.column(0).to_pylist()
-            rows = together(lambda number: each.row(number, pairs[number]), numbers, _AT_ONCE)
-            yield pa.RecordBatch.from_pylist(rows, _ROWS)
+    def work(some: Iterator[tuple[int, Sequence[Place]]]) -> Iterator[Any]:
+        rows = together(lambda task: each.row(*task), some, _AT_ONCE)
+        yield pa.RecordBatch.from_pylist(rows, _ROWS)
 
-    tasks = spark.range(0, len(pairs), 1, -(-len(pairs) // _AT_ONCE))
-    frame = tasks.mapInArrow(work, from_arrow_schema(_ROWS)).persist()
+    frame = spread(spark, list(enumerate(pairs)), work, _ROWS, _AT_ONCE).persist()
     of_pairs = frame.orderBy("number").select(*PAIRS.names)
     rows = of_pairs.collect()
     past = history.past(spark, history_directory)
