@@ -264,6 +264,17 @@ def test_many_members_are_compared_over_several_turns() -> None:
     assert len(records(one)) == 1700
 
 
+def test_a_member_is_under_way_while_its_batch_is_compared() -> None:
+    """What is sent alone meanwhile would be stored, and then again with its batch."""
+    one = broker()
+    ids = [f"id{number}" for number in range(1700)]
+    one.call(batch(one, *ids))
+    longer, alone = one.ask(batch(one, *ids, "last")), one.ask(one.message(UNIQ_KEY="last"))
+    assert [known(one.wait(answer)) for answer in (longer, alone)] == [False, True]
+    assert [record.properties["UNIQ_KEY"] for record in records(one)] == [*ids, *ids, "last"]
+    assert one.controller.store.statistics.outcomes.waiting == 0  # else sends are refused one day
+
+
 def test_after_a_topic_was_deleted_its_messages_are_known_no_more() -> None:
     """Nobody can read them: to say that they are stored would be a lie."""
     one = broker()

@@ -52,13 +52,13 @@ class Pair(SimCluster):
         self.sender = self.world.add("sender")
         self.calls = RemotingClient(self.sender.seams, NettyClientConfig())
 
-    def ask(self, key: str, name: str = "a") -> Deferred[RemotingCommand]:
-        text = f"UNIQ_KEY\x01{key}"
+    def ask(self, key: str, name: str = "a", wait: bool = True) -> Deferred[RemotingCommand]:
+        text = f"UNIQ_KEY\x01{key}\x02WAIT\x01{str(wait).lower()}"
         request = send_request("producers", TOPIC, 0, b"body", text, self.sender.now_ms())
         return self.calls.invoke(self.address(name), request, 10_000)
 
-    def send(self, key: str, name: str = "a") -> RemotingCommand:
-        answer: RemotingCommand = self.wait(self.ask(key, name))
+    def send(self, key: str, name: str = "a", wait: bool = True) -> RemotingCommand:
+        answer: RemotingCommand = self.wait(self.ask(key, name, wait))
         return answer
 
     def slave_leads(self) -> None:
@@ -95,6 +95,13 @@ def test_what_was_not_kept_in_time_is_ok_when_it_is() -> None:
     last = pair.send("A")
     assert (last.code, known(last)) == (OK, True)
     assert ids_in(pair.brokers["a"].store) == ids_in(pair.brokers["slave"].store) == ["A"]
+
+
+def test_a_repetition_that_waits_for_nobody_is_answered_as_its_first_was() -> None:
+    pair = Pair()
+    pair.world.network.partition("a", "slave")
+    answers = [pair.send("A", wait=False) for _ in range(2)]
+    assert [(answer.code, known(answer)) for answer in answers] == [(OK, False), (OK, True)]
 
 
 def test_a_slave_that_takes_over_knows_what_it_copied() -> None:

@@ -52,6 +52,7 @@ def test_update_topic_is_registered_before_the_answer() -> None:
     assert kit.topics.data_version.counter == before + 1
     kit.registering = None
     assert kit.request(17, {**TOPIC, "readQueueNums": 8}).code == 0
+    assert kit.request(17, {**TOPIC, "writeQueueNums": 0}).code == 0  # it is being emptied
 
 
 def test_update_topic_answers_although_name_servers_fail() -> None:

@@ -46,3 +46,19 @@ def test_queues_of_forgotten_topics_go() -> None:
     assert store.max_offset_in_queue("TopicA", 0) == 1
     assert store.max_offset_in_queue("TopicB", 0) == 0
     broker.stop()
+
+
+def test_queues_go_of_whose_messages_the_log_has_none_any_more() -> None:
+    broker = a_broker_with_files(1)
+    store = broker.controller.store
+    broker.call(broker.message(topic="TopicB"))
+    while store.log.max_offset < 4 * store.log.file_size:
+        broker.call(broker.message(bytes(4000), topic="TopicA"))
+    broker.world.clock.run_for(120)
+    broker.call(RemotingCommand(RequestCode.DELETE_EXPIRED_COMMITLOG))
+    broker.world.clock.run_for(600)
+    there = [store.queues.get(topic, 0) is not None for topic in ("TopicA", "TopicB")]
+    assert broker.call(RemotingCommand(RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE)).code == 0
+    then = [store.queues.get(topic, 0) is not None for topic in ("TopicA", "TopicB")]
+    assert (there, then) == ([True, True], [True, False])
+    broker.stop()

@@ -39,6 +39,23 @@ def test_what_a_table_has_not_written_yet_is_written_at_the_stop(name: str) -> N
     assert broker.host.disk.read_bytes(table.path) == table.encode()
 
 
+def test_what_cannot_be_stopped_keeps_nothing_else_from_it(logged: list[Any]) -> None:
+    """The store is closed, and offsets are written, whoever fails before them."""
+    broker = SimBroker().start()
+
+    def fails() -> None:
+        raise RuntimeError("it cannot be stopped")
+
+    broker.controller._undo.append(("a part of somebody else", fails))
+    broker.controller.consumer_offsets.commit("g", TOPIC, 0, 7)
+    broker.stop()
+    (failure,) = [event["log_failure"] for event in logged if "log_failure" in event]
+    assert failure.check(RuntimeError)
+    table = broker.controller.consumer_offsets
+    assert broker.host.disk.read_bytes(table.path) == table.encode()
+    assert broker.host.seams.clock.getDelayedCalls() == []
+
+
 @pytest.mark.parametrize("port", [LISTEN_PORT, FAST_PORT])
 def test_a_port_that_is_taken_stops_the_start(port: int) -> None:
     """With the reason; and the store is free for whoever repairs it."""
