@@ -7,7 +7,6 @@ from typing import Any, Protocol
 
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IDelayedCall
-from twisted.internet.protocol import Factory
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
@@ -16,6 +15,7 @@ from rmq_ha.autoswitch.replica import Cut, EpochReplica, Remember
 from rmq_ha.errors import DivergedLog, NothingInCommon, RemotingError, StoreError
 from rmq_ha.ha.alone import Alone
 from rmq_ha.ha.link import split_address
+from rmq_ha.ha.shell import ReplicaFactory
 from rmq_ha.remoting.calls import Calls
 from rmq_ha.seams import Host
 from rmq_ha.timing.timer import rearm
@@ -42,10 +42,6 @@ class Follower(Protocol):
 
     def confirmed(self, offset: int) -> None:
         """What lies below may be read, as the master says."""
-
-
-class _Factory(Factory):
-    noisy = False
 
 
 class EpochLink:
@@ -129,7 +125,7 @@ class EpochLink:
         self.ha_address = address
         host, port = split_address(address)
         endpoint = self._host.network.client(host, port, timeout=CONNECT_SECONDS)
-        connected: Deferred[Any] = endpoint.connect(_Factory.forProtocol(self._build))
+        connected: Deferred[Any] = endpoint.connect(ReplicaFactory.forProtocol(self._build))
         made: EpochReplicaProtocol = await connected
         return made
 

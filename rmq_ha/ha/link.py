@@ -16,7 +16,7 @@ from twisted.internet.error import (
     DNSLookupError,
 )
 from twisted.internet.interfaces import IDelayedCall
-from twisted.internet.protocol import Factory, Protocol
+from twisted.internet.protocol import Protocol
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
@@ -38,6 +38,7 @@ from rmq_ha.ha.protocol import ReplicaProtocol
 from rmq_ha.ha.replica import Replica, ReplicaStage
 from rmq_ha.ha.secret import SlaveProof, make_nonce
 from rmq_ha.ha.shared_secrets import SharedSecrets
+from rmq_ha.ha.shell import ReplicaFactory
 from rmq_ha.seams import Host
 from rmq_ha.store.journal_log import CopiedLog
 from rmq_ha.timing.timer import rearm
@@ -247,9 +248,7 @@ class MasterLink:
             session = self._tls.link_session(host)
             connected = connect_tls(endpoint, self._host.clock, build, session)
         else:
-            factory = Factory.forProtocol(build)
-            factory.noisy = False
-            connected = endpoint.connect(factory)
+            connected = endpoint.connect(ReplicaFactory.forProtocol(build))
         return connected.addCallback(_opened) if secrets else connected
 
     def _build_call(self) -> SecretCall:

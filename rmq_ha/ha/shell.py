@@ -17,7 +17,7 @@ from twisted.internet.interfaces import (
     IReactorTime,
     ITCPTransport,
 )
-from twisted.internet.protocol import Protocol, connectionDone
+from twisted.internet.protocol import Factory, Protocol, connectionDone
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 from zope.interface import implementer
@@ -241,6 +241,12 @@ class ReplicaCore(Interface):
 
     def is_overdue(self, now: float) -> bool:
         """The master was silent for too long."""
+
+
+class ReplicaFactory(Factory):
+    """Of a slave's connections; each comes and goes without a line, as its link says more."""
+
+    noisy = False
 
 
 class ReplicaShell(_Timed):

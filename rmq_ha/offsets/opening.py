@@ -10,7 +10,7 @@ from rmq_ha.client.blocking import BlockingClient
 from rmq_ha.client.rules.errors import BrokerRefused, MQClientError
 from rmq_ha.client.rules.settings import ClientConfig
 from rmq_ha.errors import CannotDecide, RemotingError, WrongUsage
-from rmq_ha.host.blocking import now_ms, sleep
+from rmq_ha.host.blocking import now_ms, pause
 from rmq_ha.host.files import files_of, is_same_directory, listing
 from rmq_ha.offline.directory import StoreFiles
 from rmq_ha.offsets.kept import kept_pairing
@@ -56,17 +56,13 @@ def seen(
             raise WrongUsage(f"{one} and {other} are the same place: no pair, nothing to compare")
     with opened(client, now_ms, note) as source:
         replicas = [source(place, is_slave=index > 0) for index, place in enumerate(places)]
-        return sample(replicas[0], replicas[1:], patience, now_ms, _pause, note)
+        return sample(replicas[0], replicas[1:], patience, now_ms, pause, note)
 
 
 def _is_one(one: Place, other: Place) -> bool:
     if isinstance(one, StorePlace) and isinstance(other, StorePlace):
         return is_same_directory(str(one), str(other))
     return one == other
-
-
-def _pause(ms: float) -> None:
-    sleep(max(0, ms) / 1000)
 
 
 def pairs_of_cluster(client: ClientConfig, text: str) -> list[Pair]:

@@ -141,7 +141,7 @@ def decode_frame(kind: int, header: bytes, body: bytes) -> RemotingCommand:
     """
     if kind == JSON:
         plain = json_header.decode_plain_header(header)  # nearly all are
-        command = plain or json_header.decode_header(header)
+        command = plain or json_header.decode_odd_header(header)
     else:
         command = binary_header.decode_header(header)
     command.body = body or None

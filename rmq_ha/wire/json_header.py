@@ -35,18 +35,6 @@ class _Header(msgspec.Struct, gc=False):
 _decode = msgspec.json.Decoder(_Header, strict=False).decode
 
 
-def decode_header(data: bytes) -> RemotingCommand:
-    """
-    Read a JSON header.
-
-    A request without `opaque` gets 0, which we never use for calls of our own.
-
-    :raises ProtocolViolation: it is not a JSON object, its numbers are not 32-bit integers, or it
-        has more than `HEADER_VALUES` values.
-    """
-    return decode_plain_header(data) or _decode_tolerant(data)
-
-
 def decode_plain_header(data: bytes) -> RemotingCommand | None:
     """Read a header that is as well-behaved peers send it; None for every other."""
     try:
@@ -84,7 +72,15 @@ def encode_header(command: RemotingCommand) -> bytes:
     return to_bytes("".join(parts))
 
 
-def _decode_tolerant(data: bytes) -> RemotingCommand:
+def decode_odd_header(data: bytes) -> RemotingCommand:
+    """
+    Read what `decode_plain_header` does not.
+
+    A request without `opaque` gets 0, which we never use for calls of our own.
+
+    :raises ProtocolViolation: it is not a JSON object, its numbers are not 32-bit integers, or it
+        has more than `HEADER_VALUES` values.
+    """
     header = parse(data, HEADER_VALUES)
     if not isinstance(header, dict):
         raise ProtocolViolation("the header is not a JSON object")

@@ -25,7 +25,7 @@ class PairShown:
 
     def tell(self, samples: Samples) -> None:
         """What its slaves lack, and how it follows its master."""
-        tell_replication(samples, self._broker)
+        tell_replication(samples, self._broker.journal.statistics(), self._broker.is_slave)
 
     def health(self, name: str) -> Health:
         """A master is ready when it takes puts, a slave as long as it is not alone for too long."""
@@ -66,15 +66,14 @@ class PairShown:
         return members_of_pair(told, self._config.broker_role, address, why_no_puts)
 
 
-def tell_replication(samples: Samples, broker: Any) -> None:
+def tell_replication(samples: Samples, told: Mapping[str, Any], is_slave: bool) -> None:
     """
     Add to a scrape what slaves lack, and of a slave how it follows its master.
 
-    :param broker: a `BrokerController` of a pair, or of a set in controller mode.
+    :param told: statistics of the journal of a pair, or of a set in controller mode.
     """
-    told = broker.journal.statistics()
     _tell_slaves(samples, told)
-    if broker.is_slave:
+    if is_slave:
         _tell_link(samples, told.get("master") or {})
 
 

@@ -18,8 +18,9 @@ class SetShown:
 
     def tell(self, samples: Samples) -> None:
         """As of a pair, and its place in the set."""
-        tell_replication(samples, self._broker)
-        tell_set(samples, self._broker.journal.statistics())
+        told = self._broker.journal.statistics()
+        tell_replication(samples, told, self._broker.is_slave)
+        tell_set(samples, told)
 
     def health(self, name: str) -> Health:
         """As `set_health`."""

@@ -20,8 +20,8 @@ Handler = Callable[[Channel, RemotingCommand], Answer]
 
 _NUMBER = re.compile(r"[+-]?[0-9]{1,19}")
 _SHORT = 10
-_INT32_MAX = (1 << 31) - 1
-_INT64_MAX = (1 << 63) - 1
+INT32_MAX = (1 << 31) - 1
+INT64_MAX = (1 << 63) - 1
 _NO_FIELDS: Mapping[str, str] = {}
 
 
@@ -58,7 +58,7 @@ def int32(fields: Mapping[str, str], name: str) -> int:
 
     :raises RequestRejected: it is missing, or not one.
     """
-    return _number(fields, name, _INT32_MAX)
+    return _number(fields, name, INT32_MAX)
 
 
 def int64(fields: Mapping[str, str], name: str) -> int:
@@ -67,7 +67,7 @@ def int64(fields: Mapping[str, str], name: str) -> int:
 
     :raises RequestRejected: it is missing, or not one.
     """
-    return _number(fields, name, _INT64_MAX)
+    return _number(fields, name, INT64_MAX)
 
 
 def optional_int32(fields: Mapping[str, str], name: str) -> int | None:
@@ -76,7 +76,7 @@ def optional_int32(fields: Mapping[str, str], name: str) -> int | None:
 
     :raises RequestRejected: it is there and not a number.
     """
-    return None if fields.get(name) is None else _number(fields, name, _INT32_MAX)
+    return None if fields.get(name) is None else _number(fields, name, INT32_MAX)
 
 
 def flag(fields: Mapping[str, str], name: str) -> bool:

@@ -6,6 +6,7 @@ Spec: remoting.md, chapter 6; store.md, section 8.4.
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from twisted.logger import Logger
@@ -275,6 +276,7 @@ class PullMessageProcessor:
         # What the answer needs; fields and body would stay in memory for as long as it waits.
         request = replace(request, ext=None, body=None, remark=None)
         pull = pull._replace(subscription=None, expression_type=None)
+        again = partial(self._run, channel, request, pull, group, message_filter, was_held=True)
         return self._hold.hold(
             HeldPull(
                 channel,
@@ -283,7 +285,7 @@ class PullMessageProcessor:
                 pull.queue_offset,
                 suspend_ms,
                 message_filter,
-                lambda held: self._resume(channel, request, pull, group, message_filter),
+                lambda held: self._resume(channel, request, pull, again),
                 expression_size,
             )
         )
@@ -293,8 +295,7 @@ class PullMessageProcessor:
         channel: Channel,
         request: RemotingCommand,
         pull: PullHeader,
-        group: SubscriptionGroupConfig,
-        message_filter: IMessageFilter | None,
+        again: Callable[[float], RemotingCommand | None],
     ) -> None:
         """
         Run a held pull again and send its answer; never raises.
@@ -306,9 +307,7 @@ class PullMessageProcessor:
             if channel.is_full:
                 response: RemotingCommand | None = _come_back(request, pull)
             else:
-                response = self._run(
-                    channel, request, pull, group, message_filter, self._seconds(), was_held=True
-                )
+                response = again(self._seconds())
         except RequestRejected as error:
             response = request.response(error.code, error.remark)
         except Exception as error:

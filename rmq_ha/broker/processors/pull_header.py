@@ -15,8 +15,6 @@ _NUMBERS = itemgetter(
     "queueId", "maxMsgNums", "sysFlag", "queueOffset", "commitOffset", "suspendTimeoutMillis",
     "subVersion",
 )  # fmt: skip
-_INT32_MAX = (1 << 31) - 1
-_INT64_MAX = (1 << 63) - 1
 
 
 class PullHeader(NamedTuple):
@@ -54,8 +52,8 @@ def pull_header(ext: Mapping[str, str]) -> PullHeader:
         if digits.isascii() and digits.isdigit():
             queue_id, most, flags, offset, commit, suspend_ms, version = map(int, texts)
             if (
-                max(queue_id, most, flags) <= _INT32_MAX
-                and max(offset, commit, suspend_ms, version) <= _INT64_MAX
+                max(queue_id, most, flags) <= fields.INT32_MAX
+                and max(offset, commit, suspend_ms, version) <= fields.INT64_MAX
             ):  # nearly all of them; quicker than field by field
                 return PullHeader(
                     ext["consumerGroup"], ext["topic"], queue_id, most, flags, offset, commit,

@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 from rmq_ha.errors import ProtocolViolation
 from rmq_ha.wire import binary_header, json_header
 from rmq_ha.wire.command import RemotingCommand
+from rmq_ha.wire.frame import JSON, decode_frame
 
 
 def decode(text):
-    return json_header.decode_header(text.encode())
+    return decode_frame(JSON, text.encode(), b"")
 
 
 def test_absent_members_take_defaults():
@@ -87,7 +88,7 @@ def test_lone_surrogate_is_replaced():
 )
 def test_what_is_no_header_is_a_violation(data):
     with pytest.raises(ProtocolViolation):
-        json_header.decode_header(data)
+        decode_frame(JSON, data, b"")
 
 
 def test_absent_values_are_left_out():
@@ -138,6 +139,6 @@ def test_any_bytes_give_a_binary_header_or_a_violation(data):
 )
 def test_any_bytes_give_a_json_header_or_a_violation(data):
     try:
-        json_header.decode_header(data)
+        decode_frame(JSON, data, b"")
     except ProtocolViolation:
         pass
