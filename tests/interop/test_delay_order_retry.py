@@ -148,12 +148,13 @@ def test_a_killed_orderly_consumer_is_taken_over(brokers: Brokers) -> None:
         wire.create_topic("Taken", 4)
     common = [
         str(PEER), "orderly", "--namesrv", brokers.namesrv, "--topic", "Taken", "--group",
-        "g-taken", "--poll-namesrv", "1000", "--timeout", "45", "--sleep", "20",
+        "g-taken", "--poll-namesrv", "1000", "--timeout", "45", "--count", "0",
     ]  # fmt: skip
-    until_quiet = [*common, "--idle", "4"]
+    # The victim takes 6 s for its share, and is killed after two: it must not have done all of it.
+    slow, until_quiet = [*common, "--sleep", "200"], [*common, "--sleep", "20", "--idle", "4"]
     with (
-        subprocess.Popen([*common, "--count", "0"], stdout=subprocess.PIPE, text=True) as victim,
-        subprocess.Popen([*until_quiet, "--count", "0"], stdout=subprocess.PIPE, text=True) as heir,
+        subprocess.Popen(slow, stdout=subprocess.PIPE, text=True) as victim,
+        subprocess.Popen(until_quiet, stdout=subprocess.PIPE, text=True) as heir,
     ):
         try:
             assert victim.stdout is not None
