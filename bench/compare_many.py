@@ -89,6 +89,8 @@ def slaves_part(bench: Bench) -> None:
             host, _, port = ends.address.rpartition(":")
             command = [str(PEER), "load", "hb", "--addr", f"{host}:{int(port) + 1}"]
             command += ["--broker", ends.address, "--ack", "frame", "--idle", "0"]
+            # A Java master with an empty store refuses what a slave of the load generator asks it.
+            ends.load("send", "--create", "--size", 1024, "--rate", 100, "--duration", "1s")
             slaves: list[subprocess.Popen[bytes]] = []
             try:
                 costs = []
