@@ -7,7 +7,7 @@ changes, never by its line, so that a list of names outlives other changes of th
 
 import ast
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from copy import copy
 from pathlib import Path
 from types import CodeType
@@ -96,11 +96,13 @@ class Module:
                 slot[fault.index] = original
 
 
-def modules(prefixes: list[str]) -> Iterator[Module]:
-    """All files of the package whose name begins with one of these."""
+def modules(
+    prefixes: list[str], is_wanted: Callable[[str], object] = lambda _: True
+) -> Iterator[Module]:
+    """All files of the package whose name begins with one of these, of those that are wanted."""
     for path in sorted(PACKAGE.rglob("*.py")):
         name = path.relative_to(PACKAGE).as_posix()
-        if any(name.startswith(prefix) for prefix in prefixes):
+        if any(name.startswith(prefix) for prefix in prefixes) and is_wanted(name):
             yield Module(path)
 
 

@@ -30,6 +30,25 @@ def test_every_fault_of_the_list_is_caught():
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def test_every_module_is_sampled_or_it_is_said_why_not():
+    """A module without tests of its own would be left out of each sample, and nobody would know."""
+    names = [path.relative_to(rules.PACKAGE).as_posix() for path in rules.PACKAGE.rglob("*.py")]
+    unknown = [name for name in names if not run.tests_of(name) and not run.why_not(name)]
+    assert unknown == []
+    tests = {name for row in run.TESTS for name in run.tests_of(row)}
+    assert [name for name in tests if not (run.ROOT / name).exists()] == []
+    rows = [*run.TESTS, *run.NOT_SAMPLED]
+    assert [row for row in rows if not any(name.startswith(row) for name in names)] == []
+
+
+def test_who_asks_for_what_is_not_sampled_is_told_why(capsys):
+    for package, why in (("testing/", "judges the product"), ("nowhere/", "no such module")):
+        with pytest.raises(SystemExit) as ended:
+            run.main(["--package", package])
+        assert ended.value.code == 2
+        assert why in capsys.readouterr().err
+
+
 def test_the_equivalent_ones_exist_have_a_reason_and_are_few():
     """A name that no longer fits hides nothing, but would hide the next fault of that name."""
     listed = list(run.read_names(run.EQUIVALENT))
