@@ -22,6 +22,7 @@ from rmq_ha.app.demo_group import MEMBERS, GroupStory
 from rmq_ha.app.demo_parts import PROBE, TOPIC, Story, broker
 from rmq_ha.client.lookup.requests import pull_request
 from rmq_ha.host.clock import make_steady
+from rmq_ha.host.real import make_host
 from rmq_ha.wire.codes import ResponseCode
 
 PAIR_PORTS = 9
@@ -88,7 +89,7 @@ def main(messages: int, dledger: bool, failover: bool) -> None:
     async def play(reactor: Any) -> None:
         make_steady(reactor)
         with tempfile.TemporaryDirectory(prefix="rmqha-demo-") as directory:
-            story = kind(reactor, messages, console)
+            story = kind(make_host(reactor), messages, console)
             good.append(await story.run(Path(directory), ports))
 
     try:

@@ -5,7 +5,6 @@ processes on free ports; sends all the time; kill -9 of the master; everything i
 """
 
 import signal
-import time
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -13,12 +12,12 @@ from typing import Any
 import click
 from rich.console import Console
 from twisted.internet.defer import Deferred, gatherResults
-from twisted.internet.task import deferLater
 
 from rmq_ha.app.demo_parts import PROBE, QUEUES, TOPIC, Story, broker, server
 from rmq_ha.controller.codec import decode_set
 from rmq_ha.controller.codes import RequestCode
 from rmq_ha.errors import RemotingError
+from rmq_ha.seams import Host
 from rmq_ha.wire.command import RemotingCommand
 
 BROKERS = 2
@@ -41,8 +40,8 @@ mappedFileSize=1048576
 class FailoverStory(Story):
     """A master falls, and the controllers have another one at once."""
 
-    def __init__(self, reactor: Any, messages: int, console: Console) -> None:
-        super().__init__(reactor, messages, console)
+    def __init__(self, host: Host, messages: int, console: Console) -> None:
+        super().__init__(host, messages, console)
         self._master = ""
         self._number = 0
         self._last = self._pause = 0.0
@@ -66,8 +65,8 @@ class FailoverStory(Story):
             old = self._master
             sending = Deferred.fromCoroutine(self._send_on(namesrv))
             while self._accepted_by.get(old, 0) < self.messages // 2:
-                await deferLater(self.reactor, PAUSE_S)
-            self._last, self._pause = time.monotonic(), 0.0
+                await self.pause(PAUSE_S)
+            self._last, self._pause = self.host.clock.seconds(), 0.0
             servers[old][0].send_signal(signal.SIGKILL)
             servers[old][0].wait()
             self.console.print("kill -9 of the master, while messages are sent")
@@ -98,11 +97,11 @@ class FailoverStory(Story):
 
     async def _send_on(self, namesrv: str) -> None:
         """Several at once, each message once, until a second master took its half of them."""
-        half, end = self.messages // 2, time.monotonic() + LIMIT_S
+        half, end = self.messages // 2, self.host.clock.seconds() + LIMIT_S
 
         async def one_after_the_other() -> None:
             while sum(count >= half for count in self._accepted_by.values()) < BROKERS:
-                if time.monotonic() > end:
+                if self.host.clock.seconds() > end:
                     raise click.ClickException("no other broker took messages")
                 number, self._number = self._number, self._number + 1
                 master = self._master
@@ -115,13 +114,13 @@ class FailoverStory(Story):
                         self._accepted(master, number)
                         continue
                     self.count_other(str(code))
-                await deferLater(self.reactor, PAUSE_S)
+                await self.pause(PAUSE_S)
                 await self._look(namesrv)
 
         await gatherResults([Deferred.fromCoroutine(one_after_the_other()) for _ in range(SENDERS)])
 
     def _accepted(self, master: str, number: int) -> None:
-        now = time.monotonic()
+        now = self.host.clock.seconds()
         self._accepted_by[master] = self._accepted_by.get(master, 0) + 1
         self._pause = max(self._pause, now - self._last)
         self._last = now

@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -21,9 +20,9 @@ from rmq_ha.config.namesrv import NamesrvConfig
 from rmq_ha.config.netty import NettyClientConfig, NettyServerConfig
 from rmq_ha.errors import RemotingError
 from rmq_ha.host.ports import free_ports
-from rmq_ha.host.real import make_host
 from rmq_ha.namesrv.controller import NamesrvController
 from rmq_ha.remoting.client import RemotingClient
+from rmq_ha.seams import Host
 from rmq_ha.store.format.commitlog import decode_records
 from rmq_ha.wire.codes import ResponseCode
 
@@ -83,11 +82,11 @@ def server(directory: Path, name: str, plugin: str, text: str) -> Iterator[Any]:
 class Story:
     """A cluster, a crash, and what is left; the steps that every demo has."""
 
-    def __init__(self, reactor: Any, messages: int, console: Console) -> None:
-        self.reactor = reactor
+    def __init__(self, host: Host, messages: int, console: Console) -> None:
+        self.host = host
         self.messages = messages
         self.console = console
-        self.client = RemotingClient(make_host(reactor), NettyClientConfig())
+        self.client = RemotingClient(host, NettyClientConfig())
         self.acknowledged: set[int] = set()
         self.other: dict[str, int] = {}
 
@@ -111,7 +110,7 @@ class Story:
         except OSError as error:
             raise click.ClickException(str(error)) from None
         namesrv = NamesrvController(
-            make_host(self.reactor),
+            self.host,
             NamesrvConfig(kv_config_path=str(directory / "kvConfig.json")),
             NettyServerConfig(listen_port=base),
             interface="127.0.0.1",
@@ -152,21 +151,25 @@ class Story:
                 pass
             if process is not None and process.poll() is not None:
                 break
-            await deferLater(self.reactor, 0.1)
+            await self.pause(0.1)
         raise click.ClickException(what)
+
+    def pause(self, seconds: float) -> Deferred[None]:
+        """Others get their turn for so long."""
+        return deferLater(self.host.clock, seconds)
 
     async def send(self, address: str, topic: str, queue_id: int, number: int) -> tuple[int, Any]:
         """One message; its answer's code, and the answer."""
         properties = f"UNIQ_KEY\x01{number & KEY_MASK:032X}\x02WAIT\x01true"
         request = send_request(
-            "demo", topic, queue_id, str(number).encode(), properties, int(time.time() * 1000)
+            "demo", topic, queue_id, str(number).encode(), properties, self.host.now_ms()
         )
         response = await self.client.invoke(address, request, 6000)
         return response.code, response
 
     async def produce(self, master: str) -> None:
         """Send them all, and count the answers."""
-        began = time.monotonic()
+        began = self.host.clock.seconds()
         window = DeferredSemaphore(IN_FLIGHT)
         columns = (
             TextColumn("sending"),
@@ -185,7 +188,7 @@ class Story:
                 return Deferred.fromCoroutine(one(number))
 
             await gatherResults([window.run(start, n) for n in range(self.messages)])
-        rate = self.messages / (time.monotonic() - began)
+        rate = self.messages / (self.host.clock.seconds() - began)
         self.console.print(
             f"{len(self.acknowledged):,} of {self.messages:,} acknowledged with SEND_OK"
             f" ({rate:,.0f}/s from this Python client); other answers: {self.other or 'none'}"

@@ -44,10 +44,6 @@ class Gate:
     :param token: of `pageToken`; empty: there is none.
     :param administrator: None: there are no accounts.
     :param is_guarded: others than this machine reach the port, or access control is in force.
-
-    :param token: of `pageToken`; empty: there is none.
-    :param administrator: None: no access control is in force.
-    :param is_guarded: others than this machine reach the port.
     """
 
     def __init__(
