@@ -144,7 +144,7 @@ class IndexFile:
             if not 0 <= seconds <= MAX_TIME_DIFFERENCE:
                 seconds = 0 if seconds < 0 else MAX_TIME_DIFFERENCE
             slot_at = HEADER_SIZE + key_hash % slots * SLOT_SIZE
-            previous = unpack(buffer, slot_at)[0]
+            (previous,) = unpack(buffer, slot_at)
             if not 0 < previous < number:
                 used += previous == 0
                 previous = 0
@@ -282,7 +282,7 @@ class IndexFile:
         """
         count, begin_timestamp = self.header.index_count, self.header.begin_timestamp
         slot = self._read(SLOT_SIZE, HEADER_SIZE + key_hash % self._slots * SLOT_SIZE)
-        number = SLOT.unpack(slot)[0]
+        (number,) = SLOT.unpack(slot)
         seen = 0
         while 0 < number < count and len(found) < most:
             seen += 1

@@ -140,11 +140,11 @@ class LookBack:
         self, copies: DeliveredCopies, level: DelayLevel, queue: ConsumeQueue, offset: int
     ) -> int | None:
         """Where the copy of a message is; `ABSENT`, `_NOTHING_SAID`, or None: not known yet."""
-        units = queue.units(offset, 1)
-        record = self._record(units[0]) if units else None
-        if record is None:
+        unit = self._unit(queue, offset)
+        record = None if unit is None else self._record(unit)
+        if unit is None or record is None:
             return _NOTHING_SAID
-        due = min(self._planned_ms(level, units[0]), self._ended_ms)
+        due = min(self._planned_ms(level, unit), self._ended_ms)
         place = copies.glance(record, due)
         if place == ABSENT:
             found = copies.find(record, Since(record.physical_offset + 1, due))
@@ -152,6 +152,12 @@ class LookBack:
                 return _NOTHING_SAID
             return found
         return place
+
+    @staticmethod
+    def _unit(queue: ConsumeQueue, offset: int) -> Unit | None:
+        for unit in queue.units(offset, 1):
+            return unit
+        return None
 
     def _record(self, unit: Unit) -> Record | None:
         """A delayed message; None for one that the log has not, or that nobody can deliver."""
@@ -168,11 +174,11 @@ class LookBack:
 
     def _begin_at(self, level: DelayLevel, queue: ConsumeQueue, walk: _Walk) -> None:
         level.offset = walk.top if walk.is_lacking else level.recorded
-        first = queue.units(level.offset, 1)
         place, due = min(walk.places, default=ABSENT) + 1, self._ended_ms
-        if first and first[0][1] != FILLER_SIZE:
-            place = max(place, first[0][0] + 1)
-            due = min(due, self._planned_ms(level, first[0]))
+        first = self._unit(queue, level.offset)
+        if first is not None and first[1] != FILLER_SIZE:
+            place = max(place, first[0] + 1)
+            due = min(due, self._planned_ms(level, first))
         self._since[level.number] = Since(place, due)
         self.reached(level, level.offset)
 

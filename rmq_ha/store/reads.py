@@ -126,7 +126,8 @@ class StoreReads:
         found: list[QueryResult] = []
         for _ in self.query_in_slices(topic, key, max_nums, begin_ms, end_ms, found.append):
             pass
-        return found[0]
+        (result,) = found
+        return result
 
     def query_in_slices(
         self,

@@ -320,10 +320,11 @@ class ScheduleMessageService:
 
         def stored(results: list[PutMessageResult]) -> None:
             self.on_delivered(level.number, messages, results)
-            outcome.append(self._after_put(level, offsets, end, pause, results))
+            again = self._after_put(level, offsets, end, pause, results)
+            outcome.append(again)
             if level.is_putting:
                 level.is_putting = False
-                self._wake(level, outcome[0])
+                self._wake(level, again)
 
         self._put(messages, stored)
         if outcome:

@@ -50,7 +50,8 @@ class HandOver:
             raise NotTaken
         if len(messages) != 1:
             raise ConfigurationError("`async for` needs consume_message_batch_max_size=1")
-        call = _Call(messages[0], context, self._loop.create_future())
+        (message,) = messages
+        call = _Call(message, context, self._loop.create_future())
         self._waiting.append(call)
         self._wake()
         return call.answer

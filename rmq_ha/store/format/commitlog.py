@@ -256,8 +256,9 @@ def cuts_at(
     properties_at = topic_length_at + 3 + topic_size
     if topic_size > MAX_TOPIC_SIZE or properties_at > limit:
         return None
-    end = properties_at + _SHORT.unpack_from(buffer, properties_at - 2)[0]
-    if end > limit or end - properties_at > MAX_PROPERTIES_SIZE:
+    (size,) = _SHORT.unpack_from(buffer, properties_at - 2)
+    end = properties_at + size
+    if end > limit or size > MAX_PROPERTIES_SIZE:
         return None
     return body_at, topic_length_at + 1, properties_at, end
 

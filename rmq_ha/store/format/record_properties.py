@@ -18,9 +18,10 @@ def record_properties(record: bytes) -> dict[str, str]:
     """Name to value; empty when the record has none, or is damaged."""
     try:
         length_at = _LENGTH_AT[record[39] >> 4 & 3]
-        topic_at = length_at + 4 + _INT(record, length_at)[0]
+        (length,) = _INT(record, length_at)
+        topic_at = length_at + 4 + length
         start = topic_at + 3 + record[topic_at]
-        end = start + _SHORT(record, start - 2)[0]
+        (size,) = _SHORT(record, start - 2)
     except (IndexError, error):
         return {}
-    return decode_properties(record[start:end].decode("utf-8", "replace"))
+    return decode_properties(record[start : start + size].decode("utf-8", "replace"))
