@@ -4,6 +4,7 @@ What is wrong is said with file, line and key, and never with a secret.
 """
 
 import re
+from math import inf
 
 import yaml
 
@@ -151,7 +152,7 @@ class Document:
 
 def render(root: Mapping) -> bytes:
     """The text of a tree; comments are gone, as when RocketMQ writes."""
-    text: str = yaml.serialize(root, Dumper=yaml.SafeDumper, allow_unicode=True, width=1 << 20)
+    text: str = yaml.serialize(root, Dumper=yaml.SafeDumper, allow_unicode=True, width=inf)
     return text.encode("utf-8")
 
 

@@ -65,11 +65,9 @@ def parse(data: bytes, most: int | None = BODY_VALUES) -> Any:
         asked.
     :raises ProtocolViolation: it is not in the dialect, nests too deep, or has too many values.
     """
-    if most is not None:
-        check_values(data, most)
     has_references = _REFERENCE(data) is not None
-    if has_references and most is not None:
-        most = min(most, _REFERRING_VALUES)
+    if most is not None:
+        most = min(most, _REFERRING_VALUES) if has_references else most
         check_values(data, most)
     try:
         value = _decode(data)

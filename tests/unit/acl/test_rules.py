@@ -126,6 +126,17 @@ def test_white_addresses_are_asked_for_nothing() -> None:
         assert refusal(command(RequestCode.DELETE_TOPIC_IN_BROKER), made, "10.9.9.1") == ""
 
 
+def test_what_only_administrators_may_is_theirs_by_signature_or_by_address() -> None:
+    made, request = rules(), command(RequestCode.GET_ROUTEINFO_BY_TOPIC)
+    assert made.administrator(request, "10.9.9.1") is None
+    grant = made.administrator(sign(request, ADMIN), "10.0.0.1")
+    assert grant is not None
+    assert grant.is_admin
+    for asked in (request, sign(request, USER)):
+        with pytest.raises(AccessRefused):
+            made.administrator(asked, "10.0.0.1")
+
+
 @pytest.mark.parametrize("strict", [True, False])
 def test_the_white_address_of_an_account_saves_it_the_signature_only(strict: bool) -> None:
     made = rules(strict=strict)
@@ -151,6 +162,7 @@ JAVA_ALLOWED = [
     send("both", v1=True),
     send("%RETRY%g", "g"),
     RemotingCommand(RequestCode.SEND_MESSAGE, {"topic": "%RETRY%g"}, b"x"),
+    RemotingCommand(RequestCode.SEND_MESSAGE, {"group": "g"}, b"x"),
     send("RMQ_SYS_TRACE_TOPIC"),
     pull_request("g", "sub", 0, 0),
     pull_request("g", "spaced", 0, 0),

@@ -141,6 +141,27 @@ def test_whatever_is_in_a_run_is_stored_and_answered_as_one_by_one(ends, unlike)
     assert run.units() == general.units()
 
 
+@pytest.mark.parametrize(
+    "unlike",
+    ["like the others", "with keys and tags", "a separator too much", "empty", "no properties",
+     "one way"],
+)  # fmt: skip
+def test_what_clients_usually_send_is_appended_as_one(ends, unlike, monkeypatch) -> None:
+    """By the general way it would be stored and answered just so, at several times the price."""
+    run = Ends(max_message_size=65_536)
+    ends.append(run)
+    appended, put = [], run.store.put_drafts
+
+    def seen(drafts: list[Any], *more: Any) -> None:
+        appended.append(len(drafts))
+        put(drafts, *more)
+
+    monkeypatch.setattr(run.store, "put_drafts", seen)
+    run.answers(frames(False, {}, UNLIKE[unlike], {}))
+    assert appended == [3]
+    assert len(run.records()) == 3
+
+
 def test_what_has_many_keys_lets_others_of_its_run_pass(ends) -> None:
     many = {"i": "KEYS\x01" + " ".join([f"k{number}" for number in range(70)])}
     run = Ends()

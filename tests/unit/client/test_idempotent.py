@@ -156,6 +156,24 @@ def test_a_broker_that_cannot_be_reached_is_passed_by() -> None:
     assert not any(result.duplicate for result in results)
 
 
+def test_who_did_not_answer_is_asked_again_before_the_next_send() -> None:
+    """Another broker may be at that address by then, or the same one with other settings."""
+    bench = Bench("a")
+    bench.send(b"before")
+    bench.lose_answers()
+    outcome = bench.begin(b"lost", timeout_ms=2000)
+    bench.run(2.5)
+    assert isinstance(outcome[0].value, SendFailed)
+    bench.crash("a")
+    bench.world.network.heal()
+    bench.ours = {"duplicate_window_millis": 0}
+    bench.add_master("a")
+    bench.run(2)
+    with pytest.raises(SendFailed, match="does not compare ids"):
+        bench.send(b"next")
+    assert b"next" not in bench.bodies()
+
+
 def test_who_takes_over_and_compares_nothing_gets_no_repetition() -> None:
     bench = Bench("a")
     bench.send(b"before")

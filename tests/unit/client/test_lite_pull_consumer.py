@@ -199,12 +199,19 @@ def test_choices_of_messages_and_an_offset_that_is_gone() -> None:
 
 
 def test_an_operator_sets_it_back() -> None:
-    cluster = Consuming("a", queues=1)
-    sent = cluster.send("a", 4, queue_id=0)
-    consumer = subscribed(cluster)
-    assert drain(cluster, consumer) == sent
-    consumer._part.reset_offsets(TOPIC, {queue("a", 0): 2})
-    assert drain(cluster, consumer) == sent[2:]
+    """For good: who takes the queues next goes on there, too, though nothing was polled since."""
+    cluster = Consuming("a")
+    sent = [cluster.send("a", 4, queue_id=number) for number in range(2)]
+    consumer = subscribed(cluster, auto_commit=False)
+    assert sorted(drain(cluster, consumer)) == sorted(sent[0] + sent[1])
+    cluster.wait(consumer.commit_sync())
+    offsets = {queue("a", 99): 1, queue("a", 0): 2, queue("a", 1): 3}  # one is not ours
+    consumer._part.reset_offsets(TOPIC, offsets)
+    cluster.wait(consumer.stop())
+    heir = subscribed(cluster, "l2", auto_commit=False)
+    assert sorted(drain(cluster, heir)) == sorted(sent[0][2:] + sent[1][3:])
+    heir._part.reset_offsets(TOPIC, {queue("a", 0): 1})
+    assert drain(cluster, heir) == sent[0][1:]
 
 
 def test_a_listener_hears_of_new_queues() -> None:

@@ -11,6 +11,7 @@ from rmq_ha.errors import ConfigurationError
 
 HERE = Surroundings({}, "/home/u", "h", "10.0.0.1", "/run")
 DNS = replace(HERE, resolve={"broker-a": "10.0.0.7", "localhost": "127.0.0.1"}.get)
+TWO = replace(HERE, resolve={"inside": "10.0.0.7", "outside": "10.0.0.9"}.get)
 
 
 def test_a_name_becomes_its_address_and_is_told() -> None:
@@ -24,6 +25,14 @@ def test_a_name_becomes_its_address_and_is_told() -> None:
         "b:2: brokerIP1=broker-a becomes 10.0.0.7",
         "b:1: bindAddress=localhost becomes 127.0.0.1",
     ]
+
+
+def test_each_name_becomes_its_own_address() -> None:
+    found = load_broker("brokerIP1=outside\nbrokerIP2=inside\nmetricsAddress=inside\n", TWO)
+    broker, ours = found.configuration.broker, found.configuration.ours
+    assert (broker.broker_ip1, broker.broker_ip2) == ("10.0.0.9", "10.0.0.7")
+    assert ours.metrics_address == "10.0.0.7"
+    assert len(found.notices) == 3
 
 
 def test_what_is_not_set_follows_the_address_that_a_name_stands_for() -> None:

@@ -2,6 +2,7 @@
 
 import struct
 import zlib
+from enum import IntEnum, StrEnum
 
 import pytest
 
@@ -24,6 +25,7 @@ from rmq_ha.wire.fastjson import (
     check_values,
     encode,
     parse,
+    part,
     pretty,
     pretty_part,
 )
@@ -136,6 +138,39 @@ def test_lists_that_contain_themselves_and_things_that_are_no_json_are_not_writt
         encode(value)
     with pytest.raises(TypeError, match="cannot be written"):
         encode({"a": object()})
+
+
+class Level(IntEnum):
+    HIGH = 3
+
+
+class Word(StrEnum):
+    YES = "yes"
+
+
+@pytest.mark.parametrize(
+    ("value", "written"),
+    [
+        ("a/b", b'"a/b"'),
+        (-7, b"-7"),
+        (True, b"true"),
+        (False, b"false"),
+        (None, b"null"),
+        (1.5, b"1.5"),
+        (float("nan"), b"null"),
+        (float("-inf"), b"null"),
+        (Level.HIGH, b"3"),
+        (Word.YES, b'"yes"'),
+        ((1, None), b"[1,null]"),
+        ({2}, b"[2]"),
+        (frozenset((2,)), b"[2]"),
+        ({Word.YES: {Level.HIGH: 1}}, b'{"yes":{3:1}}'),
+        ([part({"b": 1, "a": None})], b'[{"b":1}]'),
+    ],
+    ids=str,
+)
+def test_each_kind_of_value_has_one_form(value: object, written: bytes) -> None:
+    assert encode(value) == written
 
 
 def test_the_pretty_form_indents_by_depth() -> None:
