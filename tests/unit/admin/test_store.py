@@ -21,6 +21,8 @@ from rmq_ha.host.files import files_of
 from rmq_ha.offline.directory import StoreFiles
 from rmq_ha.offline.queues import QueueFiles
 from rmq_ha.offline.verify import INDEX, QUEUES
+from rmq_ha.store.format.checkpoint import CheckpointTimes
+from rmq_ha.wire import fastjson
 from tests.unit.admin.admin_kit import Said, say
 from tests.unit.client.sim_cluster import SimCluster
 
@@ -175,6 +177,94 @@ def test_queues_index_and_checkpoint_are_built_anew(root: Path, tmp_path: Path) 
     assert {path.name for path in aside.iterdir()} >= {"consumequeue", "index", "checkpoint"}
     assert not (root / "abort").exists()
     assert repair(root, tmp_path).last == {"repaired": []}
+
+
+def rows(root: Path) -> dict[str, dict[str, Any]]:
+    """What `verify` finds, by its code."""
+    found = json.loads(verify(root).out.splitlines()[0])
+    return {row["code"]: row for row in found["rows"]}
+
+
+def without(root: Path, topic: str) -> None:
+    """It is deleted, as an operator deletes it."""
+    path = root / "config" / "topics.json"
+    table = fastjson.parse(path.read_bytes())
+    del table["topicConfigTable"][topic]
+    path.write_bytes(fastjson.encode(table))
+    shutil.rmtree(root / "consumequeue" / topic)
+
+
+def test_each_thing_that_is_wrong_has_a_name_a_place_and_what_it_means(root: Path) -> None:
+    queue = root / "consumequeue" / "TopicB" / "1"
+    log = sorted((root / "commitlog").iterdir())
+    cut = sorted(queue.iterdir())[-1]
+    (root / "abort").write_bytes(b"")
+    (root / "checkpoint").unlink()
+    messages = [item for item in dump(root) if item["topic"] == "TopicC"]
+    without(root, "TopicC")
+    cut.write_bytes(cut.read_bytes() + bytes(3))
+    log[1].unlink()
+    found = rows(root)
+    assert found["abort"]["place"] == f"{root}/abort"
+    assert found["checkpoint"]["found"] == "it is missing"
+    assert (found["log-hole"]["place"], found["log-hole"]["found"]) == (
+        f"{log[0]} and {log[2]}, {1 << 16}",
+        f"{1 << 16} bytes of the log are in no file",
+    )
+    assert found["topic-unknown"]["place"] == "TopicC"
+    left = [item for item in messages if not 1 << 16 <= item["physical_offset"] < 2 << 16]
+    assert f"the log has {len(left)} messages" in found["topic-unknown"]["found"]
+    assert (found["queue-files"]["place"], found["queue-files"]["found"]) == (
+        str(queue),
+        "3 bytes too many",
+    )
+    harmless = {code for code, row in found.items() if not row["fault"]}
+    assert harmless == {"abort", "checkpoint", "topic-unknown"}
+    mends = {code: row["repair"] for code, row in found.items() if row["repair"]}
+    assert mends.items() >= {"checkpoint": "checkpoint", "queue-files": "queues"}.items()
+    assert not mends.keys() & {"abort", "log-hole", "topic-unknown"}
+
+
+def test_what_a_start_mends_by_itself_is_no_fault(root: Path) -> None:
+    (root / "checkpoint").unlink()
+    (root / "abort").write_bytes(b"")
+    without(root, "TopicC")
+    said = verify(root)
+    assert (said.code, faults(said)) == (0, {})
+    assert rows(root).keys() == {"abort", "checkpoint", "topic-unknown"}
+
+
+@pytest.mark.parametrize("name", ["topics.json", "subscriptionGroup.json", "consumerOffset.json",
+                                  "delayOffset.json", "deletedQueues.json"])  # fmt: skip
+def test_each_table_is_read(root: Path, name: str) -> None:
+    for one in (name, f"{name}.bak"):
+        (root / "config" / one).write_bytes(b"{")
+    said = verify(root)
+    assert (said.code, faults(said)) == (FAILED, {"table-damaged": f"{root}/config/{name}"})
+
+
+def test_a_log_that_lost_its_end_is_seen_by_queues_and_checkpoint(root: Path) -> None:
+    last = dump(root)[-1]
+    file = sorted((root / "commitlog").iterdir())[-1]
+    data = bytearray(file.read_bytes())
+    at = last["physical_offset"] - int(file.name)
+    data[at:] = bytes(len(data) - at)
+    file.write_bytes(data)
+    times = CheckpointTimes(1, 1, 1, last["physical_offset"] + 1)
+    (root / "checkpoint").write_bytes(times.encode().ljust(4096, b"\0"))
+    found = rows(root)
+    assert found.keys() >= {"queue-ahead", "checkpoint"}
+    topic, number = last["topic"], last["queue_id"]
+    assert found["queue-ahead"]["place"] == (
+        f"{root}/consumequeue/{topic}/{number}, {last['queue_offset']}"
+    )
+    assert "last 1 units" in found["queue-ahead"]["found"]
+    assert not found["queue-ahead"]["fault"]
+    assert f"up to {times.flushed_offset}" in found["checkpoint"]["found"]
+    assert (found["checkpoint"]["fault"], found["checkpoint"]["repair"]) == (True, None)
+    sound = CheckpointTimes(1, 1, 1, last["physical_offset"])
+    (root / "checkpoint").write_bytes(sound.encode().ljust(4096, b"\0"))
+    assert "checkpoint" not in rows(root)
 
 
 def test_an_index_that_does_not_fit_is_found(root: Path) -> None:

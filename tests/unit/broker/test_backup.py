@@ -165,6 +165,75 @@ def test_a_damaged_log_is_said_and_not_copied_as_sound() -> None:
         machine.back_up()
 
 
+def test_a_log_that_is_not_whole_or_of_a_group_is_not_backed_up() -> None:
+    machine = Machine()
+    machine.send(200)
+    store = machine.store
+    with pytest.raises(CannotDecide, match="is not whole: files are missing, or of another size"):
+        back_up(SimFiles(machine.disk), store._replace(file_size=1 << 17), machine.disk, TARGET, 0)
+    group = store._replace(log=f"{store.root}/dledger-n0/data")
+    machine.disk.open(f"{group.log}/{0:020}", 1 << 16).close()
+    with pytest.raises(CannotDecide, match="a DLedger member's log is not backed up"):
+        back_up(SimFiles(machine.disk), group, machine.disk, TARGET, 0)
+    machine.disk.remove(f"{store.log}/{1 << 16:020}")
+    with pytest.raises(CannotDecide, match="is not whole"):
+        machine.back_up()
+    assert not machine.disk.exists(f"{TARGET}/backup.json")
+
+
+def test_a_directory_with_anything_else_in_it_is_no_backup_to_go_on_with() -> None:
+    machine = Machine()
+    machine.send(3)
+    machine.disk.replace(f"{TARGET}/commitlog/{0:020}", b"somebody's")
+    with pytest.raises(CannotDecide, match="holds files, but no backup: name another directory"):
+        machine.back_up()
+    machine.disk.replace(f"{TARGET}/backup.json", b"{")
+    with pytest.raises(CannotDecide, match=r"backup\.json is damaged"):
+        machine.back_up()
+
+
+def test_a_backup_does_not_go_on_over_a_gap_or_with_other_files() -> None:
+    machine = Machine()
+    machine.send(150)
+    first, _ = machine.back_up()
+    machine.send(300)
+    path = f"{TARGET}/backup.json"
+    data = machine.disk.read_bytes(path)
+    machine.disk.replace(path, data.replace(b'"fileSize":65536', b'"fileSize":131072'))
+    with pytest.raises(CannotDecide, match="mappedFileSizeCommitLog was 131072: begin a new"):
+        machine.back_up()
+    machine.disk.replace(path, data)
+    row = sorted(machine.disk.list_dir(machine.store.log))
+    for name in row:
+        if int(name) <= first.end:  # of the file where the backup ends nothing is left
+            machine.disk.remove(f"{machine.store.log}/{name}")
+    with pytest.raises(CannotDecide, match=f"deleted what came behind {first.end}, where the"):
+        machine.back_up()
+    assert machine.disk.read_bytes(path) == data
+
+
+def test_what_the_broker_deletes_stays_in_the_backup() -> None:
+    machine = Machine()
+    machine.send(150)
+    first, _ = machine.back_up()
+    machine.send(150)
+    row = sorted(machine.disk.list_dir(machine.store.log))
+    gone = [name for name in row if int(name) + (1 << 16) <= first.end]
+    assert gone
+    for name in gone:
+        machine.disk.remove(f"{machine.store.log}/{name}")
+    told: list[int] = []
+    second = back_up(SimFiles(machine.disk), machine.store, machine.disk, TARGET, 0, told.append)
+    assert second.manifest.begin == first.begin == 0
+    assert sum(told) == second.copied > 0
+    assert machine.disk.list_dir(f"{TARGET}/{first.tables}") == [], "the older tables are gone"
+    told.clear()
+    new = Store(NEW, f"{NEW}/commitlog", 1 << 16)
+    restore(machine.disk, TARGET, new, told.append)
+    assert sum(told) == second.manifest.end
+    assert machine.disk.exists(f"{NEW}/abort")
+
+
 def test_nothing_is_restored_over_a_store_or_from_nothing() -> None:
     machine = Machine()
     machine.send(3)
