@@ -20,6 +20,9 @@ GATHER_SECONDS = 0.1
 SOON_SECONDS = 0.002
 """How long one may hold back the second: longer than a slave near by takes for it."""
 
+ASYNC_SECONDS = 0.005
+"""How long an ASYNC_MASTER gathers behind a frame: no put waits for it. Java's takes 0.1 s."""
+
 DOUBT_SECONDS = 1.0
 """How long a first report that is too large may become a greeting: its words come in one write."""
 
@@ -59,7 +62,8 @@ class Feed:
     to a full frame, and sends it at the acknowledgement (group commit by itself): a frame costs
     both ends more than the messages in it. A slave that is not so near gets it after SOON_SECONDS
     all the same, so that one is on its way while it appends the other; a third one a SYNC_MASTER,
-    whose puts wait in any case, holds back for GATHER_SECONDS.
+    whose puts wait in any case, holds back for GATHER_SECONDS. An ASYNC_MASTER gathers for
+    ASYNC_SECONDS, acknowledged or not: in each frame is what came in one stretch of that time.
 
     :ivar requested: the first report; None before.
     :ivar sent: end of what was sent; the next frame starts here.
@@ -240,20 +244,21 @@ class Feed:
         there = self._log.max_offset - self.sent
         limit = min(self._batch_size(), MAX_BODY_SIZE) if there > 0 else 0
         self._gathers_until = 0.0
-        if 0 < there < limit and self.acked < self.sent:
+        role = self._store.broker_role
+        is_async = role is BrokerRole.ASYNC_MASTER
+        if 0 < there < limit and (is_async or self.acked < self.sent):
             until = self._last_write
-            if self.acked < self._last_frame_start:
+            if role is BrokerRole.SYNC_MASTER and self.acked < self._last_frame_start:
                 until += GATHER_SECONDS
             elif self._was_all:
-                until += SOON_SECONDS
+                until += ASYNC_SECONDS if is_async else SOON_SECONDS
             if now < until:
                 self._gathers_until = until
                 limit = 0
         body = self._log.read(self.sent, limit) if limit else b""
         if not body:
             return self._end_beat(now) if self._beats_left else b""
-        if self._store.broker_role is BrokerRole.SYNC_MASTER:
-            self._last_frame_start = self.sent
+        self._last_frame_start = self.sent
         frame = encode_frame(self.sent, body)
         size = len(body)
         self.sent += size

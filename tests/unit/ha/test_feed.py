@@ -9,7 +9,14 @@ from hypothesis import strategies as st
 
 from rmq_ha.config.broker_configuration import BrokerConfiguration
 from rmq_ha.errors import AheadOfMaster, ReplicationError
-from rmq_ha.ha.feed import DOUBT_SECONDS, GATHER_SECONDS, SOON_SECONDS, Common, Feed
+from rmq_ha.ha.feed import (
+    ASYNC_SECONDS,
+    DOUBT_SECONDS,
+    GATHER_SECONDS,
+    SOON_SECONDS,
+    Common,
+    Feed,
+)
 from rmq_ha.ha.frames import HEADER_SIZE, encode_frame, encode_report
 from rmq_ha.ha.greeting import encode_greeting, greet
 from rmq_ha.model.status import BrokerRole
@@ -304,10 +311,23 @@ class TestGathering:
         self.put(10)
         assert self.feed.deadline() == 5.0
 
-    def test_an_async_master_holds_back_no_third_frame(self) -> None:
+    def test_an_async_master_gathers_for_a_moment_behind_each_frame(self) -> None:
+        """Whether it is acknowledged or not: no put waits for it."""
         self.feed._store.broker_role = BrokerRole.ASYNC_MASTER
-        times = [number * SOON_SECONDS for number in range(3)]
-        assert [self.put(10, now) for now in times] == [[(100, 10)], [(110, 10)], [(120, 10)]]
+        assert self.put(10) == [(100, 10)]
+        assert self.put(10, ASYNC_SECONDS / 2) == []
+        self.feed.receive_data(encode_report(110), ASYNC_SECONDS / 2)
+        assert drain(self.feed, ASYNC_SECONDS / 2) == []
+        assert self.feed.deadline() == pytest.approx(ASYNC_SECONDS)
+        assert self.put(10, ASYNC_SECONDS) == [(110, 20)]
+        assert self.put(10, 2 * ASYNC_SECONDS) == [(130, 10)]
+        assert self.put(10, 3 * ASYNC_SECONDS) == [(140, 10)]
+
+    def test_an_async_master_gathers_no_full_frame(self) -> None:
+        self.feed._store.broker_role = BrokerRole.ASYNC_MASTER
+        self.put(10)
+        assert self.put(1500) == [(110, 1024), (1134, 476)]
+        assert self.put(10) == []
 
 
 @given(st.lists(st.binary(max_size=24)))
@@ -379,7 +399,7 @@ def test_a_slave_that_proves_its_log_is_believed_and_sent_the_rest() -> None:
     assert drain(feed, 0.0) == [(2400, 600), (3000, 0), (3000, 0)]
     log.put(b"more")
     feed.receive_data(encode_report(3000), 0.0)
-    assert drain(feed, 0.0) == [(3000, 4)]
+    assert drain(feed, ASYNC_SECONDS) == [(3000, 4)]
 
 
 def test_a_slave_with_another_log_is_sent_what_it_compares() -> None:

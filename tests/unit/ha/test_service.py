@@ -12,6 +12,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from zope.interface import implementer
 
 from rmq_ha.errors import ConfigurationError, StoreError
+from rmq_ha.ha.feed import ASYNC_SECONDS
 from rmq_ha.ha.frames import encode_frame
 from rmq_ha.ha.greeting import encode_greeting, greet
 from rmq_ha.ha.link import split_address
@@ -560,6 +561,7 @@ class FlowTests(ServiceCase):
         slow.producer.pauseProducing()
         for count in range(5):
             self.station.put(b"x")
+            self.clock.advance(ASYNC_SECONDS)
             fast.report(445 + count)
         self.assertEqual(slow.take(), b"")
         self.assertEqual(fast.end.feed.sent, 449)
