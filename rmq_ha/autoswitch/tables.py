@@ -65,7 +65,7 @@ class TableFeed:
         self._epoch = epoch
         self._number = 0
         self._ready = deque(tables.whole())
-        self._changed: set[Entry] = set()
+        self._changed: dict[Entry, None] = {}  # in the order of the changes, as a set has none
         self._precedes_log = False
         self._due: float | None = None
 
@@ -76,7 +76,7 @@ class TableFeed:
 
     def changed(self, entry: Entry, now: float) -> bool:
         """:returns: the deadline is another now."""
-        self._changed.add(entry)
+        self._changed[entry] = None
         self._precedes_log |= entry.precedes_log
         if self._due is not None:
             return False
@@ -96,7 +96,7 @@ class TableFeed:
         return self._frame()
 
     def _gather(self) -> None:
-        changed, self._changed = self._changed, set()
+        changed, self._changed = self._changed, {}
         self._precedes_log, self._due = False, None
         self._ready.extend(self._tables.news(changed))
 

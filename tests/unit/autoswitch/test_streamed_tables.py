@@ -320,6 +320,19 @@ def test_changes_are_gathered_for_a_moment() -> None:
     assert not feed.next_frame(9.0)
 
 
+def test_changes_leave_in_the_order_in_which_they_came() -> None:
+    class InOrder(Held):
+        def news(self, entries: Iterable[Entry]) -> list[bytes]:
+            return [",".join(entry.table for entry in entries).encode()]
+
+    feed = TableFeed(InOrder(), 3)
+    feed.next_frame(0.0)
+    tables = [f"t{number}" for number in range(9, 0, -1)]
+    for table in [*tables, tables[0]]:
+        feed.changed(Entry(table, "a"), 1.0)
+    assert read(feed.next_frame(1.05)).decode().split(",") == tables
+
+
 def test_what_precedes_the_log_does_not_wait() -> None:
     feed = TableFeed(Held(), 3)
     feed.next_frame(0.0)
