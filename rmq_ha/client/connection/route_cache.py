@@ -159,7 +159,7 @@ class RouteCache:
         for topic, known in list(self._known.items()):
             if known.used < earliest and topic not in self._watched:
                 del self._known[topic]
-        for topic in set(self._watched) | set(self._known):
+        for topic in dict.fromkeys([*self._watched, *self._known]):
             try:
                 await self.fetch(topic)
             except NoNameServer as error:

@@ -181,8 +181,8 @@ class LitePullConsumer:
         try:
             await self._instance.start()
             await base.offset_store.load()
-            by_hand = self._by_hand or ()
-            await base.know_routes([*self._subscriptions, *{queue.topic for queue in by_hand}])
+            by_hand = sorted({queue.topic for queue in self._by_hand or ()})
+            await base.know_routes([*self._subscriptions, *by_hand])
             for wanted in self._subscriptions.all():
                 if wanted.expression_type not in ("TAG", "", None):
                     await base.calls.check_subscription(

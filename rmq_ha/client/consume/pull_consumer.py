@@ -64,9 +64,9 @@ class PullConsumer:
         )
         self._subscriptions = Subscriptions()
         self._listeners: dict[str, QueueListener | None] = {}
-        self._owned: set[MessageQueue] = set()
+        self._owned: dict[MessageQueue, None] = {}
         self._touched: set[MessageQueue] = set()
-        self._base.queues_to_persist = lambda: self._owned | self._touched
+        self._base.queues_to_persist = lambda: self._touched.union(self._owned)
         self._rebalancer = self._base.rebalancer(strategy, self)
         self._part = ActivePart(
             self._base, self.config, self._subscriptions, self._rebalancer.soon, self._reset
@@ -286,7 +286,7 @@ class PullConsumer:
     async def take(self, queue: MessageQueue) -> bool:
         """See `QueueOwner`."""
         self.offset_store.remove_offset(queue)
-        self._owned.add(queue)
+        self._owned[queue] = None
         return True
 
     async def give_up(self, queue: MessageQueue) -> None:
@@ -294,7 +294,7 @@ class PullConsumer:
         await self.offset_store.persist(queue)
         self.offset_store.remove_offset(queue)
         self._base.choice.forget(queue)
-        self._owned.discard(queue)
+        self._owned.pop(queue, None)
         self._touched.discard(queue)
 
     def share_changed(

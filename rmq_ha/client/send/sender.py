@@ -70,7 +70,7 @@ class Sender:
             Pauses(random, config.retry_backoff_ms, config.retry_backoff_max_ms)
         )
         self._rest_timer: IDelayedCall | None = None
-        self._live: set[Send] = set()
+        self._live: dict[Send, None] = {}
         self._pumping = False
         self._timer: IDelayedCall | None = None
         self._drained: Deferred[None] | None = None
@@ -138,7 +138,7 @@ class Sender:
         )
 
     def _launch(self, send: Send, now: float) -> None:
-        self._live.add(send)
+        self._live[send] = None
         if self._resting.rests and self._resting.holds(send, send.stands_on):
             if (
                 not send.tries
@@ -241,7 +241,7 @@ class Sender:
 
     def _leave(self, send: Send) -> None:
         """Its place in flight is for others."""
-        self._live.discard(send)
+        self._live.pop(send, None)
         if self._in_flight.release(send.size):
             self._pump()
         if self._ready and self._in_flight.has_room:

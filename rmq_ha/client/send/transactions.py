@@ -93,7 +93,7 @@ class TransactionProducer(Producer):
                 " messages; a transaction whose send failed is asked about, and decided once"
             )
         self._listener = listener
-        self._checks: set[Deferred[None]] = set()
+        self._checks: dict[Deferred[None], None] = {}
 
     async def stop(self) -> None:
         """As a `Producer`; brokers' questions that are still open are for the others."""
@@ -174,10 +174,10 @@ class TransactionProducer(Producer):
         if checked.called:
             checked.addErrback(self._not_answered)
             return
-        self._checks.add(checked)
+        self._checks[checked] = None
         checked.addTimeout(CHECK_SECONDS, self._clock)
         checked.addErrback(self._not_answered)
-        checked.addBoth(lambda _: self._checks.discard(checked))
+        checked.addBoth(lambda _: self._checks.pop(checked, None))
 
     async def _check(
         self,

@@ -1,6 +1,9 @@
 """A world for tests of applications: its time, its faults, and that a seed decides all of it."""
 
 import asyncio
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -119,6 +122,37 @@ def course(seed: int) -> tuple[Any, ...]:
 def test_a_seed_decides_over_everything() -> None:
     assert course(1) == course(1)
     assert course(1) != course(2)
+
+
+IN_A_PROCESS_OF_ITS_OWN = """
+import asyncio
+from rmq_ha.client import Message
+from rmq_ha.testing.client_world import ClientWorld
+
+async def story(world):
+    async with world.connect() as client:
+        producer = await client.producer()
+        for number in range(6):
+            await producer.send(Message(f"T{number}", b"x"))
+        await asyncio.sleep(65)
+
+with ClientWorld(1) as world:
+    world.run(story(world))
+    print(world.world.trace.digest)
+"""
+
+
+def test_a_seed_decides_in_every_process_whatever_its_order_of_sets() -> None:
+    digests = {
+        subprocess.run(
+            [sys.executable, "-c", IN_A_PROCESS_OF_ITS_OWN],
+            env=os.environ | {"PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join(sys.path)},
+            capture_output=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert len(digests) == 1
 
 
 @pytest.mark.parametrize("come_back", [ClientWorld.start_master, ClientWorld.resume])
