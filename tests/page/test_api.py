@@ -163,7 +163,9 @@ def test_lists_and_sheets(ask: Asking) -> None:
     assert sum(queue["max_offset"] for queue in sheet["queues"]) == 41
     assert [item["name"] for item in sheet["groups"]] == ["fulfilment"]
     groups = ask.get("/api/groups?text=ful&sort=lag")
-    assert groups["rows"][0]["members"] == 1
+    (row,) = groups["rows"]
+    names = ("members", "topics", "lag", "retrying", "dead")
+    assert [row[name] for name in names] == [1, 1, 0, 0, 0]
     clients = ask.get("/api/clients?text=fulfil")
     assert [row["kind"] for row in clients["rows"]] == ["consumer"]
 
@@ -175,7 +177,27 @@ def test_which_member_has_which_queue(ask: Asking) -> None:
     queues = [queue for queue in sheet["queues"] if queue["topic"] == "orders"]
     assert {queue["member"] for queue in queues} == {member["client_id"]}
     assert member["queues"] == 5  # with that of its retry topic
+    assert {(queue["lag"], queue["behind_s"]) for queue in queues} == {(0, None)}
+    assert sum(queue["committed"] for queue in queues) == 41
     assert sheet["subscriptions"][0]["expression"] == "*"
+
+
+def test_how_far_a_group_is_behind_in_messages_and_in_time(
+    cluster: PageCluster, ask: Asking
+) -> None:
+    broker = cluster.brokers["broker-a"]
+    cluster.send("broker-a", "audit", 8)
+    ends = [broker.store.max_offset_in_queue("audit", number) for number in range(4)]
+    for number, back in enumerate((0, 1, 2, -1)):  # the last one is ahead of what there is
+        broker.consumer_offsets.commit("late", "audit", number, ends[number] - back)
+    cluster.run(30)
+    queues = ask.get("/api/group?name=late")["queues"]
+    assert [queue["lag"] for queue in queues] == [0, 1, 2, 0]
+    assert [queue["end"] for queue in queues] == ends
+    assert [queue["behind_s"] is None for queue in queues] == [True, False, False, True]
+    assert all(30 <= queue["behind_s"] < 40 for queue in queues[1:3])
+    rows = {row["name"]: row for row in ask.get("/api/groups?sort=lag")["rows"]}
+    assert (rows["late"]["lag"], rows["late"]["topics"]) == (3, 1)
 
 
 def test_a_message_by_key_id_and_time(cluster: PageCluster, ask: Asking) -> None:

@@ -47,6 +47,18 @@ def test_a_name_server_shows_who_is_registered() -> None:
     cluster.wait(server.stop())
 
 
+def test_a_broker_that_stands_alone_says_so_where_that_costs_safety() -> None:
+    cluster = PageCluster("127.0.9")
+    found = {}
+    for name, role in (("one", BrokerRole.SYNC_MASTER), ("two", BrokerRole.ASYNC_MASTER)):
+        cluster.add(name, role)
+        cluster.run(3)
+        sheet = Asking(cluster, cluster.hosts[name]).get("/api/overview")
+        found[name] = [item["text"] for item in sheet["notices"]]
+    alone = "no slave is connected: what is acknowledged now is on this machine only"
+    assert found == {"one": [alone], "two": []}
+
+
 def test_a_controller_shows_who_leads_and_who_is_in_sync() -> None:
     desk = Controllers()
     desk.pair()

@@ -155,8 +155,6 @@ class Searches:
     ) -> None:
         store = self._broker.store
         offset = max(offset, store.min_offset_in_queue(wanted.topic, queue_id))
-        if offset >= store.max_offset_in_queue(wanted.topic, queue_id):
-            return
         stored_ms = store.store_timestamp_at(wanted.topic, queue_id, offset)
         if wanted.from_ms <= stored_ms <= wanted.to_ms:
             heappush(heads, (stored_ms, queue_id, offset))

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from twisted.internet.defer import Deferred
 from twisted.logger import capturedLogs, formatEvent
 
 from rmq_ha.app.broker_server import BrokerServer
@@ -59,3 +60,27 @@ def test_a_start_warns_of_what_is_open_wherever_it_was_said(mode: str, is_open: 
     with capturedLogs() as events:
         BrokerServer(host.seams, configuration)._warn_if_exposed()
     assert [("gives every message" in formatEvent(event)) for event in events] == [True] * is_open
+
+
+def test_a_name_server_in_its_process_is_named_and_goes_with_it() -> None:
+    world = World(1)
+    host = world.add("broker")
+    for _ in range(2):  # its ports are free again
+        configuration = small_configuration(
+            host.ip, BrokerRole.ASYNC_MASTER, FlushDiskType.ASYNC_FLUSH, 0
+        )
+        configuration.ours.embedded_namesrv_port = 20100
+        server = BrokerServer(host.seams, configuration)
+        wait(world, server.start())
+        told = server.facts()
+        assert (told["namesrvPort"], "metricsPort" in told) == (20100, False)
+        assert configuration.broker.namesrv_addr == "127.0.0.1:20100"
+        wait(world, server.stop())
+    assert host.clock.getDelayedCalls() == []
+
+
+def wait(world: World, later: Deferred[Any]) -> None:
+    done: list[Any] = []
+    later.addBoth(done.append)
+    world.clock.run_while(lambda: not done, 30)
+    assert done == [None]

@@ -42,8 +42,12 @@ def told() -> Told:
 
 
 def test_all_that_was_acknowledged_is_there(told: Told) -> None:
+    told.cluster.run(50)
+    began = told.cluster.clock.seconds()
     told.wait(told.story.produce(told.address))
-    assert f"{SENT} of {SENT} acknowledged with SEND_OK" in told.sink.getvalue()
+    rate = SENT / (told.cluster.clock.seconds() - began)
+    said = " ".join(told.sink.getvalue().split())
+    assert f"{SENT} of {SENT} acknowledged with SEND_OK ({rate:,.0f}/s from" in said
     assert "other answers: none" in told.sink.getvalue()
     assert told.wait(told.story.send(told.address, TOPIC, 0, PROBE))[0] == 0  # is none of them
     is_good, text = told.verdict()

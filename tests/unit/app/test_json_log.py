@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from twisted.logger import Logger, LogLevel
 from twisted.python.failure import Failure
 
-from rmq_ha.app.json_log import JsonObserver, json_line
+from rmq_ha.app.json_log import MOST_TEXT, JsonObserver, json_line
 from rmq_ha.app.log import LogStyle, server_observer
 from rmq_ha.config.log_format import LogFormat
 
@@ -52,6 +52,11 @@ def test_a_failure_brings_its_traceback() -> None:
     assert found["message"] == "cannot divide"
     assert "ZeroDivisionError: oops" in found["traceback"]
     assert "log_failure" not in found["fields"]
+
+
+def test_a_long_text_is_cut_where_it_is_said() -> None:
+    found = logged(whole="x" * MOST_TEXT, cut="x" * (MOST_TEXT + 1))
+    assert found["fields"] == {"whole": "x" * MOST_TEXT, "cut": "x" * MOST_TEXT + "..."}
 
 
 @pytest.mark.parametrize("name", ["password", "keyPassword", "aclSecretKey", "signature"])

@@ -58,6 +58,22 @@ def test_the_token_signs_a_challenge_and_gets_a_session() -> None:
     assert it.who(2, session) is None
 
 
+def test_time_is_over_in_the_moment_in_which_it_ends() -> None:
+    it = gate()
+    challenge = it.challenge(0)
+    with pytest.raises(NotAllowed, match="too old"):
+        it.enter(CHALLENGE_S, HOST, "", challenge, signed(TOKEN, challenge))
+    it.challenge(0)
+    challenge = it.challenge(CHALLENGE_S)
+    assert list(it._challenges) == [challenge]
+    first = it.enter(CHALLENGE_S, HOST, "", challenge, signed(TOKEN, challenge))
+    end = CHALLENGE_S + SESSION_S
+    assert (it.who(end - 1, first), it.who(end, first)) == ("token", None)
+    challenge = it.challenge(end)
+    it.enter(end, HOST, "", challenge, signed(TOKEN, challenge))
+    assert first not in it._sessions
+
+
 def test_a_challenge_is_good_once_and_for_a_while() -> None:
     it = gate()
     challenge = it.challenge(0)

@@ -1,13 +1,17 @@
 """A broker's metrics and health, scraped from simulated brokers."""
 
+from collections import defaultdict
 from typing import Any
 
+import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 from twisted.logger import capturedLogs, formatEvent
 
+from rmq_ha.app.journals.classic import tell_replication
 from rmq_ha.app.status.broker import BrokerStatus
 from rmq_ha.app.status.catalogue import CATALOGUE
+from rmq_ha.app.status.samples import Samples
 from rmq_ha.app.status.server import SubjectCollector
 from rmq_ha.app.status.slaves import slave_names
 from rmq_ha.broker.controller import BrokerController
@@ -20,6 +24,46 @@ from rmq_ha.wire.codes import RequestCode
 from rmq_ha.wire.command import RemotingCommand
 from tests.unit.broker.sim_broker import TOPIC, SimBroker
 from tests.unit.broker.sim_client import SimClient
+
+OTHERS = ("rmqha_acl_", "rmqha_controller_", "rmqha_dledger_", "rmqha_namesrv_", "rmqha_reactor_")
+"""What is told of other servers, and of brokers that have such parts."""
+WHERE_THERE_IS_ANY = {
+    "rmqha_build_info",
+    "rmqha_certificate_end_seconds",
+    "rmqha_connection_places",
+    "rmqha_delayed_messages",
+    "rmqha_negative_answers_total",
+    "rmqha_open_connections",
+    "rmqha_refused_connections_total",
+    *(
+        f"rocketmq_brokeruntime_{name}_tps{seconds}"
+        for name in ("getfound", "getmiss", "gettransfered", "put")
+        for seconds in (60, 600)
+    ),
+    "rocketmq_consumer_connections",
+    "rocketmq_consumer_lag_messages",
+    "rocketmq_group_diff",
+    "rocketmq_group_retrydiff",
+    "rocketmq_producer_connections",
+    "rocketmq_send_back_nums",
+    "rocketmq_storage_message_reserve_time",
+    "rocketmq_topic_dlq_offset",
+    "rocketmq_topic_retry_offset",
+}
+COUNTED = {
+    "rmqha_set_aside_bytes_total": "store.statistics.set_aside_bytes",
+    "rmqha_set_aside_messages_total": "store.statistics.set_aside_messages",
+    "rmqha_damaged_messages_total": "store.damage.lost",
+    "rmqha_mended_units_total": "store.damage.mended",
+    "rmqha_forced_deletions_total": "store.cleaner.forced_deletions",
+    "rmqha_registration_failures_total": "registration.failures",
+    "rmqha_puts_waiting": "store.statistics.outcomes.waiting",
+    "rmqha_duplicate_sends_total": "store.statistics.outcomes.known",
+    "rmqha_put_off_requests_total": "main_server.turns.put_off",
+    "rmqha_refused_offsets_total": "client_offsets.refused",
+    "rocketmq_broker_permission": "configuration.broker.broker_permission",
+}
+"""Of the broker, by the metric that tells it."""
 
 Scrape = dict[str, dict[frozenset[tuple[str, str]], float]]
 
@@ -84,6 +128,60 @@ def test_every_sample_is_in_the_catalogue_with_its_labels() -> None:
                 assert names == set(CATALOGUE[base].labels), name
 
 
+def test_every_number_of_a_pair_is_told() -> None:
+    """One that is left out is a line of a dashboard that stands still; nobody misses it."""
+    pair = Pair()
+    for _ in range(2):
+        pair.master.send()
+        pair.master.pull()
+        pair.pass_time(12)
+    seen = {*scrape(pair.of_master), *scrape(pair.of_slave)}
+    told = {name for name in CATALOGUE if seen & {name, f"{name}_count"}}
+    left = {name for name in CATALOGUE.keys() - told if not name.startswith(OTHERS)}
+    assert left == WHERE_THERE_IS_ANY
+
+
+@pytest.mark.parametrize("name", COUNTED)
+def test_a_number_is_told_as_it_is_counted(name: str) -> None:
+    broker = SimBroker().start()
+    *way, last = COUNTED[name].split(".")
+    counted: Any = broker.controller
+    for part in way:
+        counted = getattr(counted, part)
+    setattr(counted, last, 17)
+    assert value(scrape(BrokerStatus(broker.controller)), name) == 17
+
+
+def test_what_slaves_were_refused_is_told() -> None:
+    samples = Samples(CATALOGUE, defaultdict(str))
+    told = {
+        "different": 2, "within_record": 3, "refused": 4, "turned_away": 5,
+        "refused_ahead": ["a", "b", "c", "d", "e", "f"], "unacknowledged": 7,
+        "unacknowledged_seconds": 8, "slaves": [],
+    }  # fmt: skip
+    tell_replication(samples, told, is_slave=False)
+    found = {item.name: item.samples[0].value for item in samples.families()}
+    names = {
+        "diverged": 2, "within_record": 3, "refused": 4, "turned_away": 5, "refused_ahead": 6,
+        "unacknowledged_bytes": 7, "unacknowledged_seconds": 8, "slaves": 0,
+    }  # fmt: skip
+    assert {f"rmqha_replication_{name}": count for name, count in names.items()} == {
+        name: count for name, count in found.items() if name != "rmqha_connections"
+    }
+    assert found["rmqha_connections"] == 0
+
+
+def test_the_oldest_message_is_as_old_as_it_is() -> None:
+    broker = SimBroker()
+    broker.configuration.store.max_message_size = 16  # else the log is too short to be asked
+    broker.start()
+    broker.send(b"x")
+    broker.world.clock.run_for(20)
+    status = BrokerStatus(broker.controller)
+    age = value(scrape(status), "rocketmq_storage_message_reserve_time")
+    assert 20_000 <= age < 21_000
+
+
 def test_puts_and_pulls_are_counted_by_topic_and_group() -> None:
     broker = SimBroker().start()
     status = BrokerStatus(broker.controller)
@@ -92,6 +190,9 @@ def test_puts_and_pulls_are_counted_by_topic_and_group() -> None:
     broker.pull()
     found = scrape(status)
     assert value(found, "rocketmq_messages_in_total", topic=TOPIC) == 3
+    for way in ("in", "out"):
+        size = value(found, f"rocketmq_throughput_{way}_total", topic=TOPIC)
+        assert size == broker.controller.store.log.max_offset
     assert value(found, "rocketmq_messages_out_total", topic=TOPIC, consumer_group="consumers") == 3
     assert value(found, "rocketmq_producer_offset", topic=TOPIC) == 3
     assert value(found, "rmqha_put_seconds_count") == 3
