@@ -38,6 +38,17 @@ def _place(item: pytest.Item) -> int:
     return LONG.index(room) if room in LONG else len(LONG)
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call() -> Iterator[None]:
+    """
+    A test that lowers the priority of its process makes all that come after it in the same worker
+    wait for everybody else on the machine.
+    """
+    before = os.getpriority(os.PRIO_PROCESS, 0)
+    yield
+    assert os.getpriority(os.PRIO_PROCESS, 0) == before, "this test has lowered our priority"
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """A file's tests stay together, and all tests of Spark do: they share one session."""
