@@ -59,6 +59,7 @@ TESTS = {
         "namesrv/test_access.py",
     ],
     "admin/": ["admin"],
+    "admin/verify_offsets.py": ["offsets/test_verify_offsets_command.py", "admin"],
     "app/": [
         "app",
         "../page/test_api.py",

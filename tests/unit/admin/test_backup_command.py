@@ -42,7 +42,8 @@ def test_what_is_restored_holds_what_was_there(tmp_path: Path, java_store: Path)
     (first,) = json.loads(output)["rows"]
     assert (code, first["run"]) == (0, 1)
     assert first["end"] == StoreFiles("x", LocalFiles(), str(java_store)).max_offset()
-    assert admin("restore", target, "-c", of_new, "--dry-run")[0] == 0
+    code, output = admin("restore", target, "-c", of_new, "--dry-run", "--json")
+    assert (code, json.loads(output)["rows"][0]["end"]) == (0, first["end"])
     assert not (tmp_path / "new").exists()
     assert admin("restore", target, "-c", of_new)[0] == 0
     for file in log:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,8 @@ def test_what_is_sent_is_there(orders: Typist) -> None:
     red = orders.does("tail Orders --since earliest --no-follow --tags red").lines
     assert sorted(line["body"] for line in red) == ["a", "b", "c", "d"]
     assert orders.does("tail Orders --no-follow").out == ""
+    assert len(orders.does("tail Orders --since earliest --count 2").lines) == 2, "it ends then"
+    assert len(orders.does("tail Orders --since earliest --no-follow --queue one:0").lines) < 6
 
 
 def test_sends_with_all_their_options(orders: Typist, tmp_path: Path) -> None:
@@ -127,7 +130,10 @@ def test_groups_come_change_and_go(typed: Typist) -> None:
     assert not any("g" in table for table in tables)
     typed.does("group create g")
     assert all("g" in table for table in tables)
-    assert "g" in names(typed.does("group list").rows, "group")
+    typed.does("group create h --on two")
+    rows = {row["group"]: row for row in typed.does("group list").rows}
+    assert {"g", "h"} <= rows.keys()
+    assert names(typed.does("group list one").rows, "group") & {"g", "h"} == {"g"}
     assert typed.does("group show g").out
     assert typed("group show nobody").code == NOT_FOUND
     assert typed("group clients g").code == NOT_FOUND
@@ -143,7 +149,10 @@ def test_brokers_are_looked_at_and_changed(typed: Typist) -> None:
     (status,) = typed.does("broker status one").lines
     assert (status["broker"], status["id"]) == ("one", 0)
     (shown,) = typed.does("broker config get one fileReservedTime").lines
-    assert shown["fileReservedTime"] == "72"
+    assert shown == {"address": typed.cluster.address("one"), "fileReservedTime": "72"}
+    every = typed.does("broker config get DefaultCluster fileReservedTime brokerName").lines
+    assert [line["brokerName"] for line in every] == ["one", "two"]
+    assert typed("broker config get one noSuchKey").code == NOT_FOUND
     typed.does("broker config set one fileReservedTime=12 --dry-run")
     typed.does("broker config set two fileReservedTime=12 --yes")
     kept = [typed.cluster.brokers[name].configuration.store for name in ("one", "two")]
@@ -168,7 +177,8 @@ def test_the_cluster_in_a_line_and_as_a_document(orders: Typist, tmp_path: Path)
     assert orders.does("cluster ping one --count 2 --send Orders --size 64").rows
     file = tmp_path / "cluster.json"
     orders.does("consume Orders -g g --count 1")
-    orders.does(f"cluster export {file}")
+    (told,) = orders.does(f"cluster export {file}").lines
+    assert told == {"brokers": 2, "file": str(file)}
     data = orders.host.disk.read_bytes(str(file))
     file.write_bytes(data)
     assert orders(f"cluster export {file}").code == USAGE
@@ -219,6 +229,36 @@ def test_dead_letters_are_none_or_named(orders: Typist) -> None:
     assert orders.does("dlq list --fail-above 0").code == 0
     assert orders("dlq show g").code == NOT_FOUND
     assert orders("dlq resend g --yes").code == NOT_FOUND
+
+
+def test_lines_of_stdin_are_sent_whether_the_last_one_ends_or_not(typed: Typist) -> None:
+    typed.does("topic create Orders --queues 1 --on one")
+    told = typed.does("produce Orders --quiet", given="a\r\n\nb")
+    assert told.lines[-1] == {"sent": 2, "failed": 0}
+    seen = typed.does("tail Orders --since earliest --no-follow").lines
+    assert [line["body"] for line in seen] == ["a", "b"]
+    for name in ("one", "two"):
+        typed.cluster.crash(name)
+    told = typed("produce Orders --quiet", given="c\nd\n")
+    assert (told.code, told.lines[-1]) == (FAILED, {"sent": 0, "failed": 2})
+
+
+def test_a_context_has_what_was_given_and_nothing_else(typed: Typist, tmp_path: Path) -> None:
+    at = ["--context-file", str(tmp_path / "contexts.json")]
+    typed.does("context add near --use", *at)
+    (shown,) = typed.does("context show near", *at).lines
+    assert shown["namesrv"] == typed.cluster.namesrv.address
+    kept = json.loads((tmp_path / "contexts.json").read_text())
+    assert kept["used"] == "near"
+    assert kept["contexts"] == {"near": {"namesrv": typed.cluster.namesrv.address}}
+    (row,) = typed.does("context list", *at).rows
+    assert (row["context"], row["used"]) == ("near", True)
+    typed.does("context use --none", *at)
+    assert not typed.does("context list", *at).rows[0]["used"]
+    assert typed("context use", *at).code == USAGE
+    typed.does("context delete near --dry-run", *at)
+    typed.does("context delete near --yes", *at)
+    assert typed.does("context list", *at).rows == []
 
 
 def test_who_does_not_answer_is_another_exit_code_than_what_is_not_there(typed: Typist) -> None:
