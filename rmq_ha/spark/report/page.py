@@ -3,7 +3,7 @@
 import re
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from functools import cache
 from importlib import resources
 from math import isfinite
@@ -93,8 +93,6 @@ def shown(value: Any) -> str:
     if isinstance(value, datetime):
         moment = value.astimezone(UTC) if value.tzinfo else value
         return f"{moment:%Y-%m-%d %H:%M:%S} UTC"
-    if isinstance(value, date):
-        return value.isoformat()
     text = str(value)
     if len(text) > MAX_CELL:
         text = f"{text[:MAX_CELL]}… ({len(text)} characters)"

@@ -7,6 +7,8 @@ from datetime import date
 from html import escape
 from typing import Any
 
+import numpy as np
+
 from rmq_ha.spark.result import Plot
 
 COLOURS = ("#3b82c4", "#e07b39", "#2a9d72", "#c2528b", "#8a6fd1", "#b59a1f", "#3aa5b8", "#cc4b4b")
@@ -15,12 +17,12 @@ _INK = "#123456"
 """Stands for the page's text colour."""
 _FAINT = "#8a94a0"
 """Lines that are seen on white and on black."""
-_SIZE = (8.6, 3.2)
 _STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",
     "text.parse_math": False,
     "font.family": "sans-serif",
     "font.size": 9.5,
+    "date.converter": "concise",
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.edgecolor": _FAINT,
@@ -51,7 +53,7 @@ def svg(plot: Plot, number: int = 1) -> str:
     from matplotlib.figure import Figure
 
     with rc_context({**_STYLE, "svg.hashsalt": f"rmq-ha-{number}"}):
-        figure = Figure(figsize=_SIZE, layout="constrained")
+        figure = Figure(figsize=(8.6, 3.2), layout="constrained")
         axes = figure.add_subplot()
         _draw(axes, plot)
         out = io.StringIO()
@@ -66,7 +68,7 @@ def _draw(axes: Any, plot: Plot) -> None:
     else:
         x = [_clean(value) for value in plot.x]
         for colour, (name, values) in enumerate(series):
-            heights = [_number(value) for value in values]
+            heights = np.array(values, float)
             style: dict[str, Any] = {"color": COLOURS[colour % len(COLOURS)], "label": _clean(name)}
             if plot.kind == "scatter":
                 axes.scatter(x, heights, s=10, **style)
@@ -74,33 +76,22 @@ def _draw(axes: Any, plot: Plot) -> None:
                 axes.step(x, heights, where="post", linewidth=1.4, **style)
             else:
                 axes.plot(x, heights, linewidth=1.4, marker="o" if len(x) < 3 else "", **style)
-        if x and isinstance(x[0], date):
-            _time_axis(axes)
-        elif x and isinstance(x[0], str):
+        if x and isinstance(x[0], str):
             axes.tick_params(axis="x", rotation=30)
     axes.set_xlabel(_clean(plot.x_label))
     axes.set_ylabel(_clean(plot.y_label))
     if not any(value < 0 for _, values in series for value in values if value is not None):
         axes.set_ylim(bottom=0)
-    axes.yaxis.set_major_formatter(_thousands)
+    axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.10g}".replace(",", "\u202f"))
     if len(series) > 1:
         axes.legend(loc="best", fontsize="small", ncols=min(3, len(series)))
-
-
-def _time_axis(axes: Any) -> None:
-    from matplotlib import dates
-
-    made: Any = dates  # without types
-    locator = made.AutoDateLocator()
-    axes.xaxis.set_major_locator(locator)
-    axes.xaxis.set_major_formatter(made.ConciseDateFormatter(locator))
 
 
 def _bars(axes: Any, plot: Plot, series: Sequence[tuple[str, Sequence[float | None]]]) -> None:
     labels = [str(_clean(value)) for value in plot.x]
     width = 0.8 / max(1, len(series))
     for colour, (name, values) in enumerate(series):
-        heights = [_number(value) for value in values]
+        heights = np.array(values, float)
         left = [at + (colour - (len(series) - 1) / 2) * width for at in range(len(labels))]
         shade = COLOURS[colour % len(COLOURS)]
         axes.bar(left, heights, width=width * 0.92, color=shade, label=_clean(name))
@@ -113,20 +104,12 @@ def _bars(axes: Any, plot: Plot, series: Sequence[tuple[str, Sequence[float | No
     )
 
 
-def _number(value: float | None) -> float:
-    return float("nan") if value is None else float(value)
-
-
 def _clean(value: Any) -> Any:
     """A label without characters that XML cannot hold; numbers and times as they are."""
     if isinstance(value, int | float | date) or not value:
         return value
     text = str(value)
     return text if text.isprintable() else text.encode("unicode_escape").decode("ascii")
-
-
-def _thousands(value: float, _: int) -> str:
-    return f"{value:,.10g}".replace(",", "\u202f")
 
 
 def _embeddable(text: str, plot: Plot) -> str:
