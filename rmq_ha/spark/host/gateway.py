@@ -151,8 +151,7 @@ def finish(starting: Starting) -> Gateway:
         data = connection.read_bytes()
     except BaseException:
         # It could not tell anybody where it listens, and would stay.
-        starting.process.kill()
-        starting.process.wait()
+        give_up(starting)
         raise
     finally:
         shutil.rmtree(starting.directory, ignore_errors=True)

@@ -52,7 +52,8 @@ def read(kind: type[T], known: Mapping[str, str]) -> T:
         return msgspec.convert(given, kind, strict=False, dec_hook=_made)
     except msgspec.ValidationError as error:
         name = str(error).rpartition("$.")[2].rstrip("`")
-    (wanted,) = _wanted(get_type_hints(kind, include_extras=True)[_attribute(kind, name)])
+    fields = {one.encode_name: one.name for one in msgspec.structs.fields(kind)}
+    (wanted,) = _wanted(get_type_hints(kind, include_extras=True)[fields[name]])
     raise WrongUsage(f"{name}={given[name][:40]!r}: {wanted}")
 
 
@@ -73,11 +74,6 @@ def one_of(known: Mapping[str, str], name: str, choices: tuple[str, ...]) -> str
         if text.lower() == choice.lower():
             return choice
     raise WrongUsage(f"{name}={text!r}: one of {', '.join(choices)}")
-
-
-def _attribute(kind: type[msgspec.Struct], name: str) -> str:
-    (found,) = [one.name for one in msgspec.structs.fields(kind) if one.encode_name == name]
-    return found
 
 
 def _made(kind: type, text: str) -> Any:

@@ -1,7 +1,6 @@
 """Where each queue's read begins and ends, and into which partitions it is cut."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from heapq import heapify, heapreplace
 from itertools import pairwise
 
 from rmq_ha.errors import CannotDecide, WrongUsage
@@ -173,31 +172,15 @@ def cut(
     if max_records is not None:
         pieces = cut_at(pieces, max_records)
     if min_partitions is not None:
-        return [(piece,) for piece in _at_least(pieces, min_partitions)]
+        total = sum(each.stop - each.start for each in pieces)
+        wanted = min(min_partitions, total)
+        if len(pieces) < wanted:  # by size, as Spark's Kafka source does
+            pieces = cut_at(pieces, total // wanted)
+        return [(piece,) for piece in pieces]
     if len(pieces) <= ALONE:
         return [(piece,) for piece in pieces]
     share = sum(each.stop - each.start for each in pieces) // ALONE
     return bundled(pieces, min(SMALL, max_records or SMALL, max(1, share)))
-
-
-def _at_least(pieces: list[QueueRange], wanted: int) -> list[QueueRange]:
-    """One more part for the range with the largest parts, until there are enough."""
-    if len(pieces) >= wanted:
-        return pieces
-    heap = [(-float(each.stop - each.start), at, 1) for at, each in enumerate(pieces)]
-    heapify(heap)
-    for _ in range(wanted - len(pieces)):
-        if not heap or heap[0][0] >= -1:
-            break
-        _, at, parts = heap[0]
-        size = pieces[at].stop - pieces[at].start
-        heapreplace(heap, (-size / (parts + 1), at, parts + 1))
-    parts_of = {at: parts for _, at, parts in heap}
-    return [
-        piece
-        for at, each in enumerate(pieces)
-        for piece in _divided(each, min(parts_of[at], each.stop - each.start))
-    ]
 
 
 def cut_at(ranges: Iterable[QueueRange], most: int) -> list[QueueRange]:

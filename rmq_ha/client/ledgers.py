@@ -1,41 +1,18 @@
-"""Ledgers as JSON lines: what a producer's or consumer's hook writes down, for `audit-messages`.
-
-This module needs neither Spark nor a network: import it in any application.
-"""
+"""Ledgers as JSON lines: what a hook of a producer or consumer writes down for `audit-messages`."""
 
 import json
 import zlib
 from collections.abc import Iterable, Iterator
-from typing import Any, Protocol
+from typing import Any
 
+from rmq_ha.client.connection.hooks import SendContext
+from rmq_ha.client.rules.messages import MessageExt
 from rmq_ha.model.properties import UNIQ_KEY
 
 UNSTORED = "FAILED"
 
 
-class _Sent(Protocol):
-    """What of `rmq_ha.client.connection.hooks.SendContext` is read."""
-
-    messages: Any
-    queue: Any
-    started_ms: int
-    result: Any
-
-
-class _Got(Protocol):
-    """What of `rmq_ha.client.rules.messages.MessageExt` is read."""
-
-    topic: str
-    msg_id: str
-    broker_name: str
-    queue_id: int
-    queue_offset: int
-    reconsume_times: int
-    body: bytes
-    properties: dict[str, str]
-
-
-def produced_lines(context: _Sent, order_property: str = "") -> Iterator[str]:
+def produced_lines(context: SendContext, order_property: str = "") -> Iterator[str]:
     """
     One line for each message of an attempt to send, for `SendHook.after_send`.
 
@@ -59,7 +36,7 @@ def produced_lines(context: _Sent, order_property: str = "") -> Iterator[str]:
 
 
 def delivered_lines(
-    group: str, messages: Iterable[_Got], now_ms: int, order_property: str = ""
+    group: str, messages: Iterable[MessageExt], now_ms: int, order_property: str = ""
 ) -> Iterator[str]:
     """
     One line for each message that a listener was given, for `ConsumeHook.before_consume`.
