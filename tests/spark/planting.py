@@ -51,7 +51,8 @@ def offsets(spark: Any, master: Path, slave: Path) -> Said:
 
 def messages(spark: Any, store: Path, **given: Any) -> Said:
     """audit-messages."""
-    from rmq_ha.spark.audit.job import Asked, audit
+    from rmq_ha.spark.audit.job import audit
+    from rmq_ha.spark.audit.stored import Asked
 
     job: Any = FakeJob(spark, NOW)
     return _said(audit(job, Asked(places=[StorePlace(str(store))], **given)))

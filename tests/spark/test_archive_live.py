@@ -19,8 +19,8 @@ from rmq_ha.offsets.places import parse_place
 from rmq_ha.spark.archive import replay
 from rmq_ha.spark.archive.job import Asked, archive
 from rmq_ha.spark.archive.table import table
-from rmq_ha.spark.audit.job import Asked as AuditAsked
 from rmq_ha.spark.audit.job import audit
+from rmq_ha.spark.audit.stored import Asked as AuditAsked
 from rmq_ha.spark.source.schema import COLUMNS, struct_of
 from tests.spark.jobs import FakeJob
 from tests.spark.live_brokers import Cluster, cluster_in

@@ -5,12 +5,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql import DataFrame
 
 from rmq_ha.errors import CannotDecide
 from rmq_ha.model.topics import SCHEDULE_TOPIC
 from rmq_ha.offsets.findings import Outcome
 from rmq_ha.offsets.places import StorePlace
-from rmq_ha.spark.audit.job import Asked, audit
+from rmq_ha.spark.audit.job import audit
+from rmq_ha.spark.audit.reduced import of_stores
+from rmq_ha.spark.audit.stored import Asked
 from rmq_ha.spark.result import JobResult
 from rmq_ha.testing.store_faults.image import StoreImage
 from tests.spark.jobs import FakeJob
@@ -80,6 +83,27 @@ def test_a_healthy_store_holds_and_its_report_counts(
     assert sum(row.stored or 0 for row in windows) >= result.numbers["produced"]
     assert sum(row.delivered or 0 for row in windows) == result.numbers["produced"]
     assert next(section.title for section in result.sections) == "Topics"
+
+
+def test_a_task_has_its_own_part_of_the_log_alone(spark: Any, healthy: Path) -> None:
+    """What all tasks get does not grow with their number, and each one's own is small."""
+
+    def sent(split_size: int) -> tuple[int, list[int]]:
+        given = {"splitSize": str(split_size)}
+        asked = Asked(places=[StorePlace(str(healthy))], options=given)
+        plan = of_stores(spark, asked)._jdf.queryExecution().analyzed()
+        tasks = plan.child()
+        if tasks.nodeName() == "Repartition":
+            tasks = tasks.child()
+        dataset = spark._jvm.org.apache.spark.sql.classic.Dataset
+        rows = DataFrame(dataset.ofRows(spark._jsparkSession, tasks), spark)
+        sizes = rows.selectExpr("length(task)").collect()
+        return plan.expressions().head().func().command().size(), [size for (size,) in sizes]
+
+    (shared, few), (shared_of_many, many) = sent(1 << 20), sent(48)
+    assert len(many) > 1_000 > 10 > len(few)
+    assert abs(shared - shared_of_many) < 64
+    assert max(many) < 2 * max(few) < 1_000
 
 
 def test_faults_are_found_where_they_were_planted(

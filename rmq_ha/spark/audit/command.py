@@ -61,8 +61,8 @@ def audit_messages(places: tuple[str, ...], **given: Any) -> None:
     """
 
     def body(job: Job) -> JobResult:
-        from rmq_ha.spark.audit.job import Asked, audit
-        from rmq_ha.spark.audit.stored import client_options
+        from rmq_ha.spark.audit.job import audit
+        from rmq_ha.spark.audit.stored import Asked, client_options
 
         parsed = [job.place(text) for text in places]
         now = job.now_ms()

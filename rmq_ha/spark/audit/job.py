@@ -1,7 +1,6 @@
 """The audit: what is read once, what is asked of it, and the answer."""
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
 from functools import reduce
 from typing import Any
 
@@ -11,7 +10,7 @@ from pyspark.sql import functions as F
 from rmq_ha.errors import CannotDecide
 from rmq_ha.model.topics import HALF_TOPIC, SCHEDULE_TOPIC
 from rmq_ha.offsets.findings import Outcome, Severity
-from rmq_ha.offsets.places import Place, StorePlace
+from rmq_ha.offsets.places import StorePlace
 from rmq_ha.spark.audit import (
     delays,
     delivery,
@@ -25,45 +24,12 @@ from rmq_ha.spark.audit import (
 )
 from rmq_ha.spark.audit.ledgers import Ledger, acknowledged, read_ledger
 from rmq_ha.spark.audit.shape import frozen, kept
-from rmq_ha.spark.audit.stored import Wanted, delayed_rows, op_marks, stored_rows
+from rmq_ha.spark.audit.stored import Asked, delayed_rows, op_marks, stored_rows
 from rmq_ha.spark.findings import frame_of
-from rmq_ha.spark.result import JobResult, Plot, Table
+from rmq_ha.spark.result import JobResult
 from rmq_ha.spark.running import Job
 
 _PER_PARTITION = 500_000
-
-
-@dataclass(frozen=True, kw_only=True)
-class Asked:
-    """
-    What is to be audited.
-
-    :ivar places: brokers whose messages make up the whole.
-    :ivar topics: empty: all.
-    :ivar produced: ledger of producers; `delivered` that of consumers.
-    :ivar brokers: only rows of the ledgers about these; empty: all.
-    :ivar key: what identifies a message: `uniqKey` or `keys`.
-    :ivar window_ms: width of the tumbling windows.
-    :ivar from_ms: only messages of then or later; `to_ms`: before then.
-    :ivar grace_ms: how far clocks may differ, and how long a message may be on its way.
-    :ivar ordered: groups that promise the order of each queue.
-    :ivar tags: what groups subscribe to, where it is not everything.
-    :ivar options: further ones of the data source.
-    """
-
-    places: Sequence[Place]
-    topics: Sequence[str] = ()
-    produced: str | None = None
-    delivered: str | None = None
-    brokers: Collection[str] = ()
-    key: str = "uniqKey"
-    window_ms: int = 60_000
-    from_ms: int | None = None
-    to_ms: int | None = None
-    grace_ms: int = 10_000
-    ordered: Collection[str] = ()
-    tags: Mapping[str, Collection[str]] = field(default_factory=dict)
-    options: Mapping[str, str] = field(default_factory=dict)
 
 
 def audit(job: Job, asked: Asked) -> JobResult:
@@ -87,14 +53,17 @@ class _Audit:
         self._read: DataFrame | None = None
         with job.progress("reading what is stored"):
             if self._is_plain():
-                stores = [place for place in asked.places if isinstance(place, StorePlace)]
-                found = reduced.of_stores(job.spark, stores, self._wanted(), asked.window_ms)
-                self._reduced = frozen(found)
+                self._reduced = frozen(reduced.of_stores(job.spark, asked))
             else:
                 self._read = frozen(self._stored())
                 self._reduced = kept(reduced.of_rows(self._read, asked.key, asked.window_ms))
-        self._produced = self._ledger(asked.produced, "sentAt")
-        self._delivered = self._ledger(asked.delivered, "deliveredAt")
+        given = (
+            ("produced", asked.produced, "sentAt"),
+            ("delivered", asked.delivered, "deliveredAt"),
+        )
+        self._ledgers = {name: self._ledger(uri, time) for name, uri, time in given if uri}
+        self._produced = self._ledgers.get("produced")
+        self._delivered = self._ledgers.get("delivered")
 
     def result(self) -> JobResult:
         """Read, judge, answer."""
@@ -115,49 +84,31 @@ class _Audit:
         pairs = self._pairs()
         with job.progress("judging"):
             found = kept(self._findings(sums, totals, edges, pairs))
-            counts = _counted(found)
-        acked = (
-            None
-            if self._produced is None
-            else self._produced.rows.where(acknowledged(F.col("status")))
-        )
+            errors = _errors(found)
+        sent = self._produced
+        acked = None if sent is None else sent.rows.where(acknowledged(F.col("status")))
         tiers = kept(windows.tiers(sums, acked, pairs, asked.window_ms))
-        numbers = self._numbers(totals, counts)
+        by_time = tiers.withColumn("window", F.timestamp_millis("window"))
         return JobResult(
             found,
-            Outcome.VIOLATED if _errors(counts) else Outcome.HOLDS,
-            _verdict(totals, counts, self._produced is not None, self._delivered is not None),
-            numbers,
-            self._sections(tiers),
-            {
-                "windows": tiers.withColumn("window", F.timestamp_millis("window")).orderBy(
-                    "window", "topic"
-                )
-            },
+            Outcome.VIOLATED if errors else Outcome.HOLDS,
+            _verdict(totals, errors, self._ledgers),
+            self._numbers(totals),
+            [
+                windows.topics_table(tiers),
+                *windows.sections(tiers, asked.window_ms, ledgers=self._ledgers),
+            ],
+            {"windows": by_time.orderBy("window", "topic")},
         )
 
     def _is_plain(self) -> bool:
         """Nobody asks about single messages: stores can be reduced where they are read."""
         asked = self._asked
-        has_ledger = asked.produced is not None or asked.delivered is not None
+        has_ledger = asked.produced or asked.delivered
         return not has_ledger and all(isinstance(place, StorePlace) for place in asked.places)
 
-    def _wanted(self, *, body: bool = False) -> Wanted:
-        asked = self._asked
-        # What is sent at the edge of the time asked for is stored a little behind it.
-        return Wanted(
-            asked.topics,
-            asked.key,
-            asked.produced is not None,
-            bool(asked.tags),
-            None if asked.from_ms is None else asked.from_ms - asked.grace_ms,
-            None if asked.to_ms is None else asked.to_ms + asked.grace_ms,
-            asked.options,
-            body,
-        )
-
-    def _stored(self) -> DataFrame:
-        return stored_rows(self._job.spark, self._asked.places, self._wanted())
+    def _stored(self, *, body: bool = False) -> DataFrame:
+        return stored_rows(self._job.spark, self._asked, body=body)
 
     @property
     def _rows(self) -> DataFrame:
@@ -168,9 +119,7 @@ class _Audit:
         """:param some: of `_rows`; each question about them sees the same ones."""
         return some if self._read is not None else frozen(some)
 
-    def _ledger(self, uri: str | None, time: str) -> Ledger | None:
-        if uri is None:
-            return None
+    def _ledger(self, uri: str, time: str) -> Ledger:
         asked = self._asked
         ledger = read_ledger(self._job.spark, uri, time, asked.key)
         rows, at = ledger.rows, F.col("atMs")
@@ -194,17 +143,11 @@ class _Audit:
         )
 
     def _pairs(self) -> DataFrame | None:
-        if self._delivered is None:
-            return None
-        pairs = delivery.matched(self._delivered.rows, self._rows)
-        return kept(pairs)
+        given = self._delivered
+        return None if given is None else kept(delivery.matched(given.rows, self._rows))
 
     def _findings(
-        self,
-        sums: DataFrame,
-        totals: Mapping[str, Any],
-        edges: keys.Edges,
-        pairs: DataFrame | None,
+        self, sums: DataFrame, totals: Mapping[str, Any], edges: keys.Edges, pairs: DataFrame | None
     ) -> DataFrame:
         partitions = max(2, -(-totals["stored"] // _PER_PARTITION))
         runs = kept(
@@ -232,7 +175,7 @@ class _Audit:
             found.append(queues.crc_findings(self._looked_up(self._rows.where("not crcOk"))))
         if totals["halves"]:
             rows = self._looked_up(self._rows.where(halves.concerned()))
-            marks = self._marks()
+            marks = op_marks(self._job.spark, self._asked)
             found.append(halves.open_findings(rows, marks, totals["mostMs"]))
             if self._produced is not None:
                 sent = keys.ledger_in_view(self._produced.rows, edges).where("state is null")
@@ -257,8 +200,10 @@ class _Audit:
         return [keys.duplicate_findings(self._looked_up(copies))]
 
     def _changed(self) -> list[DataFrame]:
-        ledgers = [one.rows for one in (self._produced, self._delivered) if one is not None]
-        said = [rows.where("bodyCrc is not null").select(*keys.SAID) for rows in ledgers]
+        said = [
+            one.rows.where("bodyCrc is not null").select(*keys.SAID)
+            for one in self._ledgers.values()
+        ]
         if all(rows.isEmpty() for rows in said):
             return []
         every = kept(reduce(DataFrame.unionByName, said))
@@ -266,8 +211,9 @@ class _Audit:
         if others.isEmpty():
             return []
         # Perhaps only compressed: a record's CRC is then of another body than the producer's.
-        bodies = stored_rows(self._job.spark, self._asked.places, self._wanted(body=True))
-        there = bodies.join(others, ["brokerName", "commitLogOffset", "id"], "left_semi")
+        there = self._stored(body=True).join(
+            others, ["brokerName", "commitLogOffset", "id"], "left_semi"
+        )
         return [keys.changed_findings(keys.unlike(frozen(there), every, keys.crc_of_body()))]
 
     def _inside(self, found: DataFrame) -> DataFrame:
@@ -278,10 +224,6 @@ class _Audit:
         if asked.to_ms is not None:
             found = found.where(at < asked.to_ms)
         return found
-
-    def _marks(self) -> DataFrame:
-        asked = self._asked
-        return op_marks(self._job.spark, asked.places, asked.options)
 
     def _missed(
         self, totals: Mapping[str, Any], edges: keys.Edges, sums: DataFrame, gaps: DataFrame
@@ -316,7 +258,7 @@ class _Audit:
 
     def _undelivered(self, edges: keys.Edges) -> DataFrame:
         asked, newest = self._asked, edges.newest_ms
-        delayed = kept(delayed_rows(self._job.spark, asked.places, self._wanted()))
+        delayed = kept(delayed_rows(self._job.spark, asked))
         ids = F.broadcast(delayed.select("id").distinct())
         rows = self._looked_up(self._rows.join(ids, "id", "left_semi"))
         # What is due may be delivered behind the end of what is looked at.
@@ -333,9 +275,7 @@ class _Audit:
             delivery.late_findings(pairs, asked.ordered),
         ]
 
-    def _numbers(
-        self, totals: Mapping[str, Any], counts: Mapping[tuple[str, str], int]
-    ) -> dict[str, Any]:
+    def _numbers(self, totals: Mapping[str, Any]) -> dict[str, Any]:
         numbers = {
             "stored": totals["stored"],
             "bytes": totals["bytes"],
@@ -347,20 +287,10 @@ class _Audit:
             "windowMs": self._asked.window_ms,
             "graceMs": self._asked.grace_ms,
         }
-        for name, ledger in (("produced", self._produced), ("delivered", self._delivered)):
-            if ledger is not None:
-                numbers[name] = ledger.rows.count()
-                numbers[f"{name}Unusable"] = ledger.unusable
+        for name, ledger in self._ledgers.items():
+            numbers[name] = ledger.rows.count()
+            numbers[f"{name}Unusable"] = ledger.unusable
         return numbers
-
-    def _sections(self, tiers: DataFrame) -> list[Table | Plot]:
-        ledgers = [
-            name
-            for name, ledger in (("produced", self._produced), ("delivered", self._delivered))
-            if ledger is not None
-        ]
-        plots = windows.sections(tiers, self._asked.window_ms, ledgers=ledgers)
-        return [windows.topics_table(tiers), *plots]
 
 
 def _totals(sums: DataFrame) -> dict[str, Any]:
@@ -381,32 +311,24 @@ def _totals(sums: DataFrame) -> dict[str, Any]:
     return row.asDict()
 
 
-def _counted(found: DataFrame) -> dict[tuple[str, str], int]:
-    rows = found.groupBy("severity", "code").count().collect()
-    return {(row["severity"], row["code"]): row["count"] for row in rows}
+def _errors(found: DataFrame) -> dict[str, int]:
+    """How many of each code, by its name."""
+    errors = found.where(F.col("severity") == str(Severity.ERROR))
+    return {
+        row["code"]: row["count"] for row in errors.groupBy("code").count().sort("code").collect()
+    }
 
 
-def _errors(counts: Mapping[tuple[str, str], int]) -> int:
-    return sum(n for (severity, _), n in counts.items() if severity == Severity.ERROR)
-
-
-def _verdict(
-    totals: Mapping[str, Any],
-    counts: Mapping[tuple[str, str], int],
-    has_produced: bool,
-    has_delivered: bool,
-) -> str:
+def _verdict(totals: Mapping[str, Any], errors: Mapping[str, int], ledgers: Collection[str]) -> str:
     """One line: how many of what."""
-    errors = {code: n for (severity, code), n in counts.items() if severity == Severity.ERROR}
     looked = f"{totals['stored']:,} messages in {totals['queues']:,} queues"
     if errors:
-        named = ", ".join(f"{n:,} {code}" for code, n in sorted(errors.items()))
+        named = ", ".join(f"{n:,} {code}" for code, n in errors.items())
         return f"VIOLATED: {named}; {looked}"
-    against = [
-        name for name, given in (("producers", has_produced), ("consumers", has_delivered)) if given
-    ]
     promise = "no gap, no damage, in order"
-    if has_produced:
+    if "produced" in ledgers:
         promise += ", nothing acknowledged is lost"
-    ledgers = f", compared with the ledgers of {' and '.join(against)}" if against else ""
-    return f"HOLDS: {looked}: {promise}{ledgers}"
+    if ledgers:
+        of = {"produced": "producers", "delivered": "consumers"}
+        promise += f", compared with the ledgers of {' and '.join(of[name] for name in ledgers)}"
+    return f"HOLDS: {looked}: {promise}"

@@ -1,6 +1,6 @@
 """Messages reduced to counts, runs and hashes, by `rmq_ha.scan.reducing` on executors."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import reduce
 from typing import Any
 
@@ -9,15 +9,14 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from rmq_ha.offsets.places import StorePlace
-from rmq_ha.scan.log.records import Records
 from rmq_ha.scan.reducing import IDS, ROW, RUN, SCHEMA, SUMS, Reduction
 from rmq_ha.scan.store.directory import scan
 from rmq_ha.scan.store.scanning import Split
 from rmq_ha.spark.audit.shape import QUEUE
-from rmq_ha.spark.audit.stored import Wanted, source_options
+from rmq_ha.spark.audit.stored import Asked, label_of, source_options
 from rmq_ha.spark.source.offline import FileWanted, OfflineQueues
 from rmq_ha.spark.source.options import SourceOptions, parse_options
+from rmq_ha.spark.spreading import spread
 
 _BY = (*QUEUE, "inQueue", "ordinary", "window", "latency")
 _ADDED = ("n", "bytes", "bad")
@@ -25,19 +24,17 @@ _LEAST = ("leastOffset", "leastPlace", "leastMs")
 _MOST = ("mostOffset", "mostPlace", "mostMs")
 
 
-def of_stores(
-    spark: SparkSession, places: Sequence[StorePlace], wanted: Wanted, window_ms: int
-) -> DataFrame:
+def of_stores(spark: SparkSession, asked: Asked) -> DataFrame:
     """
     What `reducing` keeps of stores, while it reads them: for audits without ledgers.
 
     :raises CannotDecide: one cannot be read, or has no such topic.
     """
     frames = []
-    for place in places:
-        options = source_options(place, wanted.topics) | dict(wanted.options or {})
-        label = place.uri if len(places) > 1 else ""
-        how = Reduction(label, wanted.key, window_ms, wanted.from_ms, wanted.to_ms)
+    for place in asked.places:
+        options = source_options(place, asked.topics) | dict(asked.options)
+        label = label_of(place, asked.places)
+        how = Reduction(label, asked.key, asked.window_ms, *asked.stored_ms)
         frames.append(_reduced(spark, parse_options(options), how))
     return reduce(DataFrame.unionAll, frames)
 
@@ -61,22 +58,15 @@ def of_rows(rows: DataFrame, key: str, window_ms: int) -> DataFrame:
 def _reduced(spark: SparkSession, options: SourceOptions, how: Reduction) -> DataFrame:
     queues = OfflineQueues(options)
     queues.queues(options.subscription)
-    splits = queues.store.splits(options.split_size)
 
-    def work(numbers: Iterator[Any]) -> Iterator[Any]:
-        for batch in numbers:
-            for number in batch.column(0).to_pylist():
-                yield from _batches(options, how, splits[number])
+    def work(some: Iterator[Split]) -> Iterator[Any]:
+        wanted = FileWanted(options, None)
+        store = OfflineQueues(options).store
+        for split in some:
+            for piece in scan(store, split):
+                yield from how.batches(wanted.select(piece))
 
-    tasks = spark.range(0, len(splits), 1, max(1, len(splits)))
-    return tasks.mapInArrow(work, from_arrow_schema(SCHEMA))
-
-
-def _batches(options: SourceOptions, how: Reduction, split: Split) -> Iterator[Any]:
-    wanted = FileWanted(options, None)
-    for piece in scan(OfflineQueues(options).store, split):
-        records: Records = wanted.select(piece)
-        yield from how.batches(records)
+    return spread(spark, queues.store.splits(options.split_size), work, SCHEMA)
 
 
 def sums_of(reduced: DataFrame) -> DataFrame:

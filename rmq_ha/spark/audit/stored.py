@@ -1,11 +1,11 @@
 """What is stored: the rows that an audit looks at, of one or several places."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import reduce
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
@@ -31,32 +31,43 @@ _COLUMNS = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Wanted:
+@dataclass(frozen=True, kw_only=True)
+class Asked:
     """
-    Which messages.
+    What is to be audited.
 
+    :ivar places: brokers whose messages make up the whole.
     :ivar topics: empty: all.
+    :ivar produced: ledger of producers; `delivered` that of consumers.
+    :ivar brokers: only rows of the ledgers about these; empty: all.
     :ivar key: what identifies a message: `uniqKey` or `keys`.
-    :ivar on_their_way: delayed and half messages of the topics, too.
-    :ivar tags: the column is needed; so is `body`.
-    :ivar from_ms: stored then or later; None: from the oldest on. So is `to_ms`, exclusive.
-    :ivar options: further ones of the data source (accounts, TLS, `splitSize`, ...).
+    :ivar window_ms: width of the tumbling windows.
+    :ivar from_ms: only messages of then or later; `to_ms`: before then.
+    :ivar grace_ms: how far clocks may differ, and how long a message may be on its way.
+    :ivar ordered: groups that promise the order of each queue.
+    :ivar tags: what groups subscribe to, where it is not everything.
+    :ivar options: further ones of the data source.
     """
 
+    places: Sequence[Place]
     topics: Sequence[str] = ()
+    produced: str | None = None
+    delivered: str | None = None
+    brokers: Collection[str] = ()
     key: str = "uniqKey"
-    on_their_way: bool = False
-    tags: bool = False
+    window_ms: int = 60_000
     from_ms: int | None = None
     to_ms: int | None = None
-    options: Mapping[str, str] | None = None
-    body: bool = False
+    grace_ms: int = 10_000
+    ordered: Collection[str] = ()
+    tags: Mapping[str, Collection[str]] = field(default_factory=dict)
+    options: Mapping[str, str] = field(default_factory=dict)
 
     @property
-    def further(self) -> list[str]:
-        """Columns that few ask for."""
-        return [name for name in ("tags", "body") if getattr(self, name)]
+    def stored_ms(self) -> tuple[int | None, int | None]:
+        """What is sent at the edges of this time is stored a little behind it; None: no edge."""
+        low, high, grace = self.from_ms, self.to_ms, self.grace_ms
+        return (None if low is None else low - grace, None if high is None else high + grace)
 
 
 def label_of(place: Place, places: Sequence[Place]) -> str:
@@ -98,57 +109,51 @@ def source_options(place: Place, topics: Sequence[str]) -> dict[str, str]:
     )
 
 
-def stored_rows(spark: SparkSession, places: Sequence[Place], wanted: Wanted) -> DataFrame:
+def stored_rows(spark: SparkSession, asked: Asked, *, body: bool = False) -> DataFrame:
     """
     One row for each stored message.
 
     Columns: `brokerName` (never null), `topic`, `queueId`, `queueOffset`, `commitLogOffset`, `id`
     (null: it has none), `sysFlag`, `inQueue`, `ordinary`, `bornMs`, `storedMs`, `storeSize`,
-    `crcOk`, `bodyCRC`, and `tags` and `body` if wanted.
+    `crcOk`, `bodyCRC`, `tags` where groups subscribe to some, and `body` if wanted.
 
     :raises WrongUsage: messages cannot be read from a place.
     """
-    return reduce(
-        DataFrame.unionByName, [_of_place(spark, each, wanted, len(places) > 1) for each in places]
-    )
+    further = [name for name, is_wanted in (("tags", asked.tags), ("body", body)) if is_wanted]
+    each = [_of_place(spark, place, asked, further) for place in asked.places]
+    return reduce(DataFrame.unionByName, each)
 
 
-def _of_place(spark: SparkSession, place: Place, wanted: Wanted, labelled: bool) -> DataFrame:
-    options = source_options(place, wanted.topics) | dict(wanted.options or {})
-    if wanted.topics and wanted.on_their_way:
+def _of_place(spark: SparkSession, place: Place, asked: Asked, further: Sequence[str]) -> DataFrame:
+    options = source_options(place, asked.topics) | dict(asked.options)
+    if asked.topics and asked.produced:  # delayed and half messages of theirs, too
         del options["subscribe"]
-        options["subscribePattern"] = _pattern([*wanted.topics, *_ON_THEIR_WAY])
-    if labelled and isinstance(place, StorePlace):
-        options["brokerName"] = place.uri
+        options["subscribePattern"] = _pattern([*asked.topics, *_ON_THEIR_WAY])
+    label = label_of(place, asked.places)
+    if label:
+        options["brokerName"] = label
     # An id of a message without UNIQ_KEY is its address: unique, and what its producer was told.
-    id_column = "keys" if wanted.key == "keys" else "msgId"
-    names = [*_COLUMNS, id_column, "brokerName", *wanted.further]
-    return _inside(read(spark, options, names), wanted).select(
+    id_column = "keys" if asked.key == "keys" else "msgId"
+    names = [*_COLUMNS, id_column, "brokerName", *further]
+    return _inside(read(spark, options, names), asked).select(
         F.coalesce("brokerName", F.lit("")).alias("brokerName"),
-        "topic",
-        "queueId",
-        "queueOffset",
-        "commitLogOffset",
+        *("topic", "queueId", "queueOffset", "commitLogOffset", "sysFlag"),
         F.col(id_column).alias("id"),
-        "sysFlag",
         in_queue(F.col("sysFlag")).alias("inQueue"),
         ordinary(F.col("topic")).alias("ordinary"),
         F.unix_millis("bornTimestamp").alias("bornMs"),
         F.unix_millis("storeTimestamp").alias("storedMs"),
-        "storeSize",
-        "crcOk",
-        "bodyCRC",
-        *wanted.further,
+        *("storeSize", "crcOk", "bodyCRC", *further),
     )
 
 
-def _inside(frame: DataFrame, wanted: Wanted) -> DataFrame:
-    """The time that is wanted."""
-    if wanted.from_ms is not None:
-        frame = frame.where(F.col("storeTimestamp") >= timestamp(wanted.from_ms))
-    if wanted.to_ms is not None:
-        frame = frame.where(F.col("storeTimestamp") < timestamp(wanted.to_ms))
-    return frame
+def _inside(frame: DataFrame, asked: Asked) -> DataFrame:
+    """The time that was asked for."""
+    low, high = asked.stored_ms
+    stored = F.unix_millis("storeTimestamp")
+    if low is not None:
+        frame = frame.where(stored >= low)
+    return frame if high is None else frame.where(stored < high)
 
 
 def read(spark: SparkSession, options: Mapping[str, str], columns: Sequence[str]) -> DataFrame:
@@ -157,7 +162,7 @@ def read(spark: SparkSession, options: Mapping[str, str], columns: Sequence[str]
     return spark.read.format("rocketmq").schema(schema).options(**options).load()
 
 
-def op_marks(spark: SparkSession, places: Sequence[Place], options: Mapping[str, str]) -> DataFrame:
+def op_marks(spark: SparkSession, asked: Asked) -> DataFrame:
     """
     `brokerName`, `queueId` and `queueOffset` of half messages whose end is noted, and when
     (`endedMs`).
@@ -165,7 +170,7 @@ def op_marks(spark: SparkSession, places: Sequence[Place], options: Mapping[str,
     Spec: store.md, section 11.2.
     """
     names = ["brokerName", "queueId", "storeTimestamp", "body"]
-    each = [read(spark, given, names) for given in _of_topic(places, OP_HALF_TOPIC, options)]
+    each = [read(spark, given, names) for given in _of_topic(asked, OP_HALF_TOPIC)]
     return (
         reduce(DataFrame.unionByName, each)
         .select(
@@ -178,28 +183,25 @@ def op_marks(spark: SparkSession, places: Sequence[Place], options: Mapping[str,
     )
 
 
-def _of_topic(
-    places: Sequence[Place], topic: str, options: Mapping[str, str]
-) -> Iterator[dict[str, str]]:
+def _of_topic(asked: Asked, topic: str) -> Iterator[dict[str, str]]:
     """Options to read a topic of each place; unlike a name, a pattern may fit nothing."""
-    for place in places:
-        given = source_options(place, ()) | dict(options) | {"subscribePattern": _pattern([topic])}
-        if len(places) > 1 and isinstance(place, StorePlace):
-            given["brokerName"] = place.uri
-        yield given
+    for place in asked.places:
+        given = source_options(place, ()) | dict(asked.options)
+        given["subscribePattern"] = _pattern([topic])
+        label = label_of(place, asked.places)
+        yield given | {"brokerName": label} if label else given
 
 
-def delayed_rows(spark: SparkSession, places: Sequence[Place], wanted: Wanted) -> DataFrame:
+def delayed_rows(spark: SparkSession, asked: Asked) -> DataFrame:
     """
     What lies in the schedule topic: the record's place, `id`, `storedMs`, and where it is to go,
     `realTopic` and `realQueueId`. Without an id nobody can tell its copy, so it is left out.
     """
-    id_column = "keys" if wanted.key == "keys" else "uniqKey"
+    id_column = "keys" if asked.key == "keys" else "uniqKey"
     names = ["brokerName", "queueId", "queueOffset", "commitLogOffset", "storeTimestamp"]
     columns = [*names, id_column, "properties"]
     each = [
-        _inside(read(spark, given, columns), wanted)
-        for given in _of_topic(places, SCHEDULE_TOPIC, wanted.options or {})
+        _inside(read(spark, given, columns), asked) for given in _of_topic(asked, SCHEDULE_TOPIC)
     ]
     rows = (
         reduce(DataFrame.unionByName, each)
@@ -213,12 +215,7 @@ def delayed_rows(spark: SparkSession, places: Sequence[Place], wanted: Wanted) -
         )
         .where("id is not null and realTopic is not null")
     )
-    return rows.where(F.col("realTopic").isin(*wanted.topics)) if wanted.topics else rows
-
-
-def timestamp(ms: int) -> Column:
-    """A literal."""
-    return F.timestamp_millis(F.lit(ms))
+    return rows.where(F.col("realTopic").isin(*asked.topics)) if asked.topics else rows
 
 
 def _pattern(topics: Sequence[str]) -> str:
