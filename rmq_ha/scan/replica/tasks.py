@@ -15,7 +15,7 @@ from rmq_ha.errors import CannotDecide
 from rmq_ha.offline.log_files import Hole
 from rmq_ha.offsets.findings import Finding, Severity
 from rmq_ha.scan.replica.auditing import Audited, Side, audit
-from rmq_ha.scan.replica.comparing import Sides, compare
+from rmq_ha.scan.replica.comparing import Sides, compare, resolve
 from rmq_ha.scan.replica.indexes import check_structure
 from rmq_ha.scan.replica.queues import Delay, check_files, dangling, scan_queue
 
@@ -46,6 +46,7 @@ class Answer(msgspec.Struct):
     :ivar delays: by side, level and delay: messages, the first and last of them, queue and offset.
     :ivar keys: of each side, as in `indexes.Counts`.
     :ivar shifts: where logs get out of step, and where the stretch ends in which that was seen.
+    :ivar spans: from where to where they are out of step.
     :ivar ends: by side, topic and queue id.
     """
 
@@ -58,6 +59,7 @@ class Answer(msgspec.Struct):
     delays: dict[tuple[int, int, int], list[int]] = {}
     keys: dict[int, list[int]] = {}
     shifts: list[tuple[int, int]] = []
+    spans: list[tuple[int, int]] = []
     ends: dict[tuple[int, str, int], QueueEnd] = {}
 
     @property
@@ -77,6 +79,7 @@ class Answer(msgspec.Struct):
         for key, row in other.delays.items():
             self._add_delay(key, row)
         self.shifts += other.shifts
+        self.spans += other.spans
         self.ends |= other.ends
 
     def add_audited(self, seen: Audited, group: Sequence[int]) -> None:
@@ -237,8 +240,26 @@ def _survey(work: Work, survey: Survey, answer: Answer) -> None:
             answer.findings += check_structure(files[survey.index_file], side.name)
 
 
-Task = Stretch | Survey | Doubt
-_RUN: Mapping[type, Any] = {Stretch: _stretch, Survey: _survey, Doubt: _doubt}
+class Shifts(NamedTuple):
+    """
+    All places where the logs get out of step: one tells where the next one is to be looked for.
+
+    :ivar shifts: as of an answer, in order.
+    :ivar most: findings after which it ends.
+    """
+
+    number: int
+    shifts: Sequence[tuple[int, int]]
+    most: int
+
+
+def _align(work: Work, task: Shifts, answer: Answer) -> None:
+    """Lay the logs beside each other there."""
+    answer.spans, answer.findings = resolve(work.pair, task.shifts, task.most)
+
+
+Task = Stretch | Survey | Doubt | Shifts
+_RUN: Mapping[type, Any] = {Stretch: _stretch, Survey: _survey, Doubt: _doubt, Shifts: _align}
 
 
 def plan(

@@ -15,7 +15,7 @@ from rmq_ha.errors import CannotDecide
 from rmq_ha.offsets.findings import Finding, Severity
 from rmq_ha.scan.replica.auditing import INDEX, QUEUES
 from rmq_ha.scan.replica.changed import blamed_on_the_log
-from rmq_ha.scan.replica.comparing import Sides, resolve
+from rmq_ha.scan.replica.comparing import Sides
 from rmq_ha.scan.replica.parting import parting, parting_finding
 from rmq_ha.scan.replica.settings import Opened, Settings, common_of, open_pair, opened
 from rmq_ha.scan.replica.tasks import (
@@ -23,6 +23,7 @@ from rmq_ha.scan.replica.tasks import (
     Answer,
     Doubt,
     QueueEnd,
+    Shifts,
     Survey,
     Task,
     Work,
@@ -191,9 +192,9 @@ class _Verification:
         )
         self._told += self._checkpoints()
         self._told += judge_index(self._indexes(known))
-        spans, more = resolve(work.pair, sorted(sums.shifts), _MOST_ALIGNED)
+        aligned = self._aligned(work, sums)
         doubts = self._doubts(work, queues)
-        found = self._findings([*survey.findings, *sums.findings, *doubts.findings], spans, more)
+        found = self._findings([*survey.findings, *sums.findings, *doubts.findings], aligned)
         return self._verified(found, sums, list(queues.values()))
 
     def _work(self, known: Sequence[int]) -> Work:
@@ -310,6 +311,16 @@ class _Verification:
         tasks = [Doubt(number, *key) for number, key in enumerate(doubted[:_MOST_DOUBTS])]
         return self._run("entries in doubt", work, tasks)
 
+    def _aligned(self, work: Work, sums: Answer) -> Answer:
+        """What is seen once is told: to look again would take as long as before."""
+        if not sums.shifts:
+            return Answer()
+        task = Shifts(0, sorted(sums.shifts), _MOST_ALIGNED)
+        found = self._run_tasks("where the logs are out of step", work, [task], True)[0]
+        if found.failed:
+            raise CannotDecide(found.failed)
+        return found
+
     def _checkpoints(self) -> Iterator[Finding]:
         for side, (name, one) in enumerate(zip(self._names, self._pair, strict=True)):
             told = list(judge_checkpoint(name, one.store.checkpoint(), one.log.newest_time()))
@@ -327,14 +338,12 @@ class _Verification:
                 found.append(IndexState(name, [*map(str, faults)], spans, low, end or one.high))
         return found
 
-    def _findings(
-        self, found: Sequence[Finding], spans: Sequence[tuple[int, int]], more: Sequence[Finding]
-    ) -> list[Finding]:
+    def _findings(self, found: Sequence[Finding], aligned: Answer) -> list[Finding]:
         """Each once; where logs are out of step a record is compared by its content alone."""
         kept: dict[tuple[object, ...], Finding] = {}
         for one in found:
             at = one.physical_offset or 0
-            if one.code == "LOG_DIFFERS" and any(low <= at < high for low, high in spans):
+            if one.code == "LOG_DIFFERS" and any(low <= at < high for low, high in aligned.spans):
                 continue
             key = (
                 one.code, one.broker, one.topic, one.queue_id, one.queue_offset,
@@ -344,7 +353,7 @@ class _Verification:
         mine = list(kept.values())
         if not self._is_alone:
             mine = blamed_on_the_log(mine, self._names)
-        every = [*mine, *self._told, *more]
+        every = [*mine, *self._told, *aligned.findings]
         if self._is_alone:  # what is said of the other side was said of this one
             every = [one for one in every if one.broker != self._names[1]]
         return every
