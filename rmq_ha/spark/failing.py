@@ -7,7 +7,12 @@ import click
 from rmq_ha.errors import CannotDecide, WrongUsage
 from rmq_ha.offsets.findings import Outcome
 
-_FROM_AFAR = re.compile(r"rmq_ha\.errors\.(CannotDecide|WrongUsage): (.+)")
+_FROM_AFAR = re.compile(r"\brmq_ha\.[\w.]+\.(\w+): (.+)")
+_MEANT = {
+    "CannotDecide": Outcome.UNDECIDED,
+    "BrokerAway": Outcome.UNDECIDED,
+    "WrongUsage": Outcome.USAGE,
+}
 
 
 def meaning_of(error: BaseException) -> tuple[Outcome, str]:
@@ -27,8 +32,7 @@ def meaning_of(error: BaseException) -> tuple[Outcome, str]:
     text = str(error)
     afar = _FROM_AFAR.search(text)
     if afar is not None:
-        kind = Outcome.UNDECIDED if afar[1] == "CannotDecide" else Outcome.USAGE
-        return kind, afar[2].strip()
+        return _MEANT.get(afar[1], Outcome.FAILED), afar[2].strip()
     step = next_step(error)
     reason = _reason_of_java(text) or f"{type(error).__name__}: {_reason_in(text)[:1000]}"
     return Outcome.FAILED, reason + (f" {step}" if step else "")

@@ -17,11 +17,13 @@ from pyspark.sql import SparkSession
 from rmq_ha.spark.host import gateway
 from rmq_ha.spark.host.java import Java, find_java, home_for_spark
 from rmq_ha.spark.host.packing import write_zip
-from rmq_ha.spark.host.session import Session, cores_of, spark_home, start_session
+from rmq_ha.spark.host.session import Session, spark_home, start_session
 
 ROOT = Path(__file__).parents[2]
 SITE = Path(sysconfig.get_paths()["purelib"])
 STORES = ROOT / "tests" / "fixtures" / "store"
+# What runs once is not worth compiling twice.
+LOCAL = ("--master", "local[1]", "--conf", "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1")
 EXECUTORS = int(os.environ.get("RMQ_HA_SPARK_EXECUTORS", "1"))
 
 JOB = """
@@ -127,15 +129,6 @@ def test_a_session_that_is_there_is_used_and_stays(spark: SparkSession) -> None:
     assert start_session() is spark
 
 
-@pytest.mark.parametrize(
-    ("master", "cores"),
-    [("local", 1), ("local[3]", 3), ("local[3,2]", 3), ("local-cluster[2,3,1024]", 6)],
-)
-def test_cores_of_a_local_master(master: str, cores: int) -> None:
-    assert cores_of(master) == cores
-    assert cores_of("local[*]") == len(os.sched_getaffinity(0))
-
-
 def test_java_gets_what_sparks_own_launcher_would_give_it() -> None:
     """But for the module of vectors, which only ML uses."""
     home = spark_home()
@@ -165,7 +158,7 @@ def test_without_any_java_the_one_from_pypi_runs_a_job(
     job: Path, store: Path, without_java: dict[str, str], packaged: Java, tmp_path: Path
 ) -> None:
     out = tmp_path / "out"
-    command = [sys.executable, job, store, "--master", "local[1]", "--strict", "--out", out]
+    command = [sys.executable, job, store, *LOCAL, "--strict", "--out", out]
     done = run(command, without_java | {"XDG_CACHE_HOME": str(tmp_path / "cache")}, tmp_path)
     assert done.returncode == 1, done.stderr
     assert done.stdout.splitlines()[-1].startswith("187 messages")
@@ -231,7 +224,7 @@ def test_ctrl_c_ends_the_job_and_java_with_it(tmp_path: Path) -> None:
     script = tmp_path / "hang.py"
     script.write_text(HANGING)
     process = subprocess.Popen(
-        [sys.executable, script, "--master", "local[1]"],
+        [sys.executable, script, *LOCAL],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

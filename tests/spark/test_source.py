@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.errors import AnalysisException
+from pyspark.errors import AnalysisException, PySparkException
 
 from rmq_ha.model.flags import TRANSACTION_PREPARED
 from rmq_ha.spark.source.schema import COLUMNS, struct_of
@@ -56,13 +57,37 @@ def test_a_schema_of_the_user_chooses_columns_and_their_order(spark: Any, store:
             source(spark, store).schema(schema).load(str(store)).count()
 
 
-def test_a_wrong_option_is_said_where_the_user_sees_it(spark: Any, store: Path) -> None:
-    with pytest.raises(AnalysisException, match="did you mean 'subscribe'"):
-        source(spark, store, subscrib="TopicA").load(str(store))
-    with pytest.raises(AnalysisException, match=r"ends at 65, before 66"):
-        source(spark, store, subscribe="TopicB", startingOffsets='{"TopicB":{"0":0,"1":66}}').load(
-            str(store)
-        ).count()
+def test_an_error_is_its_sentence_without_traces_or_json(
+    spark: Any, store: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Where it is planned, where it is read, and in a stream; other errors keep their traces."""
+    damaged = java_store("clean", store.parent / "damaged")
+    (log,) = sorted((damaged / "commitlog").iterdir())[:1]
+    with log.open("r+b") as file:
+        file.seek(400)
+        file.write(bytes(300))
+    beyond = {"subscribe": "TopicB", "startingOffsets": '{"TopicB":{"0":0,"1":66}}'}
+
+    def started(**options: str) -> None:
+        rows = spark.readStream.format("rocketmq").options(**options).schema("topic string")
+        rows.load(str(store)).writeStream.format("noop").start().awaitTermination()
+
+    capfd.readouterr()
+    for said, ask in (
+        ("did you mean 'subscribe'?", lambda: source(spark, store, subscrib="T").load(str(store))),
+        ("ends at 65, before 66", lambda: source(spark, store, **beyond).load(str(store)).count()),
+        ("messages may be lost", lambda: source(spark, store).load(str(damaged)).count()),
+        ("a stream does not end", lambda: started(endingOffsets="latest")),
+    ):
+        with pytest.raises(PySparkException, match=re.escape(said)) as raised:
+            ask()
+        text = str(raised.value)
+        assert "Traceback" not in text, text
+        assert said in text[:1000], text
+    spoken = capfd.readouterr()
+    assert "QueryContext" not in spoken.err
+    with pytest.raises(PySparkException, match="Traceback"):
+        spark.range(1).mapInArrow(lambda batches: 1 / 0, "id long").collect()
 
 
 def test_tables_can_be_joined_with_messages(spark: Any, store: Path) -> None:

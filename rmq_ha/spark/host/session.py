@@ -1,7 +1,6 @@
 """A Spark session for the jobs: quick to start, quiet, on this machine unless told otherwise."""
 
 import os
-import re
 import shlex
 import sys
 from collections.abc import Mapping
@@ -13,6 +12,7 @@ from typing import Any
 
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
+from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from rmq_ha.errors import WrongUsage
@@ -26,6 +26,7 @@ DEFAULT_MEMORY = "1g"
 _LOG4J = Path(__file__).with_name("log4j2.properties")
 # A shell, which is what Spark takes us for, would show a bar of its own.
 _NO_BAR = {"spark.ui.showConsoleProgress": "false"}
+_SHUFFLE = "spark.sql.shuffle.partitions"
 
 
 class Session:
@@ -48,6 +49,8 @@ class Session:
         driver_memory: str | None = None,
         log_level: str = "error",
     ) -> None:
+        if log_level != "warn":
+            _no_json()
         self._name = name
         self._given = dict(conf or {})
         if driver_memory:
@@ -83,7 +86,10 @@ class Session:
             _launch(self._given)
         settings = _settings(self._name, self._given)
         self._spark = spark = SparkSession.builder.config(conf=settings).getOrCreate()
-        if not _is_found_anyway(settings.get("spark.master") or ""):
+        master = settings.get("spark.master") or ""
+        if is_local(master) and not settings.contains(_SHUFFLE):
+            spark.conf.set(_SHUFFLE, 2 * spark.sparkContext.defaultParallelism)
+        if not _is_found_anyway(master):
             register(spark)
         return spark
 
@@ -129,6 +135,12 @@ class Session:
         return None
 
 
+def _no_json() -> None:
+    """pyspark writes down each error of a query as 6 KB of JSON, besides raising it."""
+    for of in ("SQL", "DataFrame"):
+        PySparkLogger.getLogger(f"{of}QueryContextLogger").disabled = True
+
+
 def start_session(
     name: str = "rmq-ha",
     *,
@@ -170,9 +182,8 @@ def over_connect(given: Mapping[str, str]) -> SparkSession:
     except ImportError as error:
         raise WrongUsage(f"Spark Connect needs pip install 'rmq-ha[connect]': {error}") from None
     mine = {"spark.sql.session.timeZone": "UTC", **given}
+    del mine["spark.master"]
     for key, value in mine.items():
-        if key == "spark.master":
-            continue
         try:
             spark.conf.set(key, value)
         except PySparkException:
@@ -234,7 +245,6 @@ def defaults(master: str) -> dict[str, str]:
             "spark.ui.showConsoleProgress": "false",
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.driver.host": "127.0.0.1",
-            "spark.sql.shuffle.partitions": str(2 * cores_of(master)),
         }
     return settings
 
@@ -242,18 +252,6 @@ def defaults(master: str) -> dict[str, str]:
 def is_local(master: str) -> bool:
     """All of it runs on this machine."""
     return master.startswith("local")
-
-
-def cores_of(master: str) -> int:
-    """How many tasks a local master runs at once."""
-    numbers = re.findall(r"\d+", master)
-    if master.startswith("local-cluster") and len(numbers) >= 2:
-        return int(numbers[0]) * int(numbers[1])
-    if master == "local":
-        return 1
-    if numbers and not master.startswith("local[*"):
-        return int(numbers[0])
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _launch(given: Mapping[str, str]) -> None:
@@ -287,11 +285,7 @@ def spark_home() -> Path | None:
 
 
 def _begin(
-    java: Java,
-    home: Path,
-    cache: Path,
-    given: Mapping[str, str],
-    option: str,
+    java: Java, home: Path, cache: Path, given: Mapping[str, str], option: str
 ) -> gateway.Starting:
     environ = gateway.environ_for(java, home, cache, given.get("spark.master", ""))
     options = [*_quiet(), option]
@@ -311,10 +305,7 @@ def _import_meanwhile() -> None:
 
 def _connect(starting: gateway.Starting) -> None:
     found = gateway.finish(starting)
-    connection = {
-        "PYSPARK_GATEWAY_PORT": str(found.port),
-        "PYSPARK_GATEWAY_SECRET": found.secret,
-    }
+    connection = {"PYSPARK_GATEWAY_PORT": str(found.port), "PYSPARK_GATEWAY_SECRET": found.secret}
     os.environ.update(connection)
     try:
         SparkContext._ensure_initialized()

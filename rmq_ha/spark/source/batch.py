@@ -12,6 +12,7 @@ from rmq_ha.errors import CannotDecide
 from rmq_ha.scan.log.records import Records
 from rmq_ha.scan.store.directory import scan_with_gaps
 from rmq_ha.scan.store.scanning import Split
+from rmq_ha.spark.host.telling import InSentences
 from rmq_ha.spark.source.boundaries import Kind
 from rmq_ha.spark.source.columns import Shape, default_schema
 from rmq_ha.spark.source.offline import END_OF_LOG, FileWanted, OfflineQueues, Spans
@@ -31,8 +32,6 @@ from rmq_ha.spark.source.tables import TableReader
 
 FEW = 4
 """One message in so many, or fewer, is read through its queue; else whole files are."""
-
-
 _OPTIONS = "rmqha.options"
 """
 Where the options of a table of Spark's catalog are kept: in its schema, which the catalog keeps
@@ -106,7 +105,7 @@ def make_reader(given: Mapping[str, str], schema: StructType) -> DataSourceReade
     return MessagesReader(options, schema)
 
 
-class MessagesReader(DataSourceReader):
+class MessagesReader(InSentences, DataSourceReader):
     """
     A batch of messages, from a store or from running brokers.
 

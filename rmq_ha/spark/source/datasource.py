@@ -5,10 +5,12 @@ from typing import Any
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceWriter
 from pyspark.sql.types import StructType
 
+from rmq_ha.spark.host.telling import InSentences
+
 NAME = "rocketmq"
 
 
-class RocketmqDataSource(DataSource):
+class RocketmqDataSource(InSentences, DataSource):
     """
     Messages and tables of brokers and stores.
 

@@ -21,6 +21,7 @@ from pyspark.sql.types import StructType
 from rmq_ha.client.blocking import BlockingClient
 from rmq_ha.errors import ConfigurationError, WrongUsage
 from rmq_ha.host.blocking import pause, seconds
+from rmq_ha.spark.host.telling import InSentences
 from rmq_ha.spark.source.sink_options import SinkOptions, check_columns, parse_sink_options
 from rmq_ha.spark.source.sink_rows import Place, messages_of
 from rmq_ha.spark.source.sink_sending import Outbox
@@ -58,7 +59,7 @@ def _checked(options: Mapping[str, str], schema: StructType, overwrite: bool) ->
     return parsed
 
 
-class RocketmqWriter(DataSourceArrowWriter):
+class RocketmqWriter(InSentences, DataSourceArrowWriter):
     """
     One batch write. `commit` and `abort` have nothing to do: messages are out when they are sent.
 
@@ -78,7 +79,7 @@ class RocketmqWriter(DataSourceArrowWriter):
         return send_rows(self._options, iterator, self._job, "0", _partition())
 
 
-class RocketmqStreamWriter(DataSourceStreamArrowWriter):
+class RocketmqStreamWriter(InSentences, DataSourceStreamArrowWriter):
     """The batches of a stream; as `RocketmqWriter`."""
 
     def __init__(self, options: SinkOptions) -> None:

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 from zlib import crc32
 
 from rmq_ha.client.rules.messages import Message
+from rmq_ha.errors import RmqHaError
 from rmq_ha.model import properties as names
 from rmq_ha.spark.source.sink_options import OTHER_NAMES, SINK_COLUMNS
 
@@ -52,7 +53,7 @@ class Target(NamedTuple):
     queue_id: int
 
 
-class BadRow(ValueError):
+class BadRow(RmqHaError):
     """A row that makes no message; says which."""
 
 

@@ -25,8 +25,9 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from rmq_ha.errors import CannotDecide
+from rmq_ha.errors import CannotDecide, WrongUsage
 from rmq_ha.host.blocking import now_ms, pause
+from rmq_ha.spark.host.telling import InSentences
 from rmq_ha.spark.source.batch import RangesPartition, partitions_of, queues_of
 from rmq_ha.spark.source.boundaries import Kind
 from rmq_ha.spark.source.columns import Shape
@@ -49,17 +50,32 @@ IDLE_STORE_MS = 1_000
 _SAMPLE = 16
 
 
-def make_stream_reader(options: Mapping[str, str], schema: StructType) -> "RocketmqStreamReader":
-    """
-    A reader of what the options of `spark.readStream` say.
+def make_stream_reader(
+    options: Mapping[str, str], schema: StructType
+) -> "RocketmqStreamReader | Refused":
+    """A reader of what the options of `spark.readStream` say, if they and the schema fit."""
+    try:
+        parsed = parse_options(options, streaming=True)
+        return RocketmqStreamReader(queues_of(parsed), parsed, Shape(schema, parsed.columns))
+    except WrongUsage as error:
+        return Refused(error)
 
-    :raises WrongUsage: they or the schema do not fit.
-    """
-    parsed = parse_options(options, streaming=True)
-    return RocketmqStreamReader(queues_of(parsed), parsed, Shape(schema, parsed.columns))
+
+class Refused(InSentences, DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Says what is wrong when it is used: what is raised where it is made, pyspark loses."""
+
+    def __init__(self, error: WrongUsage) -> None:
+        self._error = error
+
+    def initialOffset(self, *_: Any, **__: Any) -> Any:
+        """:raises WrongUsage: always."""
+        raise self._error
+
+    getDefaultReadLimit = prepareForTriggerAvailableNow = latestOffset = initialOffset
+    partitions = read = initialOffset
 
 
-class RocketmqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class RocketmqStreamReader(InSentences, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """
     Plans batches in one process, and reads in others: there only `read` is called.
     """

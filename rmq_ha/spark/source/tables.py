@@ -8,6 +8,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from rmq_ha.errors import WrongUsage
+from rmq_ha.spark.host.telling import InSentences
 from rmq_ha.spark.source.options import SourceOptions
 from rmq_ha.spark.source.schema import TABLE_COLUMNS, check_schema, struct_of
 
@@ -25,7 +26,7 @@ class TablePartition(InputPartition):
         self.part = part
 
 
-class TableReader(DataSourceReader):
+class TableReader(InSentences, DataSourceReader):
     """
     A batch of rows of a table.
 

@@ -26,7 +26,9 @@ from rmq_ha.spark.replica import job as replica_job
 from rmq_ha.spark.replica.command import verify_replica
 from rmq_ha.spark.result import JobResult
 from rmq_ha.spark.running import Job, current_frame, job_options, run_job
+from rmq_ha.spark.source.live_reading import BrokerAway
 from rmq_ha.spark.source.options import parse_options
+from rmq_ha.spark.source.sink_sending import NotSent
 
 
 class FakeSession:
@@ -346,6 +348,18 @@ rmq_ha.errors.{}: /s/commitlog/0: the file is gone; run again
         "/s/commitlog/0: the file is gone; run again",
     )
     assert meaning_of(RuntimeError(text.format("WrongUsage")))[0] is Outcome.USAGE
+
+
+@pytest.mark.parametrize(("kind", "outcome"), [(BrokerAway, "UNDECIDED"), (NotSent, "FAILED")])
+def test_every_error_of_ours_is_told_as_its_sentence(kind: type, outcome: str) -> None:
+    """As Spark gives it of a task that failed, where the worker wrote no traceback down."""
+    text = (
+        "Job aborted due to stage failure: Task 0 in stage 2.0 failed 1 times, most recent failure:"
+        " Lost task 0.0 in stage 2.0 (TID 2) (localhost executor driver):"
+        f" org.apache.spark.api.python.PythonException: {kind.__module__}.{kind.__name__}: nobody"
+        " answers\n\n\tat org.apache.spark.X.y(X.scala:1)\n"
+    )
+    assert meaning_of(RuntimeError(text)) == (Outcome[outcome], "nobody answers")
 
 
 def test_without_options_of_ours_there_are_defaults() -> None:

@@ -5,5 +5,4 @@ from rmq_ha.spark.host.session import defaults, is_local
 
 def test_on_a_cluster_only_what_results_depend_on_is_set() -> None:
     assert set(defaults("spark://host:7077")) == {"spark.sql.session.timeZone"}
-    assert defaults("local[3]")["spark.sql.shuffle.partitions"] == "6"
     assert [is_local(m) for m in ("local", "local-cluster[1,1,1]", "yarn")] == [True, True, False]
