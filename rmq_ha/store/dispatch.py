@@ -19,12 +19,10 @@ from rmq_ha.store.flags import Flag, RunningFlags
 from rmq_ha.store.journal_log import JournalLog
 from rmq_ha.store.tail import Tail
 
-GATHER_S = 0.001
-"""As long as RocketMQ's reput service sleeps."""
-_SLAVE_GATHERS = 5
-"""Times as long: its readers are few, and what it saves by that is its master's to use."""
-_ENOUGH = 1 << 16
-"""Bytes for which a slave does not wait any longer: a longer slice would hold up its reports."""
+GATHER_S = 0.005
+"""RocketMQ's reput service sleeps for 1 ms, whether somebody waits for it or not."""
+ENOUGH = 3 << 15
+"""Bytes with which it ends: a longer slice would hold up answers, and a slave's reports."""
 _RETRY_S = 1.0
 _READ_PATIENCE = 3
 _BULK = 3 << 16
@@ -59,9 +57,8 @@ class Dispatcher:
     """
     Carries records, in log order and a slice a turn, to everyone who builds on them.
 
-    What comes within `gather_s` of the last slice (on a slave five times as long, but no more than
-    64 KiB) waits until then, where nobody waits for it or reads: a slice of several costs little
-    more than one of a single record.
+    What comes within `gather_s` of the last slice, up to 96 KiB, waits until then where nobody
+    waits for it or reads: a slice of several costs little more than one of a single record.
 
     :param config: a slave waits for bytes that it cannot read yet; a master skips them.
     :param reached: gets each slice when all targets have it.
@@ -152,17 +149,14 @@ class Dispatcher:
         """
         if not self._is_running or self._retry is not None:
             return
-        is_slave = self._config.broker_role is BrokerRole.SLAVE
         if self._turn is not None:
-            if is_slave and self._is_gathering and self._is_enough():
+            if self._is_gathering and self._is_enough():
                 self.hurry()
             return
         if now is None:
             now = self._clock.seconds()
-        if (
-            now < self._gathers_until
-            and not (self._waiting or self.is_awaited())
-            and not (is_slave and self._is_enough())
+        if now < self._gathers_until and not (
+            self._waiting or self.is_awaited() or self._is_enough()
         ):
             self._turn = self._clock.callLater(self._gathers_until - now, self._on_turn)
             self._is_gathering = True
@@ -170,8 +164,8 @@ class Dispatcher:
             self._step(now)
 
     def _is_enough(self) -> bool:
-        """For a slave to take a slice; if not, what came by now is not what came in one turn."""
-        if self.behind >= _ENOUGH:
+        """For a slice; if not, what came by now is not what came in one turn."""
+        if self.behind >= ENOUGH:
             return True
         self._seen_end = self._log.max_offset
         return False
@@ -183,7 +177,7 @@ class Dispatcher:
 
     def _step(self, now: float) -> None:
         is_slave = self._config.broker_role is BrokerRole.SLAVE
-        self._gathers_until = now + (self.gather_s * _SLAVE_GATHERS if is_slave else self.gather_s)
+        self._gathers_until = now + self.gather_s
         if (is_slave and self._gives_way(now)) or self.run_slice():
             self._turn = self._clock.callLater(0, self._on_turn)
 

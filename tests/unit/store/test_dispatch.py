@@ -6,7 +6,7 @@ import pytest
 
 from rmq_ha.model.status import BrokerRole
 from rmq_ha.store.default import KEYS_AT_ONCE
-from rmq_ha.store.dispatch import GATHER_S
+from rmq_ha.store.dispatch import ENOUGH, GATHER_S
 from rmq_ha.store.flags import Flag
 from rmq_ha.store.run import SLICE
 
@@ -356,10 +356,10 @@ def test_nothing_waits_where_somebody_waits_for_it(machine, message):
     assert store.dispatcher.reached_end().called
 
 
-def test_a_slave_waits_longer_but_not_for_much(machine, message):
+def test_a_slave_waits_but_not_for_much(machine, message):
     """Its consumers see no difference: what they ask for is dispatched before."""
     settings = {"mapped_file_size_commit_log": 1 << 20}
-    data, results = log_of(machine, message, count=400, **settings)
+    data, results = log_of(machine, message, count=800, **settings)
     store = machine.open(**SLAVE, **settings)
     store.dispatcher.gather_s = GATHER_S
 
@@ -370,15 +370,24 @@ def test_a_slave_waits_longer_but_not_for_much(machine, message):
 
     ends = [result.next_offset for result in results]
     assert [copy(end) for end in ends[:3]] == [1, 1, 1]
-    machine.clock.advance(4 * GATHER_S)
+    machine.clock.advance(GATHER_S * 0.8)
     assert copy(ends[3]) == 1
-    machine.clock.advance(GATHER_S)
+    machine.clock.advance(GATHER_S * 0.2)
     assert copy(ends[4]) == 4
     assert store.max_offset_in_queue("TopicA", 0) == 5
     assert copy(ends[5]) == 5
-    enough = next(count for count, end in enumerate(ends) if end - ends[4] >= 1 << 16)
+    enough = next(count for count, end in enumerate(ends) if end - ends[4] >= ENOUGH)
     assert copy(ends[enough - 1]) == 5
     assert copy(ends[enough]) == enough + 1
+
+
+def test_a_master_waits_for_no_more_than_a_slice_either(machine, message):
+    store = machine.open(mapped_file_size_commit_log=1 << 20)
+    store.dispatcher.gather_s = GATHER_S
+    for body, seen in ((1, 1), (ENOUGH - 5_000, 1), (5_000, 3), (1, 3)):
+        store.put_many([message(bytes(body))], lambda results: None)
+        machine.turn()
+        assert store.queues.get("TopicA", 0).max_offset == seen
 
 
 def test_whoever_reads_sees_what_is_gathered(machine, message):
