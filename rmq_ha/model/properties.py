@@ -3,7 +3,6 @@
 Spec: store.md, section 2.4; remoting.md, sections 5.1 and 5.2.
 """
 
-import re
 from collections.abc import Mapping
 
 KEYS = "KEYS"
@@ -26,8 +25,6 @@ TRAN_PREPARED_QUEUE_OFFSET = "TRAN_PREPARED_QUEUE_OFFSET"
 
 MAX_PROPERTIES_SIZE = 32767
 
-_SOUGHT = re.compile(f"\x02({KEYS}|{UNIQ_KEY}|{TAGS})\x01([^\x02]+)").findall
-
 
 def waits(value: str | None) -> bool:
     """What the property WAIT says: wait for flush and replica; only `true` and nothing do."""
@@ -44,9 +41,19 @@ def decode_properties(text: str) -> dict[str, str]:
     return properties
 
 
-def sought_properties(text: str) -> dict[str, str]:
+def sought_properties(text: str) -> tuple[str, str, str]:
     """Of `decode_properties` those by which messages are sought: KEYS, UNIQ_KEY and TAGS."""
-    return dict(_SOUGHT("\x02" + text))
+    keys = uniq_key = tags = ""
+    for piece in text.split("\x02"):
+        name, _, value = piece.partition("\x01")
+        if value:
+            if name == UNIQ_KEY:
+                uniq_key = value
+            elif name == KEYS:
+                keys = value
+            elif name == TAGS:
+                tags = value
+    return keys, uniq_key, tags
 
 
 def encode_properties(properties: Mapping[str, str]) -> str:

@@ -309,9 +309,8 @@ def row_at(
             and not (check_crc and _LOST_SECTOR in stored)
         ):
             text = stored.decode("utf-8", "replace")
-            get = sought_properties(text).get
-            code = tags_code(get(TAGS, ""))
-            keys, uniq_key = get(KEYS, ""), get(UNIQ_KEY, "")
+            keys, uniq_key, tags = sought_properties(text)
+            code = tags_code(tags) if tags else 0
             return (
                 topic, queue_id, place, size, code, stamp, number, keys, uniq_key, flags, prepared,
                 text,
