@@ -42,7 +42,7 @@ class LogWindows:
 
     The first pull from a stretch reads its own records and nothing else. A second one from about
     the same place is a sign of more to come: it reads a window from there on, which serves the
-    others until they get to its end.
+    others until they get to its end. Whoever crosses that reads the next one.
     """
 
     def __init__(self, log: WindowLog) -> None:
@@ -82,13 +82,14 @@ class LogWindows:
 
     def _open(self, start: int, end: int) -> _Window | None:
         """A window for a span that was not the first one here; None: it is."""
-        for missed in self._missed:
-            if missed[0] < end and start < missed[1]:
-                break
-        else:
-            self._missed.append((start, end))
-            return None
-        self._missed.remove(missed)
+        if not any(window.start <= start <= window.end for window in self._windows):
+            for missed in self._missed:
+                if missed[0] < end and start < missed[1]:
+                    break
+            else:
+                self._missed.append((start, end))
+                return None
+            self._missed.remove(missed)
         data = self._log.read(start, min(WINDOW_SIZE, self._log.max_offset - start))
         if end - start > len(data):
             return None  # the file ends within
