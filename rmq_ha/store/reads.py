@@ -188,6 +188,7 @@ class StoreReads:
 
         :raises StoreError: the disk refuses.
         """
+        self.dispatcher.hurry()
         queue = self.queues.get(topic, queue_id)
         if queue is None:
             return 0
@@ -222,6 +223,7 @@ class StoreReads:
         return unit is not None and self.log.max_offset - unit[0] > self._memory_bytes * ratio
 
     def _unit(self, topic: str, queue_id: int, queue_offset: int) -> tuple[int, int, int] | None:
+        self.dispatcher.hurry()
         queue = self.queues.get(topic, queue_id)
         units = queue.units(queue_offset, 1) if queue is not None else []
         return units[0] if units else None

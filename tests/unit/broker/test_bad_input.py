@@ -13,6 +13,7 @@ from twisted.logger import formatEvent, globalLogPublisher
 from rmq_ha.errors import StoreError
 from rmq_ha.remoting.dispatcher import RequestDispatcher
 from rmq_ha.remoting.server import RemotingServer
+from rmq_ha.store.dispatch import GATHER_S
 from rmq_ha.testing.cluster import LISTEN_PORT
 from rmq_ha.wire.codes import RequestCode, ResponseCode
 from rmq_ha.wire.command import RemotingCommand
@@ -326,6 +327,7 @@ def test_a_full_disk_refuses_sends_with_the_reason_and_recovers(broker: SimBroke
         return answers
 
     assert {answer.code for answer in send(20, "a")} == {0}
+    broker.world.clock.run_for(GATHER_S)  # they are in queues by then
     broker.host.disk.is_full = True
     refused = [answer for answer in send(200, "b") if answer.code != 0]
     assert {answer.code for answer in refused} == {ResponseCode.SERVICE_NOT_AVAILABLE}
