@@ -1,17 +1,22 @@
 """What the pages of a name server and of a controller show."""
 
+import pytest
+
 from rmq_ha.app.namesrv_server import NamesrvServer
 from rmq_ha.app.page.other import ControllerBoard
 from rmq_ha.app.page.values import Tone
 from rmq_ha.config.namesrv_configuration import NamesrvConfiguration
 from rmq_ha.model.status import BrokerRole
 from rmq_ha.testing.brokers import NAMESRV_PORT
+from tests.page import cluster as kit
+from tests.page.agreed import must_be_agreed
 from tests.page.cluster import STATUS_PORT, PageCluster
 from tests.page.test_api import Asking
 from tests.unit.controller.controllers import Controllers
 
 
-def test_a_name_server_shows_who_is_registered() -> None:
+def test_a_name_server_shows_who_is_registered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kit.time, "monotonic", lambda: 0.0)  # asking takes no simulated time
     cluster = PageCluster()
     host = cluster.world.add("names")
     configuration = NamesrvConfiguration()
@@ -32,6 +37,7 @@ def test_a_name_server_shows_who_is_registered() -> None:
         ("broker-a", 1),
     ]
     assert sheet["notices"] == []
+    both = sheet
     cluster.crash("broker-a", power=False)
     cluster.run(3)
     sheet = ask.get("/api/overview")
@@ -43,6 +49,7 @@ def test_a_name_server_shows_who_is_registered() -> None:
     assert ask("/api/topics")[0] == 404
     cluster.run(10)
     assert ask.get("/api/history")["series"]["brokers"] == [0.0, 1.0]
+    must_be_agreed("namesrv", {"both": both, "one is gone": sheet, "events": {"texts": texts}})
     cluster.namesrv.host = before
     cluster.wait(server.stop())
 

@@ -1,28 +1,25 @@
 """
 All that the page and a scrape show of a small cluster, number by number, as it was read and agreed
-to once: a rate that is another one, a row too many or a figure that is left out is seen here.
-
-`RMQ_HA_SHEETS=1 python -m pytest tests/page/test_sheets.py` writes what is shown now; look at what
-changed (`git diff tests/page/data`) before you keep it.
+to once (`agreed.py`): a rate that is another one, a row too many or a figure that is left out is
+seen here.
 """
 
-import json
-import os
-import re
-from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
+from rmq_ha.app.page.other import ControllerBoard
 from rmq_ha.model.status import BrokerRole
 from rmq_ha.wire.bodies import ConsumerData, HeartbeatData
 from rmq_ha.wire.codes import RequestCode
 from rmq_ha.wire.command import RemotingCommand
 from tests.page import cluster as kit
+from tests.page.agreed import must_be_agreed
 from tests.page.cluster import PageCluster
 from tests.page.test_api import Asking
+from tests.unit.controller.controllers import Controllers
 
-DATA = Path(__file__).parent / "data" / "sheets.json"
 PATHS = [
     "/api/overview",
     "/api/history",
@@ -40,10 +37,6 @@ PATHS = [
     "/api/search?by=key&topic=orders&value=k1",
     "/api/search?by=time&topic=audit",
 ]
-NOT_OURS = re.compile(
-    r"python|twisted|version|process_|build_info|reactor|uptime|_created|_seconds_(sum|bucket)"
-)
-"""What is of this machine, of this release, or of how long a simulated packet takes."""
 
 
 def filled() -> PageCluster:
@@ -74,19 +67,6 @@ def filled() -> PageCluster:
     return made
 
 
-def agreed(value: Any) -> Any:
-    """Without what is not ours to agree to."""
-    if isinstance(value, dict):
-        return {
-            key: item // 10_000 if key.endswith("_ms") and isinstance(item, int) else agreed(item)
-            for key, item in value.items()
-            if not NOT_OURS.search(key)
-        }
-    if isinstance(value, list):
-        return [agreed(item) for item in value]
-    return round(value, 6) if isinstance(value, float) else value
-
-
 def test_everything_shown_is_what_was_agreed_to(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kit.time, "monotonic", lambda: 0.0)  # asking takes no simulated time
     made = filled()
@@ -97,14 +77,31 @@ def test_everything_shown_is_what_was_agreed_to(monkeypatch: pytest.MonkeyPatch)
         made.run(11)
         for path in PATHS:
             status, _, answer = ask(path)
-            found[f"{name} {path}"] = [status, agreed(answer)]
-        scrape = [line for line in ask("/metrics")[2].splitlines() if not line.startswith("#")]
-        found[f"{name} /metrics"] = sorted(line for line in scrape if not NOT_OURS.search(line))
-        found[f"{name} /healthz"] = ask("/healthz")[2]
-    text = json.dumps(found, indent=1, ensure_ascii=False, sort_keys=True) + "\n"
-    if os.environ.get("RMQ_HA_SHEETS"):
-        DATA.write_text(text, encoding="utf-8")
-    known = json.loads(DATA.read_text(encoding="utf-8"))
-    assert found.keys() == known.keys()
-    for key, value in json.loads(text).items():
-        assert value == known[key], key
+            found[f"{name} {path}"] = [status, answer]
+        lines = ask("/metrics")[2].splitlines()
+        found[f"{name} /metrics"] = sorted(line for line in lines if not line.startswith("#"))
+        found[f"{name} /healthz"] = [ask("/healthz")[2]]
+    must_be_agreed("pair", found)
+
+
+def test_every_controller_shows_who_leads() -> None:
+    desk = Controllers(3)
+    desk.pair()
+    boards = {service.group.settings.self_id: service for service in desk.services}
+    found: dict[str, Any] = {}
+    for moment in ("both", "one is dead"):
+        for name, service in sorted(boards.items()):
+            host = desk.hosts[desk.services.index(service)]
+            board = ControllerBoard(host.seams, service)
+            board.start()
+            desk.world.clock.run_for(3)
+            found[f"{name}, {moment}"] = {
+                "overview": msgspec.to_builtins(board.overview()),
+                "measured": dict(board.measured()),
+                "seen": repr(board.seen()),
+            }
+            board.stop()
+        if moment == "both":
+            desk.brokers[1].host.crash()
+            desk.world.clock.run_for(30)
+    must_be_agreed("controllers", found)

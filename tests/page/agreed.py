@@ -1,0 +1,49 @@
+"""
+What is shown, held against what somebody read and agreed to once (`data/NAME.json`).
+
+`RMQ_HA_SHEETS=1 python -m pytest tests/page/test_sheets.py tests/page/test_other_boards.py` writes
+what is shown now; look at what changed (`git diff tests/page/data`) before you keep it.
+"""
+
+import json
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+DATA = Path(__file__).parent / "data"
+_NOT_OURS = re.compile(
+    r"python|twisted|version|process_|build_info|reactor|uptime|_created|_seconds_(sum|bucket)"
+)
+"""What is of this machine, of this release, or of how long a simulated packet takes."""
+_COARSE_MS = 10_000
+
+
+def must_be_agreed(name: str, found: Any) -> None:
+    """
+    It is as it was agreed to, but for what is not ours to agree to.
+
+    :param found: what JSON can hold, or lines of a scrape in it.
+    """
+    path, shown = DATA / f"{name}.json", _agreed(found)
+    if os.environ.get("RMQ_HA_SHEETS"):
+        text = json.dumps(shown, indent=1, ensure_ascii=False, sort_keys=True)
+        path.write_text(text + "\n", encoding="utf-8")
+    known = json.loads(path.read_text(encoding="utf-8"))
+    assert shown.keys() == known.keys()
+    for key, value in shown.items():
+        assert value == known[key], key
+
+
+def _agreed(value: Any, key: str = "") -> Any:
+    if isinstance(value, dict):
+        return {name: _agreed(item, name) for name, item in value.items() if _is_ours(name)}
+    if isinstance(value, list):
+        return [_agreed(item) for item in value if not isinstance(item, str) or _is_ours(item)]
+    if isinstance(value, int) and key.endswith("_ms"):
+        return value // _COARSE_MS
+    return round(value, 6) if isinstance(value, float) else value
+
+
+def _is_ours(text: str) -> bool:
+    return _NOT_OURS.search(text) is None
