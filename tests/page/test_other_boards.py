@@ -8,8 +8,8 @@ from rmq_ha.app.page.values import Tone
 from rmq_ha.config.namesrv_configuration import NamesrvConfiguration
 from rmq_ha.model.status import BrokerRole
 from rmq_ha.testing.brokers import NAMESRV_PORT
+from tests.kits.agreed import must_be_agreed
 from tests.page import cluster as kit
-from tests.page.agreed import must_be_agreed
 from tests.page.cluster import STATUS_PORT, PageCluster
 from tests.page.test_api import Asking
 from tests.unit.controller.controllers import Controllers

@@ -14,8 +14,8 @@ from rmq_ha.model.status import BrokerRole
 from rmq_ha.wire.bodies import ConsumerData, HeartbeatData
 from rmq_ha.wire.codes import RequestCode
 from rmq_ha.wire.command import RemotingCommand
+from tests.kits.agreed import is_ours, must_be_agreed
 from tests.page import cluster as kit
-from tests.page.agreed import must_be_agreed
 from tests.page.cluster import PageCluster
 from tests.page.test_api import Asking
 from tests.unit.controller.controllers import Controllers
@@ -79,7 +79,8 @@ def test_everything_shown_is_what_was_agreed_to(monkeypatch: pytest.MonkeyPatch)
             status, _, answer = ask(path)
             found[f"{name} {path}"] = [status, answer]
         lines = ask("/metrics")[2].splitlines()
-        found[f"{name} /metrics"] = sorted(line for line in lines if not line.startswith("#"))
+        scrape = [line for line in lines if not line.startswith("#") and is_ours(line)]
+        found[f"{name} /metrics"] = sorted(scrape)
         found[f"{name} /healthz"] = [ask("/healthz")[2]]
     must_be_agreed("pair", found)
 

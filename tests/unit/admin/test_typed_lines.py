@@ -64,7 +64,7 @@ def test_what_is_sent_is_there(orders: Typist) -> None:
     assert len(orders.does("tail Orders --since earliest --no-follow --count 2").lines) == 2
     red = orders.does("tail Orders --since earliest --no-follow --tags red").lines
     assert sorted(line["body"] for line in red) == ["a", "b", "c", "d"]
-    assert orders.does("tail Orders --no-follow").out == ""
+    assert orders("tail Orders --no-follow") == (0, "", "")
     assert len(orders.does("tail Orders --since earliest --count 2").lines) == 2, "it ends then"
     assert len(orders.does("tail Orders --since earliest --no-follow --queue one:0").lines) < 6
 

@@ -67,17 +67,22 @@ class Typist:
 
     def __call__(self, *words: str, given: str = "", namesrv: str | None = None) -> Answer:
         """A line, whose blanks part words; the last words may have blanks."""
+        return self.as_typed(*words, "--json", given=given, namesrv=namesrv)
+
+    def as_typed(self, *words: str, given: str = "", namesrv: str | None = None) -> Answer:
+        """As for people, unless the words say otherwise."""
         line, *more = words
         servers = self.cluster.namesrv.address if namesrv is None else namesrv
-        typed = [*line.split(), *more, "--json", "-n", servers]
+        typed = [*line.split(), *more, "-n", servers]
         self._given = given
         done = CliRunner().invoke(main, typed)
         if done.exception is not None and not isinstance(done.exception, SystemExit):
             raise done.exception
         return Answer(done.exit_code, done.stdout, done.stderr)
 
-    def does(self, *words: str, **more: Any) -> Answer:
-        """It has to succeed."""
+    def does(self, *words: str, is_silent: bool = False, **more: Any) -> Answer:
+        """It has to succeed, and to say something."""
         told = self(*words, **more)
         assert told.code == 0, told
+        assert told.out or is_silent, words
         return told

@@ -85,6 +85,16 @@ def test_a_slave_that_lacks_messages_gets_time_first() -> None:
     ]
 
 
+def test_tables_that_are_not_copied_are_the_slaves_own_trouble() -> None:
+    """Nothing can be typed: the log of the slave says why."""
+    master = side("m", Fact(model.VERSION, "topics.json", text="2"))
+    slave = side("s", Fact(model.VERSION, "topics.json", text="1"))
+    (step,) = steps(Pairing([master], slave, True))
+    assert step.command == ""
+    assert step.why.startswith("s does not copy its master's tables: its log says why")
+    assert f"# 1. {step.why}" in script([step])
+
+
 def test_nobody_puts_in_place_what_is_damaged_on_the_master() -> None:
     queue = model.queue_fact("t", 0, 0, 10)
     slave = side("s", queue, Fact(model.OFFSET, "t", "g", 0, 2))

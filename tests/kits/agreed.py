@@ -1,8 +1,8 @@
 """
-What is shown, held against what somebody read and agreed to once (`data/NAME.json`).
+What is shown, held against what somebody read and agreed to once (`agreed/NAME.json`).
 
 `RMQ_HA_SHEETS=1 python -m pytest tests/page/test_sheets.py tests/page/test_other_boards.py` writes
-what is shown now; look at what changed (`git diff tests/page/data`) before you keep it.
+what is shown now; look at what changed (`git diff tests/kits/agreed`) before you keep it.
 """
 
 import json
@@ -11,7 +11,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-DATA = Path(__file__).parent / "data"
+DATA = Path(__file__).parent / "agreed"
 _NOT_OURS = re.compile(
     r"python|twisted|version|process_|build_info|reactor|uptime|_created|_seconds_(sum|bucket)"
 )
@@ -23,7 +23,7 @@ def must_be_agreed(name: str, found: Any) -> None:
     """
     It is as it was agreed to, but for what is not ours to agree to.
 
-    :param found: what JSON can hold, or lines of a scrape in it.
+    :param found: what JSON can hold.
     """
     path, shown = DATA / f"{name}.json", _agreed(found)
     if os.environ.get("RMQ_HA_SHEETS"):
@@ -37,13 +37,14 @@ def must_be_agreed(name: str, found: Any) -> None:
 
 def _agreed(value: Any, key: str = "") -> Any:
     if isinstance(value, dict):
-        return {name: _agreed(item, name) for name, item in value.items() if _is_ours(name)}
+        return {name: _agreed(item, name) for name, item in value.items() if is_ours(name)}
     if isinstance(value, list):
-        return [_agreed(item) for item in value if not isinstance(item, str) or _is_ours(item)]
+        return [_agreed(item) for item in value]
     if isinstance(value, int) and key.endswith("_ms"):
         return value // _COARSE_MS
     return round(value, 6) if isinstance(value, float) else value
 
 
-def _is_ours(text: str) -> bool:
+def is_ours(text: str) -> bool:
+    """A key, or a line of a scrape, that is agreed to."""
     return _NOT_OURS.search(text) is None
