@@ -1,5 +1,7 @@
 """What the pages of a name server and of a controller show."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from rmq_ha.app.namesrv_server import NamesrvServer
@@ -16,7 +18,9 @@ from tests.unit.controller.controllers import Controllers
 
 
 def test_a_name_server_shows_who_is_registered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kit.time, "monotonic", lambda: 0.0)  # asking takes no simulated time
+    monkeypatch.setattr(
+        kit, "time", SimpleNamespace(monotonic=lambda: 0.0)
+    )  # asking takes no simulated time
     cluster = PageCluster()
     host = cluster.world.add("names")
     configuration = NamesrvConfiguration()

@@ -4,6 +4,7 @@ to once (`agreed.py`): a rate that is another one, a row too many or a figure th
 seen here.
 """
 
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -68,7 +69,9 @@ def filled() -> PageCluster:
 
 
 def test_everything_shown_is_what_was_agreed_to(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kit.time, "monotonic", lambda: 0.0)  # asking takes no simulated time
+    monkeypatch.setattr(
+        kit, "time", SimpleNamespace(monotonic=lambda: 0.0)
+    )  # asking takes no simulated time
     made = filled()
     found: dict[str, Any] = {}
     for name in ("broker-a", "broker-b"):
