@@ -24,7 +24,6 @@ from tests.unit.controller.controllers import Controllers
 PATHS = [
     "/api/overview",
     "/api/history",
-    "/api/events",
     "/api/topics?limit=50",
     "/api/topics?sort=messages&limit=2",
     "/api/topics?kind=normal&text=ord",
