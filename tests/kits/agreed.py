@@ -42,7 +42,7 @@ def _agreed(value: Any, key: str = "") -> Any:
         return [_agreed(item) for item in value]
     if isinstance(value, int) and key.endswith("_ms"):
         return value // _COARSE_MS
-    return round(value, 6) if isinstance(value, float) else value
+    return round(value, 0 if key.endswith("_s") else 6) if isinstance(value, float) else value
 
 
 def is_ours(text: str) -> bool:
