@@ -5,6 +5,7 @@ import sys
 from rmq_ha.offsets.places import StorePlace
 from rmq_ha.spark.archive.job import Asked, archive
 from rmq_ha.spark.host.session import start_session
+from tests.spark import lakes
 from tests.spark.conftest import RUNS_ONCE
 from tests.spark.jobs import FakeJob
 
@@ -12,11 +13,11 @@ from tests.spark.jobs import FakeJob
 def main() -> None:
     """Until it is done, or somebody kills us."""
     store, to, most = sys.argv[1:]
-    spark = start_session("to be killed", master="local[1]", conf=RUNS_ONCE)
+    spark = start_session("to be killed", master="local[1]", conf=RUNS_ONCE | lakes.SETTINGS)
     print("warm", flush=True)
     sys.stdin.readline()
-    job = FakeJob(spark)
-    archive(job, Asked(place=StorePlace(store), to=to, most=int(most)))  # type: ignore[arg-type]
+    asked = Asked(place=StorePlace(store), to=to, form=lakes.FORMAT, most=int(most))
+    archive(FakeJob(spark), asked)  # type: ignore[arg-type]
 
 
 if __name__ == "__main__":

@@ -63,11 +63,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def spark() -> Iterator[Any]:
     """`local[2]`, 1 GiB, quiet, UTC, with the data source `rocketmq`."""
     from rmq_ha.spark.host.session import start_session
-    from tests.spark import connect_server
-    from tests.spark.streaming_query import LAKE
+    from tests.spark import connect_server, lakes
 
-    session = start_session(
-        "rmq-ha tests", master="local[2]", conf=RUNS_ONCE | connect_server.SETTINGS | LAKE
-    )
+    conf = RUNS_ONCE | connect_server.SETTINGS | lakes.SETTINGS
+    session = start_session("rmq-ha tests", master="local[2]", conf=conf)
     yield session
     session.stop()

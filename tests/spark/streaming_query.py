@@ -1,25 +1,15 @@
 """A process with the recipe of docs/spark.md, from a topic of JSON into a table, to be killed.
 
 Arguments: the name server, and the directory for table and checkpoint. It says `warm` when Spark is
-up, and begins when it is told to with a line.
-
-The table is Parquet. `RMQ_HA_SPARK_LAKE=delta` makes it one of Delta Lake, with its jars in
-`RMQ_HA_SPARK_JARS` (`,` between them) and the Spark that they were made for.
+up, and begins when it is told to with a line. Which table: `tests/spark/lakes.py`.
 """
 
-import os
 import sys
 from typing import Any
 
+from tests.spark import lakes
+
 TOPIC = "Killed"
-FORMAT = os.environ.get("RMQ_HA_SPARK_LAKE", "parquet")
-LAKE = {}
-if FORMAT == "delta":
-    LAKE = {
-        "spark.jars": os.environ["RMQ_HA_SPARK_JARS"],
-        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
-        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-    }
 
 
 def start(spark: Any, namesrv: str, directory: str, most: int = 100, **trigger: Any) -> Any:
@@ -34,20 +24,17 @@ def start(spark: Any, namesrv: str, directory: str, most: int = 100, **trigger: 
         .load()
         .selectExpr("from_json(string(body), 'n bigint').n AS n", "topic", "queueId", "queueOffset")
     )
-    return (
-        rows.writeStream.format(FORMAT)
-        .option("checkpointLocation", f"{directory}/checkpoint")
-        .option("path", f"{directory}/table")
-        .trigger(**trigger)
-        .start()
-    )
+    query = rows.writeStream.format(lakes.FORMAT).trigger(**trigger)
+    query = query.option("checkpointLocation", f"{directory}/checkpoint")
+    return query.start(f"{directory}/table")
 
 
 def main() -> None:
     """Until somebody kills us."""
     from rmq_ha.spark.host.session import start_session
+    from tests.spark.conftest import RUNS_ONCE
 
-    spark = start_session("to be killed", master="local[2]", conf=LAKE)
+    spark = start_session("to be killed", master="local[2]", conf=RUNS_ONCE | lakes.SETTINGS)
     print("warm", flush=True)
     sys.stdin.readline()
     start(spark, *sys.argv[1:], processingTime="0 seconds").awaitTermination()

@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -22,19 +23,32 @@ from rmq_ha.errors import CannotDecide, WrongUsage
 from rmq_ha.model.topics import HALF_TOPIC, OP_HALF_TOPIC, SCHEDULE_TOPIC
 from rmq_ha.offsets.findings import Outcome
 from rmq_ha.offsets.places import StorePlace
+from rmq_ha.spark.archive.forms import CHECKPOINT, DeltaArchive, open_archive
 from rmq_ha.spark.archive.job import Asked, archive
-from rmq_ha.spark.archive.table import CHECKPOINT, archived, table
+from rmq_ha.spark.archive.table import table
 from rmq_ha.spark.result import JobResult
+from tests.spark import lakes
 from tests.spark.jobs import FakeJob
 from tests.unit.spark.golden_stores import java_store, rows_of_log
 
 KILLS = int(os.environ.get("RMQ_HA_SPARK_KILLS", "0"))
+SECONDS = float(os.environ.get("RMQ_HA_SPARK_KILL_SECONDS", "12"))
+ONLY_PARQUET = pytest.mark.skipif(lakes.FORMAT != "parquet", reason="it changes files of Spark's")
+ONLY_DELTA = pytest.mark.skipif(
+    lakes.FORMAT != "delta", reason="Delta Lake's jars and a Spark that they fit: tox -e lake"
+)
 NOT_ARCHIVED = (SCHEDULE_TOPIC, HALF_TOPIC, OP_HALF_TOPIC)
 
 
 def run(spark: Any, store: Path, to: Path, **asked: Any) -> JobResult:
     job: Any = FakeJob(spark)
-    return archive(job, Asked(place=StorePlace(str(store)), to=str(to), **asked))
+    asked = {"place": StorePlace(str(store)), "to": str(to), "form": lakes.FORMAT, **asked}
+    return archive(job, Asked(**asked))
+
+
+def rows_in(spark: Any, to: Path) -> list[Any]:
+    rows: list[Any] = open_archive(spark, str(to), lakes.FORMAT).rows().collect()
+    return rows
 
 
 def keys(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
@@ -76,6 +90,7 @@ def wanted(store: Path) -> list[dict[str, Any]]:
     ]
 
 
+@ONLY_PARQUET
 def test_done_again_after_each_step_the_archive_has_every_message_once(
     spark: Any, store: Path, wanted: list[dict[str, Any]], tmp_path: Path
 ) -> None:
@@ -91,7 +106,7 @@ def test_done_again_after_each_step_the_archive_has_every_message_once(
     # Killed when the table had the batch, and nobody had noted that it was done.
     forget(to, f"{CHECKPOINT}/commits", 1)
     assert run(spark, store, to, before_ms=half).outcome is Outcome.HOLDS
-    assert archived(spark, str(to)).count() == len(cold)
+    assert open_archive(spark, str(to)).rows().count() == len(cold)
     # Killed when the files of the batch were written, and the table had not got them.
     forget(to, f"{CHECKPOINT}/commits", 1)
     forget(to, "_spark_metadata", 1)
@@ -100,7 +115,7 @@ def test_done_again_after_each_step_the_archive_has_every_message_once(
     assert keys(rows) == keys(wanted)
     result = run(spark, store, to)
     assert result.outcome is Outcome.HOLDS, result.verdict
-    rows = archived(spark, str(to)).orderBy("commitLogOffset").collect()
+    rows = open_archive(spark, str(to)).rows().orderBy("commitLogOffset").collect()
     assert [row.day for row in rows] == [f"{row.storeTimestamp:%Y-%m-%d}" for row in rows]
     assert [{k: v for k, v in row.asDict().items() if k != "day"} for row in rows] == [
         values(row) for row in wanted
@@ -122,6 +137,7 @@ def test_done_again_after_each_step_the_archive_has_every_message_once(
     )
 
 
+@ONLY_PARQUET
 def test_what_cannot_be_joined_or_told_apart_is_refused(
     spark: Any, store: Path, tmp_path: Path
 ) -> None:
@@ -158,11 +174,106 @@ def test_what_cannot_be_joined_or_told_apart_is_refused(
     assert {row["code"] for row in result.findings.collect()} == {"ARCHIVE_AHEAD"}
     result = run(spark, store, ahead, topics=("TopicC",), broker_name="broker-a")
     assert result.outcome is Outcome.HOLDS, result.verdict
-    # An archive of before 0.2 is not gone on with.
+    # An archive of before 0.2 is not gone on with, nor is one of the other form.
     (ahead / "_rmqha").mkdir()
     (ahead / "_rmqha" / "run-000001.json").write_text("{}")
     with pytest.raises(CannotDecide, match="begin another archive"):
         run(spark, store, ahead, topics=("TopicC",), broker_name="broker-a")
+    shutil.rmtree(ahead / "_rmqha")
+    (ahead / "_delta_log").mkdir()
+    (ahead / "_delta_log" / f"{0:020}.json").write_text("{}")
+    with pytest.raises(WrongUsage, match="--format delta"):
+        run(spark, store, ahead, topics=("TopicC",), broker_name="broker-a")
+    with pytest.raises(WrongUsage, match="no Delta"):
+        table(spark, str(to), form="delta")
+
+
+def test_what_was_deleted_or_damaged_before_it_was_archived_is_told(
+    spark: Any, store: Path, tmp_path: Path
+) -> None:
+    """The job ran too seldom; and what is damaged is archived as it is."""
+    late, to = Path(shutil.copytree(store, tmp_path / "late")), tmp_path / "archive"
+    log = [row for row in rows_of_log(store, None) if row["topic"] == "TopicC"]
+    stored = [int(row["storeTimestamp"].timestamp() * 1000) for row in log]
+    first = run(spark, late, to, topics=("TopicC",), before_ms=stored[4] + 1).numbers["rows"]
+    assert 0 < first < 12
+    file, *_ = sorted((late / "commitlog").iterdir())
+    file.unlink()
+    *_, damaged = log
+    file = sorted((late / "commitlog").iterdir())[-1]
+    data = bytearray(file.read_bytes())
+    at = damaged["commitLogOffset"] - int(file.name)
+    data[at + 88] ^= 1
+    file.write_bytes(data)
+    result = run(spark, late, to, topics=("TopicC",))
+    told = result.findings.collect()
+    assert result.outcome is Outcome.VIOLATED
+    assert {row["code"] for row in told} == {"EXPIRED", "BAD_CRC"}
+    (bad,) = [row for row in told if row["code"] == "BAD_CRC"]
+    assert (bad["physicalOffset"], bad["severity"]) == (damaged["commitLogOffset"], "WARN")
+    there = [row["commitLogOffset"] for row in rows_in(spark, to)]
+    behind = [row for row in log if row["commitLogOffset"] >= 65536]
+    assert sorted(there)[first:] == [row["commitLogOffset"] for row in behind]
+    gone = len(log) - len(behind) - first
+    expired = [row["detail"] for row in told if row["code"] == "EXPIRED"]
+    assert sum(int(text.split()[0]) for text in expired) == gone
+    assert run(spark, late, to, topics=("TopicC",)).outcome is Outcome.HOLDS
+
+
+@ONLY_DELTA
+def test_a_delta_table_goes_on_where_its_last_commit_says(
+    spark: Any, store: Path, wanted: list[dict[str, Any]], tmp_path: Path
+) -> None:
+    """Also when it was restored, compacted, or has no such commit; one of two writers is told."""
+    to = tmp_path / "archive"
+    moments = sorted(int(row["storeTimestamp"].timestamp() * 1000) for row in wanted)
+    half = moments[len(moments) // 2]
+    cold = [row for row in wanted if row["storeTimestamp"].timestamp() * 1000 < half]
+    first = run(spark, store, to, before_ms=half, most=len(cold) // 2)
+    assert (first.outcome, first.numbers["rows"]) == (Outcome.HOLDS, len(cold)), first.verdict
+    lake = open_archive(spark, str(to), lakes.FORMAT)
+    assert isinstance(lake, DeltaArchive)
+    ends, name = lake.ends(), f"delta.`{to}`"
+    (old,) = spark.sql(f"DESCRIBE HISTORY {name} LIMIT 1").select("version").first()
+    assert run(spark, store, to).numbers["rows"] == len(wanted) - len(cold)
+    rows = lake.rows().orderBy("commitLogOffset").collect()
+    assert [{k: v for k, v in row.asDict().items() if k != "day"} for row in rows] == [
+        values(row) for row in wanted
+    ]
+    for done in (f"RESTORE {name} TO VERSION AS OF {old}", f"OPTIMIZE {name}"):
+        spark.sql(done)
+        assert lake.ends() == ends
+    assert run(spark, store, to).numbers["rows"] == len(wanted) - len(cold)
+    together = table(spark, str(to), {"path": str(store)}, form="delta")
+    rows = [row.asDict() for row in together.collect() if row.topic not in NOT_ARCHIVED]
+    assert keys(rows) == keys(wanted)
+    assert run(spark, store, to).numbers["rows"] == 0
+
+    # A table that somebody else made of it: its rows say how far it goes.
+    copy = str(tmp_path / "copy")
+    lake.rows().write.format("delta").save(copy)
+    other = open_archive(spark, copy, "delta")
+    assert other.ends() == {queue: end for queue, end in (lake.ends() or {}).items() if end}
+
+    # A job that had read the offsets before another one committed; and two at the same moment.
+    now = lake.ends() or {}
+    with pytest.raises(CannotDecide, match="this one has added nothing"):
+        lake.append(lake.rows(), ends or {}, now)
+    assert len(rows_in(spark, to)) == len(wanted)
+    some = lake.rows().limit(1)
+
+    def add(more: int) -> str:
+        try:
+            lake.append(some, now, {queue: end + more for queue, end in now.items()})
+            return "added"
+        except CannotDecide as error:
+            return str(error)
+
+    with ThreadPoolExecutor(2) as pool:
+        added, refused = sorted(pool.map(add, (1, 1)))
+    assert added == "added"
+    assert "this one has added nothing" in refused
+    assert len(rows_in(spark, to)) == len(wanted) + 1
 
 
 @pytest.mark.skipif(not KILLS, reason="RMQ_HA_SPARK_KILLS=20 takes minutes")
@@ -181,12 +292,10 @@ def test_processes_that_are_killed_at_random_moments(
         assert process.stdout.readline() == b"warm\n"
         process.stdin.write(b"go\n")
         process.stdin.flush()
-        time.sleep(random.uniform(0, 12))
+        time.sleep(random.uniform(0, SECONDS))
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
-        seen = archived(spark, str(to)).select("topic", "queueId", "queueOffset").collect()
+        seen = keys([row.asDict() for row in rows_in(spark, to)])
         assert len(set(seen)) == len(seen)
-        assert len(table(spark, str(to), {"path": str(store)}).collect()) >= len(wanted)
     run(spark, store, to)
-    rows = [row.asDict() for row in archived(spark, str(to)).collect()]
-    assert keys(rows) == keys(wanted)
+    assert keys([row.asDict() for row in rows_in(spark, to)]) == keys(wanted)

@@ -17,7 +17,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -26,12 +26,13 @@ import pytest
 from pyspark.sql.types import BinaryType, StructField, StructType
 
 from rmq_ha.client.rules.messages import Message
+from rmq_ha.errors import RmqHaError
 from rmq_ha.spark.source.sink_rows import ROW_ID
 from rmq_ha.spark.source.streaming import make_stream_reader
 from rmq_ha.wire.bodies import MessageQueue
-from tests.spark import connect_client, connect_server
-from tests.spark.live_brokers import Cluster, cluster_in, until
-from tests.spark.streaming_query import FORMAT, TOPIC, start
+from tests.spark import connect_client, connect_server, lakes, streaming_query
+from tests.spark.live_brokers import Cluster, cluster_in
+from tests.spark.streaming_query import TOPIC
 from tests.unit.spark.golden_stores import java_store
 
 KILLS = int(os.environ.get("RMQ_HA_SPARK_KILLS", "1"))
@@ -44,38 +45,45 @@ ALL_OVER_CONNECT = OVER_CONNECT | {
     "replay": "HOLDS: 41 messages of TopicC sent to Connect; 0 were there",
     "verify-fleet": "1 brokers, 2 stores: logs differ in 0",
 }
-PROGRAM = Path(__file__).with_name("streaming_query.py")
+WHAT = ("query", "query", "broker")
 
 
 class Query:
     """A process that has Spark ready, and runs the query when it is told to."""
 
     def __init__(self, cluster: Cluster, directory: Path) -> None:
+        self.begun = False
         self._output = directory / "output.log"
         self._process = subprocess.Popen(
-            [sys.executable, str(PROGRAM), cluster.namesrv, str(directory)],
+            [sys.executable, "-m", streaming_query.__name__, cluster.namesrv, str(directory)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._output.open("ab"),
             start_new_session=True,
         )
 
+    @property
+    def said(self) -> str:
+        return self._output.read_text()[-5000:]
+
+    @property
+    def is_alive(self) -> bool:
+        return self._process.poll() is None
+
     def go(self) -> None:
+        self.begun = True
         process = self._process
         assert process.stdin is not None
         assert process.stdout is not None
-        assert process.stdout.readline() == b"warm\n"
+        assert process.stdout.readline() == b"warm\n", self.said
         process.stdin.write(b"go\n")
         process.stdin.flush()
 
-    def check(self) -> None:
-        assert self._process.poll() is None, self._output.read_text()[-5000:]
-
     def kill(self) -> None:
         """With its JVM and the workers."""
-        if self._process.returncode is None:
+        with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.wait(20)
+        self._process.wait(20)
 
 
 @pytest.fixture(scope="module")
@@ -105,7 +113,7 @@ def cluster(
 
 @contextmanager
 def producing(cluster: Cluster) -> Iterator[set[int]]:
-    """Somebody sends all the time; what was sent for certain."""
+    """Somebody sends all the time, also to a broker that is away; what was sent for certain."""
     sent: set[int] = set()
     is_over = threading.Event()
 
@@ -116,8 +124,9 @@ def producing(cluster: Cluster) -> Iterator[set[int]]:
                 numbers = range(number, number + 4)
                 bodies = [b'{"n": %d}' % each for each in numbers]
                 queue = MessageQueue(TOPIC, "broker-a", number // 4 % 4)
-                client.send_batch([Message(TOPIC, body) for body in bodies], queue=queue)
-                sent.update(numbers)
+                with suppress(RmqHaError):
+                    client.send_batch([Message(TOPIC, body) for body in bodies], queue=queue)
+                    sent.update(numbers)
                 number += 4
 
     thread = threading.Thread(target=produce)
@@ -290,43 +299,68 @@ def test_everything_runs_over_spark_connect_in_a_process_without_java(
 def test_a_table_has_every_message_once_whatever_is_killed(
     spark: Any, cluster: Cluster, directory: Path, queries: list[Query]
 ) -> None:
-    """Killed with its JVM while it starts, plans, reads, writes or commits."""
+    """The query with its JVM, while it starts, plans, reads, writes or commits; or the broker."""
     cluster.create(TOPIC)
     with producing(cluster) as sent:
-        finished = run_and_kill(cluster, directory, queries, Random(SEED))
-    last = start(spark, cluster.namesrv, str(directory), 2000, availableNow=True)
+        killed = run_and_kill(cluster, directory, queries, Random(SEED))
+    last = streaming_query.start(spark, cluster.namesrv, str(directory), 2000, availableNow=True)
     last.awaitTermination()
-    print(f"{KILLS} kills in {finished} batches, {len(sent)} messages")
-    table = spark.read.format(FORMAT).load(str(directory / "table")).collect()
-    assert len({(row.queueId, row.queueOffset) for row in table}) == len(table)
-    assert len(table) == len(sent)
-    assert {row.n for row in table} == sent
+    print(f"{dict(killed)} in {batches(directory)} batches, {len(sent)} messages acknowledged")
+    table = spark.read.format(lakes.FORMAT).load(str(directory / "table"))
+    stored = read(spark, cluster, TOPIC).selectExpr(
+        "from_json(string(body), 'n bigint').n AS n", "queueId", "queueOffset"
+    )
+    found = Counter(tuple(row) for row in table.select(stored.columns).collect())
+    assert found == Counter(tuple(row) for row in stored.collect())
+    assert {n for n, *_ in found} >= sent
+    assert killed.total() - killed["ended"] == KILLS
 
 
-def run_and_kill(cluster: Cluster, directory: Path, queries: list[Query], random: Random) -> int:
-    """So many times as `KILLS` says; how many batches were committed."""
-    finished = 0
+def run_and_kill(
+    cluster: Cluster, directory: Path, queries: list[Query], random: Random
+) -> Counter[str]:
+    """
+    So many times as `KILLS` says; a query that ends by itself, as the broker was away or its
+    Python did not come up in the ten seconds that Spark gives it, is begun again.
+
+    :return: what was killed, and as `ended` how many queries ended by themselves.
+    """
+    killed: Counter[str] = Counter()
+    query = next_of(queries, cluster, directory)
     for turn in range(KILLS):
-        query = queries[turn]
-        query.go()
-        wanted = finished + (random.randrange(4) if turn else 1)
-        wait_for_batches(query, directory, wanted)
+        what = random.choice(WHAT) if turn else WHAT[0]
+        wanted = batches(directory) + (random.randrange(4) if turn else 1)
+        deadline = time.monotonic() + 600
+        while batches(directory) < wanted:
+            assert time.monotonic() < deadline, query.said
+            if not query.is_alive:
+                killed["ended"] += 1
+                query = next_of(queries, cluster, directory)
+            time.sleep(0.05)
         time.sleep(random.uniform(0, 1.5))
-        query.kill()
-        if len(queries) < KILLS:
-            queries.append(Query(cluster, directory))  # gets warm meanwhile
-        finished = batches(directory)
-    return finished
+        killed[what] += 1
+        if what == "broker":
+            cluster.master.kill()
+            time.sleep(random.uniform(0, 1))
+            cluster.master.start()
+        else:
+            query.kill()
+            if turn + 1 < KILLS:
+                query = next_of(queries, cluster, directory)
+    query.kill()
+    return killed
 
 
-def wait_for_batches(query: Query, directory: Path, wanted: int) -> None:
-    """So many are committed; for none more, the query may not even have begun."""
-
-    def are_there() -> bool:
-        query.check()
-        return batches(directory) >= wanted
-
-    until(are_there, 600, f"{wanted} batches")
+def next_of(queries: list[Query], cluster: Cluster, directory: Path) -> Query:
+    """The query runs in a process that was warm already; the one after it gets warm meanwhile."""
+    ready = next((each for each in queries if not each.begun), None)
+    if ready is None:
+        ready = Query(cluster, directory)
+        queries.append(ready)
+    if KILLS > 1:
+        queries.append(Query(cluster, directory))
+    ready.go()
+    return ready
 
 
 def batches(directory: Path) -> int:

@@ -10,11 +10,20 @@ from rmq_ha.spark.result import JobResult
 from rmq_ha.spark.running import Job, job_options, run_job
 
 ALL = "now"
+_FORM = click.option(
+    "--format",
+    "form",
+    type=click.Choice(["parquet", "delta"]),
+    default="parquet",
+    show_default=True,
+    help="What the archive is a table of.",
+)
 
 
 @click.command("archive")
 @click.argument("place")
 @click.option("--to", required=True, metavar="DIR", help="The archive; made if it is not there.")
+@_FORM
 @click.option(
     "--before",
     default="1d",
@@ -55,6 +64,7 @@ def archive(place: str, to: str, **given: Any) -> None:
         asked = Asked(
             place=parsed,
             to=job.directory(to),
+            form=given["form"],
             topics=names_of(given["topics"]),
             before_ms=None if before == ALL else moment_ms(before, job.now_ms()),
             broker_name=given["broker_name"],
@@ -71,6 +81,7 @@ def archive(place: str, to: str, **given: Any) -> None:
 
 @click.command("replay")
 @click.argument("archive_", metavar="ARCHIVE")
+@_FORM
 @click.option("--topic", required=True, metavar="TOPIC", help="Of the archive.")
 @click.option("--as", "to", metavar="TOPIC", help="Where to; default: the same topic.")
 @click.option("--from", "since", metavar="TIME", help="Only what was stored then or later.")
@@ -98,6 +109,7 @@ def replay(archive_: str, topic: str, **given: Any) -> None:
         since, until = given["since"], given["until"]
         asked = Asked(
             archive=job.directory(archive_),
+            form=given["form"],
             topic=topic,
             to=given["to"] or topic,
             from_ms=None if since is None else moment_ms(since, now),

@@ -1,25 +1,24 @@
-"""The archive job: our stream into Spark's Parquet sink, up to what is cold."""
+"""The archive job: cold messages by a stream into Spark's Parquet sink, or by commits to Delta."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F
 
 from rmq_ha.offsets.findings import Finding, Outcome, Severity
 from rmq_ha.offsets.places import Place, StorePlace
 from rmq_ha.scan.reducing import INTERNAL
-from rmq_ha.spark.archive.table import (
+from rmq_ha.spark.archive.forms import (
     CHECKPOINT,
     DAY,
+    PARQUET,
     STORED,
-    archived,
-    check_names,
-    ends_of,
-    lasts_of,
-    was_replaced,
+    DeltaArchive,
+    open_archive,
 )
+from rmq_ha.spark.archive.table import assigned, joint, lasts_of, nested
 from rmq_ha.spark.audit.stored import source_options
 from rmq_ha.spark.findings import frame_of
 from rmq_ha.spark.result import JobResult
@@ -27,7 +26,7 @@ from rmq_ha.spark.running import Job
 from rmq_ha.spark.source.batch import queues_of
 from rmq_ha.spark.source.options import parse_options
 from rmq_ha.spark.source.reading import QueueId
-from rmq_ha.spark.source.streaming_offsets import Offsets
+from rmq_ha.spark.source.streaming_offsets import Offsets, portions
 
 _SHOWN = 100
 _DAY_MS = 86_400_000
@@ -40,6 +39,7 @@ class Asked:
     What is to be archived.
 
     :ivar to: directory of the archive; a path, or a URI of any Hadoop file system.
+    :ivar form: of the table there: `parquet` or `delta`.
     :ivar topics: empty: all but those in which brokers keep messages on their way.
     :ivar before_ms: only what was stored before; None: everything.
     :ivar broker_name: of a store.
@@ -49,6 +49,7 @@ class Asked:
 
     place: Place
     to: str
+    form: str = PARQUET
     topics: Sequence[str] = ()
     before_ms: int | None = None
     broker_name: str = ""
@@ -60,19 +61,31 @@ def archive(job: Job, asked: Asked) -> JobResult:
     """
     Archive; see docs/spark.md, "archive". Nothing is deleted from the broker.
 
-    :raises WrongUsage: messages cannot be read from the place, or it has another name there.
+    :raises WrongUsage: messages cannot be read from the place, or it has another name there, or
+        this Spark does not know tables of that form.
     :raises CannotDecide: source or archive cannot be read.
     """
     options = _source(asked)
-    before = ends_of(asked.to) or {}
-    findings = _look(job, asked, options, before)
+    target = open_archive(job.spark, asked.to, asked.form)
+    before = target.ends() or {}
+    parsed = parse_options(options)
+    queues = queues_of(parsed)
+    there = queues.queues(parsed.subscription)
+    lasts = lasts_of(target.rows(), {queue: before[queue] for queue in there if queue in before})
+    spans, misfits = joint(queues, there, before, lasts, asked.before_ms)
+    findings = [found._replace(observed_at=job.now_ms()) for found in misfits]
     if findings:
         options["failOnDataLoss"] = "false"  # told once, and gone on behind it
+    # Files of several topics and days at once, in place of sorting all bodies by them.
+    job.spark.conf.set("spark.sql.maxConcurrentOutputFileWriters", "16")
     with job.progress(f"archiving into {asked.to}"):
-        rows, bad = _write(job, asked, options)
-    after = ends_of(asked.to) or {}
+        if isinstance(target, DeltaArchive):
+            rows, bad = _commit(job, target, options, asked.most, (before, spans))
+        else:
+            rows, bad = _stream(job, asked, options)
+    after = target.ends() or {}
     if bad:
-        findings += _damaged(archived(job.spark, asked.to), before)
+        findings += _damaged(target.rows(), before)
     return _answer(job, asked, findings, {"rows": rows, "badCrc": bad}, (before, after))
 
 
@@ -87,44 +100,16 @@ def _source(asked: Asked) -> dict[str, str]:
     return options
 
 
-def _look(job: Job, asked: Asked, options: Mapping[str, str], ends: Offsets) -> list[Finding]:
-    """What of the queues cannot be archived any more."""
-    parsed = parse_options(options)
-    queues = queues_of(parsed)
-    there = queues.queues(parsed.subscription)
-    check_names({queue.broker for queue in ends}, {queue.broker for queue in there})
-    known = [queue for queue in there if queue in ends]
-    lasts = lasts_of(archived(job.spark, asked.to), {queue: ends[queue] for queue in known})
-    found = []
-    for queue in known:
-        (first, stop), end = queues.bounds(queue), ends[queue]
-        if end < first:
-            found.append(_expired(queue, end, first, job.now_ms()))
-        elif end > stop:
-            found.append(_ahead(queue, end, stop, job.now_ms()))
-        elif first < end and was_replaced(queues, queue, end, lasts.get(queue, "")):
-            found.append(_replaced(queue, end, job.now_ms()))
-    return found
-
-
-def _write(job: Job, asked: Asked, options: Mapping[str, str]) -> tuple[int, int]:
+def _stream(job: Job, asked: Asked, options: Mapping[str, str]) -> tuple[int, int]:
     """Rows that were archived, and how many of them had a body that did not fit its CRC."""
-    spark = job.spark
-    # Files of several topics and days at once, in place of sorting all bodies by them.
-    spark.conf.set("spark.sql.maxConcurrentOutputFileWriters", "16")
     given = {**options, "startingOffsets": "earliest", "maxOffsetsPerTrigger": str(asked.most)}
     if asked.before_ms is not None:
         given["endingTimestamp"] = str(asked.before_ms)
-    rows = (
-        spark.readStream.format("rocketmq")
-        .schema(STORED)
-        .options(**given)
-        .load()
-        .withColumn(DAY, _day(F.col("storeTimestamp")))
-        .observe("sums", F.count(F.lit(1)).alias("rows"), F.count_if(~F.col("crcOk")).alias("bad"))
-    )
+    rows = job.spark.readStream.format("rocketmq").schema(STORED).options(**given).load()
     query = (
-        rows.writeStream.format("parquet")
+        _with_day(rows)
+        .observe("sums", *_sums())
+        .writeStream.format("parquet")
         .queryName(f"archive {asked.place}")
         .partitionBy("topic", DAY)
         .option("checkpointLocation", f"{asked.to}/{CHECKPOINT}")
@@ -138,21 +123,54 @@ def _write(job: Job, asked: Asked, options: Mapping[str, str]) -> tuple[int, int
         query.awaitTermination()
     finally:
         query.stop()
-    sums = [_sums(batch) for batch in query.recentProgress]
+    sums = [_counted(batch) for batch in query.recentProgress]
     return sum(rows for rows, _ in sums), sum(bad for _, bad in sums)
 
 
-def _sums(batch: Any) -> tuple[int, int]:
+def _commit(
+    job: Job,
+    target: DeltaArchive,
+    options: Mapping[str, str],
+    most: int,
+    begun: tuple[Offsets, Mapping[QueueId, tuple[int, int]]],
+) -> tuple[int, int]:
+    """As `_stream`, into a table that keeps the offsets in its commits."""
+    before, spans = begun
+    now = before | {queue: begin for queue, (begin, _) in spans.items()}
+    given = {key: value for key, value in options.items() if not key.startswith("subscribe")}
+    rows = bad = 0
+    while True:
+        left = {queue: stop - now[queue] for queue, (_, stop) in spans.items()}
+        taken = portions(left, most, sum(now.values()))
+        if not taken and all(now[queue] == end for queue, end in before.items()):
+            return rows, bad
+        given["assign"] = assigned(taken)
+        given["startingOffsets"] = nested({queue: now[queue] for queue in taken})
+        now = now | {queue: now[queue] + count for queue, count in taken.items()}
+        given["endingOffsets"] = nested({queue: now[queue] for queue in taken})
+        reader = job.spark.read.format("rocketmq").schema(STORED).options(**given)
+        read = reader.load() if taken else job.spark.createDataFrame([], STORED)
+        seen = Observation()
+        target.append(_with_day(read).observe(seen, *_sums()), before, now)
+        rows, bad, before = rows + seen.get["rows"], bad + seen.get["bad"], now
+
+
+def _sums() -> tuple[Column, Column]:
+    """What is counted on the way."""
+    return F.count(F.lit(1)).alias("rows"), F.count_if(~F.col("crcOk")).alias("bad")
+
+
+def _counted(batch: Any) -> tuple[int, int]:
     """What was counted of a batch; over Connect pyspark wraps the row in another one."""
     row = batch["observedMetrics"].get("sums") or (0, 0)
     rows, bad = row[0] if isinstance(row[0], list) else row
     return rows, bad
 
 
-def _day(ms: Column) -> Column:
+def _with_day(rows: DataFrame) -> DataFrame:
     """The day in UTC, whatever the session's time zone is."""
-    days = F.floor(F.unix_millis(ms) / _DAY_MS).cast("int")
-    return F.date_add(F.lit("1970-01-01").cast("date"), days).cast("string")
+    days = F.floor(F.unix_millis("storeTimestamp") / _DAY_MS).cast("int")
+    return rows.withColumn(DAY, F.date_add(F.lit("1970-01-01").cast("date"), days).cast("string"))
 
 
 def _damaged(table: DataFrame, before: Offsets) -> list[Finding]:
@@ -199,41 +217,3 @@ def _answer(
         verdict,
         {**numbers, "queues": queues, "beforeMs": asked.before_ms},
     )
-
-
-def _error(code: str, queue: QueueId, at: int, now_ms: int, *texts: str) -> Finding:
-    detail, expected, actual = texts
-    return Finding(
-        Severity.ERROR, code, detail, queue.broker or None, queue.topic, queue.queue_id,
-        queue_offset=at, expected=expected, actual=actual, observed_at=now_ms,
-    )  # fmt: skip
-
-
-def _expired(queue: QueueId, end: int, first: int, now_ms: int) -> Finding:
-    return _error(
-        "EXPIRED", queue, end, now_ms,
-        f"{first - end} messages were deleted before they were archived: the broker keeps them too"
-        " short a time (fileReservedTime), or the archive job ran too seldom",
-        f"offset {end}", f"begins at {first}",
-    )  # fmt: skip
-
-
-def _ahead(queue: QueueId, end: int, stop: int, now_ms: int) -> Finding:
-    return _error(
-        "ARCHIVE_AHEAD", queue, stop, now_ms,
-        f"the archive has {end - stop} messages that the queue does not have: its end was lost, as"
-        " in a fail-over to a replica that lacked it, or its topic was made anew. What comes now is"
-        " archived with offsets that were used before; msgId tells them apart",
-        f"at least {end} messages", f"ends at {stop}",
-    )  # fmt: skip
-
-
-def _replaced(queue: QueueId, end: int, now_ms: int) -> Finding:
-    return _error(
-        "REPLACED", queue, end - 1, now_ms,
-        f"offset {end - 1}, the last that is archived, holds another message now: offsets were"
-        " used again, as after a fail-over to a replica that lacked the end, or in a topic that was"
-        " made anew. What lies there in front of it is not in this archive; what comes behind it"
-        " is. Another archive (--to) has what is there now",
-        "the message that is archived", "another one",
-    )  # fmt: skip

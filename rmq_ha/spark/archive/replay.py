@@ -8,7 +8,7 @@ from pyspark.sql import functions as F
 
 from rmq_ha.errors import CannotDecide, WrongUsage
 from rmq_ha.offsets.findings import Outcome
-from rmq_ha.spark.archive.table import archived
+from rmq_ha.spark.archive.forms import PARQUET, open_archive
 from rmq_ha.spark.audit.stored import client_options
 from rmq_ha.spark.findings import frame_of
 from rmq_ha.spark.result import JobResult
@@ -27,6 +27,7 @@ class Asked:
     """
     What is to be sent again.
 
+    :ivar form: of the archive, as of the archive job.
     :ivar topic: of the archive; `to`: of the brokers, which have it.
     :ivar from_ms: only what was stored then or later; `to_ms`: before then.
     :ivar rate: messages a second at most; None: as fast as it goes.
@@ -40,6 +41,7 @@ class Asked:
     to_ms: int | None = None
     rate: int | None = None
     again: bool = False
+    form: str = PARQUET
 
 
 def replay(job: Job, asked: Asked) -> JobResult:
@@ -55,8 +57,8 @@ def replay(job: Job, asked: Asked) -> JobResult:
     if not address:
         raise WrongUsage("where to? Give --namesrv host:port")
     options = {"namesrv": address, **client_options((), job.client)}
-    found = _chosen(archived(spark, asked.archive), asked)
-    sources = _queues(found)
+    found = _chosen(open_archive(spark, asked.archive, asked.form).rows(), asked)
+    sources = found.select("brokerName", "queueId").distinct().count()
     if not sources:
         raise CannotDecide(f"{asked.archive} has no message of {asked.topic} in this time")
     live = parse_options({**options, "subscribe": asked.to})
@@ -66,14 +68,14 @@ def replay(job: Job, asked: Asked) -> JobResult:
         there = _read_ids(spark, {**options, "subscribe": asked.to})
         rows = found.join(there, "uniqKey", "left_anti")
     seen = Observation()
-    messages = _in_order(_messages(rows, _to(spark, sources, targets)), asked.rate, len(sources))
+    messages = _in_order(_messages(rows, targets), asked.rate, sources)
     sent = messages.observe(seen, F.count(F.lit(1)).alias("rows"))
     if asked.rate is not None:
         options["rowsPerSecond"] = str(asked.rate)
     with job.progress(f"sending to {asked.to}"):
         sent.write.format("rocketmq").options(**options, topic=asked.to).mode("append").save()
     count = seen.get["rows"]
-    numbers = {"sent": count, "queues": len(sources)}
+    numbers = {"sent": count, "queues": sources}
     if not asked.again:
         numbers["alreadyThere"] = found.count() - count
     left = f"; {numbers['alreadyThere']:,} were there already" if not asked.again else ""
@@ -97,32 +99,18 @@ def _read_ids(spark: SparkSession, options: Mapping[str, str]) -> DataFrame:
     return rows.where("uniqKey is not null").distinct()
 
 
-def _queues(rows: DataFrame) -> list[QueueId]:
-    broker = F.coalesce("brokerName", F.lit("")).alias("broker")
-    return sorted(
-        QueueId(*row) for row in rows.select("topic", broker, "queueId").distinct().collect()
-    )
-
-
-def _to(spark: SparkSession, sources: Sequence[QueueId], targets: Sequence[QueueId]) -> DataFrame:
-    """For each queue of the archive one of the topic: the one of its name, else in turn."""
-    by_name = {(queue.broker, queue.queue_id): queue for queue in targets}
-    rows = []
-    for at, queue in enumerate(sources):
-        to = by_name.get((queue.broker, queue.queue_id)) or targets[at % len(targets)]
-        rows.append((queue.broker, queue.queue_id, to.broker, to.queue_id))
-    schema = "ofBroker string, ofQueue int, toBroker string, toQueue int"
-    return F.broadcast(spark.createDataFrame(rows, schema))
-
-
-def _messages(rows: DataFrame, to: DataFrame) -> DataFrame:
-    broker = F.coalesce("brokerName", F.lit(""))
-    here = (broker == F.col("ofBroker")) & (F.col("queueId") == F.col("ofQueue"))
-    return rows.join(to, here).select(
+def _messages(rows: DataFrame, targets: Sequence[QueueId]) -> DataFrame:
+    """Each queue's go to one queue: the one of its name, else any that is always the same."""
+    names = [f"{queue.broker}/{queue.queue_id}" for queue in targets]
+    here = F.concat_ws("/", F.coalesce("brokerName", F.lit("")), "queueId")
+    turn = (F.pmod(F.xxhash64(here), F.lit(len(names))) + 1).cast("int")
+    other = F.element_at(F.array(*map(F.lit, names)), turn)
+    to = F.when(here.isin(names), here).otherwise(other)
+    return rows.select(
         *("body", "keys", "tags", "flag"),
         _properties().alias("properties"),
-        F.col("toBroker").alias("brokerName"),
-        F.col("toQueue").alias("queueId"),
+        F.regexp_extract(to, "^(.*)/", 1).alias("brokerName"),
+        F.substring_index(to, "/", -1).cast("int").alias("queueId"),
         *("storeTimestamp", "commitLogOffset"),
     )
 

@@ -1,84 +1,32 @@
-"""
-An archive: a Parquet table that Spark's own streaming sink writes out of our source.
-
-Which files count, Spark keeps in `_spark_metadata`, and every reader of it minds that; how far the
-queues were read, in the checkpoint beside it. Both are Spark's formats. A batch is in the table
-when the first names it, and the checkpoint says which offsets that were.
-"""
+"""An archive and the live topic as one table."""
 
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from msgspec.structs import replace
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import StringType, StructField, StructType
 
 from rmq_ha.errors import CannotDecide, WrongUsage
-from rmq_ha.host.files import listing, read_small
+from rmq_ha.offsets.findings import Finding, Severity
 from rmq_ha.scan.reducing import INTERNAL
+from rmq_ha.spark.archive.forms import PARQUET, open_archive
 from rmq_ha.spark.source.batch import queues_of
 from rmq_ha.spark.source.boundaries import Kind
 from rmq_ha.spark.source.options import SourceOptions, parse_options
 from rmq_ha.spark.source.reading import QueueId, QueueRange, Queues
-from rmq_ha.spark.source.schema import COLUMNS, message_schema, struct_of
-from rmq_ha.spark.source.streaming_offsets import Offsets, from_json, to_json
+from rmq_ha.spark.source.schema import message_schema
+from rmq_ha.spark.source.streaming_offsets import Offsets, to_json
 
-CHECKPOINT = "_checkpoint"
-"""Below the archive; readers of Parquet pass over names that begin with `_`."""
-STORED = struct_of(COLUMNS)
-"""What is kept of a message; `topic` and the day are in the names of directories."""
-DAY = "day"
-_OLD = "_rmqha"
 _WHICH = ("subscribe", "subscribepattern", "assign", "topic")
-
-
-def archived(spark: SparkSession, archive: str) -> DataFrame:
-    """
-    Everything that was archived: the columns of the data source, `properties` and `day` (text).
-
-    :raises CannotDecide: it was made by an rmq-ha whose archives were of another form.
-    """
-    schema = StructType([*STORED.fields, StructField(DAY, StringType())])
-    if ends_of(archive) is None:
-        return spark.createDataFrame([], schema)
-    return spark.read.schema(schema).parquet(archive).select(*schema.fieldNames())
-
-
-def ends_of(archive: str) -> Offsets | None:
-    """
-    Of each queue, the first offset that is not archived; None: nothing was archived yet.
-
-    :raises CannotDecide: the archive is damaged, of another form, or where only Hadoop can look.
-    """
-    place = archive.replace("s3a://", "s3://", 1)
-    if listing(f"{place}/{_OLD}"):
-        raise CannotDecide(
-            f"{archive} was archived by rmq-ha 0.1, which kept its own list of files: it is plain"
-            " Parquet to read, but cannot go on; begin another archive"
-        )
-    names = [entry.name for entry in listing(f"{place}/_spark_metadata")]
-    numbers = [name.removesuffix(".compact") for name in names]
-    batches = [int(number) for number in numbers if number.isdecimal()]
-    if not batches:
-        return None
-    offsets = f"{CHECKPOINT}/offsets/{max(batches)}"
-    try:
-        text = read_small(f"{place}/{offsets}").decode()
-    except FileNotFoundError:
-        raise CannotDecide(
-            f"{archive} has no {offsets}, though its table has that batch: take the whole archive"
-            " from one backup"
-        ) from None
-    return from_json(json.loads(text.splitlines()[-1]))
 
 
 def lasts_of(table: DataFrame, ends: Offsets) -> dict[QueueId, str]:
     """
     What tells the last message of each queue that is archived from any other; for `was_replaced`.
 
-    :param table: of `archived`.
+    :param table: an archive's rows.
     """
     wanted = {(queue.topic, queue.queue_id, end - 1): queue for queue, end in ends.items()}
     if not wanted:
@@ -121,6 +69,73 @@ def was_replaced(queues: Queues, queue: QueueId, end: int, last: str) -> bool:
     return False
 
 
+def joint(
+    source: Queues,
+    queues: Sequence[QueueId],
+    ends: Offsets,
+    lasts: Mapping[QueueId, str],
+    before_ms: int | None = None,
+) -> tuple[dict[QueueId, tuple[int, int]], list[Finding]]:
+    """
+    Of each queue, from where on and up to where it goes on behind its archive; and what is between
+    the two, or not there any more.
+
+    :param ends: of the archive; `lasts`: of `lasts_of`.
+    :param before_ms: only what was stored before; None: everything.
+    :raises WrongUsage: queues have other names than in the archive.
+    """
+    check_names({queue.broker for queue in ends}, {queue.broker for queue in queues})
+    spans: dict[QueueId, tuple[int, int]] = {}
+    misfits: list[Finding] = []
+    for queue in queues:
+        first, stop = source.bounds(queue)
+        end = ends.get(queue, first)
+        if queue in ends:
+            misfits.extend(_misfits(source, queue, end, (first, stop), lasts.get(queue, "")))
+        begin = min(max(end, first), stop)
+        cold = None if before_ms is None else source.offset_at(queue, before_ms)
+        spans[queue] = begin, stop if cold is None else max(begin, min(cold, stop))
+    return spans, misfits
+
+
+def _misfits(
+    source: Queues, queue: QueueId, end: int, there: tuple[int, int], last: str
+) -> Iterator[Finding]:
+    first, stop = there
+    if end < first:
+        yield _error(
+            "EXPIRED", queue, end,
+            f"{first - end} messages were deleted before they were archived: the broker keeps them"
+            " too short a time (fileReservedTime), or the archive job ran too seldom",
+            f"offset {end}", f"begins at {first}",
+        )  # fmt: skip
+    elif end > stop:
+        yield _error(
+            "ARCHIVE_AHEAD", queue, stop,
+            f"the archive has {end - stop} messages that the queue does not have: its end was lost,"
+            " as in a fail-over to a replica that lacked it, or its topic was made anew. What comes"
+            " now is archived with offsets that were used before; msgId tells them apart",
+            f"at least {end} messages", f"ends at {stop}",
+        )  # fmt: skip
+    elif first < end and was_replaced(source, queue, end, last):
+        yield _error(
+            "REPLACED", queue, end - 1,
+            f"offset {end - 1}, the last that is archived, holds another message now: offsets were"
+            " used again, as after a fail-over to a replica that lacked the end, or in a topic that"
+            " was made anew. What lies there in front of it is not in this archive; what comes"
+            " behind it is. Another archive (--to) has what is there now",
+            "the message that is archived", "another one",
+        )  # fmt: skip
+
+
+def _error(code: str, queue: QueueId, at: int, *texts: str) -> Finding:
+    detail, expected, actual = texts
+    return Finding(
+        Severity.ERROR, code, detail, queue.broker or None, queue.topic, queue.queue_id,
+        queue_offset=at, expected=expected, actual=actual,
+    )  # fmt: skip
+
+
 def check_names(archived: Collection[str], there: Collection[str]) -> None:
     """
     A queue must have one name for ever: with two of them it would be archived twice.
@@ -143,6 +158,7 @@ def table(
     archive: str,
     live: Mapping[str, str] | None = None,
     *,
+    form: str = PARQUET,
     include_properties: bool = False,
 ) -> DataFrame:
     """
@@ -151,14 +167,15 @@ def table(
 
     :param live: options of the data source that say whom to read and which topics, without where to
         begin; None: the archive alone.
+    :param form: of the archive, as of `open_archive`.
     :raises WrongUsage: they say where to begin, or name no broker where the archive does.
     :raises CannotDecide: messages between the archive's end and the beginning of a live queue are
         gone (not with `failOnDataLoss=false`).
     """
     schema = message_schema(include_properties)
     columns = schema.fieldNames()
-    ends = ends_of(archive) or {}
-    old = archived(spark, archive)
+    kept = open_archive(spark, archive, form)
+    old, ends = kept.rows(), kept.ends() or {}
     if live is None:
         return old.select(columns)
     options = parse_options(live)
@@ -208,8 +225,6 @@ def _only(old: DataFrame, ends: Offsets, options: SourceOptions) -> DataFrame:
         return old
     queues = [queue for queue in ends if wanted.wants(queue)]
     old = old.where(F.col("topic").isin(*{queue.topic for queue in queues}))
-    if wanted.assigned is None:
-        return old
     keys = [
         F.concat_ws("/", F.lit(each.broker), F.lit(each.queue_id), F.lit(each.topic))
         for each in queues
@@ -226,24 +241,8 @@ def _starts(options: SourceOptions, ends: Offsets, lasts: Mapping[QueueId, str])
     queues = source.queues(options.subscription)
     if options.subscription.is_everything:
         queues = [queue for queue in queues if queue.topic not in INTERNAL]
-    check_names({queue.broker for queue in ends}, {queue.broker for queue in queues})
-    starts = {}
-    for queue in queues:
-        first, stop = source.bounds(queue)
-        start = ends.get(queue, first)
-        if not first <= start <= stop and options.fail_on_data_loss:
-            what = (
-                f"offsets {start} to {first - 1} were deleted before they were archived"
-                if start < first
-                else f"it ends at {stop}, the archive at {start}: its end was lost"
-            )
-            raise CannotDecide(f"{queue}: {what}. failOnDataLoss=false reads what there is")
-        is_checked = options.fail_on_data_loss and first < start <= stop
-        if is_checked and was_replaced(source, queue, start, lasts.get(queue, "")):
-            raise CannotDecide(
-                f"{queue}: offset {start - 1}, the last that is archived, holds another message"
-                " now: offsets were used again after the archive's end was lost."
-                " failOnDataLoss=false reads on behind it"
-            )
-        starts[queue] = min(max(start, first), stop)
-    return starts
+    spans, misfits = joint(source, queues, ends, lasts)
+    for found in misfits if options.fail_on_data_loss else ():
+        place = QueueId(found.topic or "", found.broker or "", found.queue_id or 0)
+        raise CannotDecide(f"{place}: {found.detail}. failOnDataLoss=false reads what there is")
+    return {queue: begin for queue, (begin, _) in spans.items()}

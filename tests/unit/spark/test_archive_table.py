@@ -1,20 +1,24 @@
 """What an archive knows of its queues, without Spark."""
 
+import json
 import re
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyspark.sql import Row
 
 from rmq_ha.errors import CannotDecide, WrongUsage
 from rmq_ha.model.topics import HALF_TOPIC, SCHEDULE_TOPIC
 from rmq_ha.offsets.places import StorePlace, parse_place
+from rmq_ha.spark.archive.forms import OFFSETS, _commits
 from rmq_ha.spark.archive.job import _EVERYTHING, Asked, _source
 from rmq_ha.spark.archive.table import _starts, assigned, check_names, nested
 from rmq_ha.spark.source.boundaries import assigned_queues, queue_table
 from rmq_ha.spark.source.options import parse_options
 from rmq_ha.spark.source.reading import QueueId
+from rmq_ha.spark.source.streaming_offsets import to_json
 from tests.unit.spark.golden_stores import java_store
 
 QUEUES = st.builds(
@@ -59,3 +63,38 @@ def test_what_was_replaced_is_noticed_whatever_its_tags(tmp_path: Path) -> None:
     queue = QueueId("TopicB", "", 1)
     with pytest.raises(CannotDecide, match="holds another message now"):
         _starts(options, {queue: 5}, {queue: "another@1"})
+
+
+def commit(version: int, offset: int | None = None, restored: str | None = None) -> Row:
+    """As DESCRIBE HISTORY tells it: one of ours has an offset; others were compactions."""
+    said = (
+        None if offset is None else json.dumps({OFFSETS: to_json({QueueId("t", "b", 0): offset})})
+    )
+    kind = "RESTORE" if restored is not None else "WRITE" if said else "OPTIMIZE"
+    return Row(
+        version=version,
+        operation=kind,
+        operationParameters={"version": restored or None, "timestamp": None},
+        userMetadata=said if said or version % 2 else '{"somebody": "else"}',
+    )
+
+
+@pytest.mark.parametrize(
+    ("history", "offsets"),
+    [
+        ([commit(0)], []),
+        ([commit(2), commit(1, 7), commit(0, 4)], [7, 4]),
+        ([commit(3, restored="0"), commit(2, 9), commit(1, 7), commit(0, 4)], [4]),
+        (
+            [commit(5, 6), commit(4, restored="2"), commit(3, 9), commit(2), commit(1, 5)],
+            [6, 5],
+        ),
+        ([commit(3, restored="2"), commit(2, restored="0"), commit(1, 9), commit(0, 4)], [4]),
+        ([commit(3, 8), commit(2, restored=""), commit(1, 7)], [8]),
+    ],
+)
+def test_only_commits_count_that_the_table_is_made_of(
+    history: list[Row], offsets: list[int]
+) -> None:
+    """What a RESTORE took back does not, or messages would be missing; one to a time ends it."""
+    assert [list(ends.values()) for ends in _commits(history)] == [[each] for each in offsets]
