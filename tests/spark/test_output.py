@@ -11,16 +11,10 @@ pytest.importorskip("pyspark", reason="pip install 'rmq-ha[spark]'")
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from rmq_ha.errors import WrongUsage
 from rmq_ha.offsets.findings import Finding, Outcome
 from rmq_ha.offsets.summary import Timings
 from rmq_ha.spark.findings import FINDINGS
-from rmq_ha.spark.host.output import (
-    AT_HAND,
-    refuse_foreign,
-    write_output,
-    write_refusal,
-)
+from rmq_ha.spark.host.output import AT_HAND, refuse_foreign, write_output
 from rmq_ha.spark.result import JobResult, Table
 
 pytestmark = pytest.mark.spark
@@ -143,29 +137,3 @@ def test_strict_counts_warnings(spark: SparkSession) -> None:
     strict = write_output("x", {}, found, None, TIMINGS, strict=True)
     assert strict.outcome is Outcome.VIOLATED
     assert strict.verdict == "Not safe. (--strict: a warning is a violation)"
-
-
-def test_a_refusal_leaves_its_reason(tmp_path: Path) -> None:
-    """No session is needed to say why there is no verdict; an older verdict does not stay."""
-    out = tmp_path / "out"
-    out.mkdir()
-    (out / "summary.json").write_text("old")
-    written = write_refusal("x", {}, Outcome.UNDECIDED, "The store moves.", str(out), TIMINGS)
-    assert written.outcome is Outcome.UNDECIDED
-    assert json.loads((out / "summary.json").read_text())["exitCode"] == 3
-    assert "The store moves." in (out / "report.html").read_text()
-
-
-def test_a_directory_with_other_things_is_refused(tmp_path: Path) -> None:
-    refuse_foreign(str(tmp_path / "new"))
-    refuse_foreign(str(tmp_path))
-    refuse_foreign("hdfs://somewhere/x")
-    refuse_foreign(f"file://{tmp_path}")
-    (tmp_path / "commitlog").mkdir()
-    with pytest.raises(WrongUsage, match="empty"):
-        refuse_foreign(str(tmp_path))
-    with pytest.raises(WrongUsage, match="empty"):
-        refuse_foreign(f"file:{tmp_path}")
-    (tmp_path / "file").touch()
-    with pytest.raises(WrongUsage, match="directory"):
-        refuse_foreign(str(tmp_path / "file"))

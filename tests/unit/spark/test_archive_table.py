@@ -47,6 +47,18 @@ def test_messages_on_their_way_are_not_archived_unless_named() -> None:
         assert parse_options(named, streaming=True).subscription.wants_topic(SCHEDULE_TOPIC)
 
 
+def test_a_store_is_read_under_the_name_that_was_given_and_no_loss_is_let_pass() -> None:
+    """Who is asked through name servers says its name itself."""
+    store, live = StorePlace("/s"), parse_place("namesrv://ns:9876/b")
+    assert _source(Asked(place=store, to="/to", broker_name="mine"))["brokerName"] == "mine"
+    assert "brokerName" not in _source(Asked(place=store, to="/to"))
+    assert _source(Asked(place=live, to="/to", broker_name="mine"))["brokerName"] == "b"
+    for place in (store, live):
+        found = _source(Asked(place=place, to="/to", options={"failOnDataLoss": "false"}))
+        assert found["failOnDataLoss"] == "true"
+        assert "scan" not in found
+
+
 def test_a_queue_has_one_name_for_ever() -> None:
     check_names({"a"}, {"b"})
     check_names((), {""})

@@ -199,6 +199,48 @@ def test_one_brokers_topics_are_asked_for_now_and_then() -> None:
     assert broker.topics(client) == ["t"], "it is away"  # type: ignore[arg-type]
 
 
+def test_one_broker_is_asked_again_when_its_answer_is_five_seconds_old() -> None:
+    now, asked = [100.0], list[int]()
+
+    class Asked(FakeClient):
+        def call(self, address: str, command: RemotingCommand) -> RemotingCommand:
+            asked.append(command.code)
+            return super().call(address, command)
+
+    client, broker = Asked({}), OneBroker(MASTER, lambda: now[0])
+    with pytest.raises(RemotingConnectError):
+        broker.topics(client)  # type: ignore[arg-type]
+    client.ends[MASTER] = (0, 2)
+    assert broker.topics(client) == ["t"], "who was away is asked at once"  # type: ignore[arg-type]
+    asked.clear()
+    now[0] += 5
+    broker.topics(client)  # type: ignore[arg-type]
+    assert asked == []
+    now[0] += 0.1
+    broker.topics(client)  # type: ignore[arg-type]
+    assert asked == [RequestCode.GET_BROKER_CONFIG, RequestCode.GET_ALL_TOPIC_CONFIG]
+
+
+@pytest.mark.parametrize(
+    ("said", "ids"),
+    [
+        (b"brokerName=z\nbrokerId=1\n", {1: MASTER}),
+        (b"brokerName=z\nbrokerId=-1\n", {0: MASTER}),
+        (b"brokerName=z\n", {0: MASTER}),
+    ],
+)
+def test_one_broker_without_a_number_is_a_master(said: bytes, ids: dict[int, str]) -> None:
+    class Other(FakeClient):
+        def call(self, address: str, command: RemotingCommand) -> RemotingCommand:
+            if command.code == RequestCode.GET_BROKER_CONFIG:
+                return RemotingCommand(0, body=said)
+            return super().call(address, command)
+
+    broker = OneBroker(MASTER, lambda: 0.0)
+    found = broker.route(Other({MASTER: (0, 2)}), "t")  # type: ignore[arg-type]
+    assert found == TopicRoute([QueueRoute("z", 3, 4, 6)], [BrokerRoute("", "z", ids)])
+
+
 def test_it_can_be_sent_to_executors_without_its_connections() -> None:
     made = cluster(FakeClient({}))
     copy = pickle.loads(pickle.dumps(made))

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from rmq_ha.errors import CannotDecide, WrongUsage
 from rmq_ha.spark.source.options import parse_options
-from rmq_ha.spark.source.planning import Planner, cut
+from rmq_ha.spark.source.planning import Planner, bundled, cut
 from rmq_ha.spark.source.reading import QueueId, QueueRange, Subscription
 
 A0, A1 = QueueId("A", "b", 0), QueueId("A", "b", 1)
@@ -206,6 +206,7 @@ def test_queues_of_several_brokers_are_named_with_them() -> None:
     [
         {"startingOffsets": '{"A":{"0":15}}', "endingOffsets": '{"A":{"0":14}}'},
         {"startingTimestamp": "1101", "endingTimestamp": "1100"},
+        {"startingOffsets": '{"A":{"0":5}}', "endingOffsets": '{"A":{"0":0}}'},
         {
             "startingOffsetsByTimestamp": '{"A":{"0":1101}}',
             "endingOffsetsByTimestamp": '{"A":{"0":1100}}',
@@ -215,6 +216,35 @@ def test_queues_of_several_brokers_are_named_with_them() -> None:
 def test_a_beginning_behind_the_end_is_a_contradiction(given: dict[str, str]) -> None:
     with pytest.raises(WrongUsage, match="behind"):
         ranges({A0: (10, 20)}, **given)
+
+
+def test_a_contradiction_is_found_in_any_queue_and_by_a_new_stream() -> None:
+    start, end = '{"A":{"0":12,"1":3}}', '{"A":{"0":15,"1":2}}'
+    with pytest.raises(WrongUsage, match="has 3 for A/b/1, behind the 2 of endingOffsets"):
+        ranges(startingOffsets=start, endingOffsets=end)
+    with pytest.raises(WrongUsage, match="A/b/1 missing"):
+        ranges(endingOffsets='{"A":{"0":15}}')
+    with pytest.raises(WrongUsage, match="A/b/1 missing"):
+        planner(startingOffsets='{"A":{"0":12}}').starts()
+
+
+def test_no_time_between_beginning_and_end_and_a_word_for_an_end_are_no_contradiction() -> None:
+    assert ranges({A0: (10, 20)}, startingTimestamp="1150", endingTimestamp="1150") == []
+    word = {"startingOffsets": '{"A":{"0":12}}', "endingOffsets": '{"A":{"0":-1}}'}
+    assert ranges({A0: (10, 20)}, **word) == [(0, 12, 20)]
+
+
+def test_a_time_never_means_what_is_gone() -> None:
+    """What expired may still be found by its time; nothing is lost that was not asked for."""
+
+    class Remembering(Fake):
+        def offset_at(self, queue: QueueId, ms: int) -> int | None:
+            return 3
+
+    given = {"namesrv": "ns:1", "subscribe": "A", "startingTimestamp": "1030"}
+    plan = Planner(Remembering({A0: (10, 20)}), parse_options(given))
+    assert plan.ranges() == [QueueRange(A0, 10, 20)]
+    assert plan.warnings == []
 
 
 def test_a_new_stream_begins_where_the_options_say() -> None:
@@ -256,9 +286,10 @@ def test_cutting_keeps_every_message_once_and_in_order(
 
 
 def test_ranges_are_cut_by_their_size() -> None:
-    big, small = QueueRange(A0, 0, 100), QueueRange(A1, 0, 10)
-    parts = cut([big, small], 4, None)
-    assert [part[0].stop - part[0].start for part in parts] == [25, 25, 25, 25, 10]
+    for first in (0, 1000):
+        big, small = QueueRange(A0, first, first + 100), QueueRange(A1, first, first + 10)
+        parts = cut([big, small], 4, None)
+        assert [part[0].stop - part[0].start for part in parts] == [25, 25, 25, 25, 10]
 
 
 def test_a_queue_has_a_partition_of_its_own_but_where_there_are_very_many() -> None:
@@ -266,3 +297,40 @@ def test_a_queue_has_a_partition_of_its_own_but_where_there_are_very_many() -> N
     assert cut(many[:64], None, None) == [(each,) for each in many[:64]]
     assert 64 <= len(cut(many, None, None)) < 100
     assert len(cut(many, 1000, None)) == 1000
+    later = [each._replace(start=5000, stop=5100) for each in many]
+    assert [len(part) for part in cut(later, None, None)] == [15] * 66 + [10]
+
+
+def test_small_queues_share_a_partition_only_where_there_are_more_than_64() -> None:
+    uneven = [QueueRange(QueueId("T", "b", n), 0, n + 1) for n in range(65)]
+    assert cut(uneven[:64], None, None) == [(each,) for each in uneven[:64]]
+    assert len(cut(uneven, None, None)) < 65
+    single = [each._replace(stop=1) for each in uneven]
+    assert len(cut(single, None, None)) == 65, "a share is one message at least"
+
+
+def test_what_is_together_may_reach_the_bound() -> None:
+    halves = [QueueRange(QueueId("T", "b", n), 7, 57) for n in range(4)]
+    assert bundled(halves, 100) == [tuple(halves[:2]), tuple(halves[2:])]
+    assert bundled(halves, 99) == [(each,) for each in halves]
+    assert bundled([], 100) == []
+
+
+def test_a_queue_that_came_later_is_not_taken_for_one_that_was_named() -> None:
+    new = QueueId("A", "b", 2)
+    plan = planner({**TWO, new: (0, 5)}, startingOffsets='{"A":{"0":12,"1":1}}')
+    with pytest.raises(WrongUsage, match="says nothing about A/b/2, which is new"):
+        plan.start_of(new)
+
+
+def test_a_group_is_asked_about_once() -> None:
+    asked = list[str]()
+
+    class Counting(Fake):
+        def group_offsets(self, group: str, queues: Sequence[QueueId]) -> dict[QueueId, int]:
+            asked.append(group)
+            return super().group_offsets(group, queues)
+
+    given = {"namesrv": "ns:1", "subscribe": "A", "startingOffsets": "group:g"}
+    assert len(Planner(Counting(TWO), parse_options(given)).ranges()) == 2
+    assert asked == ["g"]
