@@ -90,6 +90,7 @@ TESTS = {
     "model/": ["model"],
     "namesrv/": ["namesrv"],
     "offline/": [
+        "offline",
         "admin/test_backup_command.py",
         "admin/test_store.py",
         "broker/test_backup.py",

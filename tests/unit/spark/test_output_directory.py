@@ -68,7 +68,8 @@ def test_few_findings_are_one_file_and_its_mark_and_replace_those_of_before(tmp_
 
 def test_whether_it_can_be_written_is_found_out_before_anything_is_read(tmp_path: Path) -> None:
     prepare("hdfs://somewhere/x")
-    prepare(str(tmp_path / "a" / "new"))
+    for _ in range(2):
+        prepare(str(tmp_path / "a" / "new"))
     assert list((tmp_path / "a" / "new").iterdir()) == []
     (tmp_path / "file").touch()
     with pytest.raises(WrongUsage, match="that is a file; name a directory"):
