@@ -12,9 +12,17 @@ from hypothesis import strategies as st
 from rmq_ha.admin.main import main
 from rmq_ha.errors import CannotDecide
 from rmq_ha.offsets import model
-from rmq_ha.offsets.kept import append, decode, encode, kept, kept_pairing, name_of
+from rmq_ha.offsets.kept import (
+    append,
+    append_pairings,
+    decode,
+    encode,
+    kept,
+    kept_pairing,
+    name_of,
+)
 from rmq_ha.offsets.model import Fact, Snapshot
-from rmq_ha.offsets.pairing import predict
+from rmq_ha.offsets.pairing import Pairing, predict
 from tests.unit.spark.golden_stores import java_store
 
 ALL = frozenset(model.NUMBERS + model.TEXTS)
@@ -88,6 +96,20 @@ def test_a_slave_that_was_stale_then(tmp_path: Path) -> None:
     pairing = kept_pairing(past, past, 20_000)
     assert [item.began for item in pairing.masters] == [31_000, 63_000]
     assert predict(pairing).errors == 1
+
+
+def test_what_was_compared_is_kept_under_the_part_that_each_store_was_named_for(
+    tmp_path: Path,
+) -> None:
+    """The master once, as it was seen last; who knows its role by itself keeps it."""
+    first, last = snapshot("", 5, 1), snapshot("", 9, 2)
+    slaves = [replace(snapshot("", 7, 1), broker_id=n) for n in (1, 2)]
+    slaves.append(replace(snapshot("SLAVE", 8, 1), broker_id=3))
+    append_pairings([Pairing((first, last), slave, True) for slave in slaves], str(tmp_path))
+    read = [decode(path.read_bytes(), "x") for path in tmp_path.rglob("*.json.gz")]
+    assert sorted((one.began, one.role, one.broker_id) for one in read) == [
+        (7, "SLAVE", 1), (7, "SLAVE", 2), (8, "SLAVE", 3), (9, "ASYNC_MASTER", 0)
+    ]  # fmt: skip
 
 
 def test_a_history_of_several_brokers(tmp_path: Path) -> None:

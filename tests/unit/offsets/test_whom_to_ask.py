@@ -10,7 +10,7 @@ import pytest
 from rmq_ha.client.rules.settings import ClientConfig
 from rmq_ha.errors import CannotDecide, WrongUsage
 from rmq_ha.offsets.model import Snapshot
-from rmq_ha.offsets.opening import _address, opened
+from rmq_ha.offsets.opening import _address, opened, pairs_of_cluster
 from rmq_ha.offsets.pairing import pair
 from rmq_ha.offsets.places import BrokerPlace, NamesrvPlace, SnapshotPlace
 
@@ -47,6 +47,14 @@ def test_who_is_not_known_is_said_with_those_who_are() -> None:
     with pytest.raises(CannotDecide, match="knows no broker 'x', only: b, c"):
         _address(knowing(0), NamesrvPlace("ns:1", "x"), is_slave=False)
     assert _address(knowing(), BrokerPlace("h:9"), is_slave=True) == "h:9"
+
+
+def test_a_cluster_that_does_not_answer_is_named() -> None:
+    """Nothing listens at port 1."""
+    with pytest.raises(CannotDecide, match=r"namesrv://127.0.0.1:1/c: .*"):
+        pairs_of_cluster(ClientConfig(), "namesrv://127.0.0.1:1/c")
+    with pytest.raises(WrongUsage):
+        pairs_of_cluster(ClientConfig(), "broker://127.0.0.1:1")
 
 
 def test_a_history_is_no_replica() -> None:

@@ -1,0 +1,137 @@
+"""What only Spark's jobs ask of a scan: facts by their files, sides that travel, sums of rows."""
+
+import pickle
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import click
+import pyarrow as pa
+import pytest
+
+from rmq_ha.scan.command import LEAST_WINDOW, Size
+from rmq_ha.scan.fleet.facts import Replica, directory_of
+from rmq_ha.scan.reducing import ROW, RUN, Reduction
+from rmq_ha.scan.replica.auditing import Side
+from rmq_ha.scan.replica.settings import open_pair
+from rmq_ha.scan.replica.tasks import Task, Work
+from rmq_ha.scan.replica.verifying import Answers, run_here, verify
+from rmq_ha.scan.store.directory import open_store, scan
+from tests.unit.scan.fleet_kit import facts_of, flip
+from tests.unit.spark.golden_stores import java_store
+from tests.unit.spark.replica_kit import settings_of
+
+
+@pytest.fixture(scope="module")
+def java(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return java_store("clean", tmp_path_factory.mktemp("java"))
+
+
+@pytest.mark.parametrize(
+    ("said", "size"), [("4k", 4096), ("4096", 4096), (4096, 4096), ("1g", 1 << 30)]
+)
+def test_a_size_is_a_number_of_bytes(said: object, size: int) -> None:
+    assert Size(LEAST_WINDOW).convert(said, None, None) == size
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [("4095", "4095: at least 4k"), (0, "0: at least 4k"), ("x", "'x': write a size as 16m")],
+)
+def test_a_size_that_makes_no_sense_is_refused(said: object, why: str) -> None:
+    with pytest.raises(click.BadParameter, match=why):
+        Size(LEAST_WINDOW).convert(said, None, None)
+    assert Size().convert("0", None, None) == 0
+
+
+def test_the_files_of_a_kind_hold_its_rows(java: Path, tmp_path: Path) -> None:
+    state = facts_of(java, tmp_path, ids=True)
+    replica = Replica(directory_of(str(tmp_path), "b", 0), state)
+    kinds = {one.kind for one in state.files}
+    assert kinds >= {"sums", "ids", "windows"}
+    for kind in kinds:
+        paths = replica.paths(kind)
+        assert all(Path(path).is_file() for path in paths)
+        assert len(paths) == sum(one.kind == kind for one in state.files)
+        assert replica.table(kind).num_rows == sum(
+            one.rows for one in state.files if one.kind == kind
+        )
+    assert replica.paths("nothing") == []
+
+
+@pytest.mark.parametrize("key", ["uniqKey", "keys"])
+def test_rows_are_reduced_as_records_are_but_for_the_runs(java: Path, key: str) -> None:
+    how, store = Reduction("b", key, 1000), open_store(str(java))
+    names: Mapping[str, str] = {"id": "keys" if key == "keys" else "msgId"}
+    for split in store.splits():
+        for records in scan(store, split):
+            read = records.batch([names.get(name, name) for name in ROW if name not in _ELSEWHERE])
+            columns = {name: read[names.get(name, name)] for name in ROW if name not in _ELSEWHERE}
+            columns |= {
+                "sysFlag": pa.array(records.stored_sys_flag, pa.int32()),
+                "bornMs": pa.array(records.born_timestamp, pa.int64()),
+                "storedMs": pa.array(records.store_timestamp, pa.int64()),
+            }
+            rows = pa.RecordBatch.from_pydict({name: columns[name] for name in ROW})
+            wanted = [row for batch in how.batches(records) for row in batch.to_pylist()]
+            found = [row for batch in how.counted(rows) for row in batch.to_pylist()]
+            assert found == [row for row in wanted if row["kind"] != RUN]
+            assert list(how.counted(rows.slice(0, 0))) == []
+
+
+_ELSEWHERE = ("sysFlag", "bornMs", "storedMs")
+
+
+def test_a_side_goes_to_an_executor_without_what_it_has_read(java: Path) -> None:
+    one = open_pair(settings_of(java, java))[0]
+    side = one.side("mine", 77)
+    key = side.store.topics_on_disk()[0]
+    assert side.queue(*key) is side.queue(*key)
+    copy: Side = pickle.loads(pickle.dumps(side))
+    assert (copy.name, copy.dispatched, copy._queues) == ("mine", 77, {})
+    assert copy.queue(*key).max_offset == side.queue(*key).max_offset
+
+
+def test_the_numbers_of_a_comparison(java: Path, tmp_path: Path) -> None:
+    whole = verify(settings_of(java, java))
+    low, high = whole.common
+    records = whole.numbers["messages"]
+    assert whole.numbers == {
+        "from": low,
+        "to": high,
+        "bytesCompared": whole.sums.compared,
+        "bytesWithoutMeaning": whole.sums.blank,
+        "messages": {"master": 189, "slave": 189},
+        "keys": whole.numbers["keys"],
+        "differences": 0,
+        "firstDifference": None,
+    }
+    assert records.keys() == whole.numbers["keys"].keys()
+    slave = Path(shutil.copytree(java, tmp_path / "slave"))
+    log = sorted((slave / "commitlog").iterdir())[0]
+    flip(log, 465 + 300)
+    harmed = verify(settings_of(java, slave))
+    assert (harmed.numbers["differences"], harmed.numbers["firstDifference"]) == (1, 465)
+
+
+@pytest.mark.parametrize("is_open", [False, True])
+def test_what_is_wrong_in_an_open_store_is_looked_at_again_once_if_it_stands_still(
+    java: Path, tmp_path: Path, is_open: bool
+) -> None:
+    """Three times at most if it moves: here nobody writes."""
+    slave = Path(shutil.copytree(java, tmp_path / "slave"))
+    flip(sorted((slave / "commitlog").iterdir())[0], 465 + 300)
+    if is_open:
+        (slave / "abort").touch()
+    asked, notes, pauses = list[int](), list[str](), list[float]()
+
+    def run(label: str, work: Work, tasks: Sequence[Task], is_apart: bool) -> Answers:
+        if label.endswith("both logs"):
+            asked.append(len(tasks))
+            assert is_apart is is_open
+        return run_here(label, work, tasks, is_apart)
+
+    found = verify(settings_of(java, slave), run, notes.append, pauses.append)
+    assert found.numbers["differences"] == 1
+    assert len(notes) == len(pauses) == is_open
+    assert asked[1:] == [1] * is_open
