@@ -84,6 +84,7 @@ def test_machines_are_asked_while_somebody_looks_and_not_more_often_than_that() 
     assert other.tone is Tone.GOOD
     assert (other.put_rate, other.get_rate, other.log_end) == (1.5, None, 40)
     assert (silent.tone, silent.note) == (Tone.ERROR, "b2:1 is silent")
+    assert (silent.role, silent.cluster, silent.broker_id) == ("master", "c", 0)
     assert asked.fleet.note == ""
     asked.fleet.look()
     advance(asked, EVERY_S - 0.1)

@@ -1,0 +1,177 @@
+"""What is told of very many, and how long a turn is: bounds of a scrape and of the page."""
+
+from collections import defaultdict
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from rmq_ha.app.journals.classic import tell_replication
+from rmq_ha.app.journals.controlled import SetShown
+from rmq_ha.app.page.rows import AT_ONCE, MOST_QUEUES, Rows
+from rmq_ha.app.page.search import MOST_FOUND, Searches, beginning
+from rmq_ha.app.status.catalogue import CATALOGUE
+from rmq_ha.app.status.samples import Samples
+from rmq_ha.app.status.traffic import MOST_CLIENT_KINDS, Traffic
+
+
+def told(work: Any, name: str) -> list[tuple[dict[str, str], float]]:
+    """The values of one metric of a scrape."""
+    samples = Samples(CATALOGUE, defaultdict(str))
+    work(samples)
+    (family,) = [one for one in samples.families() if one.name == name]
+    return [(sample.labels, sample.value) for sample in family.samples]
+
+
+def test_a_hundred_slaves_are_told_by_name_and_all_are_counted() -> None:
+    slaves = [
+        {
+            "address": f"10.0.{number}.2:4000",
+            "requested": 0,
+            "stage": "caught up",
+            "lag": number,
+            "acked": 7,
+        }
+        for number in range(101)
+    ]
+
+    def tell(samples: Samples) -> None:
+        tell_replication(samples, {"slaves": slaves}, is_slave=False)
+
+    assert [value for _, value in told(tell, "rmqha_replication_lag_bytes")] == [*range(100)]
+    assert [value for _, value in told(tell, "rmqha_replication_slaves")] == [101]
+
+
+def clients(count: int, group: str) -> list[Any]:
+    """Each in a language of its own, but for two of the first."""
+    kinds = [f"{group}{max(0, number - 1)}" for number in range(count)]
+    return [SimpleNamespace(language=kind, version=0) for kind in kinds]
+
+
+@pytest.mark.parametrize("more", [0, 3])
+def test_kinds_of_clients_are_bounded_and_the_rest_is_one(more: int) -> None:
+    members = clients(MOST_CLIENT_KINDS + 1 + more, "c")
+    info = SimpleNamespace(
+        consume_type="CONSUME_PASSIVELY", members=dict(enumerate(members)), message_model=""
+    )
+    broker: Any = SimpleNamespace(
+        producers=SimpleNamespace(
+            groups=lambda: ["p"], clients=lambda _: clients(MOST_CLIENT_KINDS + 1 + more, "p")
+        ),
+        consumers=SimpleNamespace(groups=lambda: ["g"], group=lambda _: info),
+    )
+    tell = Traffic(broker, 10)._tell_clients
+    for name, first, modes in (
+        ("rocketmq_producer_connections", "p0", {}),
+        ("rocketmq_consumer_connections", "c0", {"consume_mode": "push"}),
+    ):
+        found = told(tell, name)
+        assert (found[0][0]["language"], found[0][1]) == (first, 2)
+        assert found[0][0].items() >= modes.items()
+        assert len(found) == MOST_CLIENT_KINDS + bool(more)
+        assert sum(value for _, value in found) == MOST_CLIENT_KINDS + 1 + more
+        if more:
+            labels, value = found[-1]
+            assert value == more
+            assert {labels[name] for name in ("language", "version", *modes)} == {"(other)"}
+
+
+def searches(**broker: Any) -> Any:
+    return Searches(SimpleNamespace(**broker), None, None)  # type: ignore[arg-type]
+
+
+def test_a_search_rests_at_each_fourth_message_and_at_each_step_without_one() -> None:
+    """And it looks up the groups of a topic once."""
+    asked = list[str]()
+
+    def groups_with(topic: str, found: list[str]) -> Any:
+        asked.append(topic)
+        found += ["b", "a"]
+        return iter(())
+
+    made = searches()
+    made._rows = SimpleNamespace(groups_with=groups_with)
+    made._told = lambda message, groups: (message.topic, groups)
+    message = SimpleNamespace(topic="T")
+    steps: list[Any] = [message, None, *[message] * (MOST_FOUND + 5)]
+    taken = list[int]()
+
+    def counted() -> Any:
+        for number, step in enumerate(steps):
+            taken.append(number)
+            yield step
+
+    found = list[Any]()
+    rests = [taken[-1] for _ in made._judged(counted(), found)]
+    assert rests == [1, *range(3, MOST_FOUND, 4)]
+    assert found == [("T", ["a", "b"])] * MOST_FOUND
+    assert asked == ["T"]
+
+
+@pytest.mark.parametrize(
+    ("tags", "known", "kind", "state"),
+    [
+        ("x", {"x", "y"}, "TAG", "passed"),
+        ("z", {"x", "y"}, "TAG", "not wanted"),
+        ("z", set(), "TAG", "passed"),
+        ("z", {"x"}, "SQL92", "passed"),
+        ("z", None, "", "passed"),
+    ],
+)
+def test_who_subscribed_to_other_tags_does_not_want_it(
+    tags: str, known: set[str] | None, kind: str, state: str
+) -> None:
+    item = SimpleNamespace(expression_type=kind, tags_set=known)
+    info = None if known is None else SimpleNamespace(subscriptions={"T": item})
+    made = searches(
+        consumer_offsets=SimpleNamespace(query=lambda *_: 8),
+        consumers=SimpleNamespace(group=lambda _: info),
+    )
+    message = SimpleNamespace(topic="T", queue_id=0, queue_offset=7, tags=tags)
+    found = made._consumed(message, "g")
+    assert (found.group, found.state, found.committed) == ("g", state, 8)
+    message.queue_offset = 8
+    assert made._consumed(message, "g").state in (state, "waiting")
+    assert (made._consumed(message, "g").state == "waiting") is (state == "passed")
+
+
+def test_the_beginning_of_a_body_may_end_within_a_character() -> None:
+    whole = "a\U0001f600".encode()
+    for cut in (len(whole) - 1, len(whole) - 2, len(whole) - 3):
+        assert beginning(whole[:cut], 0) == ("a", "text")
+    assert beginning("\U0001f600".encode()[:3], 0) == ("", "text")
+    assert beginning(b"\xff\xff\xff\xff", 0)[1] == "hex"
+    assert beginning(b"a\0", 0)[1] == "hex"
+    assert beginning(b"", 0) == ("", "text")
+
+
+def test_a_sheet_of_a_group_rests_after_each_fifty_queues_and_is_bounded() -> None:
+    offsets: dict[str, dict[int, int]] = {"A@g": dict.fromkeys(range(MOST_QUEUES + 4), 3)}
+    offsets["A@other"] = {0: 0}
+    broker: Any = SimpleNamespace(
+        consumer_offsets=SimpleNamespace(
+            table=offsets, queues=lambda group, topic: offsets[f"{topic}@{group}"]
+        ),
+        store=SimpleNamespace(
+            max_offset_in_queue=lambda *_: 5, store_timestamp_at=lambda *_: 1_000
+        ),
+        groups=SimpleNamespace(table={}),
+        consumers=SimpleNamespace(group=lambda _: None),
+        topics=SimpleNamespace(table={}),
+        stats=SimpleNamespace(group_get_rate=lambda *_: 0.5),
+    )
+    found: list[Any] = []
+    rests = list(Rows(broker).group_sheet("g", {("A", 1): "me"}, 3_500, found))
+    assert len(rests) == MOST_QUEUES // AT_ONCE
+    (sheet,) = found
+    assert (len(sheet.queues), sheet.left_out) == (MOST_QUEUES, 4)
+    assert (sheet.queues[1].lag, sheet.queues[1].behind_s) == (2, 2.5)
+    assert [queue.member for queue in sheet.queues[:3]] == [None, "me", None]
+    assert list(Rows(broker).group_sheet("nobody", {}, 0, found)) == []
+    assert len(found) == 1
+
+
+@pytest.mark.parametrize(("epoch", "text"), [(-1, 0), (0, 0), (3, 3)])
+def test_a_set_has_no_epoch_before_its_first_one(epoch: int, text: int) -> None:
+    journal = SimpleNamespace(statistics=lambda: {"epoch": epoch})
+    assert SetShown(SimpleNamespace(journal=journal)).mode() == f"controller mode, epoch {text}"
