@@ -8,11 +8,16 @@ import pytest
 
 from rmq_ha.app.journals.classic import tell_replication
 from rmq_ha.app.journals.controlled import SetShown
+from rmq_ha.app.page.events import Kind, Severity
+from rmq_ha.app.page.other import NamesrvBoard
 from rmq_ha.app.page.rows import AT_ONCE, MOST_QUEUES, Rows
 from rmq_ha.app.page.search import MOST_FOUND, Searches, beginning
+from rmq_ha.app.page.values import Tone
 from rmq_ha.app.status.catalogue import CATALOGUE
+from rmq_ha.app.status.health import Health
 from rmq_ha.app.status.samples import Samples
 from rmq_ha.app.status.traffic import MOST_CLIENT_KINDS, Traffic
+from rmq_ha.testing.host import World
 
 
 def told(work: Any, name: str) -> list[tuple[dict[str, str], float]]:
@@ -175,3 +180,28 @@ def test_a_sheet_of_a_group_rests_after_each_fifty_queues_and_is_bounded() -> No
 def test_a_set_has_no_epoch_before_its_first_one(epoch: int, text: int) -> None:
     journal = SimpleNamespace(statistics=lambda: {"epoch": epoch})
     assert SetShown(SimpleNamespace(journal=journal)).mode() == f"controller mode, epoch {text}"
+
+
+@pytest.mark.parametrize(("age", "tone"), [(59.9, Tone.GOOD), (60.0, Tone.WARN)])
+def test_a_broker_that_missed_a_registration_is_said_to_be_late(age: float, tone: Tone) -> None:
+    host = World(1).add("names").seams
+    route = SimpleNamespace(cluster="c", addresses={1: "b:1"})
+    routes = SimpleNamespace(
+        cluster_info=lambda: SimpleNamespace(brokers={"b": route}),
+        registrations=lambda: {"b:1": host.clock.seconds() - age},
+    )
+    board = NamesrvBoard(host, SimpleNamespace(routes=routes), lambda: Health(True, ""))  # type: ignore[arg-type]
+    (machine,) = board._machines()
+    assert (machine.tone, machine.role) == (tone, "slave")
+    assert machine.note == ("" if tone is Tone.GOOD else "it has not registered in time")
+
+
+def test_what_the_log_says_is_among_the_events() -> None:
+    host = World(1).add("names").seams
+    board = NamesrvBoard(host, SimpleNamespace(), lambda: Health(True, ""))  # type: ignore[arg-type]
+    board.note(Kind.LOG, Severity.WARN, "the disk is slow")
+    (event,) = board.event_page(0).events
+    assert (event.at_ms, event.kind, event.severity, event.text) == (
+        host.now_ms(), Kind.LOG, Severity.WARN, "the disk is slow"
+    )  # fmt: skip
+    assert board.event_page(event.number).events == []

@@ -255,6 +255,19 @@ def test_who_waits_in_a_thread_that_stops_is_told() -> None:
         thread.run(for_ever())
 
 
+def test_a_part_whose_thread_has_ended_by_itself_is_stopped_in_silence(bench: Bench) -> None:
+    """As at the end of an interpreter; what waits is told, and who stops it has nothing to do."""
+    consumer = bench.consumer(bench.topic())
+    consumer.start()
+    thread, client = consumer._thread, consumer._client
+    assert thread is not None
+    assert client is not None
+    thread.run(client.stop())
+    thread.stop()
+    consumer.stop()
+    assert list(consumer) == []
+
+
 def test_hooks_see_what_blocking_clients_do(bench: Bench) -> None:
     """Sends with their outcome, and messages until they are answered."""
     topic, registry = bench.topic(), CollectorRegistry()
