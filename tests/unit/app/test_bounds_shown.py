@@ -11,12 +11,13 @@ from rmq_ha.app.journals.controlled import SetShown
 from rmq_ha.app.page.events import Kind, Severity
 from rmq_ha.app.page.other import NamesrvBoard
 from rmq_ha.app.page.rows import AT_ONCE, MOST_QUEUES, Rows
-from rmq_ha.app.page.search import MOST_FOUND, Searches, beginning
+from rmq_ha.app.page.search import MOST_FOUND, Refused, Searches, beginning
 from rmq_ha.app.page.values import Tone
 from rmq_ha.app.status.catalogue import CATALOGUE
 from rmq_ha.app.status.health import Health
 from rmq_ha.app.status.samples import Samples
 from rmq_ha.app.status.traffic import MOST_CLIENT_KINDS, Traffic
+from rmq_ha.errors import StoreError
 from rmq_ha.testing.host import World
 
 
@@ -61,7 +62,8 @@ def test_kinds_of_clients_are_bounded_and_the_rest_is_one(more: int) -> None:
     )
     broker: Any = SimpleNamespace(
         producers=SimpleNamespace(
-            groups=lambda: ["p"], clients=lambda _: clients(MOST_CLIENT_KINDS + 1 + more, "p")
+            groups=lambda: ["none", "p"],
+            clients=lambda group: clients(MOST_CLIENT_KINDS + 1 + more, "p") * (group == "p"),
         ),
         consumers=SimpleNamespace(groups=lambda: ["g"], group=lambda _: info),
     )
@@ -111,6 +113,17 @@ def test_a_search_rests_at_each_fourth_message_and_at_each_step_without_one() ->
     assert rests == [1, *range(3, MOST_FOUND, 4)]
     assert found == [("T", ["a", "b"])] * MOST_FOUND
     assert asked == ["T"]
+
+
+def test_a_search_in_a_store_that_fails_says_so() -> None:
+    def steps() -> Any:
+        yield None
+        raise StoreError("the disk is gone")
+
+    turns = searches()._judged(steps(), [])
+    next(turns)
+    with pytest.raises(Refused, match="the store cannot be read: the disk is gone"):
+        next(turns)
 
 
 @pytest.mark.parametrize(

@@ -185,6 +185,14 @@ def test_a_record_before_damage_is_found() -> None:
     assert first_record(b"junk" * 5 + data, BASE - 20) == 20
 
 
+def test_a_damaged_record_is_taken_if_no_head_fits_behind_it() -> None:
+    """Then nothing says that it is none."""
+    damaged = bytearray(record(BASE))
+    damaged[90] ^= 1
+    assert first_record(bytes(damaged) + b"x" * 35, BASE) == 0
+    assert first_record(bytes(damaged) + b"x" * 36, BASE) == -1
+
+
 # DLedger
 
 
@@ -214,6 +222,14 @@ def test_the_records_of_a_dledger_lie_48_bytes_behind_their_entries() -> None:
     assert (
         walk(data, BASE + 1, 0, Layout.DLEDGER).reason == f"an entry that says that it is at {BASE}"
     )
+
+
+def test_a_last_entry_that_is_shorter_than_any_record_tells_no_time() -> None:
+    data, _ = ledger(2, bodies=lambda index, pos: record(pos + 48) if index == 0 else b"\0" * 4)
+    found = chain(data, BASE, Layout.DLEDGER)
+    assert (found.first, found.last, found.end) == (2, 2, len(data))
+    alone = chain(ledger(1, bodies=lambda *_: b"\0" * 4)[0], BASE, Layout.DLEDGER)
+    assert (alone.first, alone.last) == (-1, -1)
 
 
 def test_entries_that_java_wrote_are_read() -> None:
