@@ -13,9 +13,12 @@ from rmq_ha.app.page.other import NamesrvBoard
 from rmq_ha.app.page.rows import AT_ONCE, MOST_QUEUES, Rows
 from rmq_ha.app.page.search import MOST_FOUND, Refused, Searches, beginning
 from rmq_ha.app.page.values import Tone
+from rmq_ha.app.status.broker import BrokerStatus
 from rmq_ha.app.status.catalogue import CATALOGUE
 from rmq_ha.app.status.health import Health
+from rmq_ha.app.status.reactor import ReactorLag
 from rmq_ha.app.status.samples import Samples
+from rmq_ha.app.status.server import _Process
 from rmq_ha.app.status.traffic import MOST_CLIENT_KINDS, Traffic
 from rmq_ha.errors import StoreError
 from rmq_ha.testing.host import World
@@ -218,3 +221,30 @@ def test_what_the_log_says_is_among_the_events() -> None:
         host.now_ms(), Kind.LOG, Severity.WARN, "the disk is slow"
     )  # fmt: skip
     assert board.event_page(event.number).events == []
+
+
+def test_delayed_messages_are_told_by_level_and_never_below_zero() -> None:
+    ends = {0: 10, 17: 4}
+    broker = SimpleNamespace(
+        store=SimpleNamespace(max_offset_in_queue=lambda topic, number: ends[number]),
+        delay_offset_table=lambda: {18: 5, 1: 7},
+    )
+    part: Any = SimpleNamespace(_broker=broker)
+    found = told(
+        lambda samples: BrokerStatus._tell_delayed(part, samples), "rmqha_delayed_messages"
+    )
+    assert [(labels["level"], value) for labels, value in found] == [("1", 3), ("18", 0)]
+
+
+@pytest.mark.parametrize("places", [None, 10])
+def test_connections_are_told_with_why_some_were_refused(places: int | None) -> None:
+    clock: Any = World(1).add("b").seams.clock
+    connections: Any = SimpleNamespace(taken=3, places=places, refused={"full": 2, "slow": 1})
+    tell = _Process("rmqha", ReactorLag(clock), connections).tell
+    assert [value for _, value in told(tell, "rmqha_open_connections")] == [3]
+    refused = told(tell, "rmqha_refused_connections")
+    assert {labels["reason"]: value for labels, value in refused} == {"full": 2, "slow": 1}
+    samples = Samples(CATALOGUE, defaultdict(str))
+    tell(samples)
+    names = {family.name for family in samples.families()}
+    assert ("rmqha_connection_places" in names) is (places is not None)

@@ -6,7 +6,7 @@ from rmq_ha.offsets.findings import Outcome
 from rmq_ha.offsets.judged import Worst, findings, judged, sums, worst
 from rmq_ha.offsets.model import NUMBERS, OFFSET, Fact, Snapshot, queue_fact
 from rmq_ha.offsets.pairing import Forecast, Pairing
-from rmq_ha.offsets.verdict import Limits, decided, head_findings
+from rmq_ha.offsets.verdict import Limits, best_of, decided, head_findings
 
 HOLDS, VIOLATED, UNDECIDED = Outcome.HOLDS, Outcome.VIOLATED, Outcome.UNDECIDED
 
@@ -97,3 +97,28 @@ def test_what_is_said_of_each_key_adds_up() -> None:
     assert "repeats 7 messages" in stale.detail
     beyond = told["MASTER_BEYOND_MAX", "g2"]
     assert (beyond.broker, beyond.expected, beyond.actual) == ("m", "10", "12")
+
+
+@pytest.mark.parametrize(
+    ("better", "worse"),
+    [
+        (Forecast(repeats=99), Forecast(skipped=1)),
+        (Forecast(lost=1), Forecast(lost=2)),
+        (Forecast(skipped=1, lost=1), Forecast(skipped=1, lost=2)),
+        (Forecast(errors=2), Forecast(errors=1, lost=2)),
+        (Forecast(errors=1, skipped=1), Forecast(errors=3)),
+        (Forecast(repeats=3), Forecast(repeats=4)),
+        (Forecast(lost=1, repeats=9), Forecast(lost=2, repeats=1)),
+    ],
+)
+def test_the_best_slave_is_safe_lacks_least_and_repeats_least(
+    better: Forecast, worse: Forecast
+) -> None:
+    for row in ({"a": better, "b": worse}, {"b": worse, "a": better}):
+        assert best_of(row, Limits()) == ("a", better)
+
+
+def test_with_a_lag_that_is_allowed_what_is_still_copied_is_no_danger() -> None:
+    row = {"a": Forecast(lost=5), "b": Forecast(unsettled=1)}
+    assert best_of(row, Limits(max_lag=10))[0] == "a"
+    assert best_of(row, Limits())[0] == "b"

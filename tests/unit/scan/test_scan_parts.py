@@ -9,12 +9,13 @@ import click
 import pyarrow as pa
 import pytest
 
+from rmq_ha.offline.log_files import Hole
 from rmq_ha.scan.command import LEAST_WINDOW, Size
 from rmq_ha.scan.fleet.facts import Replica, directory_of
 from rmq_ha.scan.reducing import ROW, RUN, Reduction
 from rmq_ha.scan.replica.auditing import Side
 from rmq_ha.scan.replica.settings import open_pair
-from rmq_ha.scan.replica.tasks import Task, Work
+from rmq_ha.scan.replica.tasks import Stretch, Task, Work, plan
 from rmq_ha.scan.replica.verifying import Answers, run_here, verify
 from rmq_ha.scan.store.directory import open_store, scan
 from tests.unit.scan.fleet_kit import facts_of, flip
@@ -135,3 +136,23 @@ def test_what_is_wrong_in_an_open_store_is_looked_at_again_once_if_it_stands_sti
     assert found.numbers["differences"] == 1
     assert len(notes) == len(pauses) == is_open
     assert asked[1:] == [1] * is_open
+
+
+def test_what_only_one_side_has_is_read_and_not_compared() -> None:
+    """Before and behind what both have, and where one of them lacks a file."""
+    holes = ((), (Hole(20, 30, "x and y"),))
+    assert plan([(0, 50), (10, 40)], (10, 40), 10, [], holes) == [
+        Stretch(0, 0, 10, (0,), False),
+        Stretch(1, 10, 20, (0, 1), True),
+        Stretch(2, 20, 30, (0,), False),
+        Stretch(3, 30, 40, (0, 1), True),
+        Stretch(4, 40, 50, (0,), False),
+    ]
+    later = plan([(0, 20), (0, 20)], (10, 20), 10, [15])
+    assert [(one.low, one.high, one.sides, one.compares) for one in later] == [
+        (0, 10, (0,), False),
+        (0, 10, (1,), False),
+        (10, 15, (0, 1), True),
+        (15, 20, (0, 1), True),
+    ]
+    assert [one.number for one in later] == [0, 1, 2, 3]
