@@ -6,18 +6,24 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import click
+import numpy as np
 import pyarrow as pa
 import pytest
 
+from rmq_ha.model.message import Address
+from rmq_ha.offline.files import WINDOW
 from rmq_ha.offline.log_files import Hole
 from rmq_ha.scan.command import LEAST_WINDOW, Size
 from rmq_ha.scan.fleet.facts import Replica, directory_of
+from rmq_ha.scan.log.columns import _is_utf8, _unchecked
 from rmq_ha.scan.reducing import ROW, RUN, Reduction
 from rmq_ha.scan.replica.auditing import Side
 from rmq_ha.scan.replica.settings import open_pair
 from rmq_ha.scan.replica.tasks import Stretch, Task, Work, plan
 from rmq_ha.scan.replica.verifying import Answers, run_here, verify
 from rmq_ha.scan.store.directory import open_store, scan
+from rmq_ha.scan.store.picking import _runs
+from rmq_ha.store.format.commitlog import Record, encode_record
 from tests.unit.scan.fleet_kit import facts_of, flip
 from tests.unit.spark.golden_stores import java_store
 from tests.unit.spark.replica_kit import settings_of
@@ -156,3 +162,40 @@ def test_what_only_one_side_has_is_read_and_not_compared() -> None:
         (15, 20, (0, 1), True),
     ]
     assert [one.number for one in later] == [0, 1, 2, 3]
+
+
+def test_records_are_fetched_together_as_far_as_they_are_near_and_one_window_holds_them() -> None:
+    starts = np.array([0, 100, 200 + (64 << 10), 300 + (64 << 10), 1 << 24, 1 << 25])
+    sizes = np.array([100, 100, 100, 50, WINDOW + 1, 100])
+    numbers = np.array([0, 0, 0, 0, 1, 1])
+    # The third is as far from the second as it may be; the fifth is larger than a window.
+    assert [(run.start, run.stop, *rest) for run, *rest in _runs(starts, sizes, numbers)] == [
+        (0, 4, 0, 0, 350 + (64 << 10)),
+        (4, 5, 1, 1 << 24, (1 << 24) + WINDOW + 1),
+        (5, 6, 1, 1 << 25, (1 << 25) + 100),
+    ]
+    starts[2] += 1
+    assert [run.stop for run, *_ in _runs(starts, sizes, numbers)] == [2, 4, 5, 6]
+
+
+@pytest.mark.parametrize(
+    ("text", "is_sound"), [(b"", True), (b"abc", True), ("ä".encode(), True), (b"a\xffc", False)]
+)
+def test_bytes_that_are_no_text_are_told_from_text(text: bytes, is_sound: bool) -> None:
+    content = np.frombuffer(text, np.uint8)
+    array = _unchecked(content, np.array([0, len(text)]), None)
+    assert _is_utf8(array, content) is is_sound
+
+
+def test_a_log_that_fills_its_last_file_has_nothing_behind_its_end(tmp_path: Path) -> None:
+    host = Address.parse("10.0.0.1", 10911)
+    record = encode_record(Record(0, 0, 3, 0, 0, 0, 0, 1, host, 2, host, 0, 0, b"x", "T", ""))
+    for behind, is_said in ((b"", False), (bytes(8), False), (b"\x01" * 8, True)):
+        sides = []
+        for name in "ms":
+            folder = tmp_path / f"{name}{behind.hex()}"
+            (folder / "commitlog").mkdir(parents=True)
+            (folder / "commitlog" / f"{0:020}").write_bytes(record + behind)
+            sides.append(folder)
+        codes = {found.code for found in verify(settings_of(*sides)).findings}
+        assert ("TAIL_RESIDUE" in codes) is is_said
