@@ -74,14 +74,17 @@ def test_a_record_that_its_file_cuts_off_is_damage_and_the_next_file_is_read(
     tmp_path: Path,
 ) -> None:
     """Only its last file may end within a record."""
-    first = record(0, 1)
-    cut = first + record(len(first), 2, 300)[:-1]
-    later = record(len(cut), 3)
-    assert end_of(tmp_path, cut, later + encode_blank(8)) == len(cut + later) + 8
+    one = record(0, 1) + encode_blank(8)
+    second = record(len(one), 2)
+    cut = second + record(len(one + second), 3, 300)[:-1]
+    later = record(len(one + cut), 4)
+    end = len(one + cut + later) + 8
+    assert end_of(tmp_path, one, cut, later + encode_blank(8)) == end
     store = StoreFiles(str(tmp_path), *files_of(str(tmp_path)))
     found = list(records(store))
-    assert [each.data for each in found if isinstance(each, Found)] == [first, later]
-    path = str(tmp_path / "commitlog" / f"{0:020}")
+    read = [each.data for each in found if isinstance(each, Found)]
+    assert read == [record(0, 1), second, later]
+    path = str(tmp_path / "commitlog" / f"{len(one):020}")
     assert [each for each in found if isinstance(each, Damage)] == [
-        Damage(path, len(first), len(cut))
+        Damage(path, len(one + second), len(one + cut))
     ]

@@ -104,6 +104,7 @@ def test_what_is_said_of_each_key_adds_up() -> None:
     [
         (Forecast(repeats=99), Forecast(skipped=1)),
         (Forecast(lost=1), Forecast(lost=2)),
+        (Forecast(skipped=1), Forecast(skipped=2)),
         (Forecast(skipped=1, lost=1), Forecast(skipped=1, lost=2)),
         (Forecast(errors=2), Forecast(errors=1, lost=2)),
         (Forecast(errors=1, skipped=1), Forecast(errors=3)),
