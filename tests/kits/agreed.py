@@ -19,24 +19,20 @@ _NOT_OURS = re.compile(
 _COARSE_MS = 10_000
 
 
-def must_be_agreed(name: str, found: Any, *, is_whole: bool = True) -> None:
+def must_be_agreed(name: str, found: Any) -> None:
     """
     It is as it was agreed to, but for what is not ours to agree to.
 
     :param found: what JSON can hold.
-    :param is_whole: else it is a part of what was agreed to, and the rest stays.
     """
     path, shown = DATA / f"{name}.json", _agreed(found)
     if os.environ.get("RMQ_HA_SHEETS"):
-        if not is_whole and path.exists():
-            shown = json.loads(path.read_text(encoding="utf-8")) | shown
-        path.parent.mkdir(exist_ok=True)
         text = json.dumps(shown, indent=1, ensure_ascii=False, sort_keys=True)
         path.write_text(text + "\n", encoding="utf-8")
     known = json.loads(path.read_text(encoding="utf-8"))
-    assert shown.keys() == known.keys() or not is_whole
+    assert shown.keys() == known.keys()
     for key, value in shown.items():
-        assert value == known.get(key), key
+        assert value == known[key], key
 
 
 def _agreed(value: Any, key: str = "") -> Any:
