@@ -22,7 +22,7 @@ from rmq_ha.client.lookup.lookups import (
     topic_route,
 )
 from rmq_ha.client.rules.broker_choice import BrokerChoice
-from rmq_ha.client.rules.messages import Message, MessageExt, PullStatus
+from rmq_ha.client.rules.messages import Message, MessageExt
 from rmq_ha.client.rules.routes import subscribe_queues
 from rmq_ha.client.rules.settings import ProducerConfig
 from rmq_ha.client.send.producer import Producer
@@ -218,11 +218,7 @@ class DeadLetters:
                 result = await asker.run(pull(self._choice, addresses, queue, offset, wanted))
                 for message in result.msg_found_list:
                     yield message, queue
-                if result.next_begin_offset == offset or result.pull_status not in (
-                    PullStatus.FOUND,
-                    PullStatus.NO_MATCHED_MSG,
-                    PullStatus.OFFSET_ILLEGAL,
-                ):
+                if result.next_begin_offset == offset:
                     break
                 offset = result.next_begin_offset
 

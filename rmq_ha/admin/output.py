@@ -185,9 +185,10 @@ def _table(rows: Rows) -> Table:
     for number, column in enumerate(rows.columns):
         values = [row[number] for row in rows.rows]
         numeric = any(values) and all(isinstance(value, int | float | None) for value in values)
-        table.add_column(
-            column, justify="right" if numeric else "left", no_wrap=True, overflow="ignore"
-        )
+        if numeric:  # "ignore" would leave it on the left
+            table.add_column(column, justify="right", no_wrap=True, overflow="crop")
+        else:
+            table.add_column(column, no_wrap=True, overflow="ignore")
     for row in rows.rows:
         table.add_row(*[Text(_shown(value)) for value in row])
     return table

@@ -4,7 +4,7 @@ from collections import Counter
 from typing import Any, NamedTuple
 
 import click
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, succeed
 from twisted.internet.task import deferLater
 
 from rmq_ha.admin.broker import rate
@@ -70,8 +70,7 @@ async def watch(
     """:returns: the exit code, of the last look."""
     clock: Any = session.host.clock
     left = count or (1 if session.output.as_json else None)
-    pause: Deferred[None] = Deferred()
-    pause.addErrback(lambda _: None)
+    pause: Deferred[None] = succeed(None)
 
     def hurry(_: None) -> None:
         pause.cancel()

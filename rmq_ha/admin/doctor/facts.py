@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, overload
 
 from rmq_ha.admin.doctor.local import Local
 from rmq_ha.model.broker_identity import MASTER_ID
@@ -15,6 +15,14 @@ _RUNTIME = re.compile(r"(\d+) days, (\d+) hours, (\d+) minutes, (\d+) seconds")
 _SIZE = re.compile(r"([\d.]+) (B|KiB|MiB|GiB|TiB|PiB|EiB)")
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 Sample = tuple[Mapping[str, str], float]
+
+
+@overload
+def number(values: Mapping[str, str], key: str) -> float | None: ...
+
+
+@overload
+def number(values: Mapping[str, str], key: str, default: float) -> float: ...
 
 
 def number(values: Mapping[str, str], key: str, default: float | None = None) -> float | None:
@@ -205,7 +213,7 @@ class Broker:
     @property
     def end(self) -> int:
         """Of its log."""
-        return int(number(self.info, "commitLogMaxOffset", 0) or 0)
+        return int(number(self.info, "commitLogMaxOffset", 0))
 
     @property
     def link(self) -> dict[str, Any]:
@@ -222,7 +230,7 @@ class Broker:
     @property
     def reserved_s(self) -> float:
         """For how long messages are kept."""
-        return (number(self.config, "fileReservedTime", 72) or 0) * 3600
+        return number(self.config, "fileReservedTime", 72) * 3600
 
     @property
     def free_bytes(self) -> float | None:

@@ -70,7 +70,7 @@ def _behind(facts: Facts) -> Iterator[Said]:
                     f"{slave.get('address')} lacks {slave.get('lag')} bytes, for {seconds:.0f} s",
                 )
     for one, master in _pairs(facts):
-        most = number(master.config, "haSlaveFallbehindMax", 256 << 20) or 0
+        most = number(master.config, "haSlaveFallbehindMax", 256 << 20)
         if not master.is_ours and master.end - one.end > most:
             yield Said(str(one), f"it lacks {master.end - one.end} bytes of {master.address}")
 
@@ -113,7 +113,7 @@ def _topics_missing(facts: Facts) -> Iterator[Said]:
 def _history_missing(facts: Facts) -> Iterator[Said]:
     for slave, master in _pairs(facts):
         begins = [number(item.info, "commitLogMinOffset") for item in (slave, master)]
-        file_size = number(master.config, "mappedFileSizeCommitLog", 1 << 30) or 0
+        file_size = number(master.config, "mappedFileSizeCommitLog", 1 << 30)
         if None not in begins and begins[0] - begins[1] > 2 * file_size:  # type: ignore[operator]
             yield Said(
                 str(slave),

@@ -37,7 +37,7 @@ def _seconds(ahead_ms: int) -> str:
 def _ratio(broker: Broker) -> float:
     """Of the fuller of the disks that it writes to."""
     keys = ("commitLogDiskRatio", "consumeQueueDiskRatio")
-    return max(number(broker.info, key, 0.0) or 0.0 for key in keys)
+    return max(number(broker.info, key, 0.0) for key in keys)
 
 
 def _level(broker: Broker, key: str, default: int) -> float:
@@ -64,7 +64,7 @@ def _disk_cleans(facts: Facts) -> Iterator[Said]:
 def _disk_forecast(facts: Facts) -> Iterator[Said]:
     """From how fast the log grew since its oldest message, until messages are old enough."""
     for broker in facts.answering():
-        oldest = number(broker.info, "earliestMessageTimeStamp", 0) or 0
+        oldest = number(broker.info, "earliestMessageTimeStamp", 0)
         begin = number(broker.info, "commitLogMinOffset")
         free, total = broker.free_bytes, broker.total_bytes
         age_s = facts.now_ms / 1000 - oldest / 1000
@@ -87,7 +87,7 @@ def _disk_forecast(facts: Facts) -> Iterator[Said]:
 
 def _dispatch(facts: Facts) -> Iterator[Said]:
     for broker in facts.answering():
-        behind = number(broker.info, "dispatchBehindBytes", 0) or 0
+        behind = number(broker.info, "dispatchBehindBytes", 0)
         if behind > DISPATCH_BYTES:
             yield Said(str(broker), f"{behind:.0f} bytes of its log are not in its queues yet")
 
@@ -101,14 +101,14 @@ def _flush(facts: Facts) -> Iterator[Said]:
 
 def _slow_puts(facts: Facts) -> Iterator[Said]:
     for broker in facts.answering():
-        latency = number(broker.info, "putLatency99", 0.0) or 0.0
+        latency = number(broker.info, "putLatency99", 0.0)
         if latency > SLOW_PUT_MS:
             yield Said(str(broker), f"one put in a hundred takes more than {latency:.0f} ms")
 
 
 def _failed_puts(facts: Facts) -> Iterator[Said]:
     for broker in facts.answering():
-        failed = number(broker.info, "putMessageFailedTimes", 0) or 0
+        failed = number(broker.info, "putMessageFailedTimes", 0)
         if failed:
             yield Said(str(broker), f"{failed:.0f} puts failed since its start")
 

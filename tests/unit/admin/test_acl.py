@@ -13,6 +13,7 @@ from rmq_ha.admin.main import main
 from rmq_ha.admin.session import FAILED, NOT_FOUND, USAGE, Session
 from rmq_ha.client.rules.signing import Credentials
 from tests.unit.admin.admin_kit import Said, say
+from tests.unit.admin.typing_kit import Typist
 from tests.unit.client.sim_cluster import SimCluster
 
 FILE = """
@@ -143,6 +144,18 @@ def test_versions_of_the_files_count_changes(cluster: SimCluster) -> None:
     one, two = versions()
     put(cluster, "useruser", "one", default_topic_perm="SUB")
     assert versions() == [one + 1, two]
+
+
+def test_one_account_is_shown_as_it_is_typed(
+    cluster: SimCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    typed = Typist(cluster, monkeypatch)
+    line = "acl show useruser --access-key adminadmin --secret-key adminsecret"
+    assert {(row["broker"], row["account"]) for row in typed.does(line).rows} == {
+        ("one", "useruser"),
+        ("two", "useruser"),
+    }
+    assert typed(line.replace("useruser", "nobody")).code == NOT_FOUND
 
 
 def test_without_access_control_it_says_so() -> None:

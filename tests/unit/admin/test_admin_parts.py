@@ -133,6 +133,25 @@ def test_tables_for_people_and_programs() -> None:
     assert value["lag"] == 3
 
 
+@pytest.mark.parametrize(
+    ("values", "cell"), [([10_000, 7], "    7"), ([10_000, 0], "    0"), ([10_000, "x"], "x")]
+)
+def test_numbers_stand_below_each_other(values: list[Any], cell: str) -> None:
+    """One that is 0, too."""
+    people, out, _ = output(False)
+    people.table("T", ("count",), [[value] for value in values])
+    assert out.getvalue().splitlines()[-1].rstrip() == cell
+
+
+@pytest.mark.parametrize("as_json", [True, False])
+def test_a_line_leaves_at_once(as_json: bool) -> None:
+    """Whoever reads it through a pipe sees it before the next one comes."""
+    raw = io.BytesIO()
+    pipe = io.TextIOWrapper(io.BufferedWriter(raw))
+    Output(as_json, Console(file=pipe)).line("told", {"what": "told"})
+    assert b"told" in raw.getvalue()
+
+
 def test_errors_go_to_stderr() -> None:
     """As JSON if wanted; notes are for people only."""
     people, out, err = output(False)

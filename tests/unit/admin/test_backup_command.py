@@ -45,7 +45,8 @@ def test_what_is_restored_holds_what_was_there(tmp_path: Path, java_store: Path)
     code, output = admin("restore", target, "-c", of_new, "--dry-run", "--json")
     assert (code, json.loads(output)["rows"][0]["end"]) == (0, first["end"])
     assert not (tmp_path / "new").exists()
-    assert admin("restore", target, "-c", of_new)[0] == 0
+    code, output = admin("restore", target, "-c", of_new)
+    assert (code, output.splitlines()[0]) == (0, f"Restored to {tmp_path / 'new'}")
     for file in log:
         base = int(file.name)
         if base < first["end"]:

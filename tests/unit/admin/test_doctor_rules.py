@@ -521,6 +521,33 @@ def test_a_master_may_be_followed_by_its_name() -> None:
     assert judge(facts, RULES) == []
 
 
+def test_the_master_that_nobody_registered_is_found_by_any_of_its_slaves() -> None:
+    """The first one does not follow; where somebody leads under another id, it is another rule."""
+    facts = healthy()
+    stand_in(facts, broker_id=2)
+    link(state="unreachable")(facts)
+    facts.brokers.pop(1)
+    (rule,) = [rule for rule in RULES if rule.code == "master-unregistered"]
+    (found,) = judge(facts, [rule])
+    assert f"{SECOND} follows one at 10.0.0.1:10912" in found.text
+    facts.brokers.append(broker(MASTER))
+    having(lambda f: f.brokers[-1], broker_id=3)(facts)
+    assert judge(facts, [rule]) == []
+
+
+@pytest.mark.parametrize(("ends", "is_behind"), [(5000, False), (5100, False), (5101, True)])
+def test_a_slave_of_java_may_fall_behind_as_far_as_its_master_lets_it(
+    ends: int, is_behind: bool
+) -> None:
+    facts = healthy()
+    for who in (master, slave):
+        having(who, replication={})(facts)
+    setting(master, haSlaveFallbehindMax="100")(facts)
+    told(master, commitLogMaxOffset=str(ends))(facts)
+    (rule,) = [rule for rule in RULES if rule.code == "slave-behind"]
+    assert len(judge(facts, [rule])) == is_behind
+
+
 def test_whose_clock_is_wrong() -> None:
     """One of many; or ours, when all others agree."""
     facts = healthy()

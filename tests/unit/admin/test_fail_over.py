@@ -47,6 +47,9 @@ class Pair:
     def add(self, name: str, role: BrokerRole, broker_id: int) -> None:
         broker = {"broker_name": "broker-a", "broker_id": broker_id}
         self.cluster.add(name, role, broker=broker)
+        self.add_file(name, role, broker_id)
+
+    def add_file(self, name: str, role: BrokerRole, broker_id: int) -> None:
         host = self.cluster.hosts[name]
         text = (
             f"# ours\nbrokerName=broker-a\nbrokerIP1={host.ip}\nlistenPort=10911\n"
@@ -107,7 +110,7 @@ class Pair:
     def run(self, what: str, name: str, **how: Any) -> tuple[int, Any, str]:
         """Exit code, stdout (from JSON), stderr."""
         host = self.cluster.hosts[name]
-        seams = host.seams if host.is_running else host.restart()
+        seams = how.pop("seams", None) or (host.seams if host.is_running else host.restart())
         given = {
             "yes": True,
             "wait": 60.0,
@@ -338,6 +341,41 @@ def test_a_slave_that_stays_out_is_not_called_done(pair: Pair) -> None:
     assert "haSetAsideDivergedTail" in error
 
 
+def test_a_slave_that_has_not_everything_is_not_called_done(pair: Pair) -> None:
+    """It is connected, and what its master sends does not arrive any more."""
+    elsewhere = pair.cluster.world.add("admin").seams
+    pair.cluster.world.network.cut("a", "b")
+    pair.send("a", 1)
+    code, told, error = pair.run("demote", "b", wait=3.0, seams=elsewhere)
+    assert (code, told["done"], told["changes"]) == (FAILED, False, [])
+    assert "it is following, its log ends at 0, the master's at" in error
+    assert not pair.commands
+
+
+@pytest.mark.parametrize(("of_file", "free"), [(3, "3"), (2, "1")])
+def test_a_slave_gets_an_id_that_nobody_has(pair: Pair, of_file: int, free: str) -> None:
+    """Its own, unless another slave has it; `b`, which had 1, is the master."""
+    pair.add("c", BrokerRole.SLAVE, 2)
+    pair.until_following("c")
+    pair.crash("a")
+    assert pair.run("promote", "b")[0] == 0
+    pair.add_file("a", BrokerRole.SLAVE, of_file)
+    code, told, error = pair.run("demote", "a", dry_run=True)
+    assert code == 0, error
+    after = {item["key"]: item["after"] for item in told["changes"]}
+    assert after.get("brokerId", str(of_file)) == free
+
+
+def test_without_any_name_server_it_is_said_who_should_name_one(pair: Pair) -> None:
+    pair.crash("a")
+    disk = pair.cluster.hosts["b"].disk
+    kept = [line for line in disk.read_bytes(PATH).splitlines(True) if b"namesrv" not in line]
+    disk.replace(PATH, b"".join(kept) + b"haMasterAddress=127.0.0.9:10912\n")
+    code, told, error = pair.run("promote", "b", dry_run=True)
+    assert code == 0, error
+    assert "neither namesrvAddr of the file nor --namesrv" in told["warnings"][0]
+
+
 def test_another_slave_that_has_more_is_named(pair: Pair) -> None:
     """With several slaves the one that has most is to be promoted."""
     pair.add("c", BrokerRole.SLAVE, 2)
@@ -384,6 +422,8 @@ def test_people_read_it_too(pair: Pair) -> None:
     assert "it was heard last" in text
     assert "groups go on from their offsets of" in text
     assert "rmqha-admin demote" in text
+    assert "nothing to change" not in text
+    assert f"{PATH}: nothing to change" in pair.run("promote", "b")[1]
 
 
 def test_who_says_no_changes_nothing(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -74,6 +74,15 @@ def test_on_one_machine_no_two_take_the_same_port(tmp_path: Path, layout: str) -
     assert max(taken.values()) == 1
 
 
+def test_a_pair_is_a_master_and_the_slave_with_the_first_free_id(tmp_path: Path) -> None:
+    assert init(str(tmp_path), "--pair")[0] == 0
+    for name, lines in (
+        ("broker-master", {"brokerId=0", "brokerRole=SYNC_MASTER"}),
+        ("broker-slave", {"brokerId=1", "brokerRole=SLAVE"}),
+    ):
+        assert lines <= set((tmp_path / f"{name}.properties").read_text().splitlines())
+
+
 def test_nothing_that_is_there_is_changed(tmp_path: Path) -> None:
     (tmp_path / "broker-slave.properties").write_text("mine")
     code, output = init(str(tmp_path), "--pair")

@@ -307,6 +307,14 @@ def test_round_trips_and_stored_messages_are_timed(cluster_of_two: SimCluster) -
     assert [row["failed"] for row in said.json["rows"]] == [0, 0, 1]
 
 
+def test_what_is_wrong_usage_to_a_command_at_work_is_said(cluster_of_two: SimCluster) -> None:
+    async def work(session: Session) -> None:
+        raise click.UsageError("not like that")
+
+    said = say(cluster_of_two, work)
+    assert (said.code, json.loads(said.err)["error"]) == (USAGE, "not like that")
+
+
 def test_a_cluster_is_written_down(cluster_of_two: SimCluster) -> None:
     send(cluster_of_two, 4)
     read_all(cluster_of_two)

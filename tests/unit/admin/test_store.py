@@ -289,6 +289,7 @@ def test_what_cannot_be_built_is_put_back(root: Path, tmp_path: Path) -> None:
     assert (said.code, "everything is as it was" in said.err) == (FAILED, True)
     assert kept(root) == before
     assert disk.exists(f"{root}/checkpoint")
+    assert not [name for name in disk.list_dir(f"{root}/setaside") if name.startswith("repair-")]
 
 
 def test_a_broker_that_has_it_open_is_not_disturbed(root: Path, tmp_path: Path) -> None:

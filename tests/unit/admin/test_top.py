@@ -12,6 +12,7 @@ from rmq_ha.admin import group_settings
 from rmq_ha.admin.output import Output
 from rmq_ha.admin.session import NO_ANSWER
 from rmq_ha.admin.top import Sample, tables_of, watch
+from rmq_ha.client.rules.errors import BrokerRefused
 from rmq_ha.client.rules.messages import Message
 from rmq_ha.client.rules.settings import ProducerConfig
 from rmq_ha.client.send.producer import Producer
@@ -75,6 +76,26 @@ def test_looks_follow_each_other_until_enough(pair: SimCluster) -> None:
 
     said = say(pair, interrupted, as_json=False)
     assert (said.code, said.out.count("ASYNC_MASTER")) == (0, 4)
+
+
+def test_a_broker_by_its_address_is_called_as_it_calls_itself(pair: SimCluster) -> None:
+    said = say(pair, lambda s: watch(s, pair.address("a"), 2.0, None, 15), namesrv="")
+    assert [row["broker"] for row in said.json["brokers"]] == ["pair"]
+
+
+def test_groups_that_a_broker_does_not_tell_are_a_problem(
+    pair: SimCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(address: str) -> Any:
+        raise BrokerRefused(1, "no groups today", address)
+        yield
+
+    monkeypatch.setattr("rmq_ha.admin.top.lag_by_group", refuse)
+    said = say(pair, lambda s: watch(s, "", 2.0, None, 15))
+    assert said.code == NO_ANSWER
+    (problem,) = said.json["problems"]
+    assert problem.startswith(f"groups at {pair.address('a')}: ")
+    assert "no groups today" in problem
 
 
 def test_growth_is_by_the_second_and_the_worst_come_first() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 from pathlib import Path
 from typing import Any
@@ -109,6 +110,28 @@ def test_a_group_consumes_and_is_asked_how_far_it_is(orders: Typist) -> None:
     assert orders("consume Orders -g g --tags a --sql", "a > 1").code == USAGE
 
 
+def test_how_far_a_group_is_behind_is_told_by_queue_and_in_all(orders: Typist) -> None:
+    orders.does("consume Orders -g g --until-end")
+    orders.does("produce Orders more --quiet --count 3")
+    (told,) = orders.does("lag g").lines
+    assert (told["group"], told["lag"]) == ("g", 3)
+    rows = [row for row in told["rows"] if row["topic"] == "Orders"]
+    assert sum(row["lag"] for row in rows) == 3
+    assert sorted((row["broker"], row["queue"]) for row in rows) == [
+        (name, queue) for name in ("one", "two") for queue in (0, 1)
+    ]
+    (row,) = (row for row in orders.does("stats -t Orders").rows if row["group"] == "g")
+    assert row["waiting"] == 3
+
+
+def test_when_the_last_message_came_is_told_where_one_came(typed: Typist) -> None:
+    typed.does("topic create Orders --queues 2 --on one")
+    typed.does("produce Orders x --quiet")
+    rows = {row["messages"]: row for row in typed.does("topic status Orders").rows}
+    assert rows[0]["last"] is None
+    assert rows[1]["last"].startswith("20")
+
+
 def test_a_group_goes_elsewhere(orders: Typist) -> None:
     orders.does("consume Orders -g g --until-end")
     orders.does("reset-offset Orders -g g --to earliest --dry-run")
@@ -141,6 +164,28 @@ def test_groups_come_change_and_go(typed: Typist) -> None:
     assert all("g" in table for table in tables)
     typed.does("group delete g --yes")
     assert not any("g" in table for table in tables)
+
+
+def test_a_group_is_on_where_one_broker_lets_it_consume(typed: Typist) -> None:
+    """And how many brokers have it is counted for each."""
+    for name, where, enabled in (
+        ("all", "", ""),
+        ("first", "", "one"),
+        ("second", "", "two"),
+        ("lone", "two", ""),
+        ("off", "two", "two"),
+    ):
+        typed.does(f"group create {name}" + (f" --on {where}" if where else ""))
+        if enabled:
+            typed.does(f"group update {name} --no-consume --on {enabled} --yes")
+    found = {row["group"]: row for row in typed.does("group list").rows}
+    assert {name: (row["brokers"], row["consume"]) for name, row in found.items()} == {
+        "all": (2, True),
+        "first": (2, True),
+        "second": (2, True),
+        "lone": (1, True),
+        "off": (1, False),
+    }
 
 
 def test_brokers_are_looked_at_and_changed(typed: Typist) -> None:
@@ -218,6 +263,10 @@ def test_a_message_is_found_and_queues_are_shared_out(orders: Typist) -> None:
     assert sorted(line["body"] for line in by_key) == ["a", "b", "c", "d"]
     assert orders("message show --key nothing --topic Orders").code == NOT_FOUND
     assert orders(f"message show {first['msg_id']}").code == USAGE
+    host, port = orders.cluster.address("one").split(":")
+    nowhere = bytes(map(int, host.split("."))) + int(port).to_bytes(4) + (1 << 20).to_bytes(8)
+    told = orders(f"message show {nowhere.hex()}")
+    assert (told.code, "has no message there" in told.err) == (NOT_FOUND, True)
     assert orders(f"message trace {first['msg_id']}").code == NOT_FOUND
     shares = orders.does("topic allocate Orders m1 m2").rows
     assert [(row["member"], row["queues"]) for row in shares] == [("m1", 2), ("m2", 2)]
@@ -231,7 +280,9 @@ def test_dead_letters_are_none_or_named(orders: Typist) -> None:
     assert orders("dlq resend g --yes").code == NOT_FOUND
 
 
-def test_lines_of_stdin_are_sent_whether_the_last_one_ends_or_not(typed: Typist) -> None:
+def test_lines_of_stdin_are_sent_whether_the_last_one_ends_or_not(
+    typed: Typist, logged: list[Any]
+) -> None:
     typed.does("topic create Orders --queues 1 --on one")
     told = typed.does("produce Orders --quiet", given="a\r\n\nb")
     assert told.lines[-1] == {"sent": 2, "failed": 0}
@@ -241,6 +292,8 @@ def test_lines_of_stdin_are_sent_whether_the_last_one_ends_or_not(typed: Typist)
         typed.cluster.crash(name)
     told = typed("produce Orders --quiet", given="c\nd\n")
     assert (told.code, told.lines[-1]) == (FAILED, {"sent": 0, "failed": 2})
+    gc.collect()
+    assert not [event for event in logged if event.get("isError")], "they were told already"
 
 
 def test_a_context_has_what_was_given_and_nothing_else(typed: Typist, tmp_path: Path) -> None:

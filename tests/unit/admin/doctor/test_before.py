@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+from twisted.internet.protocol import Factory
+
 from rmq_ha.model.status import BrokerRole
 from rmq_ha.testing.cluster import HA_PORT
 from tests.unit.admin.doctor.authority import LINES, put_certificate
@@ -130,6 +133,28 @@ def test_addresses_of_another_machine() -> None:
     assert not visit.codes() & {"bind-elsewhere", "address-elsewhere"}
 
 
+@pytest.mark.parametrize(
+    ("key", "code"),
+    [
+        ("bindAddress", "bind-elsewhere"),
+        ("metricsAddress", "bind-elsewhere"),
+        ("brokerIP1", "address-elsewhere"),
+        ("brokerIP2", "address-elsewhere"),
+    ],
+)
+def test_each_address_of_the_file_is_tried(key: str, code: str) -> None:
+    """At a port that is free, whatever else listens there."""
+    start = Start(Fleet("a"))
+    fleet, host = start.fleet, start.fleet.hosts["new"]
+    fleet.wait(host.seams.network.server(1, host.ip).listen(Factory()))
+    lines = ("brokerName=new", "brokerRole=ASYNC_MASTER", "brokerId=0")
+    told = fleet.visit(**start.file(*lines, f"{key}=10.9.9.9")).texts(code)
+    assert [text.partition(": ")[2] for text in told] == [
+        f"{key}=10.9.9.9 is no address of this machine"
+    ]
+    assert code not in fleet.is_well(**start.file(*lines, f"{key}={host.ip}")).codes()
+
+
 def test_a_file_with_which_nothing_starts() -> None:
     start = Start()
     fleet = start.fleet
@@ -169,3 +194,5 @@ def test_a_slave_is_the_role_of_the_file() -> None:
     start = Start(Fleet("a"))
     lines = ("brokerName=alone", f"brokerRole={BrokerRole.ASYNC_MASTER.value}", "brokerId=0")
     start.fleet.is_well(**start.file(*lines))
+    nobody = f"haMasterAddress=10.9.9.9:{HA_PORT}"
+    start.fleet.is_well(**start.file(*lines, nobody))

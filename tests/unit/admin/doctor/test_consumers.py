@@ -50,6 +50,17 @@ def left(fleet: Fleet, count: int, **more: Any) -> None:
     fleet.run(1)
 
 
+def test_how_many_members_were_not_asked_is_said(
+    one: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rmq_ha.admin.doctor.groups.MOST_MEMBERS", 1)
+    for name in ("m1", "m2", "m3"):
+        one.member(name, consumed)
+    one.run(3)
+    why = one.visit().not_looked["what 2 members of workers subscribe"]
+    assert why == "they are too many"
+
+
 def test_two_subscriptions(one: Fleet) -> None:
     """The second member runs with old code; then it is restarted."""
     one.member("m1", consumed)

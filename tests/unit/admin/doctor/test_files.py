@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+from typing import Any
+
 import pytest
 
 from rmq_ha.model.status import BrokerRole
@@ -109,6 +112,18 @@ def test_a_table_that_cannot_be_read() -> None:
     fleet.add("a")
     fleet.run(5)
     fleet.is_well(**file)
+
+
+def test_a_store_that_cannot_be_read_is_not_called_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What of it was not looked at is said, and why."""
+    fleet = Fleet("a")
+
+    def fail(path: str) -> Any:
+        raise OSError(errno.EACCES, "Permission denied", path)
+
+    monkeypatch.setattr(fleet.hosts["a"].disk, "usage", fail)
+    visit = fleet.visit(**fleet.with_file("a", fleet.file_of("a")))
+    assert visit.not_looked["all of /store"] == "Permission denied"
 
 
 def test_a_disk_with_little_room() -> None:

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 import pytest
 from twisted.internet.defer import Deferred
 
 from rmq_ha.admin.doctor.before import CODES
-from rmq_ha.admin.doctor.brokers import metrics_at
+from rmq_ha.admin.doctor.brokers import _clock_of, metrics_at
 from rmq_ha.admin.doctor.command import doctor, examine
 from rmq_ha.admin.doctor.gather import Wanted
+from rmq_ha.admin.doctor.probe import Page, page_in
 from rmq_ha.admin.doctor.rules import RULES
 from rmq_ha.admin.options import Options
 from rmq_ha.admin.output import Output
 from rmq_ha.admin.session import NO_ANSWER, NOT_FOUND, Session
+from rmq_ha.client.rules.errors import BrokerRefused
 from tests.unit.admin.admin_kit import say
 from tests.unit.admin.doctor.fleet import STATUS_PORT, Fleet, whole_pair
+from tests.unit.admin.doctor_facts import MASTER, NOW, broker
 
 
 def test_a_healthy_pair_and_what_could_not_be_looked_at() -> None:
@@ -59,6 +64,50 @@ def test_metrics_are_read_as_numbers() -> None:
     metrics = fleet.wait(Deferred.fromCoroutine(found))
     assert metrics["rmqha_replication_slaves"][0][1] == 1
     assert "rmqha_forced_deletions_total" in metrics
+
+
+@pytest.mark.parametrize(
+    "text", ["hello\r\n\r\n", "HTTP/1.0 2000 OK\r\n\r\n", "HTTP/1.0 200 OK", "x 20x"]
+)
+def test_what_is_no_page_is_said(text: str) -> None:
+    with pytest.raises(OSError, match="does not speak HTTP"):
+        page_in(text.encode())
+
+
+def test_a_page_is_read_and_an_empty_answer_is_none() -> None:
+    page = page_in(b"HTTP/1.0 503 No\r\nX-Y: z\r\n\r\nnot ready: disk")
+    assert page == Page(503, {"x-y": "z"}, "not ready: disk")
+    with pytest.raises(OSError, match="the connection ended early"):
+        page_in(b"")
+
+
+@pytest.mark.parametrize(
+    ("boot_s", "runs_s", "ahead_ms"), [(-100, 100, 500), (-100, 160, 60_500), (-160, 100, -59_500)]
+)
+def test_the_clock_of_one_of_java_is_its_start_and_how_long_it_runs(
+    boot_s: int, runs_s: int, ahead_ms: int
+) -> None:
+    java = broker(MASTER)
+    minutes, seconds = divmod(runs_s, 60)
+    java.replication, java.clock_ahead_ms = {}, None
+    java.info["runtime"] = f"[ 0 days, 0 hours, {minutes} minutes, {seconds} seconds ]"
+    java.info["bootTimestamp"] = str(NOW + boot_s * 1000)
+    _clock_of(java, NOW)
+    assert java.clock_ahead_ms == ahead_ms
+
+
+def test_a_broker_that_tells_a_part_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which part of it nobody looked at is said, and why."""
+    fleet = whole_pair()
+
+    def refuse(address: str) -> Any:
+        raise BrokerRefused(1, "no topics today", address)
+        yield
+
+    monkeypatch.setattr("rmq_ha.admin.doctor.brokers.topic_table", refuse)
+    visit = fleet.visit()
+    why = visit.not_looked[f"parts of pair {fleet.address('a')}"]
+    assert "no topics today" in why
 
 
 def test_what_may_be_left_out() -> None:
