@@ -4,6 +4,7 @@ import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from types import NoneType
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from rich.console import Console, Group
@@ -183,9 +184,8 @@ class Output:
 def _table(rows: Rows) -> Table:
     table = Table(title=rows.title, title_justify="left", box=None, pad_edge=False)
     for number, column in enumerate(rows.columns):
-        values = [row[number] for row in rows.rows]
-        numeric = any(values) and all(isinstance(value, int | float | None) for value in values)
-        if numeric:  # "ignore" would leave it on the left
+        kinds = {type(row[number]) for row in rows.rows} - {NoneType}
+        if kinds and kinds <= {int, float}:  # "ignore" would leave it on the left
             table.add_column(column, justify="right", no_wrap=True, overflow="crop")
         else:
             table.add_column(column, no_wrap=True, overflow="ignore")

@@ -132,10 +132,17 @@ class Dispatcher:
         return later
 
     def hurry(self) -> None:
-        """Somebody reads: what is gathered by now is dispatched before."""
-        if self._is_gathering and self._turn is not None:
-            self._turn.cancel()
-            self._on_turn()
+        """Somebody reads: what is gathered by now is dispatched before, were it several slices."""
+        if not self._is_gathering:
+            return
+        before, end = -1, self._log.readable_end
+        while self._turn is not None and before < self.position < end:
+            before = self.position
+            self._at_once(self._turn)
+
+    def _at_once(self, turn: IDelayedCall) -> None:
+        turn.cancel()
+        self._on_turn()
 
     def start(self) -> None:
         """From now on appends wake the dispatcher."""
@@ -151,7 +158,7 @@ class Dispatcher:
             return
         if self._turn is not None:
             if self._is_gathering and self._is_enough():
-                self.hurry()
+                self._at_once(self._turn)
             return
         if now is None:
             now = self._clock.seconds()

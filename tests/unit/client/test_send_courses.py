@@ -85,6 +85,6 @@ def test_each_send_ends_once_and_nothing_is_left(first: int) -> None:
         course.come_back()
         assert [len(outcome) for outcome in course.outcomes] == [1] * len(course.outcomes), seed
         sender = course.bench.sender
-        assert (sender.in_flight, sender._in_flight.size, sender._live) == (0, 0, set())
+        assert (sender.in_flight, sender._in_flight.size, sender._live) == (0, 0, {})
         resting = sender._resting
         assert (resting.rests, resting.count, resting._triers) == ({}, 0, {}), seed

@@ -407,6 +407,17 @@ def test_whoever_reads_sees_what_is_gathered(machine, message):
         assert read() == count
 
 
+def test_whoever_reads_sees_all_that_is_gathered_were_it_more_than_a_slice(machine, message):
+    store = machine.open()
+    store.dispatcher.gather_s = GATHER_S
+    store.put_many([message()], lambda results: None)
+    machine.turn()
+    store.put_many([message(b"") for _ in range(2 * SLICE + 1)], lambda results: None)
+    machine.turn()
+    assert store.queues.get("TopicA", 0).max_offset == 1
+    assert store.max_offset_in_queue("TopicA", 0) == 2 * SLICE + 2
+
+
 def test_what_is_more_than_a_slice_does_not_wait_between_them(machine, message):
     store = machine.open()
     store.dispatcher.gather_s = GATHER_S
