@@ -56,7 +56,7 @@ class ServerProcess:
     def __init__(self, directory: Path, plugin: str) -> None:
         """:param plugin: `rmqha` or `rmqnamesrv`."""
         self.directory = directory
-        self.directory.mkdir(parents=True)
+        self.directory.mkdir(parents=True, exist_ok=True)
         self.process: subprocess.Popen[bytes] | None = None
         self._plugin = plugin
         self._runs = 0
@@ -126,6 +126,11 @@ class ServerProcess:
         self.process.stdin.close()
 
 
+_TRIES = 3
+_TAKEN = "it is in use by another process"
+"""What a server says whose port was free when it was looked for: other tests look, too."""
+
+
 class Servers:
     """
     What a broker and a pair have in common for those who test with them.
@@ -136,13 +141,16 @@ class Servers:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self._stack = ExitStack()
         self._topics = 0
-        try:
-            self._begin()
-        except BaseException:
-            self.close()
-            raise
+        for left in reversed(range(_TRIES)):
+            self._stack = ExitStack()
+            try:
+                self._begin()
+                break
+            except BaseException as error:
+                self.close()
+                if not left or _TAKEN not in str(error):
+                    raise
 
     def _begin(self) -> None:
         raise NotImplementedError

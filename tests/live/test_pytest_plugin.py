@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import re
+import socket
 from importlib.metadata import entry_points
 from pathlib import Path
 from textwrap import dedent
 
 import pytest
+
+from rmq_ha.host.ports import free_ports
+from rmq_ha.testing import real_brokers
 
 pytest_plugins = ["pytester"]
 
@@ -116,3 +120,19 @@ def test_a_test_that_fails_in_the_world_fails_outside(pytester: pytest.Pytester)
     outcome = run(pytester, "-p", "no:asyncio")
     outcome.assert_outcomes(failed=3, passed=1, errors=1)
     outcome.stdout.fnmatch_lines(["*TimeoutError*", "*use `world.run(...)`*"])
+
+
+def test_a_port_that_somebody_takes_meanwhile_is_not_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others look for free ports at the same time."""
+    taken = free_ports(real_brokers.PORTS)
+    looks = iter([taken])
+    monkeypatch.setattr(
+        real_brokers, "free_ports", lambda count: next(looks, None) or free_ports(count)
+    )
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", taken + 2))
+        other.listen()
+        with real_brokers.RealBroker(tmp_path) as broker:
+            assert broker.messages(broker.new_topic()) == []
