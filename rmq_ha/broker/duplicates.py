@@ -177,8 +177,8 @@ class DuplicateWindow:
         first = found[0]
         queue = self._store.queues.get(first.topic, first.queue_id)
         for number in range(1, len(ids)):
-            units = [] if queue is None else queue.units(first.queue_offset + number, 1)
-            record = self._record(units[0][0]) if units else None
+            unit = None if queue is None else queue.unit(first.queue_offset + number)
+            record = None if unit is None else self._record(unit[0])
             if record is None or not self._is(record, Sent(first.topic, first.topic, ids[number])):
                 return
             found.append(record)
@@ -321,8 +321,8 @@ class DuplicateWindow:
     def _is_queued(self, record: Record) -> bool:
         """Consumers find it; a topic that was deleted since has lost it."""
         queue = self._store.queues.get(record.topic, record.queue_id)
-        units = [] if queue is None else queue.units(record.queue_offset, 1)
-        return bool(units) and units[0][:2] == (record.physical_offset, record.size)
+        unit = None if queue is None else queue.unit(record.queue_offset)
+        return unit is not None and unit[:2] == (record.physical_offset, record.size)
 
     def _known(
         self, records: Sequence[Record], queue_id: int, wait: bool

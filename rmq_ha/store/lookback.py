@@ -140,7 +140,7 @@ class LookBack:
         self, copies: DeliveredCopies, level: DelayLevel, queue: ConsumeQueue, offset: int
     ) -> int | None:
         """Where the copy of a message is; `ABSENT`, `_NOTHING_SAID`, or None: not known yet."""
-        unit = self._unit(queue, offset)
+        unit = queue.unit(offset)
         record = None if unit is None else self._record(unit)
         if unit is None or record is None:
             return _NOTHING_SAID
@@ -152,12 +152,6 @@ class LookBack:
                 return _NOTHING_SAID
             return found
         return place
-
-    @staticmethod
-    def _unit(queue: ConsumeQueue, offset: int) -> Unit | None:
-        for unit in queue.units(offset, 1):
-            return unit
-        return None
 
     def _record(self, unit: Unit) -> Record | None:
         """A delayed message; None for one that the log has not, or that nobody can deliver."""
@@ -175,7 +169,7 @@ class LookBack:
     def _begin_at(self, level: DelayLevel, queue: ConsumeQueue, walk: _Walk) -> None:
         level.offset = walk.top if walk.is_lacking else level.recorded
         place, due = min(walk.places, default=ABSENT) + 1, self._ended_ms
-        first = self._unit(queue, level.offset)
+        first = queue.unit(level.offset)
         if first is not None and first[1] != FILLER_SIZE:
             place = max(place, first[0] + 1)
             due = min(due, self._planned_ms(level, first))

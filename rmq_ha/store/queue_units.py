@@ -153,6 +153,12 @@ class QueueUnits:
         """
         return decode_units(self.unit_bytes(queue_offset, count * UNIT_SIZE))
 
+    def unit(self, queue_offset: int) -> tuple[int, int, int] | None:
+        """As `units`, but the one at this offset; None: the queue does not have it."""
+        for unit in self.units(queue_offset, 1):
+            return unit
+        return None
+
     def extended(self, address: int) -> ExtensionUnit | None:
         """
         What the extension has for a unit's tag code that is an address; None: nothing, any more.

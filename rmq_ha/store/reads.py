@@ -225,8 +225,7 @@ class StoreReads:
     def _unit(self, topic: str, queue_id: int, queue_offset: int) -> tuple[int, int, int] | None:
         self.dispatcher.hurry()
         queue = self.queues.get(topic, queue_id)
-        units = queue.units(queue_offset, 1) if queue is not None else []
-        return units[0] if units else None
+        return None if queue is None else queue.unit(queue_offset)
 
     def _store_timestamp(self, physical_offset: int, size: int) -> int:
         if physical_offset + size > self.log.max_offset:

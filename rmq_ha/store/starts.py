@@ -76,4 +76,5 @@ def unqueued_record_at(store: Records, physical_offset: int) -> bytes | None:
 
 
 def _is_at(queue: ConsumeQueue, queue_offset: int, place: tuple[int, int]) -> bool:
-    return any(unit[:2] == place for unit in queue.units(queue_offset, 1))
+    unit = queue.unit(queue_offset)
+    return unit is not None and unit[:2] == place

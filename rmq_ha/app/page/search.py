@@ -145,8 +145,8 @@ class Searches:
         while heads:
             _, queue_id, offset = heappop(heads)
             queue = store.queues.get(wanted.topic, queue_id)
-            unit = queue.units(offset, 1) if queue is not None else []
-            record = store.record_at(unit[0][0], unit[0][1]) if unit else None
+            unit = None if queue is None else queue.unit(offset)
+            record = None if unit is None else store.record_at(unit[0], unit[1])
             yield from self._message(record) if record is not None else ()
             self._push(heads, wanted, queue_id, offset + 1)
 
