@@ -57,13 +57,15 @@ def was_replaced(queues: Queues, queue: QueueId, end: int, last: str) -> bool:
     were used again, after a fail-over to a replica that lacked them, or in a topic made anew.
 
     :param end: the archive's, behind the first message that the queue has.
-    :param last: of `lasts_of`.
+    :param last: of `lasts_of`; empty: nobody knows it, and the queue is not asked.
     """
+    if not last:
+        return False
     try:
         for batch in queues.read(QueueRange(queue, end - 1, end), ("msgId", "storeTimestamp")):
             for row in batch.to_pylist():
                 stored = round(row["storeTimestamp"].timestamp() * 1000)
-                return last not in ("", f"{row['msgId']}@{stored}")
+                return last != f"{row['msgId']}@{stored}"
     except CannotDecide:
         pass  # deleted meanwhile, or damaged: who reads on from there is told
     return False
@@ -181,7 +183,7 @@ def table(
     options = parse_options(live)
     if options.start.kind is not Kind.EARLIEST:
         raise WrongUsage("the live part begins where the archive ends: give no starting offsets")
-    lasts = lasts_of(old, ends)
+    lasts = lasts_of(old, ends) if options.fail_on_data_loss else {}
     broker = options.broker_name
     if broker and {queue.broker for queue in ends} == {""}:  # a store that was not named is its
         old = old.withColumn("brokerName", F.lit(broker))
