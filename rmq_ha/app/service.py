@@ -18,6 +18,7 @@ from rmq_ha.app.process import ProcessEnd, spare_what_is_there
 from rmq_ha.config.ports import PlannedPort
 from rmq_ha.config.settings import Notice
 from rmq_ha.errors import RmqHaError
+from rmq_ha.host.ports import TAKEN
 
 
 class Server(Protocol):
@@ -67,10 +68,7 @@ def explain(error: BaseException, ports: Iterable[PlannedPort]) -> str | None:
     if isinstance(error, CannotListenError):
         cause = error.socketError
         if isinstance(cause, OSError) and cause.errno == errno.EADDRINUSE:
-            reason = (
-                "it is in use by another process; end that one ('ss -ltnp' names it), or set"
-                " another port"
-            )
+            reason = f"{TAKEN}; end that one ('ss -ltnp' names it), or set another port"
         else:
             reason = getattr(cause, "strerror", None) or str(cause)
             advice = _PORT_ADVICE.get(getattr(cause, "errno", None) or 0)

@@ -6,6 +6,8 @@ from random import SystemRandom
 # Below those that systems give to outgoing connections (Linux: from 32768 on), any of which
 # could take a free port before its server listens.
 _FIRST, _LAST = 10_000, 32_000
+TAKEN = "it is in use by another process"
+"""What a server says of a port that it cannot listen on, as it does when somebody was quicker."""
 
 
 def free_ports(count: int) -> int:

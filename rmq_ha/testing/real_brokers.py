@@ -17,13 +17,15 @@ from rmq_ha.client.lookup.brokers import replication_of, runtime_info, topic_con
 from rmq_ha.client.rules.errors import MQClientError, NoRoute
 from rmq_ha.client.rules.messages import MessageExt
 from rmq_ha.errors import RemotingError
-from rmq_ha.host.ports import free_ports
+from rmq_ha.host.ports import TAKEN, free_ports
 from rmq_ha.model.topic_config import TopicConfig
 from rmq_ha.wire.bodies import MessageQueue
 
 PORTS = 4
 """Of a broker: fast port, name server's, own, replication's."""
 WAIT_SECONDS = 30.0
+_TRIES = 3
+"""Others look for free ports at the same time, and may be quicker."""
 _COMMON = """\
 bindAddress=127.0.0.1
 brokerIP1=127.0.0.1
@@ -126,11 +128,6 @@ class ServerProcess:
         self.process.stdin.close()
 
 
-_TRIES = 3
-_TAKEN = "it is in use by another process"
-"""What a server says whose port was free when it was looked for: other tests look, too."""
-
-
 class Servers:
     """
     What a broker and a pair have in common for those who test with them.
@@ -149,7 +146,7 @@ class Servers:
                 break
             except BaseException as error:
                 self.close()
-                if not left or _TAKEN not in str(error):
+                if not left or TAKEN not in str(error):
                     raise
 
     def _begin(self) -> None:
