@@ -1,8 +1,8 @@
 """
-What is shown, held against what somebody read and agreed to once (`agreed/NAME.json`).
+What is shown, held against what was agreed to once (`agreed/NAME.json`).
 
-`RMQ_HA_SHEETS=1 python -m pytest tests/page/test_sheets.py tests/page/test_other_boards.py` writes
-what is shown now; look at what changed (`git diff tests/kits/agreed`) before you keep it.
+A test that fails here writes what is shown now when it is run with `RMQ_HA_SHEETS=1`; read what
+changed (`git diff tests/kits/agreed`) before you keep it.
 """
 
 import json

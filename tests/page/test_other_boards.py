@@ -1,7 +1,5 @@
 """What the pages of a name server and of a controller show."""
 
-from types import SimpleNamespace
-
 import pytest
 
 from rmq_ha.app.namesrv_server import NamesrvServer
@@ -11,16 +9,13 @@ from rmq_ha.config.namesrv_configuration import NamesrvConfiguration
 from rmq_ha.model.status import BrokerRole
 from rmq_ha.testing.brokers import NAMESRV_PORT
 from tests.kits.agreed import must_be_agreed
-from tests.page import cluster as kit
 from tests.page.cluster import STATUS_PORT, PageCluster
 from tests.page.test_api import Asking
 from tests.unit.controller.controllers import Controllers
 
 
-def test_a_name_server_shows_who_is_registered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        kit, "time", SimpleNamespace(monotonic=lambda: 0.0)
-    )  # asking takes no simulated time
+@pytest.mark.usefixtures("asking_takes_no_time")
+def test_a_name_server_shows_who_is_registered() -> None:
     cluster = PageCluster()
     host = cluster.world.add("names")
     configuration = NamesrvConfiguration()

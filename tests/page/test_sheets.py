@@ -1,10 +1,8 @@
 """
-All that the page and a scrape show of a small cluster, number by number, as it was read and agreed
-to once (`agreed.py`): a rate that is another one, a row too many or a figure that is left out is
-seen here.
+All that the page and a scrape show of a small cluster, number by number, as was agreed to once
+(`agreed.py`): a rate that is another one, a row too many or a figure that is left out is seen here.
 """
 
-from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -16,7 +14,6 @@ from rmq_ha.wire.bodies import ConsumerData, HeartbeatData
 from rmq_ha.wire.codes import RequestCode
 from rmq_ha.wire.command import RemotingCommand
 from tests.kits.agreed import is_ours, must_be_agreed
-from tests.page import cluster as kit
 from tests.page.cluster import PageCluster
 from tests.page.test_api import Asking
 from tests.unit.controller.controllers import Controllers
@@ -67,10 +64,8 @@ def filled() -> PageCluster:
     return made
 
 
-def test_everything_shown_is_what_was_agreed_to(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        kit, "time", SimpleNamespace(monotonic=lambda: 0.0)
-    )  # asking takes no simulated time
+@pytest.mark.usefixtures("asking_takes_no_time")
+def test_everything_shown_is_what_was_agreed_to() -> None:
     made = filled()
     found: dict[str, Any] = {}
     for name in ("broker-a", "broker-b"):

@@ -1,8 +1,4 @@
-"""
-What lines say of a small cluster, word by word, as somebody read and agreed to it once.
-
-`RMQ_HA_SHEETS=1 python -m pytest tests/unit/admin/test_agreed_lines.py` writes what is said now.
-"""
+"""What lines say of a small cluster, as was agreed to once (`tests/kits/agreed.py`)."""
 
 from __future__ import annotations
 
@@ -12,7 +8,7 @@ import pytest
 
 from rmq_ha.model.status import BrokerRole
 from tests.kits.agreed import must_be_agreed
-from tests.unit.admin.typing_kit import Typist
+from tests.unit.admin.typing_kit import Answer, Typist
 from tests.unit.client.sim_cluster import SimCluster
 
 LINES = [
@@ -62,6 +58,11 @@ _CHANGING = re.compile(r"[0-9A-F]{24,32}|1[67]\d{11}|\d+\.\d+|\d\d:\d\d:\d\d|\b\
 """Ids, moments, and what takes as long as a simulated packet takes."""
 
 
+def said(told: Answer) -> list[object]:
+    """Its exit code and its lines, without what changes."""
+    return [told.code, *_CHANGING.sub("#", told.out + told.err).splitlines()]
+
+
 def test_what_is_said_was_agreed_to(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = SimCluster("one", "two")
     cluster.add("slave", BrokerRole.SLAVE, broker={"broker_name": "one", "broker_id": 1})
@@ -78,12 +79,8 @@ def test_what_is_said_was_agreed_to(monkeypatch: pytest.MonkeyPatch) -> None:
     found: dict[str, object] = {}
     for line in LINES + CHANGES:
         for how in (["--json"], []):
-            told = typed.as_typed(line, *how)
-            text = _CHANGING.sub("#", told.out + told.err)
-            found[" ".join([line, *how])] = [told.code, *text.splitlines()]
+            found[" ".join([line, *how])] = said(typed.as_typed(line, *how))
     cluster.crash("two", power=True)
     for line in ("broker list", "group list", "ha status", "cluster list", "topic status Orders"):
-        told = typed(line)
-        text = _CHANGING.sub("#", told.out + told.err)
-        found[f"{line}, two is silent"] = [told.code, *text.splitlines()]
+        found[f"{line}, two is silent"] = said(typed(line))
     must_be_agreed("admin", found)

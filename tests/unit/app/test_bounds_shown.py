@@ -1,6 +1,5 @@
 """What is told of very many, and how long a turn is: bounds of a scrape and of the page."""
 
-from collections import defaultdict
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,7 +13,6 @@ from rmq_ha.app.page.rows import AT_ONCE, MOST_QUEUES, Rows
 from rmq_ha.app.page.search import MOST_FOUND, Refused, Searches, beginning
 from rmq_ha.app.page.values import Tone
 from rmq_ha.app.status.broker import BrokerStatus
-from rmq_ha.app.status.catalogue import CATALOGUE
 from rmq_ha.app.status.health import Health
 from rmq_ha.app.status.reactor import ReactorLag
 from rmq_ha.app.status.samples import Samples
@@ -22,14 +20,7 @@ from rmq_ha.app.status.server import _Process
 from rmq_ha.app.status.traffic import MOST_CLIENT_KINDS, Traffic
 from rmq_ha.errors import StoreError
 from rmq_ha.testing.host import World
-
-
-def told(work: Any, name: str) -> list[tuple[dict[str, str], float]]:
-    """The values of one metric of a scrape."""
-    samples = Samples(CATALOGUE, defaultdict(str))
-    work(samples)
-    (family,) = [one for one in samples.families() if one.name == name]
-    return [(sample.labels, sample.value) for sample in family.samples]
+from tests.kits.scrapes import scraped
 
 
 def test_a_hundred_slaves_are_told_by_name_and_all_are_counted() -> None:
@@ -47,8 +38,8 @@ def test_a_hundred_slaves_are_told_by_name_and_all_are_counted() -> None:
     def tell(samples: Samples) -> None:
         tell_replication(samples, {"slaves": slaves}, is_slave=False)
 
-    assert [value for _, value in told(tell, "rmqha_replication_lag_bytes")] == [*range(100)]
-    assert [value for _, value in told(tell, "rmqha_replication_slaves")] == [101]
+    assert [value for _, value in scraped(tell)["rmqha_replication_lag_bytes"]] == [*range(100)]
+    assert [value for _, value in scraped(tell)["rmqha_replication_slaves"]] == [101]
 
 
 def clients(count: int, group: str) -> list[Any]:
@@ -75,7 +66,7 @@ def test_kinds_of_clients_are_bounded_and_the_rest_is_one(more: int) -> None:
         ("rocketmq_producer_connections", "p0", {}),
         ("rocketmq_consumer_connections", "c0", {"consume_mode": "push"}),
     ):
-        found = told(tell, name)
+        found = scraped(tell)[name]
         assert (found[0][0]["language"], found[0][1]) == (first, 2)
         assert found[0][0].items() >= modes.items()
         assert len(found) == MOST_CLIENT_KINDS + bool(more)
@@ -230,10 +221,9 @@ def test_delayed_messages_are_told_by_level_and_never_below_zero() -> None:
         delay_offset_table=lambda: {18: 5, 1: 7},
     )
     part: Any = SimpleNamespace(_broker=broker)
-    found = told(
-        lambda samples: BrokerStatus._tell_delayed(part, samples), "rmqha_delayed_messages"
-    )
-    assert [(labels["level"], value) for labels, value in found] == [("1", 3), ("18", 0)]
+    found = scraped(lambda samples: BrokerStatus._tell_delayed(part, samples))
+    delayed = found["rmqha_delayed_messages"]
+    assert [(labels["level"], value) for labels, value in delayed] == [("1", 3), ("18", 0)]
 
 
 @pytest.mark.parametrize("places", [None, 10])
@@ -241,10 +231,7 @@ def test_connections_are_told_with_why_some_were_refused(places: int | None) -> 
     clock: Any = World(1).add("b").seams.clock
     connections: Any = SimpleNamespace(taken=3, places=places, refused={"full": 2, "slow": 1})
     tell = _Process("rmqha", ReactorLag(clock), connections).tell
-    assert [value for _, value in told(tell, "rmqha_open_connections")] == [3]
-    refused = told(tell, "rmqha_refused_connections")
+    assert [value for _, value in scraped(tell)["rmqha_open_connections"]] == [3]
+    refused = scraped(tell)["rmqha_refused_connections"]
     assert {labels["reason"]: value for labels, value in refused} == {"full": 2, "slow": 1}
-    samples = Samples(CATALOGUE, defaultdict(str))
-    tell(samples)
-    names = {family.name for family in samples.families()}
-    assert ("rmqha_connection_places" in names) is (places is not None)
+    assert ("rmqha_connection_places" in scraped(tell)) is (places is not None)

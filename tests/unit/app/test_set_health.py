@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,13 +11,12 @@ from rmq_ha.app.exposure import controller_exposure, group_exposure, replication
 from rmq_ha.app.journals.controlled import set_health, tell_set
 from rmq_ha.app.make import _own
 from rmq_ha.app.page.board import certificates
-from rmq_ha.app.status.catalogue import CATALOGUE
 from rmq_ha.app.status.certificates import CertificatesStatus
 from rmq_ha.app.status.namesrv import MOST_BROKERS, NamesrvStatus
-from rmq_ha.app.status.samples import Samples
 from rmq_ha.config.broker_configuration import BrokerConfiguration
 from rmq_ha.config.controller import ControllerConfiguration
 from rmq_ha.config.namesrv_configuration import NamesrvConfiguration
+from tests.kits.scrapes import scraped
 
 LINK = {"address": "m:1", "fault": "", "state": "following", "alone_seconds": 9.0}
 SET = {"id": 2, "epoch": 5, "leads": False, "in_sync": {3, 1}, "master": LINK}
@@ -41,19 +39,10 @@ def test_health_of_a_set(found: dict[str, Any], why: str, is_ready: bool, line: 
     assert line in health.reason
 
 
-def told(subject: Any) -> dict[str, list[tuple[dict[str, str], float]]]:
-    samples = Samples(CATALOGUE, defaultdict(str))
-    subject(samples)
-    return {
-        family.name: [(item.labels, item.value) for item in family.samples]
-        for family in samples.families()
-    }
-
-
 @pytest.mark.parametrize(("epoch", "shown"), [(5, 5.0), (-1, 0.0)])
 def test_numbers_of_a_set(epoch: int, shown: float) -> None:
     more = {"epoch": epoch, "lease": True, "unconfirmed": 7, "elections": 4}
-    found = told(lambda samples: tell_set(samples, SET | more))
+    found = scraped(lambda samples: tell_set(samples, SET | more))
     assert {name.removeprefix("rmqha_controller_"): row[0][1] for name, row in found.items()} == {
         "epoch": shown, "is_master": 0, "has_lease": 1, "in_sync": 2, "unconfirmed_bytes": 7,
         "role_changes": 4,
@@ -68,7 +57,7 @@ def test_numbers_and_health_of_a_name_server() -> None:
         refused_registrations=7, dropped_frames={"x": 1, "y": 2}, port=0,
     )  # fmt: skip
     status = NamesrvStatus(SimpleNamespace(clock=SimpleNamespace(seconds=lambda: 95.0)), namesrv)  # type: ignore[arg-type]
-    found = told(status.tell)
+    found = scraped(status.tell)
     ages = found.pop("rmqha_namesrv_registration_age_seconds")
     assert [age for _, age in ages[:7]] == [5.0, 4.0, 3.0, 2.0, 1.0, 0.0, 0.0]
     assert len(ages) == MOST_BROKERS
@@ -89,10 +78,10 @@ def test_numbers_and_health_of_a_name_server() -> None:
     )
 
 
-def test_certificates_that_end_first_are_told() -> None:
+def test_certificates_that_end_first_are_scraped() -> None:
     ends = {("setting", f"who{number}"): 1000 - number for number in range(60)}
     tls: Any = SimpleNamespace(certificates=lambda: ends)
-    (rows,) = told(CertificatesStatus("rmqha", tls).tell).values()
+    (rows,) = scraped(CertificatesStatus("rmqha", tls).tell).values()
     assert [end for _, end in rows] == sorted(ends.values())[:50]
     shown = certificates(ends)
     assert [item.ends_ms for item in shown] == [end * 1000 for end in sorted(ends.values())][

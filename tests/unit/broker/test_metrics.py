@@ -1,6 +1,5 @@
 """A broker's metrics and health, scraped from simulated brokers."""
 
-from collections import defaultdict
 from typing import Any
 
 import pytest
@@ -11,7 +10,6 @@ from twisted.logger import capturedLogs, formatEvent
 from rmq_ha.app.journals.classic import tell_replication
 from rmq_ha.app.status.broker import BrokerStatus
 from rmq_ha.app.status.catalogue import CATALOGUE
-from rmq_ha.app.status.samples import Samples
 from rmq_ha.app.status.server import SubjectCollector
 from rmq_ha.app.status.slaves import slave_names
 from rmq_ha.broker.controller import BrokerController
@@ -22,6 +20,7 @@ from rmq_ha.testing.cluster import HA_PORT, small_configuration
 from rmq_ha.testing.host import World
 from rmq_ha.wire.codes import RequestCode
 from rmq_ha.wire.command import RemotingCommand
+from tests.kits.scrapes import scraped
 from tests.unit.broker.sim_broker import TOPIC, SimBroker
 from tests.unit.broker.sim_client import SimClient
 
@@ -153,14 +152,13 @@ def test_a_number_is_told_as_it_is_counted(name: str) -> None:
 
 
 def test_what_slaves_were_refused_is_told() -> None:
-    samples = Samples(CATALOGUE, defaultdict(str))
     told = {
         "different": 2, "within_record": 3, "refused": 4, "turned_away": 5,
         "refused_ahead": ["a", "b", "c", "d", "e", "f"], "unacknowledged": 7,
         "unacknowledged_seconds": 8, "slaves": [],
     }  # fmt: skip
-    tell_replication(samples, told, is_slave=False)
-    found = {item.name: item.samples[0].value for item in samples.families()}
+    rows = scraped(lambda samples: tell_replication(samples, told, is_slave=False))
+    found = {name: row[0][1] for name, row in rows.items()}
     names = {
         "diverged": 2, "within_record": 3, "refused": 4, "turned_away": 5, "refused_ahead": 6,
         "unacknowledged_bytes": 7, "unacknowledged_seconds": 8, "slaves": 0,

@@ -1,0 +1,17 @@
+"""What a part of a server adds to a scrape."""
+
+from collections import defaultdict
+from collections.abc import Callable
+
+from rmq_ha.app.status.catalogue import CATALOGUE
+from rmq_ha.app.status.samples import Samples
+
+
+def scraped(tell: Callable[[Samples], object]) -> dict[str, list[tuple[dict[str, str], float]]]:
+    """Labels and values of each metric that it tells, by name."""
+    samples = Samples(CATALOGUE, defaultdict(str))
+    tell(samples)
+    return {
+        family.name: [(sample.labels, sample.value) for sample in family.samples]
+        for family in samples.families()
+    }
