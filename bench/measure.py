@@ -192,9 +192,9 @@ class Figures:
         """All of it so far: a later part may fail."""
         head = (
             f"{datetime.date.today()}, {platform.machine()}, {os.cpu_count()} processors, "
-            f"Python {platform.python_version()}, load average at the end "
-            f"{os.getloadavg()[0]:.1f}; median (minimum to maximum). No ratio where others took "
-            f"more than {self.limit:g} % of the machine."
+            f"Python {platform.python_version()} ({Path(sys.executable).resolve()}: how it was "
+            f"built counts), load average at the end {os.getloadavg()[0]:.1f}; median (minimum "
+            f"to maximum). No ratio where others took more than {self.limit:g} % of the machine."
         )
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(f"{head}\n\n{self.table()}\n")
