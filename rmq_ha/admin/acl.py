@@ -157,7 +157,6 @@ _grants = together(
     on_option,
     click.option(
         "--new-secret",
-        "secret_key",
         envvar="RMQHA_NEW_SECRET",
         help="More than 6 characters; better in the environment's RMQHA_NEW_SECRET, where `ps`"
         " does not show it.",
@@ -195,16 +194,19 @@ _grants = together(
 @_grants
 @sure_options
 @common_options
-def set_(account: str, which: str, yes: bool, dry_run: bool, **given: Any) -> None:
+def set_(
+    account: str, which: str, new_secret: str | None, yes: bool, dry_run: bool, **given: Any
+) -> None:
     """
     Create or change an account on all brokers, slaves too: each has files of its own.
 
     What is not given stays. Exit code 1: a broker refuses, or has something else afterwards.
     """
     must_be_askable(yes=yes, dry_run=dry_run)
+    wanted = {**given, "secret_key": new_secret}
 
     async def work(session: Session) -> int | None:
-        return await set_account(session, account, which, given, yes=yes, dry_run=dry_run)
+        return await set_account(session, account, which, wanted, yes=yes, dry_run=dry_run)
 
     run(work)
 

@@ -163,6 +163,18 @@ def test_every_command_is_in_the_table() -> None:
     assert set(LEAVES) == set(TABLE)
 
 
+def is_one_of_several(item: click.Parameter) -> bool:
+    """A flag that says which, like `init --pair`: those that go together have one name."""
+    return isinstance(getattr(item, "flag_value", None), str)
+
+
+@pytest.mark.parametrize("name", sorted(TABLE))
+def test_no_two_options_of_a_command_have_one_name(name: str) -> None:
+    """Click would give both what was given to one: a new secret would sign, say."""
+    names = [item.name for item in LEAVES[name].params if not is_one_of_several(item)]
+    assert sorted(names) == sorted(set(names))
+
+
 @pytest.mark.parametrize("name", of_kind(Kind.CHANGES))
 def test_what_changes_something_asks_and_can_be_scripted(name: str, tmp_path: Path) -> None:
     """Where nobody can be asked it refuses, and says with which options it would not have to."""

@@ -11,8 +11,11 @@ from click.testing import CliRunner
 from twisted.internet.defer import Deferred
 from twisted.internet.testing import StringTransport
 
-from rmq_ha.admin import session, stdin
+from rmq_ha.admin import confirm, session, stdin
 from rmq_ha.admin.main import main
+from rmq_ha.errors import RequestRejected
+from rmq_ha.wire.codes import ResponseCode
+from rmq_ha.wire.command import RemotingCommand
 from tests.unit.client.sim_cluster import SimCluster
 
 
@@ -34,9 +37,10 @@ class Answer(NamedTuple):
 
 
 class _Reactor:
-    """Of the reactor a command asks only to be told when it ends."""
+    """Of the reactor a command asks only to be told when it ends: `interrupt` says so."""
 
-    def addSystemEventTrigger(self, *_: object) -> None: ...
+    def addSystemEventTrigger(self, _: str, __: str, interrupt: Callable[[], object]) -> None:
+        self.interrupt = interrupt
 
 
 class Typist:
@@ -45,6 +49,7 @@ class Typist:
 
     :param patch: until its end, commands run on the simulated clock.
     :ivar host: that machine.
+    :ivar asked: codes of the requests that came to brokers, in their order.
     """
 
     def __init__(self, cluster: SimCluster, patch: pytest.MonkeyPatch) -> None:
@@ -52,7 +57,12 @@ class Typist:
         self.host = host = cluster.world.add("admin").seams
 
         def react(start: Callable[[Any], Deferred[None]]) -> None:
-            cluster.wait(start(_Reactor()), 200)
+            reactor = _Reactor()
+            over = start(reactor)
+            for seconds, event in self._events:
+                cluster.clock.callLater(seconds, event, reactor)
+            self._events.clear()
+            cluster.wait(over, 200)
 
         def standard_io(protocol: Any, reactor: object) -> None:
             protocol.makeConnection(StringTransport())
@@ -60,6 +70,11 @@ class Typist:
             protocol.connectionLost()
 
         self._given = ""
+        self._events: list[tuple[float, Callable[[_Reactor], object]]] = []
+        self._patch = patch
+        self.asked: list[int] = []
+        for broker in cluster.brokers.values():
+            self._watch(broker.dispatcher.routes)
         patch.setattr(stdin, "StandardIO", standard_io)
         patch.setattr(session, "make_steady", lambda _: None)
         patch.setattr(session, "make_host", lambda _: host)
@@ -75,7 +90,7 @@ class Typist:
         servers = self.cluster.namesrv.address if namesrv is None else namesrv
         typed = [*line.split(), *more, "-n", servers]
         self._given = given
-        done = CliRunner().invoke(main, typed)
+        done = CliRunner().invoke(main, typed, input=given)
         if done.exception is not None and not isinstance(done.exception, SystemExit):
             raise done.exception
         return Answer(done.exit_code, done.stdout, done.stderr)
@@ -86,3 +101,37 @@ class Typist:
         assert told.code == 0, told
         assert told.out or is_silent, words
         return told
+
+    def sits_there(self) -> None:
+        """From now on `given` is what somebody at the keyboard answers."""
+        self._patch.setattr(confirm, "is_interactive", lambda: True)
+
+    def meanwhile(self, seconds: float, event: Callable[[], object]) -> None:
+        """It happens while the next line runs, so long after its start."""
+        self._events.append((seconds, lambda _: event()))
+
+    def interrupts(self, seconds: float) -> None:
+        """Ctrl-C, so long after the start of the next line."""
+        self._events.append((seconds, lambda reactor: reactor.interrupt()))
+
+    def answers(self, broker: str, code: int, answer: Callable[[RemotingCommand], Any]) -> None:
+        """From now on it answers these requests so; what `answer` raises is what it refuses."""
+        self.cluster.brokers[broker].dispatcher.routes[code] = lambda _, command: answer(command)
+
+    def refuses(self, broker: str, code: int, remark: str = "not today") -> None:
+        """From now on it refuses these requests."""
+
+        def refuse(_: RemotingCommand) -> None:
+            raise RequestRejected(ResponseCode.SYSTEM_ERROR, remark)
+
+        self.answers(broker, code, refuse)
+
+    def keeps_silent(self, broker: str, code: int) -> None:
+        """From now on it does not answer these requests, as a Java broker without ACL."""
+        self.answers(broker, code, lambda _: Deferred())
+
+    def _watch(self, routes: dict[int, Any]) -> None:
+        for code, handler in routes.items():
+            routes[code] = lambda channel, command, handler=handler: (
+                self.asked.append(command.code) or handler(channel, command)
+            )
