@@ -60,7 +60,7 @@ class Typist:
             reactor = _Reactor()
             over = start(reactor)
             for seconds, event in self._events:
-                cluster.clock.callLater(seconds, event, reactor)
+                host.clock.callLater(seconds, event, reactor)
             self._events.clear()
             cluster.wait(over, 200)
 
