@@ -19,7 +19,7 @@ from soak_proxy import Link
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from rmq_ha.client.lookup.requests import send_request
-from rmq_ha.store.search import whole_records
+from rmq_ha.store.log.search import whole_records
 from rmq_ha.wire.codes import RequestCode
 from tests.interop.rig import REPO, Rig, Server
 from tests.interop.wire import Refused, Wire

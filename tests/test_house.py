@@ -153,7 +153,7 @@ def module_of(path: Path) -> str:
 
 
 def package_of(module: str) -> str:
-    """`rmq_ha.store` of `rmq_ha.store.reads`; modules beside the packages are none's."""
+    """`rmq_ha.store` of `rmq_ha.store.reading.reads`; modules beside the packages are none's."""
     package = ".".join(module.split(".")[:2])
     return package if (ROOT.parent / package.replace(".", "/")).is_dir() else "rmq_ha"
 
@@ -265,22 +265,52 @@ def test_no_circle_of_packages() -> None:
     assert_no_circle(stands_on)
 
 
-CLIENTS_ROOMS = ("rules", "rebalance", "lookup", "connection", "send", "consume")
-"""Each may stand on those before it; the modules beside them are what applications import."""
+ROOMS = {
+    "client": ("rules", "rebalance", "lookup", "connection", "send", "consume"),
+    "store": (
+        "flags",
+        "statistics",
+        "format",
+        "log",
+        "queues",
+        "index",
+        "delay",
+        "reading",
+        "journal",
+        "journal_base",
+        "local",
+    ),
+}
+"""
+Folders, and modules beside them, each of which may stand on those before it; what is not named
+stands on all of them: the face of its package.
+"""
 
 
-@pytest.mark.parametrize("room", CLIENTS_ROOMS)
-def test_the_rooms_of_the_client_stand_on_each_other_in_one_order(room: str) -> None:
+@pytest.mark.parametrize(
+    ("package", "room"), [(package, room) for package, rooms in ROOMS.items() for room in rooms]
+)
+def test_the_rooms_of_a_package_stand_on_each_other_in_one_order(package: str, room: str) -> None:
     """Who reads how a message is sent never has to know how one is consumed."""
-    below = CLIENTS_ROOMS[: CLIENTS_ROOMS.index(room) + 1]
-    allowed = [f"rmq_ha.client.{name}" for name in below]
+    here = f"rmq_ha.{package}"
+    rooms = ROOMS[package]
+    allowed = [f"{here}.{name}" for name in rooms[: rooms.index(room) + 1]]
+    files = [path for path in FILES if is_below(module_of(path), [f"{here}.{room}"])]
+    assert files
     wrong = [
         f"{where(path, line)}: {name}"
-        for path in sorted((ROOT / "client" / room).glob("*.py"))
+        for path in files
         for line, name in imports(parsed(path))
-        if is_below(name, ["rmq_ha.client"]) and not is_below(name, allowed)
+        if is_below(name, [here]) and not is_below(name, allowed)
     ]
     assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("package", ROOMS)
+def test_each_folder_of_a_package_with_rooms_is_one(package: str) -> None:
+    """A new folder says where it stands."""
+    folders = {path.parent.name for path in (ROOT / package).glob("*/__init__.py")}
+    assert folders <= set(ROOMS[package])
 
 
 def test_store_and_broker_know_no_kind_of_journal() -> None:

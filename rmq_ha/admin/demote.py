@@ -22,7 +22,7 @@ from rmq_ha.errors import ProtocolViolation
 from rmq_ha.host.surroundings import real_surroundings
 from rmq_ha.model.broker_identity import MASTER_ID
 from rmq_ha.model.status import BrokerRole
-from rmq_ha.store.setaside import ABOUT, FOLDER
+from rmq_ha.store.log.setaside import ABOUT, FOLDER
 from rmq_ha.wire.bodies import read_body
 
 _FOLLOWING = "following"
@@ -170,7 +170,7 @@ def _link(own: Member) -> dict[str, Any]:
 
 
 def _about(said: Any) -> dict[str, Any]:
-    """What `store/setaside.py` wrote; raises what `read_body` knows where the shape is another."""
+    """What `log/setaside.py` wrote; raises what `read_body` knows where the shape is another."""
     topics = {str(topic): int(count) for topic, count in said["topics"].items()}
     return {**said, "time": int(said["time"]), "messages": int(said["messages"]), "topics": topics}
 

@@ -21,7 +21,7 @@ from rmq_ha.config.controller_mode import is_controlled
 from rmq_ha.host.surroundings import real_surroundings
 from rmq_ha.model.broker_identity import MASTER_ID
 from rmq_ha.model.status import BrokerRole
-from rmq_ha.store.owed import OwedLog
+from rmq_ha.store.local.owed import OwedLog
 
 _COLUMNS = ("topic", "queue", "group", "here", "there", "lacks")
 _ROLES = (BrokerRole.SYNC_MASTER, BrokerRole.ASYNC_MASTER)

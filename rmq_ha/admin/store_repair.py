@@ -14,7 +14,7 @@ from rmq_ha.errors import ConfigurationError, RmqHaError
 from rmq_ha.offline.verify import CHECKPOINT, INDEX, QUEUES
 from rmq_ha.seams import Disk
 from rmq_ha.store.default import DefaultMessageStore
-from rmq_ha.store.layout import store_root
+from rmq_ha.store.log.layout import store_root
 
 _PATHS = {
     QUEUES: ("consumequeue", "consumequeue_ext"),

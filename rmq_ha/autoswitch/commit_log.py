@@ -8,11 +8,11 @@ from typing import Protocol
 
 from rmq_ha.model.message import AppendResult, Draft
 from rmq_ha.model.status import PutMessageStatus
-from rmq_ha.store.append import Group
-from rmq_ha.store.batch import BatchLayout
-from rmq_ha.store.commitlog import CommitLog
-from rmq_ha.store.run import Run
-from rmq_ha.store.tail import LogTail
+from rmq_ha.store.log.append import Group
+from rmq_ha.store.log.batch import BatchLayout
+from rmq_ha.store.log.commitlog import CommitLog
+from rmq_ha.store.log.run import Run
+from rmq_ha.store.log.tail import LogTail
 
 
 class Leadership(Protocol):

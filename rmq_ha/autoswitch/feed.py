@@ -21,7 +21,7 @@ from rmq_ha.autoswitch.rate import Rate
 from rmq_ha.autoswitch.settings import ReplicationSettings
 from rmq_ha.autoswitch.tables import Entry, TableFeed, Tables
 from rmq_ha.errors import ReplicationError, SlaveSilent
-from rmq_ha.store.journal_log import LogBytes
+from rmq_ha.store.log.journal_log import LogBytes
 
 CONFIRM_SECONDS = 0.1
 """After which an idle slave hears that more may be read."""

@@ -37,7 +37,7 @@ from rmq_ha.remoting.calls import Calls
 from rmq_ha.remoting.channel import Channel
 from rmq_ha.seams import Host
 from rmq_ha.store.journal import Role
-from rmq_ha.store.puts import Decided
+from rmq_ha.store.log.puts import Decided
 from rmq_ha.timing.one_by_one import OneByOne
 from rmq_ha.timing.timer import rearm
 from rmq_ha.tls.ha import HaTls

@@ -11,11 +11,11 @@ from rmq_ha.autoswitch.requests import ControllerModeRequests
 from rmq_ha.config.broker_configuration import BrokerConfiguration
 from rmq_ha.ha.lag import told_slaves
 from rmq_ha.seams import Host
-from rmq_ha.store.boot import Left
-from rmq_ha.store.classic import LocalJournal
 from rmq_ha.store.journal import BrokerAround, StoreAround
-from rmq_ha.store.layout import log_files
-from rmq_ha.store.tail import LogTail
+from rmq_ha.store.local.journal import LocalJournal
+from rmq_ha.store.log.boot import Left
+from rmq_ha.store.log.layout import log_files
+from rmq_ha.store.log.tail import LogTail
 
 
 class EpochJournal(LocalJournal):

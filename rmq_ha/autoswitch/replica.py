@@ -21,7 +21,7 @@ from rmq_ha.autoswitch.settings import ReplicationSettings
 from rmq_ha.autoswitch.tables import Tables
 from rmq_ha.errors import DivergedLog, NothingInCommon, ProtocolViolation, ReplicationError
 from rmq_ha.ha.places import HEAD_SIZE, chain_to, holds_nothing, record_size, stretch
-from rmq_ha.store.journal_log import CopiedLog
+from rmq_ha.store.log.journal_log import CopiedLog
 
 
 class Cut(NamedTuple):

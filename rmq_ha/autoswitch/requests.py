@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from rmq_ha.autoswitch.epochs import OPEN_END, Epochs
 from rmq_ha.model.broker_identity import MASTER_ID, BrokerIdentity
 from rmq_ha.remoting.channel import Channel
-from rmq_ha.store.journal_log import JournalLog
+from rmq_ha.store.log.journal_log import JournalLog
 from rmq_ha.wire import fastjson
 from rmq_ha.wire.codes import RequestCode
 from rmq_ha.wire.command import RemotingCommand

@@ -6,7 +6,7 @@ Spec: controller.md, sections 2.1 and 2.2.
 from dataclasses import dataclass
 
 from rmq_ha.controller.messages import LEAST_PRIORITY
-from rmq_ha.store.journal_log import LogBytes
+from rmq_ha.store.log.journal_log import LogBytes
 
 
 @dataclass(slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from rmq_ha.autoswitch.epochs import Epochs
 from rmq_ha.autoswitch.feed import Report
 from rmq_ha.autoswitch.settings import ReplicationSettings
 from rmq_ha.controller.messages import SyncStateSet
-from rmq_ha.store.journal_log import LogBytes
+from rmq_ha.store.log.journal_log import LogBytes
 
 
 @dataclass(slots=True)

@@ -16,7 +16,7 @@ class BrokerContext:
     """
     A broker's host and configuration, and the plugins' own settings.
 
-    :ivar find_record: see `rmq_ha.store.starts`.
+    :ivar find_record: see `rmq_ha.store.reading.starts`.
     """
 
     host: Host

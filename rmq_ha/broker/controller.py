@@ -78,7 +78,7 @@ from rmq_ha.remoting.unfinished import UnfinishedFrames
 from rmq_ha.seams import Host
 from rmq_ha.store.default import DefaultMessageStore
 from rmq_ha.store.journal import BrokerAround
-from rmq_ha.store.run import by_name
+from rmq_ha.store.log.run import by_name
 from rmq_ha.timing.periodic import Periodic
 from rmq_ha.timing.timer import next_turn
 from rmq_ha.tls.reload import TlsReload

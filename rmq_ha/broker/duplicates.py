@@ -29,9 +29,9 @@ from rmq_ha.model.message import (
 from rmq_ha.model.properties import REAL_QID, REAL_TOPIC, UNIQ_KEY, decode_properties
 from rmq_ha.model.status import PutMessageStatus
 from rmq_ha.model.topics import HALF_TOPIC, RETRY_PREFIX
-from rmq_ha.store.batch import MEMBERS_A_TURN
 from rmq_ha.store.default import DefaultMessageStore
 from rmq_ha.store.format.commitlog import Record, decode_record
+from rmq_ha.store.log.batch import MEMBERS_A_TURN
 from rmq_ha.store.settle import Done, Others
 from rmq_ha.timing.slices import Lane
 

@@ -6,12 +6,12 @@ Spec: dledger.md, section 15.4.
 from twisted.logger import Logger
 
 from rmq_ha.errors import StoreError
-from rmq_ha.store.commitlog import CommitLog
-from rmq_ha.store.consumequeue import ConsumeQueueTable
 from rmq_ha.store.format.commitlog import encode_blank
-from rmq_ha.store.recovery import LogRecovery
-from rmq_ha.store.run import Run
-from rmq_ha.store.tail import LogTail
+from rmq_ha.store.log.commitlog import CommitLog
+from rmq_ha.store.log.recovery import LogRecovery
+from rmq_ha.store.log.run import Run
+from rmq_ha.store.log.tail import LogTail
+from rmq_ha.store.queues.table import ConsumeQueueTable
 
 
 class ClassicPart:

@@ -17,13 +17,13 @@ from rmq_ha.errors import StoreError
 from rmq_ha.model.flags import TRANSACTION_ROLLBACK
 from rmq_ha.model.message import Address, AppendResult, Draft, Message, draft_of
 from rmq_ha.model.status import PutMessageStatus
-from rmq_ha.store.append import Group, GroupEncoder
-from rmq_ha.store.batch import BatchLayout
 from rmq_ha.store.format.commitlog import RECORD_OVERHEAD, record_size_at
 from rmq_ha.store.format.record_checks import record_fits
-from rmq_ha.store.mapped_files import FileRow
-from rmq_ha.store.run import PendingRuns, Run, work_of
-from rmq_ha.store.walk import MAX_RECORD_SIZE
+from rmq_ha.store.log.append import Group, GroupEncoder
+from rmq_ha.store.log.batch import BatchLayout
+from rmq_ha.store.log.files import FileRow
+from rmq_ha.store.log.run import PendingRuns, Run, work_of
+from rmq_ha.store.log.walk import MAX_RECORD_SIZE
 
 _BUSY = PutMessageStatus.OS_PAGECACHE_BUSY
 

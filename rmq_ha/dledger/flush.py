@@ -14,9 +14,9 @@ from rmq_ha.dledger.commit_log import DLedgerCommitLog
 from rmq_ha.dledger.ledger_sync import SyncJob
 from rmq_ha.errors import NotNow, StoreError
 from rmq_ha.model.status import PutMessageStatus
-from rmq_ha.store.clean import LogCleaner
 from rmq_ha.store.journal import StoreAround
-from rmq_ha.store.puts import Decided
+from rmq_ha.store.log.clean import LogCleaner
+from rmq_ha.store.log.puts import Decided
 
 FLUSH_S = 0.01
 CHECKPOINT_S = 3.0

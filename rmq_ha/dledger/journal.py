@@ -17,10 +17,10 @@ from rmq_ha.dledger.tail import LedgerTail
 from rmq_ha.dledger.term_file import GroupFile
 from rmq_ha.dledger.values import ENTRY_HEADER_SIZE
 from rmq_ha.seams import Host
-from rmq_ha.store.boot import Left
 from rmq_ha.store.format.commitlog import store_timestamp_of
 from rmq_ha.store.journal import Role, StoreAround
 from rmq_ha.store.journal_base import JournalBase
+from rmq_ha.store.log.boot import Left
 
 _HEAD = 128
 

@@ -27,7 +27,7 @@ from rmq_ha.dledger.format import (
 from rmq_ha.dledger.values import ENTRY_HEADER_SIZE, MAX_ENTRY_SIZE, Entry
 from rmq_ha.errors import CorruptRecord
 from rmq_ha.seams import Disk, File
-from rmq_ha.store.mapped_files import FileRow
+from rmq_ha.store.log.files import FileRow
 
 
 class DirtyRow:

@@ -50,7 +50,7 @@ from rmq_ha.remoting.dispatcher import RequestDispatcher
 from rmq_ha.remoting.server import RemotingServer
 from rmq_ha.seams import Host
 from rmq_ha.store.journal import Role
-from rmq_ha.store.puts import Decided
+from rmq_ha.store.log.puts import Decided
 from rmq_ha.timing.timer import rearm, within
 from rmq_ha.tls.ha import HaCalls, HaTls
 from rmq_ha.tls.refusals import Refusals

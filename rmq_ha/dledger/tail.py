@@ -13,8 +13,8 @@ from rmq_ha.dledger.values import ENTRY_HEADER_SIZE, TERM_TOPIC
 from rmq_ha.errors import StoreError
 from rmq_ha.model.message import Row
 from rmq_ha.store.format.commitlog import row_at
-from rmq_ha.store.run import SLICE, SLICE_WORK, PendingRuns, Run, work_of
-from rmq_ha.store.walk import READ_SIZE
+from rmq_ha.store.log.run import SLICE, SLICE_WORK, PendingRuns, Run, work_of
+from rmq_ha.store.log.walk import READ_SIZE
 
 
 class Source(Protocol):
@@ -60,7 +60,7 @@ class LedgerTail:
         self._source = source
 
     def next_slice(self, position: int, waits: bool) -> Run | None:
-        """As `rmq_ha.store.tail.Tail` says; a ledger never waits for bytes."""
+        """As `rmq_ha.store.log.tail.Tail` says; a ledger never waits for bytes."""
         classic = self._source.classic
         if position < classic.end:
             return classic.next_slice(position)

@@ -7,7 +7,7 @@ from rmq_ha.errors import CorruptRecord, DamagedMaster, DivergedTail, NothingInC
 from rmq_ha.ha.greeting import DEPTH
 from rmq_ha.ha.places import WINDOWS, begins_at, chain_to, lowest_place, record_size
 from rmq_ha.store.format.commitlog import BLANK_MAGIC, decode_record
-from rmq_ha.store.journal_log import LogBytes
+from rmq_ha.store.log.journal_log import LogBytes
 
 FIRST_STEP = 1 << 16
 STEP_GROWTH = 16

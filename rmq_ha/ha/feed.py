@@ -12,7 +12,7 @@ from rmq_ha.ha.frames import MAX_BODY_SIZE, ReportReader, encode_frame
 from rmq_ha.ha.greeting import Greeting, GreetingReader, Progress, log_checksum
 from rmq_ha.ha.places import HEAD_SIZE, begins_at, record_size
 from rmq_ha.model.status import BrokerRole
-from rmq_ha.store.journal_log import LogBytes
+from rmq_ha.store.log.journal_log import LogBytes
 
 GATHER_SECONDS = 0.1
 """How long two unacknowledged frames may hold back a third that is not full."""

@@ -24,7 +24,7 @@ from struct import Struct
 from typing import NamedTuple
 
 from rmq_ha.ha.places import lowest_place, stretch
-from rmq_ha.store.journal_log import LogBytes
+from rmq_ha.store.log.journal_log import LogBytes
 
 MARK = 0xA5
 MAX_WINDOW_BITS = 20

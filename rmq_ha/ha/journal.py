@@ -11,10 +11,10 @@ from rmq_ha.ha.lag import told_slaves
 from rmq_ha.ha.link import TailOfStore
 from rmq_ha.ha.service import HAService
 from rmq_ha.seams import Host
-from rmq_ha.store.classic import LocalJournal
-from rmq_ha.store.commitlog import CommitLog
 from rmq_ha.store.journal import StoreAround
-from rmq_ha.store.layout import make_commit_log
+from rmq_ha.store.local.journal import LocalJournal
+from rmq_ha.store.log.commitlog import CommitLog
+from rmq_ha.store.log.layout import make_commit_log
 
 _OF_MASTER = ("address", "state", "fault", "silent_ms", "set_aside")
 

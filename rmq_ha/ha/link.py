@@ -40,7 +40,7 @@ from rmq_ha.ha.secret import SlaveProof, make_nonce
 from rmq_ha.ha.shared_secrets import SharedSecrets
 from rmq_ha.ha.shell import ReplicaFactory
 from rmq_ha.seams import Host
-from rmq_ha.store.journal_log import CopiedLog
+from rmq_ha.store.log.journal_log import CopiedLog
 from rmq_ha.timing.timer import rearm
 from rmq_ha.tls.ends import connect_tls
 from rmq_ha.tls.ha import HaTls

@@ -8,7 +8,7 @@ from struct import Struct
 from typing import NamedTuple
 
 from rmq_ha.store.format.commitlog import BLANK_MAGIC, BLANK_SIZE, MESSAGE_MAGIC, RECORD_OVERHEAD
-from rmq_ha.store.journal_log import LogBytes
+from rmq_ha.store.log.journal_log import LogBytes
 
 _HEAD = Struct(">iI")
 _PLACE = Struct(">q")

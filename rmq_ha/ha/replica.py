@@ -12,7 +12,7 @@ from rmq_ha.errors import DivergedLog, ReplicationError, UnreadableLog
 from rmq_ha.ha.comparing import Comparison
 from rmq_ha.ha.frames import FrameReader, Piece, encode_report
 from rmq_ha.ha.greeting import encode_greeting, greet
-from rmq_ha.store.journal_log import CopiedLog
+from rmq_ha.store.log.journal_log import CopiedLog
 
 _MUCH = 1 << 17
 """Bytes that come at once while a slave catches up."""

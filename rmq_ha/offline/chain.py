@@ -26,7 +26,7 @@ from rmq_ha.store.format.commitlog import (
     cuts_at,
     store_timestamp_of,
 )
-from rmq_ha.store.walk import MAX_RECORD_SIZE
+from rmq_ha.store.log.walk import MAX_RECORD_SIZE
 
 _PREFIX = Struct(">iI").unpack_from
 _IDENTITY = Struct(">iI20xq")

@@ -18,7 +18,7 @@ from rmq_ha.store.format.consumequeue import (
     UNIT_SIZE,
     count_valid,
 )
-from rmq_ha.store.queue_search import first_from
+from rmq_ha.store.queues.search import first_from
 
 _CHUNK = 3200 * UNIT_SIZE
 

@@ -13,7 +13,7 @@ from rmq_ha.offline.directory import StoreFiles
 from rmq_ha.offline.files import OVERLAP, WINDOW, window_of
 from rmq_ha.offline.log_files import LogFile
 from rmq_ha.store.format.commitlog import BLANK
-from rmq_ha.store.walk import MORE, walk
+from rmq_ha.store.log.walk import MORE, walk
 
 
 class Damage(NamedTuple):

@@ -25,31 +25,31 @@ from rmq_ha.model.message import (
 from rmq_ha.model.status import BrokerRole, PutMessageStatus
 from rmq_ha.model.topics import SCHEDULE_TOPIC
 from rmq_ha.seams import Host
-from rmq_ha.store.append import Group
-from rmq_ha.store.batch import MEMBERS_A_TURN, BatchLayout
-from rmq_ha.store.boot import BootMark
-from rmq_ha.store.checkpoint import Checkpoint
-from rmq_ha.store.classic import LocalJournal
-from rmq_ha.store.consumequeue import ConsumeQueueTable
-from rmq_ha.store.deleted_queues import DeletedQueues
-from rmq_ha.store.dispatch import Dispatcher
+from rmq_ha.store.delay.schedule import ScheduleMessageService
 from rmq_ha.store.flags import Flag, RunningFlags
-from rmq_ha.store.flush import QueueFlusher
 from rmq_ha.store.format.checkpoint import NO_INDEX, NOTHING_WHOLE, Whole
 from rmq_ha.store.format.commitlog import parse_delay_levels
-from rmq_ha.store.index import IndexService
+from rmq_ha.store.index.index import IndexService
 from rmq_ha.store.journal import Journal
-from rmq_ha.store.layout import make_commit_log, refuse_unsupported, store_root
+from rmq_ha.store.local.journal import LocalJournal
+from rmq_ha.store.log.append import Group
+from rmq_ha.store.log.batch import MEMBERS_A_TURN, BatchLayout
+from rmq_ha.store.log.boot import BootMark
+from rmq_ha.store.log.checkpoint import Checkpoint
+from rmq_ha.store.log.dispatch import Dispatcher
+from rmq_ha.store.log.flush import QueueFlusher
+from rmq_ha.store.log.layout import make_commit_log, refuse_unsupported, store_root
+from rmq_ha.store.log.puts import asks_for_delay, redirect_delayed, results_of
 from rmq_ha.store.maintenance import StoreMaintenance
-from rmq_ha.store.puts import asks_for_delay, redirect_delayed, results_of
-from rmq_ha.store.queue import Restarted
-from rmq_ha.store.queue_files import FEWEST_QUEUE_FILES
-from rmq_ha.store.read_damage import ReadDamage
-from rmq_ha.store.reader import MessageReader
-from rmq_ha.store.schedule import ScheduleMessageService
+from rmq_ha.store.queues.deleted import DeletedQueues
+from rmq_ha.store.queues.files import FEWEST_QUEUE_FILES
+from rmq_ha.store.queues.queue import Restarted
+from rmq_ha.store.queues.table import ConsumeQueueTable
+from rmq_ha.store.reading.damage import ReadDamage
+from rmq_ha.store.reading.pulls import MessageReader
+from rmq_ha.store.reading.starts import record_starting_at, unqueued_record_at
 from rmq_ha.store.service import StoreService
 from rmq_ha.store.settle import Done, Others, PutSettler
-from rmq_ha.store.starts import record_starting_at, unqueued_record_at
 from rmq_ha.store.statistics import StoreStatistics
 from rmq_ha.store.turns import TurnWatch
 from rmq_ha.timing.slices import Lane
@@ -202,11 +202,11 @@ class DefaultMessageStore(StoreMaintenance):
     # Reading
 
     def record_starting_at(self, physical_offset: int) -> bytes | None:
-        """See `rmq_ha.store.starts`."""
+        """See `rmq_ha.store.reading.starts`."""
         return record_starting_at(self, physical_offset)
 
     def unqueued_record_at(self, physical_offset: int) -> bytes | None:
-        """See `rmq_ha.store.starts`."""
+        """See `rmq_ha.store.reading.starts`."""
         return unqueued_record_at(self, physical_offset)
 
     # Putting

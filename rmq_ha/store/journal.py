@@ -1,7 +1,7 @@
 """What keeps a broker's messages: a disk, a pair, a DLedger group, a set with controllers.
 
 Store and broker know a `Journal` and its `Role`, never which of them it is. `LocalJournal`
-(`store/classic.py`) keeps messages on one disk; `ha/journal.py`, `dledger/journal.py` and
+(`store/local/journal.py`) keeps messages on one disk; `ha/journal.py`, `dledger/journal.py` and
 `autoswitch/journal.py` have the three kinds that a broker can be told to use, and a plugin may
 bring another one.
 """
@@ -18,23 +18,23 @@ from rmq_ha.model.broker_identity import BrokerIdentity
 from rmq_ha.model.message import AppendResult, Draft
 from rmq_ha.model.status import BrokerRole, PutMessageStatus
 from rmq_ha.seams import Host
-from rmq_ha.store.append import Group
-from rmq_ha.store.batch import BatchLayout
-from rmq_ha.store.boot import BootMark, Left
-from rmq_ha.store.checkpoint import Checkpoint
-from rmq_ha.store.consumequeue import ConsumeQueueTable
-from rmq_ha.store.deleted_queues import DeletedQueues
-from rmq_ha.store.dispatch import Dispatcher
+from rmq_ha.store.delay.schedule import ScheduleMessageService
 from rmq_ha.store.flags import RunningFlags
-from rmq_ha.store.flush import QueueFlusher
 from rmq_ha.store.format.checkpoint import Whole
-from rmq_ha.store.index import IndexService
-from rmq_ha.store.journal_log import JournalLog
-from rmq_ha.store.puts import Decided
-from rmq_ha.store.schedule import ScheduleMessageService
-from rmq_ha.store.setaside import TailAside
+from rmq_ha.store.index.index import IndexService
+from rmq_ha.store.log.append import Group
+from rmq_ha.store.log.batch import BatchLayout
+from rmq_ha.store.log.boot import BootMark, Left
+from rmq_ha.store.log.checkpoint import Checkpoint
+from rmq_ha.store.log.dispatch import Dispatcher
+from rmq_ha.store.log.flush import QueueFlusher
+from rmq_ha.store.log.journal_log import JournalLog
+from rmq_ha.store.log.puts import Decided
+from rmq_ha.store.log.setaside import TailAside
+from rmq_ha.store.log.tail import Tail
+from rmq_ha.store.queues.deleted import DeletedQueues
+from rmq_ha.store.queues.table import ConsumeQueueTable
 from rmq_ha.store.statistics import StoreStatistics
-from rmq_ha.store.tail import Tail
 
 
 class Electorate(Protocol):

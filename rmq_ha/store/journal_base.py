@@ -9,8 +9,6 @@ from rmq_ha.config.store import MessageStoreConfig
 from rmq_ha.errors import StoreError
 from rmq_ha.model.message import AppendResult, Draft
 from rmq_ha.model.status import FlushDiskType, PutMessageStatus
-from rmq_ha.store.append import Group
-from rmq_ha.store.batch import BatchLayout
 from rmq_ha.store.journal import (
     BrokerAround,
     Cleaner,
@@ -19,10 +17,12 @@ from rmq_ha.store.journal import (
     Role,
     StoreAround,
 )
-from rmq_ha.store.journal_log import JournalLog
-from rmq_ha.store.puts import Decided, combine
-from rmq_ha.store.setaside import TailAside
-from rmq_ha.store.tail import Tail
+from rmq_ha.store.log.append import Group
+from rmq_ha.store.log.batch import BatchLayout
+from rmq_ha.store.log.journal_log import JournalLog
+from rmq_ha.store.log.puts import Decided, combine
+from rmq_ha.store.log.setaside import TailAside
+from rmq_ha.store.log.tail import Tail
 
 
 class JournalBase:

@@ -11,13 +11,13 @@ from twisted.logger import Logger
 
 from rmq_ha.model.topics import LMQ_PREFIX, OP_HALF_TOPIC, SCHEDULE_TOPIC
 from rmq_ha.seams import Host
-from rmq_ha.store.clean import disk_ratio
-from rmq_ha.store.deleted_queues import DeletedQueues
-from rmq_ha.store.dispatch import Dispatcher
+from rmq_ha.store.delay.schedule import ScheduleMessageService
 from rmq_ha.store.journal import Cleaner, Journal
-from rmq_ha.store.reads import StoreReads
-from rmq_ha.store.schedule import ScheduleMessageService
-from rmq_ha.store.setaside import TailAside
+from rmq_ha.store.log.clean import disk_ratio
+from rmq_ha.store.log.dispatch import Dispatcher
+from rmq_ha.store.log.setaside import TailAside
+from rmq_ha.store.queues.deleted import DeletedQueues
+from rmq_ha.store.reading.reads import StoreReads
 from rmq_ha.store.statistics import readable_size
 
 _KEPT_TOPICS = frozenset({SCHEDULE_TOPIC, OP_HALF_TOPIC})

@@ -12,12 +12,12 @@ from twisted.logger import Logger
 
 from rmq_ha.errors import StoreError
 from rmq_ha.seams import Lock
-from rmq_ha.store.boot import Left
 from rmq_ha.store.flags import Flag
 from rmq_ha.store.format.checkpoint import NOTHING_WHOLE
 from rmq_ha.store.format.commitlog import store_timestamp_of
 from rmq_ha.store.journal import Cleaner, Journal, StoreAround
-from rmq_ha.store.journal_log import JournalLog
+from rmq_ha.store.log.boot import Left
+from rmq_ha.store.log.journal_log import JournalLog
 from rmq_ha.store.statistics import SAMPLE_S
 from rmq_ha.store.turns import TurnWatch
 from rmq_ha.timing.periodic import Periodic

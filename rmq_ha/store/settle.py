@@ -10,9 +10,9 @@ from twisted.logger import Logger
 
 from rmq_ha.model.message import AppendResult, PutMessageResult, Row
 from rmq_ha.model.status import PutMessageStatus
-from rmq_ha.store.append import Group
 from rmq_ha.store.journal import Journal
-from rmq_ha.store.puts import Decided
+from rmq_ha.store.log.append import Group
+from rmq_ha.store.log.puts import Decided
 from rmq_ha.store.statistics import StoreStatistics
 
 Others = Mapping[int, PutMessageStatus]

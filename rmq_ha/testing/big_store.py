@@ -25,7 +25,7 @@ from rmq_ha.store.format.commitlog import (
     encode_blank,
 )
 from rmq_ha.store.format.consumequeue import UNIT_SIZE
-from rmq_ha.store.index import IndexService
+from rmq_ha.store.index.index import IndexService
 from rmq_ha.testing.big_records import GIBIBYTE, MAX_BLOCK, Block, Shape, topic_names
 from rmq_ha.wire import fastjson
 from rmq_ha.wire.bodies import GroupTable, TopicTable

@@ -18,9 +18,9 @@ from rmq_ha.autoswitch.manager import ReplicasManager
 from rmq_ha.autoswitch.settings import ReplicationSettings
 from rmq_ha.autoswitch.sync_state import SyncState
 from rmq_ha.autoswitch.tables import TableFeed
-from rmq_ha.store.boot import Left
-from rmq_ha.store.classic import LocalJournal
-from rmq_ha.store.tail import LogTail
+from rmq_ha.store.local.journal import LocalJournal
+from rmq_ha.store.log.boot import Left
+from rmq_ha.store.log.tail import LogTail
 from rmq_ha.testing.planting import CONTROLLED, Mutant, Patches
 
 

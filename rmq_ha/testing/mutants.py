@@ -16,13 +16,13 @@ from rmq_ha.ha.feed import Feed
 from rmq_ha.ha.replica import Replica
 from rmq_ha.ha.waiting import GroupTransfer
 from rmq_ha.model.status import PutMessageStatus
-from rmq_ha.store import flush
-from rmq_ha.store.boot import BootMark
-from rmq_ha.store.consumequeue import ConsumeQueueTable
-from rmq_ha.store.damage import DamagedLog
 from rmq_ha.store.default import DefaultMessageStore
-from rmq_ha.store.flush import CommitLogFlusher
-from rmq_ha.store.queue import ConsumeQueue
+from rmq_ha.store.local.damaged_log import DamagedLog
+from rmq_ha.store.log import flush
+from rmq_ha.store.log.boot import BootMark
+from rmq_ha.store.log.flush import CommitLogFlusher
+from rmq_ha.store.queues.queue import ConsumeQueue
+from rmq_ha.store.queues.table import ConsumeQueueTable
 from rmq_ha.testing.controlled_mutants import OF_CONTROLLER_MODE
 from rmq_ha.testing.host import SimHost
 from rmq_ha.testing.planting import CLUSTER, Mutant, Patches

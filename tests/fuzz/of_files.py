@@ -24,9 +24,9 @@ from rmq_ha.errors import ConfigurationError, ProtocolViolation
 from rmq_ha.model.message import Address
 from rmq_ha.model.networks import Networks
 from rmq_ha.namesrv.kv_config import KVConfigManager
-from rmq_ha.store.delay_offsets import DelayOffsets
-from rmq_ha.store.deleted_queues import DeletedQueues
+from rmq_ha.store.delay.offsets import DelayOffsets
 from rmq_ha.store.format.commitlog import parse_delay_levels
+from rmq_ha.store.queues.deleted import DeletedQueues
 from rmq_ha.testing.disk import SimDisk
 from tests.fuzz.target import target
 from tests.unit.broker.processor_kit import AtOnce

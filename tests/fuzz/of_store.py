@@ -43,11 +43,11 @@ from rmq_ha.store.format.record_checks import (
     record_fits,
 )
 from rmq_ha.store.format.record_properties import record_properties
-from rmq_ha.store.index_file import IndexFile
-from rmq_ha.store.queue_ends import QueueEnd, QueueEnds
-from rmq_ha.store.queue_search import valid_part
-from rmq_ha.store.search import whole_records
-from rmq_ha.store.walk import walk
+from rmq_ha.store.index.file import IndexFile
+from rmq_ha.store.log.search import whole_records
+from rmq_ha.store.log.walk import walk
+from rmq_ha.store.queues.ends import QueueEnd, QueueEnds
+from rmq_ha.store.queues.search import valid_part
 from rmq_ha.testing.disk import SimDisk
 from tests.fuzz.of_wire import ENTRY, RECORDS
 from tests.fuzz.target import target

@@ -44,9 +44,9 @@ ELSEWHERE = {
     "rmq_ha.dledger.commit_log:DLedgerCommitLog._size_at": "our own file: test_dledger_commit_log",
     "rmq_ha.dledger.ledger_recovery:LedgerRecovery._entries": "our own file: test_ledger_model",
     "rmq_ha.dledger.tail:LedgerTail._read_slice": "our own file: test_dledger_commit_log",
-    "rmq_ha.store.index:IndexService._is_cut": "our own file: test_index",
-    "rmq_ha.store.index_file:IndexFile.find": "our own file: test_index",
-    "rmq_ha.store.index_file:IndexFile.truncate": "our own file: test_index",
+    "rmq_ha.store.index.index:IndexService._is_cut": "our own file: test_index",
+    "rmq_ha.store.index.file:IndexFile.find": "our own file: test_index",
+    "rmq_ha.store.index.file:IndexFile.truncate": "our own file: test_index",
 }
 
 

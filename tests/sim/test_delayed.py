@@ -15,7 +15,7 @@ from rmq_ha.errors import RemotingError
 from rmq_ha.model.status import BrokerRole
 from rmq_ha.model.topics import SCHEDULE_TOPIC
 from rmq_ha.remoting.client import RemotingClient
-from rmq_ha.store.lookback import LookBack
+from rmq_ha.store.delay.lookback import LookBack
 from rmq_ha.testing.cluster import LISTEN_PORT
 from rmq_ha.testing.pair import PairOptions
 from rmq_ha.testing.simcluster import SimCluster

@@ -8,11 +8,11 @@ from rmq_ha.ha.protocol import FeedProtocol
 from rmq_ha.ha.replica import Replica
 from rmq_ha.ha.waiting import GroupTransfer
 from rmq_ha.model.status import BrokerRole, FlushDiskType, PutMessageStatus
-from rmq_ha.store.commitlog import CommitLog
-from rmq_ha.store.consumequeue import ConsumeQueueTable
 from rmq_ha.store.default import DefaultMessageStore
-from rmq_ha.store.flush import CommitLogFlusher
-from rmq_ha.store.recovery import LogRecovery
+from rmq_ha.store.log.commitlog import CommitLog
+from rmq_ha.store.log.flush import CommitLogFlusher
+from rmq_ha.store.log.recovery import LogRecovery
+from rmq_ha.store.queues.table import ConsumeQueueTable
 from rmq_ha.testing.faults import Fault
 from rmq_ha.testing.pair import PairOptions
 from rmq_ha.testing.simulate import run_pair

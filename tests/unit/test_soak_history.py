@@ -5,7 +5,7 @@ from soak_history import History, Progress
 from soak_pair import difference, is_unchecked
 
 from rmq_ha.model.message import Address, Message, draft_of
-from rmq_ha.store.append import GroupEncoder
+from rmq_ha.store.log.append import GroupEncoder
 
 
 def told(*lines: str) -> History:

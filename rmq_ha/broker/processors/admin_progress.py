@@ -18,8 +18,8 @@ from rmq_ha.errors import RequestRejected
 from rmq_ha.model.extension_unit import ExtensionUnit
 from rmq_ha.model.subscription import TAG_TYPES, SubscriptionData
 from rmq_ha.remoting.channel import Channel
-from rmq_ha.store.filters import TagFilter
 from rmq_ha.store.format.consumequeue import is_extension_address
+from rmq_ha.store.reading.tag_filter import TagFilter
 from rmq_ha.wire import fastjson
 from rmq_ha.wire.bodies import MessageQueue
 from rmq_ha.wire.codes import RequestCode, ResponseCode

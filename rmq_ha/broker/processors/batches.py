@@ -13,7 +13,7 @@ from rmq_ha.broker.frame_limits import MESSAGES, FrameLimits
 from rmq_ha.config.broker_configuration import BrokerConfiguration
 from rmq_ha.errors import ProtocolViolation, RequestRejected
 from rmq_ha.remoting.channel import Channel
-from rmq_ha.store.batch import MEMBERS_A_TURN
+from rmq_ha.store.log.batch import MEMBERS_A_TURN
 from rmq_ha.wire.batch import BatchMember, read_batch
 from rmq_ha.wire.codes import ResponseCode
 

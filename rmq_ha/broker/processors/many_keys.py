@@ -9,7 +9,7 @@ from typing import Any
 
 from twisted.internet.defer import Deferred
 
-from rmq_ha.store.dispatch import Dispatcher
+from rmq_ha.store.log.dispatch import Dispatcher
 from rmq_ha.timing.one_by_one import OneByOne
 
 _MANY = 64

@@ -15,7 +15,7 @@ from rmq_ha.interfaces import IMessageFilter
 from rmq_ha.model.subscription import SUB_ALL, TAG, TAG_TYPES, SubscriptionData
 from rmq_ha.model.topic_config import SubscriptionGroupConfig
 from rmq_ha.model.topics import RETRY_PREFIX
-from rmq_ha.store.filters import TagFilter
+from rmq_ha.store.reading.tag_filter import TagFilter
 from rmq_ha.wire.codes import ResponseCode
 
 

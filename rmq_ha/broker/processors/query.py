@@ -16,7 +16,7 @@ from rmq_ha.broker.processors.fields import Answer, Handler
 from rmq_ha.config.store import MessageStoreConfig
 from rmq_ha.model.message import place_of
 from rmq_ha.remoting.channel import Channel
-from rmq_ha.store.reads import QueryResult
+from rmq_ha.store.reading.reads import QueryResult
 from rmq_ha.timing.slices import Lane
 from rmq_ha.wire.codes import RequestCode, ResponseCode
 from rmq_ha.wire.command import RemotingCommand

@@ -23,7 +23,7 @@ from rmq_ha.model.properties import (
     encode_properties,
 )
 from rmq_ha.model.topics import HALF_TOPIC, OP_HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC
-from rmq_ha.store.copies import copy_of, real_place
+from rmq_ha.store.delay.copies import copy_of, real_place
 from rmq_ha.store.format.commitlog import Record, encode_record
 from rmq_ha.wire.codes import RequestCode
 from rmq_ha.wire.command import FLAG_ONEWAY, RemotingCommand

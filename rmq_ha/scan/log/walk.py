@@ -1,7 +1,7 @@
 """Many records, one behind the other, as numbers of numpy.
 
 The walk decides as the broker's own codec does (`rmq_ha.store.format.commitlog.decode_record`, and
-`rmq_ha.store.walk` for its end); only CRCs are left to `Records.crc_ok`.
+`rmq_ha.store.log.walk` for its end); only CRCs are left to `Records.crc_ok`.
 
 Spec: store.md, sections 2.1, 2.2, 5.4; dledger.md, sections 3.2, 3.3 and 4.
 """

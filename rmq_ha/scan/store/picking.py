@@ -10,7 +10,7 @@ from rmq_ha.scan.log.bodies import joined
 from rmq_ha.scan.log.records import Records
 from rmq_ha.scan.log.shape import Bytes, Ints, fields, shape_of
 from rmq_ha.store.format.commitlog import MESSAGE_MAGIC, RECORD_OVERHEAD
-from rmq_ha.store.walk import MAX_RECORD_SIZE
+from rmq_ha.store.log.walk import MAX_RECORD_SIZE
 
 _NEAR = 64 << 10
 """Records that are so close are fetched with what is between them."""

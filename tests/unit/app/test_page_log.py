@@ -26,7 +26,7 @@ def told(namespace: str, level: LogLevel, text: str = "x {y}", **fields: Any) ->
         ("rmq_ha.ha.service.HAService", LogLevel.error, (Kind.REPLICATION, Severity.ERROR)),
         ("rmq_ha.broker.registration.Registration", LogLevel.warn,
          (Kind.REGISTRATION, Severity.WARN)),
-        ("rmq_ha.store.clean", LogLevel.critical, (Kind.LOG, Severity.ERROR)),
+        ("rmq_ha.store.log.clean", LogLevel.critical, (Kind.LOG, Severity.ERROR)),
     ],
 )  # fmt: skip
 def test_warnings_and_the_audit_log(

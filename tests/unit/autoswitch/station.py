@@ -18,7 +18,7 @@ from rmq_ha.controller.codec import encode_set
 from rmq_ha.controller.messages import SyncStateSet
 from rmq_ha.model.status import BrokerRole, FlushDiskType, PutMessageStatus
 from rmq_ha.seams import Host
-from rmq_ha.store.layout import log_files
+from rmq_ha.store.log.layout import log_files
 from rmq_ha.testing.cluster import ROOT, small_configuration
 from rmq_ha.testing.disk import SimDisk
 from rmq_ha.testing.worker import AtOnce

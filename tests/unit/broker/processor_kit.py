@@ -50,7 +50,7 @@ from rmq_ha.model.status import BrokerRole, GetMessageStatus, PutMessageStatus
 from rmq_ha.model.topic_config import TopicConfig
 from rmq_ha.store.format.commitlog import Record, encode_record
 from rmq_ha.store.format.record_properties import record_properties
-from rmq_ha.store.reads import QueryResult
+from rmq_ha.store.reading.reads import QueryResult
 from rmq_ha.store.statistics import StoreStatistics
 from rmq_ha.store.turns import TurnWatch
 from rmq_ha.testing.disk import SimDisk

@@ -13,7 +13,7 @@ from twisted.logger import formatEvent, globalLogPublisher
 from rmq_ha.errors import StoreError
 from rmq_ha.remoting.dispatcher import RequestDispatcher
 from rmq_ha.remoting.server import RemotingServer
-from rmq_ha.store.dispatch import GATHER_S
+from rmq_ha.store.log.dispatch import GATHER_S
 from rmq_ha.testing.cluster import LISTEN_PORT
 from rmq_ha.wire.codes import RequestCode, ResponseCode
 from rmq_ha.wire.command import RemotingCommand

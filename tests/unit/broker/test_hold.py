@@ -16,7 +16,7 @@ from rmq_ha.broker.hold import (
 )
 from rmq_ha.model.message import DispatchRequest
 from rmq_ha.model.subscription import SubscriptionData
-from rmq_ha.store.filters import TagFilter
+from rmq_ha.store.reading.tag_filter import TagFilter
 from tests.unit.broker.processor_kit import FakeChannel
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from twisted.internet.defer import Deferred
 
-from rmq_ha.store.reads import QueryResult
+from rmq_ha.store.reading.reads import QueryResult
 from rmq_ha.wire.command import RemotingCommand
 from tests.unit.broker.processor_kit import FakeChannel, Kit
 

@@ -14,10 +14,10 @@ from rmq_ha.dledger.ledger import Ledger
 from rmq_ha.dledger.tail import LedgerTail
 from rmq_ha.errors import StoreError
 from rmq_ha.model.message import Address, Message
-from rmq_ha.store.boot import Left
-from rmq_ha.store.commitlog import CommitLog
 from rmq_ha.store.format.commitlog import decode_record, encode_blank
-from rmq_ha.store.mapped_files import FileRow
+from rmq_ha.store.log.boot import Left
+from rmq_ha.store.log.commitlog import CommitLog
+from rmq_ha.store.log.files import FileRow
 from rmq_ha.testing.host import World
 from tests.unit.store.appends import append_group
 

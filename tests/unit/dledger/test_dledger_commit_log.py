@@ -20,13 +20,13 @@ from rmq_ha.dledger.values import ENTRY_HEADER_SIZE, MAX_ENTRY_SIZE
 from rmq_ha.errors import StoreError
 from rmq_ha.model.message import Address, AppendResult, DispatchRequest, Message, MessageBatch
 from rmq_ha.model.status import PutMessageStatus
-from rmq_ha.store import run
-from rmq_ha.store.batch import BatchLayout
-from rmq_ha.store.boot import Left
-from rmq_ha.store.commitlog import CommitLog
 from rmq_ha.store.default import DefaultMessageStore
 from rmq_ha.store.format.commitlog import Record, decode_record, encode_record
-from rmq_ha.store.mapped_files import FileRow
+from rmq_ha.store.log import run
+from rmq_ha.store.log.batch import BatchLayout
+from rmq_ha.store.log.boot import Left
+from rmq_ha.store.log.commitlog import CommitLog
+from rmq_ha.store.log.files import FileRow
 from rmq_ha.testing.host import World
 from tests.unit.store.appends import append_group
 

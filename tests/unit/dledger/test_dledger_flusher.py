@@ -14,9 +14,9 @@ from rmq_ha.dledger.commit_log import DLedgerCommitLog
 from rmq_ha.dledger.flush import LedgerCleaner, LedgerFlusher
 from rmq_ha.dledger.ledger import Ledger
 from rmq_ha.errors import StoreError
-from rmq_ha.store.commitlog import CommitLog
 from rmq_ha.store.flags import RunningFlags
-from rmq_ha.store.mapped_files import FileRow
+from rmq_ha.store.log.commitlog import CommitLog
+from rmq_ha.store.log.files import FileRow
 from rmq_ha.testing.host import World
 
 

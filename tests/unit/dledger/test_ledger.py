@@ -26,7 +26,7 @@ from rmq_ha.dledger.values import ENTRY_HEADER_SIZE, MAX_ENTRY_SIZE, Entry
 from rmq_ha.errors import CorruptRecord, InconsistentLedger, LedgerFull, StoreError
 from rmq_ha.host.disk import RealDisk
 from rmq_ha.seams import Disk, File
-from rmq_ha.store import mapped_files
+from rmq_ha.store.log import files as mapped_files
 from rmq_ha.testing.disk import SimDisk
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "ha" / "dledger_frames.json"

@@ -5,7 +5,7 @@ from random import Random
 import pytest
 
 from rmq_ha.dledger.ledger_files import DirtyRow
-from rmq_ha.store.mapped_files import FileRow
+from rmq_ha.store.log.files import FileRow
 from rmq_ha.testing.disk import SimDisk
 
 SIZE = 100

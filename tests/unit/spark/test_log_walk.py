@@ -24,7 +24,7 @@ from rmq_ha.store.format.commitlog import (
     encode_blank,
     encode_record,
 )
-from rmq_ha.store.walk import MAX_RECORD_SIZE
+from rmq_ha.store.log.walk import MAX_RECORD_SIZE
 from tests.kits.draws import draws
 
 BASE = 7 << 30

@@ -29,10 +29,10 @@ from rmq_ha.scan.log.records import Records
 from rmq_ha.scan.store.directory import StoreDirectory, open_store, scan, scan_with_gaps
 from rmq_ha.scan.store.index_files import IndexFile
 from rmq_ha.scan.store.queues import Queue
-from rmq_ha.store.commitlog import CommitLog
 from rmq_ha.store.format.consumequeue import FILLER, UNIT
 from rmq_ha.store.format.index import IndexHeader, index_file_size, key_hash
-from rmq_ha.store.mapped_files import FileRow
+from rmq_ha.store.log.commitlog import CommitLog
+from rmq_ha.store.log.files import FileRow
 from rmq_ha.wire.bodies import decode_offset_table
 from tests.unit.spark.golden_stores import FIXTURES, java_store, rows_of_log
 from tests.unit.store.appends import append_group

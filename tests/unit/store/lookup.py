@@ -1,6 +1,6 @@
 """Looking up keys in an index, for tests."""
 
-from rmq_ha.store.index import IndexService
+from rmq_ha.store.index.index import IndexService
 
 
 def query(

@@ -9,10 +9,10 @@ from rmq_ha.config.store import MessageStoreConfig
 from rmq_ha.interfaces import IMessageFilter
 from rmq_ha.model.message import Address, DispatchRequest, GetMessageResult
 from rmq_ha.model.status import BrokerRole
-from rmq_ha.store.consumequeue import ConsumeQueueTable
 from rmq_ha.store.format.commitlog import Record, encode_record
-from rmq_ha.store.read_damage import ReadDamage
-from rmq_ha.store.reader import MessageReader
+from rmq_ha.store.queues.table import ConsumeQueueTable
+from rmq_ha.store.reading.damage import ReadDamage
+from rmq_ha.store.reading.pulls import MessageReader
 from rmq_ha.testing.disk import SimDisk
 
 CL_FILE = 10_000

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from rmq_ha.errors import NotNow
 from rmq_ha.host.disk import RealDisk
-from rmq_ha.store.checkpoint import Checkpoint
 from rmq_ha.store.format.checkpoint import CheckpointTimes
+from rmq_ha.store.log.checkpoint import Checkpoint
 from rmq_ha.testing.disk import SimDisk
 
 PATH = "/store/checkpoint"

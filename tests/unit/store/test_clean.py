@@ -6,7 +6,7 @@ import pytest
 
 from rmq_ha.model.status import PutMessageStatus
 from rmq_ha.seams import DiskUsage
-from rmq_ha.store.clean import LogCleaner, disk_ratio
+from rmq_ha.store.log.clean import LogCleaner, disk_ratio
 
 HOUR = 3600
 
@@ -182,7 +182,7 @@ def test_forced_deletions_are_said(machine, store, monkeypatch):
     said = []
     log = type("Log", (), {"info": lambda *_, **__: None, "error": lambda *_, **__: None})()
     log.warn = lambda text, **fields: said.append(text.format(**fields))
-    monkeypatch.setattr("rmq_ha.store.clean.LogCleaner.log", log)
+    monkeypatch.setattr("rmq_ha.store.log.clean.LogCleaner.log", log)
     told = []
     store.on_forced_deletion = lambda: told.append(store.min_offset_in_queue("TopicA", 0))
     use(machine, monkeypatch, 80)
@@ -298,7 +298,7 @@ def test_a_full_disk_is_said_once(machine, store, monkeypatch):
     log = type("Log", (), {})()
     for level in ("info", "warn", "error"):
         setattr(log, level, lambda text, level=level, **_: said.append(level))
-    monkeypatch.setattr("rmq_ha.store.clean.LogCleaner.log", log)
+    monkeypatch.setattr("rmq_ha.store.log.clean.LogCleaner.log", log)
     store.log.fault, store.log.may_resume = "no room", True
     use(machine, monkeypatch, 91)
     for _ in range(2):

@@ -14,16 +14,16 @@ from rmq_ha.host.disk import RealDisk
 from rmq_ha.model.message import Address, AppendResult, Message, MessageBatch, draft_of
 from rmq_ha.model.properties import MAX_PROPERTIES_SIZE
 from rmq_ha.model.status import PutMessageStatus
-from rmq_ha.store import commitlog
-from rmq_ha.store.append import GroupEncoder
-from rmq_ha.store.commitlog import CommitLog
 from rmq_ha.store.format.commitlog import (
     BLANK_SIZE,
     RECORD_OVERHEAD,
     decode_record,
     dispatch_request_at,
 )
-from rmq_ha.store.mapped_files import FileRow
+from rmq_ha.store.log import commitlog
+from rmq_ha.store.log.append import GroupEncoder
+from rmq_ha.store.log.commitlog import CommitLog
+from rmq_ha.store.log.files import FileRow
 from rmq_ha.testing.disk import SimDisk
 from tests.unit.store.appends import append_group
 

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from rmq_ha.errors import StoreError
 from rmq_ha.model.message import DispatchRequest
-from rmq_ha.store.consumequeue import ConsumeQueueTable
 from rmq_ha.store.format.consumequeue import (
     FILLER,
     FILLER_SIZE,
@@ -19,7 +18,8 @@ from rmq_ha.store.format.consumequeue import (
     decode_units,
     is_extension_address,
 )
-from rmq_ha.store.queue_search import WALK_SIZE
+from rmq_ha.store.queues.search import WALK_SIZE
+from rmq_ha.store.queues.table import ConsumeQueueTable
 from rmq_ha.testing.disk import SimDisk
 
 FILE = 800

@@ -13,11 +13,11 @@ from rmq_ha.config.store import MessageStoreConfig
 from rmq_ha.host.disk import RealDisk
 from rmq_ha.model.message import DispatchRequest
 from rmq_ha.model.status import GetMessageStatus
-from rmq_ha.store.consumequeue import ConsumeQueueTable
 from rmq_ha.store.format.commitlog import BLANK, dispatch_request_at
-from rmq_ha.store.index import IndexService
-from rmq_ha.store.read_damage import ReadDamage
-from rmq_ha.store.reader import MessageReader
+from rmq_ha.store.index.index import IndexService
+from rmq_ha.store.queues.table import ConsumeQueueTable
+from rmq_ha.store.reading.damage import ReadDamage
+from rmq_ha.store.reading.pulls import MessageReader
 from tests.unit.store.lookup import query
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "store"

@@ -10,14 +10,14 @@ from rmq_ha.config.store import MessageStoreConfig
 from rmq_ha.errors import StoreError
 from rmq_ha.host.disk import RealFile
 from rmq_ha.model.status import BrokerRole
-from rmq_ha.store.commitlog import CommitLog
-from rmq_ha.store.damage import DamagedLog, Promise
 from rmq_ha.store.default import DefaultMessageStore
 from rmq_ha.store.format.checkpoint import NOTHING_WHOLE
 from rmq_ha.store.format.commitlog import MESSAGE_MAGIC, decode_record
-from rmq_ha.store.mapped_files import FileRow
-from rmq_ha.store.owed import OwedLog
-from rmq_ha.store.setaside import TailAside
+from rmq_ha.store.local.damaged_log import DamagedLog, Promise
+from rmq_ha.store.local.owed import OwedLog
+from rmq_ha.store.log.commitlog import CommitLog
+from rmq_ha.store.log.files import FileRow
+from rmq_ha.store.log.setaside import TailAside
 from rmq_ha.testing.disk import SimDisk
 
 SMALL = {"mapped_file_size_commit_log": 16384}

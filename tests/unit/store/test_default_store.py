@@ -13,9 +13,9 @@ from rmq_ha.model.message import Address, MessageBatch, PutMessageResult
 from rmq_ha.model.properties import MAX_PROPERTIES_SIZE
 from rmq_ha.model.status import BrokerRole, FlushDiskType, GetMessageStatus, PutMessageStatus
 from rmq_ha.seams import DiskUsage
-from rmq_ha.store.batch import MEMBERS_A_TURN
 from rmq_ha.store.default import DefaultMessageStore
 from rmq_ha.store.format.commitlog import decode_record
+from rmq_ha.store.log.batch import MEMBERS_A_TURN
 from rmq_ha.testing.disk import SimFile
 
 OK = PutMessageStatus.PUT_OK
@@ -1086,12 +1086,12 @@ def test_what_an_answer_may_hold_is_read_in_slices(machine, message, monkeypatch
     machine.turn()
     sizes = [result.append.size for result in found]
     assert len(set(sizes[:10])) == 1
-    monkeypatch.setattr("rmq_ha.store.reads._READ_AT_ONCE", 1)
+    monkeypatch.setattr("rmq_ha.store.reading.reads._READ_AT_ONCE", 1)
     asked = ("TopicA", "k", 32, 0, 1 << 60)
     places = [result.append.physical_offset for result in found]
     assert store.query(*asked).records == [store.record_at(place) for place in places]
     for more in (0, -1):
-        monkeypatch.setattr("rmq_ha.store.reads._MAX_ANSWER", sum(sizes[-3:]) + more)
+        monkeypatch.setattr("rmq_ha.store.reading.reads._MAX_ANSWER", sum(sizes[-3:]) + more)
         assert len(store.query(*asked).records) == 3 + more
 
 

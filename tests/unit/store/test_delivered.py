@@ -7,9 +7,9 @@ import pytest
 
 from rmq_ha.model.status import BrokerRole
 from rmq_ha.model.topics import SCHEDULE_TOPIC
-from rmq_ha.store import delivered
-from rmq_ha.store.delayed import message_of
-from rmq_ha.store.delivered import DeliveredCopies, Since
+from rmq_ha.store.delay import delivered
+from rmq_ha.store.delay.delivered import DeliveredCopies, Since
+from rmq_ha.store.delay.level import message_of
 from rmq_ha.store.format.commitlog import Record, decode_record
 from tests.unit.store.delayed_store import DelayedStore, a_store_that_delivered
 

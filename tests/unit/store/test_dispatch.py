@@ -6,9 +6,9 @@ import pytest
 
 from rmq_ha.model.status import BrokerRole
 from rmq_ha.store.default import KEYS_AT_ONCE
-from rmq_ha.store.dispatch import ENOUGH, GATHER_S
 from rmq_ha.store.flags import Flag
-from rmq_ha.store.run import SLICE
+from rmq_ha.store.log.dispatch import ENOUGH, GATHER_S
+from rmq_ha.store.log.run import SLICE
 
 SLAVE = {"broker_role": BrokerRole.SLAVE}
 
@@ -151,7 +151,7 @@ def test_after_a_stop_it_goes_on_where_it_was(machine, message):
 
 def test_too_many_for_the_memory(machine, message, monkeypatch):
     """What append could not leave behind is read from the log."""
-    monkeypatch.setattr("rmq_ha.store.run._MAX_PENDING", 10)
+    monkeypatch.setattr("rmq_ha.store.log.run._MAX_PENDING", 10)
     store = machine.open()
     for _ in range(100):
         store.put_many([message() for _ in range(7)], lambda results: None)
@@ -295,7 +295,7 @@ def test_only_failures_in_a_row_refuse_puts(simulated, message, monkeypatch):
     said = []
     log = type("Log", (), {"info": lambda self, text, **fields: said.append(fields["what"])})
     log.error = lambda *_, **__: None
-    monkeypatch.setattr("rmq_ha.store.dispatch.Dispatcher.log", log())
+    monkeypatch.setattr("rmq_ha.store.log.dispatch.Dispatcher.log", log())
     machine = simulated
     store = machine.open()
     for failures in (2, 2, 3):

@@ -5,7 +5,7 @@ from typing import Any
 
 from rmq_ha.config.store import MessageStoreConfig
 from rmq_ha.model.status import BrokerRole
-from rmq_ha.store.dispatch import Dispatcher
+from rmq_ha.store.log.dispatch import Dispatcher
 
 CHUNK = 1 << 18
 

@@ -6,7 +6,7 @@ from zope.interface.verify import verifyObject
 from rmq_ha.interfaces import IMessageFilter
 from rmq_ha.model.java_hash import java_hash
 from rmq_ha.model.subscription import SubscriptionData
-from rmq_ha.store.filters import TagFilter
+from rmq_ha.store.reading.tag_filter import TagFilter
 
 
 def test_filters_are_message_filters() -> None:

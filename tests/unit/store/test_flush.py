@@ -7,9 +7,9 @@ from twisted.internet.defer import Deferred
 
 from rmq_ha.errors import StoreError
 from rmq_ha.model.status import FlushDiskType, PutMessageStatus
-from rmq_ha.store.checkpoint import Checkpoint
-from rmq_ha.store.flush import QueueFlusher, _sync_all
 from rmq_ha.store.format.checkpoint import CheckpointTimes, Whole
+from rmq_ha.store.log.checkpoint import Checkpoint
+from rmq_ha.store.log.flush import QueueFlusher, _sync_all
 
 SYNC = {"flush_disk_type": FlushDiskType.SYNC_FLUSH}
 OK = PutMessageStatus.PUT_OK

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from rmq_ha.errors import ConfigurationError, CorruptRecord, StoreError
 from rmq_ha.model.java_hash import java_hash
 from rmq_ha.model.message import DispatchRequest
-from rmq_ha.store import index_file
 from rmq_ha.store.format.index import (
     HEADER_SIZE,
     ITEM,
@@ -24,7 +23,8 @@ from rmq_ha.store.format.index import (
     key_hash,
     unique_hash,
 )
-from rmq_ha.store.index import IndexService
+from rmq_ha.store.index import file as index_file
+from rmq_ha.store.index.index import IndexService
 from rmq_ha.testing.disk import SimDisk, SimFile
 from tests.unit.store.lookup import query
 
@@ -333,7 +333,7 @@ def test_a_search_finds_what_a_walk_finds(
 
 def test_a_long_chain_is_walked_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also when the file that it is in has expired meanwhile, or is full and closed."""
-    monkeypatch.setattr("rmq_ha.store.index_file.ITEMS_AT_ONCE", 5)
+    monkeypatch.setattr("rmq_ha.store.index.file.ITEMS_AT_ONCE", 5)
     index = an_index(a_disk(), slots=1)
     for number in range(ITEMS + 9):
         index.put_requests([request(100 * number, "a" if number % 3 else "b")])

@@ -7,10 +7,10 @@ import pytest
 
 from rmq_ha.model.topics import SCHEDULE_TOPIC
 from rmq_ha.store.default import DefaultMessageStore
-from rmq_ha.store.delayed import DelayLevel, message_of
-from rmq_ha.store.delivered import DeliveredCopies, Since, Unit
+from rmq_ha.store.delay.delivered import DeliveredCopies, Since, Unit
+from rmq_ha.store.delay.level import DelayLevel, message_of
+from rmq_ha.store.delay.lookback import LookBack
 from rmq_ha.store.format.commitlog import Record, decode_record
-from rmq_ha.store.lookback import LookBack
 from tests.unit.store.delayed_store import DelayedStore, a_store_that_delivered
 
 HOUR_MS = 3_600_000
@@ -331,7 +331,7 @@ def test_very_much_behind_a_place(
     step: bool, reads: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Then stamps may leave some of it out; not where the clock stands behind them."""
-    monkeypatch.setattr("rmq_ha.store.delivered._MOST_BY_PLACE", 1000)
+    monkeypatch.setattr("rmq_ha.store.delay.delivered._MOST_BY_PLACE", 1000)
     made = DelayedStore("1s 20s")
     if step:
         made.host.skew_ms += HOUR_MS

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from rmq_ha.errors import StoreError
 from rmq_ha.model.message import DispatchRequest
 from rmq_ha.model.status import BrokerRole
-from rmq_ha.store.consumequeue import ConsumeQueueTable
-from rmq_ha.store.deleted_queues import DeletedQueues
 from rmq_ha.store.format.commitlog import decode_record
 from rmq_ha.store.format.consumequeue import FILLER_SIZE
+from rmq_ha.store.queues.deleted import DeletedQueues
+from rmq_ha.store.queues.table import ConsumeQueueTable
 from rmq_ha.testing.disk import SimDisk
 
 FILE = 800
@@ -399,7 +399,7 @@ def test_strange_numbers_are_said(monkeypatch):
     """One that is left out, one that jumps ahead, and one that no queue can have."""
     said = []
     log = type("Log", (), {"warn": lambda self, text, **fields: said.append(fields)})
-    monkeypatch.setattr("rmq_ha.store.queue.ConsumeQueue.log", log())
+    monkeypatch.setattr("rmq_ha.store.queues.queue.ConsumeQueue.log", log())
     table = ConsumeQueueTable(SimDisk(Random(1), lambda: 1000), "/store", FILE)
     table.put_requests(lives_of([(0, 3)]))
     assert said == []

@@ -8,7 +8,7 @@ from twisted.logger import capturedLogs, formatEvent
 from rmq_ha.errors import StoreError
 from rmq_ha.model.status import BrokerRole
 from rmq_ha.store.format.checkpoint import CheckpointTimes
-from rmq_ha.store.presence import tell_lost_files
+from rmq_ha.store.local.absent_log import tell_lost_files
 
 
 def put(machine, store, message, count=3):

@@ -17,7 +17,6 @@ from rmq_ha.host.disk import RealDisk
 from rmq_ha.interfaces import IMessageFilter
 from rmq_ha.model.extension_unit import ExtensionUnit
 from rmq_ha.model.message import DispatchRequest
-from rmq_ha.store.consumequeue import ConsumeQueueTable
 from rmq_ha.store.format.commitlog import dispatch_request_at
 from rmq_ha.store.format.consumequeue import is_extension_address
 from rmq_ha.store.format.consumequeue_ext import (
@@ -27,8 +26,9 @@ from rmq_ha.store.format.consumequeue_ext import (
     encode_extension,
     position_of,
 )
-from rmq_ha.store.queue import ConsumeQueue
-from rmq_ha.store.reader import unit_matcher
+from rmq_ha.store.queues.queue import ConsumeQueue
+from rmq_ha.store.queues.table import ConsumeQueueTable
+from rmq_ha.store.reading.pulls import unit_matcher
 from rmq_ha.testing.disk import SimDisk
 
 FIXTURE = Path(__file__).parents[2] / "fixtures" / "store" / "ext.tar.gz"

@@ -10,7 +10,7 @@ import pytest
 
 from rmq_ha.errors import NotNow, StoreError
 from rmq_ha.host.disk import RealDisk, RealFile
-from rmq_ha.store.queue_files import QueueFiles
+from rmq_ha.store.queues.files import QueueFiles
 from rmq_ha.testing.disk import SimDisk
 
 

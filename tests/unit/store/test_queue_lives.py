@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rmq_ha.model.message import DispatchRequest
-from rmq_ha.store.consumequeue import ConsumeQueue, ConsumeQueueTable
 from rmq_ha.store.format.commitlog import RECORD_OVERHEAD
 from rmq_ha.store.format.consumequeue import FILLER_SIZE
+from rmq_ha.store.queues.table import ConsumeQueue, ConsumeQueueTable
 from rmq_ha.testing.disk import SimDisk
 
 SIZE = 100

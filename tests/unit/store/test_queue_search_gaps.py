@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rmq_ha.model.message import DispatchRequest
-from rmq_ha.store.consumequeue import ConsumeQueue, ConsumeQueueTable
 from rmq_ha.store.format.consumequeue import FILLER_SIZE, UNIT_SIZE
-from rmq_ha.store.queue_search import Bounds, first_from, nearest_in_time
+from rmq_ha.store.queues.search import Bounds, first_from, nearest_in_time
+from rmq_ha.store.queues.table import ConsumeQueue, ConsumeQueueTable
 from rmq_ha.testing.disk import SimDisk
 
 FILLER = (0, FILLER_SIZE, 0)

@@ -16,7 +16,7 @@ from rmq_ha.model.status import GetMessageStatus
 from rmq_ha.store.format.commitlog import MESSAGE_MAGIC, decode_record
 from rmq_ha.store.format.consumequeue import FILLER
 from rmq_ha.store.format.record_checks import record_fits
-from rmq_ha.store.walk import MAX_RECORD_SIZE
+from rmq_ha.store.log.walk import MAX_RECORD_SIZE
 
 COUNT = 40
 LOG = "/store/commitlog/00000000000000000000"
@@ -63,7 +63,7 @@ def told(monkeypatch):
     """What is said at level error of damage."""
     said = []
     log = type("Log", (), {"error": lambda self, text, **fields: said.append(fields)})
-    monkeypatch.setattr("rmq_ha.store.read_damage.ReadDamage.log", log())
+    monkeypatch.setattr("rmq_ha.store.reading.damage.ReadDamage.log", log())
     return said
 
 
@@ -303,7 +303,7 @@ def test_a_disk_that_cannot_be_read_is_no_damage(simulated, message, told):
 
 def test_places_are_bounded(simulated, message, told, monkeypatch):
     """A log that is damaged everywhere costs no memory without end."""
-    monkeypatch.setattr("rmq_ha.store.read_damage._MOST_PLACES", 3)
+    monkeypatch.setattr("rmq_ha.store.reading.damage._MOST_PLACES", 3)
     store = filled(simulated, message)
     end = store.log.max_offset
     damage(simulated, LOG, 0, bytes(end))
@@ -435,7 +435,7 @@ def test_a_record_without_a_tag_is_counted_once(simulated, message, told):
 
 def test_a_hole_that_is_longer_than_one_search(simulated, message, told, monkeypatch):
     """The message behind the last one that was looked for is looked for anew."""
-    monkeypatch.setattr("rmq_ha.store.read_damage._MOST_NEIGHBOURS", 2)
+    monkeypatch.setattr("rmq_ha.store.reading.damage._MOST_NEIGHBOURS", 2)
     store = filled(simulated, message)
     whole = pulled(store)
     damage(simulated, QUEUE, 3 * 20, bytes(7 * 20))

@@ -3,10 +3,10 @@
 import pytest
 from twisted.logger import capturedLogs
 
-from rmq_ha.store import read_damage
 from rmq_ha.store.format.commitlog import decode_record
 from rmq_ha.store.format.consumequeue import FILLER, FILLER_SIZE
-from rmq_ha.store.read_damage import ReadDamage
+from rmq_ha.store.reading import damage as read_damage
+from rmq_ha.store.reading.damage import ReadDamage
 from tests.unit.ha.memory_log import MemoryLog
 from tests.unit.ha.record_logs import record
 

@@ -10,9 +10,9 @@ from rmq_ha.interfaces import IMessageFilter
 from rmq_ha.model.message import DispatchRequest
 from rmq_ha.model.status import GetMessageStatus
 from rmq_ha.model.subscription import SubscriptionData
-from rmq_ha.store.consumequeue import ConsumeQueueTable
-from rmq_ha.store.filters import TagFilter
-from rmq_ha.store.reader import MessageReader
+from rmq_ha.store.queues.table import ConsumeQueueTable
+from rmq_ha.store.reading.pulls import MessageReader
+from rmq_ha.store.reading.tag_filter import TagFilter
 from rmq_ha.testing.disk import SimDisk
 from tests.unit.store.pulls import CL_FILE, COLD, ByContent, Rig, Slow, offsets
 

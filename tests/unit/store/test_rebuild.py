@@ -3,8 +3,8 @@
 import pytest
 from twisted.logger import capturedLogs, formatEvent
 
-from rmq_ha.store.queue_ends import QueueEnd, QueueEnds
-from rmq_ha.store.rebuild import QueueRebuild
+from rmq_ha.store.local.rebuild import QueueRebuild
+from rmq_ha.store.queues.ends import QueueEnd, QueueEnds
 
 FILE = 16384
 

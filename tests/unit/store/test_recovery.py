@@ -14,9 +14,9 @@ from rmq_ha.errors import StoreError
 from rmq_ha.model.status import BrokerRole, GetMessageStatus
 from rmq_ha.store.format.checkpoint import CheckpointTimes
 from rmq_ha.store.format.commitlog import decode_record, encode_blank
-from rmq_ha.store.queue_ends import QueueEnd, QueueEnds
-from rmq_ha.store.rebuild import QueueRebuild
-from rmq_ha.store.recovery import LogRecovery
+from rmq_ha.store.local.rebuild import QueueRebuild
+from rmq_ha.store.log.recovery import LogRecovery
+from rmq_ha.store.queues.ends import QueueEnd, QueueEnds
 from rmq_ha.testing.disk import SimDisk
 from tests.unit.store.lookup import query
 
@@ -412,7 +412,7 @@ def test_a_queue_that_is_cut_in_the_middle_is_built_anew_without_notes(
     machine, message, monkeypatch
 ):
     """Java leaves none; and the log's end, which is looked at, has nothing of an old topic."""
-    monkeypatch.setattr("rmq_ha.store.rebuild._LOOK_BACK", 2000)
+    monkeypatch.setattr("rmq_ha.store.local.rebuild._LOOK_BACK", 2000)
     store = machine.open()
     fill(machine, store, 60, message)
     fill(machine, store, 9, message, topic="Newer")
@@ -511,7 +511,7 @@ def test_a_clean_log_is_read_from_the_first_place_that_fits(machine, message):
 
 def test_a_queue_that_was_there_at_the_clean_stop_before_the_crash(machine, message, monkeypatch):
     """Nothing near the ends of the log is of it; the notes of that stop know it."""
-    monkeypatch.setattr("rmq_ha.store.rebuild._LOOK_BACK", 2000)
+    monkeypatch.setattr("rmq_ha.store.local.rebuild._LOOK_BACK", 2000)
     settings = {"mapped_file_size_commit_log": 16384}
     store = machine.open(**settings)
     for topic, count in (("Other", 20), ("TopicA", 15), ("Other", 20)):
@@ -545,7 +545,7 @@ def test_what_every_crash_leaves_of_the_queues_is_not_said(machine, message):
 
 def test_a_queue_that_a_crash_lost_is_built_anew_before_it_goes_on(machine, message, monkeypatch):
     """Its messages are far from where a start looks; only the next one shows that they lack."""
-    monkeypatch.setattr("rmq_ha.store.rebuild._LOOK_BACK", 2000)
+    monkeypatch.setattr("rmq_ha.store.local.rebuild._LOOK_BACK", 2000)
     settings = {"mapped_file_size_commit_log": 16384}
     store = machine.open(**settings)
     for topic, count in (("Other", 20), ("TopicA", 15), ("Other", 40)):

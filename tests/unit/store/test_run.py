@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmq_ha.store.run import SLICE, SLICE_WORK, PendingRuns, Run, work_of
+from rmq_ha.store.log.run import SLICE, SLICE_WORK, PendingRuns, Run, work_of
 
 SIZE = 100
 GAP = 48

@@ -18,12 +18,12 @@ from rmq_ha.model.message import Address, AppendResult, DispatchRequest, Message
 from rmq_ha.model.properties import encode_properties
 from rmq_ha.model.status import PutMessageStatus
 from rmq_ha.model.topics import HALF_TOPIC, SCHEDULE_TOPIC
-from rmq_ha.store.consumequeue import ConsumeQueueTable
-from rmq_ha.store.delay_offsets import DelayOffsets
-from rmq_ha.store.delayed import DelayLevel, check_deliverable, message_of
+from rmq_ha.store.delay.level import DelayLevel, check_deliverable, message_of
+from rmq_ha.store.delay.offsets import DelayOffsets
+from rmq_ha.store.delay.schedule import ScheduleMessageService
 from rmq_ha.store.format.commitlog import Record, decode_record, encode_record
 from rmq_ha.store.format.consumequeue import UNIT
-from rmq_ha.store.schedule import ScheduleMessageService
+from rmq_ha.store.queues.table import ConsumeQueueTable
 from rmq_ha.testing.disk import SimDisk
 from rmq_ha.testing.worker import AtOnce
 

@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rmq_ha.model.message import Address
-from rmq_ha.store import search
 from rmq_ha.store.format.commitlog import MESSAGE_MAGIC, Record, encode_record
-from rmq_ha.store.search import whole_records
+from rmq_ha.store.log import search
+from rmq_ha.store.log.search import whole_records
 
 BASE = 1 << 20
 READ_SIZE = 128

@@ -7,10 +7,10 @@ import pytest
 
 from rmq_ha.errors import StoreError
 from rmq_ha.model.status import BrokerRole, FlushDiskType
-from rmq_ha.store.deleted_queues import DeletedQueues
-from rmq_ha.store.flush import _sync_all
 from rmq_ha.store.format.commitlog import decode_record, dispatch_request_at
-from rmq_ha.store.run import Run
+from rmq_ha.store.log.flush import _sync_all
+from rmq_ha.store.log.run import Run
+from rmq_ha.store.queues.deleted import DeletedQueues
 from rmq_ha.testing.disk import Inode, SimDisk
 from tests.unit.store.lookup import query
 
@@ -113,7 +113,7 @@ def set_aside(machine, store, end):
 @pytest.mark.parametrize("kept", [0, 1, 23, 27, 28, 45, 54])
 def test_the_tail_is_cut_kept_and_never_served(machine, pair, kept, monkeypatch):
     """Log, queues, index, numbering and checkpoint end there; the bytes are in a folder."""
-    monkeypatch.setattr("rmq_ha.store.setaside._CHUNK", 1000)
+    monkeypatch.setattr("rmq_ha.store.log.setaside._CHUNK", 1000)
     master, appended = pair
     store = machine.open(**SLAVE)
     end, old_end = appended[kept].physical_offset, appended[54].next_offset

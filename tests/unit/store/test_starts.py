@@ -4,8 +4,8 @@ import pytest
 
 from rmq_ha.model.flags import TRANSACTION_PREPARED
 from rmq_ha.model.message import draft_of
-from rmq_ha.store.append import GroupEncoder
-from rmq_ha.store.tail import SLICE
+from rmq_ha.store.log.append import GroupEncoder
+from rmq_ha.store.log.tail import SLICE
 
 LOG = "/store/commitlog/00000000000000000000"
 

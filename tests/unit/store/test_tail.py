@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from rmq_ha.model.message import draft_of
 from rmq_ha.model.status import BrokerRole
-from rmq_ha.store.append import GroupEncoder
 from rmq_ha.store.format.commitlog import BLANK_SIZE, encode_blank
-from rmq_ha.store.run import SLICE, Run
-from rmq_ha.store.walk import MAX_RECORD_SIZE, MORE, walk
+from rmq_ha.store.log.append import GroupEncoder
+from rmq_ha.store.log.run import SLICE, Run
+from rmq_ha.store.log.walk import MAX_RECORD_SIZE, MORE, walk
 
 SLAVE = {"broker_role": BrokerRole.SLAVE}
 
@@ -22,7 +22,8 @@ def told(monkeypatch):
     """What tails say at level error."""
     said = []
     monkeypatch.setattr(
-        "rmq_ha.store.tail.LogTail._tell", lambda tail, offset, what: said.append((offset, what))
+        "rmq_ha.store.log.tail.LogTail._tell",
+        lambda tail, offset, what: said.append((offset, what)),
     )
     return said
 
@@ -226,7 +227,7 @@ def test_a_place_is_told_once_until_it_was_cut(simulated, monkeypatch):
     """A slave looks at it in every turn, and its log goes round."""
     said = []
     log = type("Log", (), {"error": lambda self, text, **fields: said.append(text)})
-    monkeypatch.setattr("rmq_ha.store.tail.LogTail.log", log())
+    monkeypatch.setattr("rmq_ha.store.log.tail.LogTail.log", log())
     tail = a_log(simulated, b"\xff" * 1000)
     for _ in range(3):
         assert tail.next_slice(0, True) is None

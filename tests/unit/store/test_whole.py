@@ -13,11 +13,11 @@ from random import Random
 import pytest
 
 from rmq_ha.errors import StoreError
-from rmq_ha.store.checkpoint import Checkpoint
 from rmq_ha.store.format.checkpoint import NOTHING_WHOLE, CheckpointTimes, Whole
-from rmq_ha.store.index_file import IndexFile
-from rmq_ha.store.rebuild import QueueRebuild
-from rmq_ha.store.walk import walk
+from rmq_ha.store.index.file import IndexFile
+from rmq_ha.store.local.rebuild import QueueRebuild
+from rmq_ha.store.log.checkpoint import Checkpoint
+from rmq_ha.store.log.walk import walk
 from tests.unit.store.test_boot import places_of, put
 
 ONE_FILE = {"mapped_file_size_commit_log": 1 << 20, "max_hash_slot_num": 40}
@@ -31,7 +31,7 @@ def machine(make_simulated):
 @pytest.fixture(autouse=True)
 def _no_look_back(monkeypatch):
     """What a start finds missing in the last 8 MiB it mends, whatever was said of them."""
-    monkeypatch.setattr("rmq_ha.store.rebuild._LOOK_BACK", 300)
+    monkeypatch.setattr("rmq_ha.store.local.rebuild._LOOK_BACK", 300)
 
 
 @pytest.fixture
@@ -83,7 +83,7 @@ def test_what_was_whole_is_left_alone(machine, message, counted):
 
 def test_it_is_said_at_each_128_mib(machine, message, monkeypatch):
     """And not only once a minute: a start after lost power never reads more than that."""
-    monkeypatch.setattr("rmq_ha.store.flush._WHOLE_EVERY", 20_000)
+    monkeypatch.setattr("rmq_ha.store.log.flush._WHOLE_EVERY", 20_000)
     store = machine.open(**ONE_FILE)
     rounds(machine, 2)  # the first round comes after a second
     for first in range(0, 600, 100):

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmq_ha.store.windows import MAX_GAP, WINDOW_SIZE, LogWindows
+from rmq_ha.store.log.windows import MAX_GAP, WINDOW_SIZE, LogWindows
 
 RECORD = 1000
 SIZE = 3 * WINDOW_SIZE
