@@ -48,7 +48,7 @@ class Typist:
     Somebody at a machine beside the cluster's.
 
     :param patch: until its end, commands run on the simulated clock.
-    :ivar host: that machine.
+    :ivar host: that machine; who sets another types there.
     :ivar asked: codes of the requests that came to brokers, in their order.
     """
 
@@ -77,7 +77,7 @@ class Typist:
             self._watch(broker.dispatcher.routes)
         patch.setattr(stdin, "StandardIO", standard_io)
         patch.setattr(session, "make_steady", lambda _: None)
-        patch.setattr(session, "make_host", lambda _: host)
+        patch.setattr(session, "make_host", lambda _: self.host)
         patch.setattr(session, "react", react)
 
     def __call__(self, *words: str, given: str = "", namesrv: str | None = None) -> Answer:
