@@ -1,11 +1,12 @@
 """Logs out of step: what is lost, doubled, moved or changed is found by content."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rmq_ha.scan.replica.aligning import Aligned, Change, Item, align, identity_of
+from rmq_ha.scan.replica.aligning import LOOK_AHEAD, Aligned, Change, Item, align, identity_of
 from tests.kits.draws import draws
 
 
@@ -105,7 +106,91 @@ def test_several_changes_far_enough_apart_are_all_found(
 
 
 def test_identity_is_of_the_content() -> None:
+    """All of a record but the two places that it says it is at: bytes 20 to 35."""
     record = bytes(range(100))
-    moved = record[:20] + bytes(16) + record[36:]
-    assert identity_of(record) == identity_of(memoryview(moved))
+    for at in range(100):
+        moved = bytearray(record)
+        moved[at] ^= 1
+        assert (identity_of(memoryview(moved)) == identity_of(record)) is (20 <= at < 36)
     assert identity_of(record) != identity_of(record[:99])
+    assert len(identity_of(record)) == 16  # a task holds one for each record it has seen
+
+
+@pytest.mark.parametrize(
+    ("master", "slave", "is_in_step", "end"),
+    [
+        (ROW[:38], [*ROW[:20], 21, 20, *ROW[22:38]], True, 3800),  # 16 alike behind the change
+        (ROW[:37], [*ROW[:20], 21, 20, *ROW[22:37]], False, 3700),  # 15: the log ends before
+        (ROW, [*ROW[:20], 21, 20, *ROW[22:]], True, 3800),  # what is behind them is not read
+        (ROW, ROW, False, 6000),  # they were never out of step
+        (ROW, [*ROW[:20], *ROW[21:]], False, 6000),  # alike, and each in another place
+        (ROW[:30], [*ROW[:20], 999], False, 3000),  # what was lost last belongs to it
+    ],
+)
+def test_logs_are_in_step_again_behind_sixteen_equal_records_in_equal_places(
+    master: list[int], slave: list[int], is_in_step: bool, end: int
+) -> None:
+    found = aligned(master, slave)
+    assert (found.in_step, found.end, found.complete) == (is_in_step, end, True)
+
+
+def test_when_there_is_too_much_it_says_up_to_where_it_looked() -> None:
+    """From there on nothing is said, in step or not."""
+    other = [number for number in ROW if number not in range(20, 25) and number != 40]
+    assert aligned(ROW, other, most=5)[1:] == (4000, False, False)
+    assert aligned(ROW, other, most=6)[1:] == (6000, False, True)
+
+
+@pytest.mark.parametrize(
+    ("slave", "wanted"),
+    [
+        ([*ROW[:20], 998, 999, *ROW[22:]], [("CHANGED", 20), ("CHANGED", 21)]),
+        ([*ROW[:20], 998, 999, *ROW[20:]], [("EXTRA", None), ("EXTRA", None)]),
+        # Two alike in a row are no chance, one between two changes may be one.
+        ([*ROW[:20], 998, 21, 22, 999, *ROW[24:]], [("CHANGED", 20), ("CHANGED", 23)]),
+        (
+            [*ROW[:20], 21, 998, 999, *ROW[22:]],
+            [("MOVED", 21), ("LOST", 20), *[("EXTRA", None)] * 2],
+        ),
+    ],
+)
+def test_changes_that_stand_beside_each_other_are_all_told(
+    slave: list[int], wanted: list[tuple[str, int | None]]
+) -> None:
+    assert told(ROW, slave) == wanted
+
+
+@pytest.mark.parametrize(
+    ("doubled", "behind", "what"),
+    [
+        (0, 2 * LOOK_AHEAD, "DUPLICATED"),
+        (LOOK_AHEAD - 1, 2 * LOOK_AHEAD + 1, "EXTRA"),  # forgotten with all before it
+        (LOOK_AHEAD, 2 * LOOK_AHEAD + 1, "DUPLICATED"),
+        (LOOK_AHEAD + 1, 3 * LOOK_AHEAD, "DUPLICATED"),
+    ],
+)
+def test_a_record_is_known_again_as_far_back_as_they_are_kept(
+    doubled: int, behind: int, what: str
+) -> None:
+    row = list(range(4 * LOOK_AHEAD))
+    (step,) = aligned(row, [*row[:behind], doubled, *row[behind:]]).steps
+    assert step.change.name == what
+
+
+def test_no_more_is_read_than_may_be_looked_at() -> None:
+    """A log of a terabyte does not come into memory because of one record."""
+    most = [0, 0]
+
+    def counted(side: int, names: Sequence[int]) -> Iterator[Item]:
+        for item in log(names):
+            most[side] += 1
+            yield item
+
+    row = list(range(4 * LOOK_AHEAD))
+    slave = [number for number in row if number not in (20, 30)]
+    found = align(counted(0, row), counted(1, slave), 2)
+    assert len(found.steps) == 2
+    most[:] = 0, 0
+    slave = [number for number in row if number not in (20, 30, 40)]
+    align(counted(0, row), counted(1, slave), 2)
+    assert most == [30 + LOOK_AHEAD, 29 + LOOK_AHEAD]

@@ -82,6 +82,42 @@ def test_places_mean_nothing_when_logs_are_out_of_step() -> None:
     assert describe(BYTES, other, shifted=True).field == "reconsumeTimes"
 
 
+def test_records_that_differ_in_no_field_are_shown_by_their_first_bytes() -> None:
+    """As two that say other places only, in logs that are out of step."""
+    other = encode_record(RECORD._replace(queue_offset=1, physical_offset=2))
+    found = describe(BYTES, other, shifted=True)
+    assert found == ("record", BYTES[:16].hex(), other[:16].hex(), (), "")
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "shown"),
+    [
+        ("A\x011\x02B\x012", "B\x013\x02C\x014", ("A='1', B='2', C=None", "A=None, B='3', C='4'")),
+        ("TAGS\x01a", "TAGS\x01a\x02", ("'TAGS\\x01a'", "'TAGS\\x01a\\x02'")),  # in their form
+        (
+            "\x02".join(f"{name}\x01{1}" for name in "abcde"),
+            "\x02".join(f"{name}\x01{2}" for name in "abcde"),
+            ("a='1', b='1', c='1', d='1'", "a='2', b='2', c='2', d='2'"),
+        ),
+        ("A\x01" + "x" * 300, "A\x01" + "y" * 300, ("A='" + "x" * 197, "A='" + "y" * 197)),
+        ("x" * 300, "y" * 300, ("'" + "x" * 199, "'" + "y" * 199)),
+    ],
+)
+def test_of_properties_those_that_differ_are_shown_four_at_most(
+    one: str, other: str, shown: tuple[str, str]
+) -> None:
+    found = describe(*(encode_record(RECORD._replace(properties_string=it)) for it in (one, other)))
+    assert (found.field, found.expected, found.actual) == ("properties", *shown)
+
+
+def test_of_a_body_sixteen_bytes_are_shown() -> None:
+    bodies = b"a" + bytes(40), b"b" + bytes(40)
+    found = describe(*(encode_record(RECORD._replace(body=body)) for body in bodies))
+    assert found.expected == "byte 0: 61" + "00" * 15
+    found = describe(*(encode_record(RECORD._replace(body=body)) for body in (b"a", b"ab")))
+    assert found.expected == "byte 1: end"
+
+
 def test_what_is_no_record() -> None:
     assert describe(BYTES, bytes(len(BYTES)))[:3] == ("record", "a record", f"{len(BYTES)} zeros")
     assert describe(bytes(len(BYTES)), BYTES).verdict == "only the slave has a sound record there"
@@ -104,6 +140,7 @@ def test_any_bytes_are_described(one: bytes, other: bytes) -> None:
 
 def test_blanks() -> None:
     assert is_blank(encode_blank(100), Layout.CLASSIC)
+    assert is_blank(encode_blank(100) + b"x", Layout.CLASSIC)
     assert not is_blank(BYTES, Layout.CLASSIC)
     assert is_blank(b"\xff\xff\xff\xff\0\0\0d", Layout.DLEDGER)
     assert not is_blank(b"\0\0\0\1", Layout.DLEDGER)

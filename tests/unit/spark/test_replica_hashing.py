@@ -26,12 +26,18 @@ def test_the_one_hash_that_has_no_absolute_value() -> None:
     """-2^31 becomes 0: `polygenelubricants`, made of a topic and a key here."""
     topics, keys = pa.array(["", "A"]), pa.array(["x", "u0"])
     assert key_hashes(topics, keys).tolist() == [key_hash("", "x"), 1973725]
+    edges = pa.array(
+        ["ajvakuzl", "ajvakuzm", "ajvakuzn"]
+    )  # behind `T#`: 2^31 - 1 and its neighbours
+    assert key_hashes(pa.array(["T"] * 3), edges).tolist() == [0x7FFFFFFF, 0, 0x7FFFFFFF]
+    assert [key_hash("T", key.as_py()) for key in edges] == [0x7FFFFFFF, 0, 0x7FFFFFFF]
 
 
 def test_a_slice_of_a_longer_array_is_itself() -> None:
-    keys = pa.array(["aa", "bbb", "c", "größe"]).slice(1)
-    topics = pa.array(["T"] * 3)
-    assert key_hashes(topics, keys).tolist() == [key_hash("T", key) for key in keys.to_pylist()]
+    whole = pa.array(["aa", "bbb", "c", "größe", "d"])
+    for keys in (whole.slice(1), whole.slice(1, 2), whole.slice(0, 1), whole.slice(2, 0)):
+        topics = pa.array(["T"] * len(keys))
+        assert key_hashes(topics, keys).tolist() == [key_hash("T", key) for key in keys.to_pylist()]
 
 
 @given(st.lists(st.one_of(st.none(), TEXTS), max_size=20))

@@ -38,6 +38,7 @@ def test_a_whole_queue_says_nothing() -> None:
     assert not list(judge_queues([QUEUE]))
     assert QUEUE.surplus == 0
     assert QUEUE._replace(entries=12).surplus == 2
+    assert QUEUE._replace(entries=14, wrong=3).surplus == 1  # these point elsewhere, and are known
 
 
 def test_what_is_not_dispatched_or_forgotten() -> None:
@@ -46,7 +47,23 @@ def test_what_is_not_dispatched_or_forgotten() -> None:
         ("CQ_FORGOTTEN", "WARN", "2 "),
         ("CQ_NOT_DISPATCHED", "INFO", "4 "),
     ]
-    assert [one.code for one in judge_keys([("m", 0), ("s", 2)])] == ["INDEX_NOT_DISPATCHED"]
+    (keys,) = judge_keys([("m", 0), ("s", 2)])
+    assert (keys.code, keys.broker) == ("INDEX_NOT_DISPATCHED", "s")
+    assert keys.detail.startswith("2 keys.")
+
+
+def test_each_queue_and_each_side_is_told_of() -> None:
+    sums = [
+        QUEUE._replace(side=side, queue_id=number, old=old, first=first, pending=number)
+        for number in (1, 2)
+        for side, old, first in (("m", 0, 0), ("s", 3, 3))
+    ]
+    assert [(one.code, one.broker, one.queue_id, one.detail[:2]) for one in judge_queues(sums)] == [
+        ("CQ_FORGOTTEN", "s", 1, "3 "),
+        ("CQ_FORGOTTEN", "s", 2, "3 "),
+        ("CQ_NOT_DISPATCHED", "m", None, "3 "),
+        ("CQ_NOT_DISPATCHED", "s", None, "3 "),
+    ]
 
 
 def test_a_queue_that_only_one_side_has() -> None:
@@ -69,7 +86,8 @@ def test_a_queue_that_begins_later_than_the_other_sides() -> None:
 
 
 def test_holes_of_a_log() -> None:
-    (one,) = judge_holes("s", [Hole(10, 30, "a and b")])
+    one, other = judge_holes("s", [Hole(10, 30, "a and b"), Hole(40, 50, "b and c")])
+    assert (other.physical_offset, other.expected) == (40, "bytes up to 50")
     assert (one.code, one.severity, one.physical_offset) == ("LOG_HOLE", "ERROR", 10)
     assert one.detail.startswith("20 bytes between a and b.")
 
@@ -80,26 +98,43 @@ def test_index_files_that_are_damaged_or_missing() -> None:
     none = IndexState("s", [], [], 0, 100)
     for pair in ([full, none], [none, full]):
         assert [(one.code, one.broker) for one in judge_index(pair)] == [("INDEX_MISSING", "s")]
+        (found,) = judge_index(pair)
+        assert (found.physical_offset, found.expected) == (
+            0,
+            "as on the other side, from 0 on",
+        )
+    # Of what lies before its log nothing can be missing.
+    (found,) = judge_index([full, none._replace(low=41)])
+    assert (found.physical_offset, found.expected) == (50, "as on the other side, from 50 on")
+    (found,) = judge_index([full, none._replace(low=90)])
+    assert found.physical_offset == 50
+    (found,) = judge_index([full, none._replace(known=1)])
+    assert found.physical_offset == 0
     # It begins where the other's index ends, or nothing was dispatched so far.
     assert not list(judge_index([full, none._replace(low=91)]))
     assert not list(judge_index([full, none._replace(known=0)]))
     assert not list(judge_index([none, none]))
-    damaged = none._replace(faults=["x has 5 bytes"])
+    damaged = none._replace(faults=["x has 5 bytes", "y has 6 bytes"])
     assert [(one.code, one.detail[:14]) for one in judge_index([full, damaged])] == [
-        ("INDEX_UNREADABLE", "x has 5 bytes.")
+        ("INDEX_UNREADABLE", "x has 5 bytes."),
+        ("INDEX_UNREADABLE", "y has 6 bytes."),
     ]
 
 
 @pytest.mark.parametrize(
-    ("times", "code"),
+    ("times", "told"),
     [
-        (None, "CHECKPOINT_MISSING"),
-        (CheckpointTimes(5, -7, 5), "CHECKPOINT_DAMAGED"),
-        (CheckpointTimes(5, 101, 5), "CHECKPOINT_AHEAD"),
+        (None, ("CHECKPOINT_MISSING", None, None)),
+        (CheckpointTimes(5, -7, 5), ("CHECKPOINT_DAMAGED", None, "-7")),
+        (CheckpointTimes(5, 101, 5), ("CHECKPOINT_AHEAD", "at most 100", "101")),
+        (CheckpointTimes(5, 5, 101, 1 << 40), ("CHECKPOINT_AHEAD", "at most 100", "101")),
     ],
 )
-def test_checkpoints(times: CheckpointTimes | None, code: str) -> None:
-    assert [one.code for one in judge_checkpoint("s", times, 100)] == [code]
+def test_checkpoints(
+    times: CheckpointTimes | None, told: tuple[str, str | None, str | None]
+) -> None:
+    (one,) = judge_checkpoint("s", times, 100)
+    assert (one.code, one.expected, one.actual) == told
     # The place up to which the log is flushed is no time.
     assert not list(judge_checkpoint("s", CheckpointTimes(100, 5, 0, 1 << 40), 100))
 
@@ -109,7 +144,14 @@ def test_delays() -> None:
     usual = DelaySum("m", 2, 5000, 90, 1000, 9000, 1, 0)
     assert not list(judge_delays([usual, usual._replace(side="s")]))
     odd = usual._replace(delay=7777, messages=1, first=5000, last=5000)
-    assert [one.code for one in judge_delays([usual, odd])] == ["CQ_DELIVERY_TIME"]
+    for row in ([usual, odd], [odd, usual]):
+        (found,) = judge_delays(row)
+        assert (found.code, found.expected, found.actual, found.physical_offset) == (
+            "CQ_DELIVERY_TIME",
+            "5000 ms after it was stored",
+            "7777 ms",
+            5000,
+        )
     later = usual._replace(delay=2000, messages=10, first=9500, last=9900)
     assert [one.code for one in judge_delays([usual, later])] == ["CQ_LEVELS_CHANGED"]
     other = usual._replace(side="s", delay=2000)
@@ -121,6 +163,7 @@ def test_delays() -> None:
 def test_tails() -> None:
     """A queue that knows more than the log: torn; an error unless a start is going to mend it."""
     assert not list(judge_tail(TAIL))
+    assert not list(judge_tail(TAIL._replace(known=100)))
     [torn] = judge_tail(TAIL._replace(known=140))
     assert (torn.code, torn.severity, torn.physical_offset, torn.queue_offset) == (
         "TORN_TAIL",
@@ -144,11 +187,14 @@ def test_bounds() -> None:
     assert codes((0, 9), (4, 8)) == ["INFO SLAVE_STARTS_LATER", "INFO MASTER_AHEAD"]
     assert codes((4, 9), (0, 12)) == ["ERROR SLAVE_AHEAD"]
     assert codes((4, 9), (0, 12), True) == ["WARN SLAVE_AHEAD"]
+    for master, slave, places in (((2, 9), (4, 8), [(4, 2), (8, 1)]), ((4, 9), (0, 12), [(9, 3)])):
+        found = judge_bounds(["m", "s"], [master, slave], False)
+        assert [(one.physical_offset, int(one.detail.split()[0])) for one in found] == places
 
 
 def test_the_last_line() -> None:
     assert verdict((0, 50), 7, None, 0) == "replica identical over [0, 50): 7 messages"
-    assert verdict((0, 50), None, None, 0) == "replica identical over [0, 50): 50 bytes"
+    assert verdict((10, 50), None, None, 0) == "replica identical over [10, 50): 40 bytes"
     assert verdict((0, 50), 7, None, 1).endswith(
         "7 messages; but 1 error within the stores: see the findings"
     )
@@ -165,4 +211,16 @@ def test_the_last_line() -> None:
     assert verdict((0, 50), 7, first, 2) == (
         "replica differs over [0, 50): first at 30, message ID (topic Orders, queue 1, offset 4, "
         "LOG_DIFFERS): master flag 1, slave flag 2; 2 errors"
+    )
+    nobody = finding("LOG_HOLE", physical_offset=30, expected="bytes up to 40", actual="no file")
+    assert verdict((0, 50), 7, nobody, 1) == (
+        "replica differs over [0, 50): first at 30, (LOG_HOLE): master bytes up to 40, "
+        "slave no file; 1 error"
+    )
+    parted = finding("DIVERGED", "diverged from offset 30 to the end.", physical_offset=30)
+    assert verdict((0, 50), 7, parted, 1) == (
+        "replica differs over [0, 50): diverged from offset 30 to the end; 1 error"
+    )
+    assert verdict((0, 50), 7, None, 2, is_alone=True) == (
+        "store read over [0, 50): 7 messages; but 2 errors within it: see the findings"
     )
