@@ -1,0 +1,294 @@
+"""`promote` and `demote` where something is missing, silent or other than it should be."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from twisted.internet.defer import Deferred
+
+from rmq_ha.admin.role_change import How, RoleChange
+from rmq_ha.admin.role_file import Change, RoleFile
+from rmq_ha.admin.session import FAILED, Session
+from rmq_ha.config.surroundings import Surroundings
+from rmq_ha.errors import ConfigurationError
+from rmq_ha.model.status import BrokerRole
+from rmq_ha.testing.host import World
+from tests.unit.admin.admin_kit import say
+from tests.unit.admin.test_fail_over import PATH, Pair
+
+
+@pytest.fixture
+def pair() -> Pair:
+    made = Pair()
+    made.until_following("b")
+    return made
+
+
+def told(pair: Pair, what: str, name: str, **how: Any) -> tuple[int, str, str]:
+    """As people see it."""
+    pair.as_json = False
+    return pair.run(what, name, **how)
+
+
+def test_a_slave_that_does_not_run_is_promoted_when_it_does(pair: Pair) -> None:
+    """What it has is not known before; the command that restarts it starts it."""
+    pair.crash("a")
+    pair.crash("b")
+    code, text, error = told(pair, "promote", "b")
+    assert code == 0, error
+    first = text.splitlines()[0]
+    assert first.startswith(f"broker-a at {pair.cluster.address('b')}: does not answer (")
+    assert first.endswith("shall be SYNC_MASTER")
+    assert "this broker does not run: what it has is seen when it does" in error
+    assert "Its log ends at" not in text
+    assert pair.commands == ["b"]
+
+
+def test_who_is_not_there_after_the_restart_is_said(pair: Pair) -> None:
+    pair.crash("a")
+    pair.crash("b")
+    code, told_of, error = pair.run("promote", "b", restart="", wait=1.0)
+    assert (code, told_of["done"]) == (FAILED, False)
+    said = json.loads(error)["error"]
+    assert f"{PATH} says master, but {pair.cluster.address('b')} does not answer (" in said
+    assert "still runs as" not in said
+
+
+def test_what_is_known_of_a_dead_master_is_said(pair: Pair) -> None:
+    pair.send("a", 2)
+    pair.cluster.run(12)
+    pair.crash("a")
+    pair.cluster.run(4)
+    code, text, error = told(pair, "promote", "b", dry_run=True)
+    assert code == 0, error
+    end = pair.cluster.brokers["b"].store.log.max_offset
+    assert f"Its log ends at {end}. What the old master has behind that" in text
+    lines = text.splitlines()
+    (heard,) = [line for line in lines if "it was heard last" in line]
+    assert heard in (f"  it was heard last {seconds} s ago" for seconds in range(3, 10))
+    (copied,) = [line for line in lines if "groups go on from" in line]
+    assert copied in (
+        f"  groups go on from their offsets of {seconds} s ago: a few come again"
+        for seconds in range(3, 20)
+    )
+    assert "is the master already" not in text
+    assert "were not copied" not in error
+
+
+def test_a_slave_that_never_got_the_tables_is_warned_of(pair: Pair) -> None:
+    pair.crash("a")
+    pair.cluster.wait(pair.cluster.brokers.pop("b").stop())
+    pair.add("b", BrokerRole.SLAVE, 1)
+    pair.cluster.run(2)
+    code, report, error = pair.run("promote", "b", dry_run=True)
+    assert code == 0, error
+    assert report["slave"]["tables_seconds"] is None
+    assert "topics, groups or offsets were not copied since this slave started" in " ".join(
+        report["warnings"]
+    )
+
+
+def test_who_is_the_master_already_is_told_so_and_nothing_is_restarted(pair: Pair) -> None:
+    code, text, error = told(pair, "promote", "a")
+    assert code == 0, error
+    address = pair.cluster.address("a")
+    assert f"{address} is the master already; to promote a slave of it, give the slave's" in text
+    assert f"{PATH}: nothing to change" in text
+    assert f"{address} is SYNC_MASTER of broker-a; its log ends at" in text
+    assert pair.commands == []
+    assert error == ""
+
+
+def test_a_master_whose_file_says_slave_gets_its_file_only(pair: Pair) -> None:
+    """It is what it shall be: nobody restarts it."""
+    pair.add_file("a", BrokerRole.SLAVE, 1)
+    code, report, _ = pair.run("promote", "a")
+    assert (code, report["done"]) == (0, True)
+    assert pair.settings("a")["brokerRole"] == "SYNC_MASTER"
+    assert pair.commands == []
+    assert "old_master" not in report
+
+
+def test_a_slave_with_as_much_is_not_called_better(pair: Pair) -> None:
+    pair.add("c", BrokerRole.SLAVE, 2)
+    pair.until_following("c")
+    pair.send("a", 3)
+    pair.cluster.run(3)
+    pair.crash("a")
+    code, report, _ = pair.run("promote", "b", dry_run=True)
+    assert code == 0
+    assert not [text for text in report["warnings"] if "has more" in text]
+    pair.cluster.crash("c", power=True)
+    code, report, _ = pair.run("promote", "b", dry_run=True)
+    assert (code, [text for text in report["warnings"] if "has more" in text]) == (0, [])
+
+
+def test_a_second_master_is_warned_of_and_made_a_slave(pair: Pair) -> None:
+    """Somebody started the old master as what it was, beside the new one."""
+    pair.crash("a")
+    assert pair.run("promote", "b")[0] == 0
+    pair.cluster.hosts["a"].restart()
+    pair.cluster.wait(pair.restart("a"))
+    pair.cluster.wait(pair.cluster.brokers["b"].registration.register_all())
+    pair.cluster.run(1)
+    pair.commands.clear()
+    code, text, error = told(pair, "demote", "a")
+    assert "it runs as a second master: what it takes until its restart is set aside" in error
+    assert f"SYNC_MASTER now, shall be a slave of {pair.cluster.address('b')}" in text
+    assert code == 0, error
+    assert pair.commands == ["a"]
+    assert "It had nothing that the master has not" in text
+    assert (
+        f"{pair.cluster.address('a')} follows {pair.cluster.address('b')}; its log ends at" in text
+    )
+
+
+def test_a_slave_that_follows_is_left_as_it_is(pair: Pair) -> None:
+    code, text, error = told(pair, "demote", "b")
+    assert code == 0, error
+    assert f"SLAVE now, shall be a slave of {pair.cluster.address('a')}" in text
+    assert pair.commands == []
+    assert error == ""
+
+
+def test_who_is_no_slave_after_the_restart_is_said(pair: Pair) -> None:
+    """Nobody restarted it; then it does not come back."""
+    pair.crash("a")
+    assert pair.run("promote", "b")[0] == 0
+    pair.cluster.hosts["a"].restart()
+    code, report, error = pair.run("demote", "a", restart="", wait=1.0)
+    assert (code, report["done"]) == (FAILED, False)
+    assert f"not done: {PATH} says SLAVE, but it does not answer (" in error
+
+
+def test_a_demotion_without_a_name_server_is_refused(pair: Pair) -> None:
+    pair.crash("a")
+    disk = pair.cluster.hosts["a"].disk
+    kept = [line for line in disk.read_bytes(PATH).splitlines(True) if b"namesrv" not in line]
+    disk.replace(PATH, b"".join(kept))
+    code, _, error = pair.run("demote", "a")
+    assert (code, "set namesrvAddr to a name server" in error) == (FAILED, True)
+
+
+def test_a_dry_run_of_a_demotion_does_not_wait_for_a_master(pair: Pair) -> None:
+    pair.crash("a")
+    pair.cluster.hosts["a"].restart()
+    began = pair.cluster.clock.seconds()
+    code, report, error = pair.run("demote", "a", dry_run=True)
+    assert (code, report["done"]) == (FAILED, False)
+    assert "no other master of broker-a is known" in error
+    assert pair.cluster.clock.seconds() - began < 20
+
+
+def around(text: str) -> tuple[World, RoleFile]:
+    world = World(1)
+    host = world.add("a")
+    host.disk.replace(PATH, text.encode())
+    return world, RoleFile(host.disk, PATH, Surroundings({}, "/root", "host", host.ip, "/"))
+
+
+def test_the_file_says_who_the_broker_is() -> None:
+    text = (
+        "brokerName=b\nbrokerIP1=10.0.0.9\nlistenPort=10921\nbrokerRole=SLAVE\nbrokerId=3\n"
+        "namesrvAddr=10.0.0.1:9876\n"
+    )
+    world, file = around(text)
+    assert (file.broker_name, file.address, file.role) == ("b", "10.0.0.9:10921", BrokerRole.SLAVE)
+    assert file.changes(BrokerRole.SLAVE, 3) == []
+    changes = file.changes(BrokerRole.SYNC_MASTER, 0)
+    assert changes == [
+        Change("brokerRole", "SLAVE", "SYNC_MASTER"),
+        Change("brokerId", "3", "0"),
+    ]
+    disk = world.hosts["a"].disk
+    file.write([])
+    assert not disk.exists(f"{PATH}.bak")
+    file.write(changes)
+    expected = text.replace("=SLAVE", "=SYNC_MASTER").replace("brokerId=3", "brokerId=0")
+    assert disk.read_bytes(PATH).decode() == expected
+    assert disk.read_bytes(f"{PATH}.bak").decode() == text
+
+
+def test_a_fixed_address_stays_where_no_name_server_knows_the_master() -> None:
+    _, file = around("brokerRole=SLAVE\nbrokerId=1\nhaMasterAddress=10.0.0.1:10912\n")
+    assert [item.key for item in file.changes(BrokerRole.SLAVE, 1)] == []
+    _, file = around(
+        "brokerRole=SLAVE\nbrokerId=1\nhaMasterAddress=10.0.0.1:10912\nnamesrvAddr=10.0.0.1:9876\n"
+    )
+    assert file.changes(BrokerRole.SLAVE, 1) == [Change("haMasterAddress", "10.0.0.1:10912", "")]
+    _, file = around("namesrvAddr=10.0.0.1:9876\n")
+    assert file.changes(BrokerRole.SLAVE, 1) == [
+        Change("brokerRole", None, "SLAVE"),
+        Change("brokerId", None, "1"),
+    ]
+
+
+def test_a_file_that_cannot_be_read_or_written_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    world, file = around("brokerRole=SLAVE\nbrokerId=1\nnamesrvAddr=10.0.0.1:9876\n")
+    disk = world.hosts["a"].disk
+    with pytest.raises(ConfigurationError, match="/etc/none: No such file or directory"):
+        RoleFile(disk, "/etc/none", Surroundings({}, "/root", "host", "10.0.0.1", "/"))
+
+    def full(*_: Any, **__: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(disk, "replace", full)
+    with pytest.raises(ConfigurationError, match="No space left on device; nothing changed"):
+        file.write(file.changes(BrokerRole.SYNC_MASTER, 0))
+    with pytest.raises(ConfigurationError):
+        file.changes(BrokerRole.SLAVE, 0)
+
+
+def test_what_is_said_while_it_is_carried_out(pair: Pair) -> None:
+    host = pair.cluster.hosts["b"]
+    ran: list[str] = []
+
+    def run(command: str) -> Deferred[int]:
+        ran.append(command)
+        done: Deferred[int] = Deferred()
+        done.callback(0)
+        return done
+
+    def carried(**how: Any) -> str:
+        async def work(session: Session) -> None:
+            around = Surroundings({}, "/root", "host", host.ip, "/")
+            file = RoleFile(host.disk, PATH, around)
+            change = RoleChange(session, file, How(run=run, **how))
+            role = BrokerRole.SLAVE if how.get("wait") == 7.0 else BrokerRole.SYNC_MASTER
+            await change.carry_out(file.changes(role, 1), restarts=True)
+
+        return say(pair.cluster, work, host.seams, as_json=False, namesrv="").err
+
+    assert carried(wait=7.4).splitlines() == [
+        f"{PATH} is changed; as it was: {PATH}.bak",
+        f"now restart the broker {pair.cluster.address('b')}; waiting 7 s",
+    ]
+    assert carried(restart="again").splitlines() == ["running: again"]
+    assert ran == ["again"]
+
+
+def test_waiting_ends_in_time_when_it_is_found_or_when_somebody_has_had_enough(pair: Pair) -> None:
+    host = pair.cluster.hosts["b"]
+    looks: list[float] = []
+
+    def until(found_at: float, wait: float, enough_at: float = 99.0) -> Any:
+        looks.clear()
+        began = pair.cluster.clock.seconds()
+
+        async def look() -> str | None:
+            looks.append(pair.cluster.clock.seconds() - began)
+            return "found" if looks[-1] >= found_at else None
+
+        async def work(session: Session) -> None:
+            around = Surroundings({}, "/root", "host", host.ip, "/")
+            change = RoleChange(session, RoleFile(host.disk, PATH, around), How(wait=wait))
+            session.host.clock.callLater(enough_at, session.interrupted.callback, None)
+            session.output.fields({"found": await change.until("until", look)})
+
+        return say(pair.cluster, work, host.seams).json["found"]
+
+    assert (until(1.2, 3.0), looks) == ("found", pytest.approx([0, 0.5, 1.0, 1.5]))
+    assert (until(9.0, 1.0), looks) == (None, pytest.approx([0, 0.5, 1.0]))
+    assert (until(9.0, 8.0, 0.7), looks) == (None, pytest.approx([0, 0.5, 1.0]))
