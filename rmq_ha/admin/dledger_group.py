@@ -143,7 +143,7 @@ class GroupClient:
                 _take_ours(status, found)
             else:
                 await self._java(status, found)
-        except RemotingError as error:
+        except (RemotingError, ProtocolViolation) as error:
             status.problem = str(error)
         return status
 
