@@ -15,7 +15,7 @@ from rmq_ha.offsets.kept import kept_pairing
 from rmq_ha.offsets.verdict import Limits, answer
 from rmq_ha.scan.fleet.facts import WINDOWS, Replica
 from rmq_ha.scan.replica.codes import finding
-from rmq_ha.scan.replica.comparing import Sides, align_from, compare
+from rmq_ha.scan.replica.comparing import Part, Sides, align_part, compare
 from rmq_ha.scan.replica.logs import Log
 from rmq_ha.scan.replica.settings import StoreAt, opened
 from rmq_ha.scan.replica.verdicts import judge_bounds
@@ -198,7 +198,8 @@ def _fetched(names: Sequence[str], span: tuple[int, int]) -> tuple[list[Finding]
         result = compare(sides, *span)
         found = result.findings
         if result.shift >= 0:
-            found += align_from(sides, result.shift, _MOST_ALIGNED, span[0])[1]
+            part = Part(span, span, result.shift, is_last=True)
+            found += [one.finding for one in align_part(sides, part, _MOST_ALIGNED)]
     except CannotDecide as error:
         return [], f"it could not be read ({error})"
     return found, "" if found else "both sides have the same there now"

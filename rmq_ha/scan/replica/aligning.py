@@ -6,14 +6,16 @@ from which one was taken out can be laid beside the one that still has it.
 """
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
 from hashlib import blake2b
 from itertools import islice
 from typing import NamedTuple
 
 LOOK_AHEAD = 256
-"""Records that are looked at for a place from which both logs go on alike."""
+"""Records that are looked at first for a place from which both logs go on alike."""
+_FARTHEST = 1 << 16
+"""Records after which there is none."""
 _IN_STEP = 16
 """Equal records in equal places after which both logs are in step again."""
 _SURE = 2
@@ -78,33 +80,52 @@ def identity_of(record: bytes | memoryview) -> bytes:
     return digest.digest()
 
 
-def align(master: Iterator[Item], slave: Iterator[Item], most: int) -> Aligned:
+def align(
+    master: Iterator[Item],
+    slave: Iterator[Item],
+    most: int,
+    past: Iterable[Item] = (),
+    *,
+    is_last: bool = True,
+) -> Aligned:
     """
     Lay two logs beside each other, from shortly before the place where they begin to differ.
 
     :param most: changes after which it ends.
+    :param past: what the master has before that, to know what was doubled.
+    :param is_last: what only one log has at its end is no change: the other one ends there.
     """
-    return _Aligning(master, slave, most).run()
+    return _Aligning(master, slave, most, past, is_last).run()
 
 
 class _Aligning:
-    def __init__(self, master: Iterator[Item], slave: Iterator[Item], most: int) -> None:
+    def __init__(
+        self,
+        master: Iterator[Item],
+        slave: Iterator[Item],
+        most: int,
+        past: Iterable[Item],
+        is_last: bool,
+    ) -> None:
         self._sources = (master, slave)
+        self._is_last = is_last
         self._ahead: tuple[deque[Item], deque[Item]] = (deque(), deque())
         self._most = most
         self._past: dict[bytes, Item] = {}
         self._steps: list[Step] = []
         self._end = 0
+        for item in past:
+            self._pass(item)
 
     def run(self) -> Aligned:
         """Until both logs are in step, one ends, or there are enough changes."""
         equal = 0
         while True:
             left, right = self._fill(0, 1), self._fill(1, 1)
-            if not left or not right:
+            if not (left and right) and (self._is_last or not (left or right)):
                 return self._result(False)
-            one, other = left[0], right[0]
-            if one.identity == other.identity:
+            if left and right and left[0].identity == right[0].identity:
+                one, other = left[0], right[0]
                 self._pass(left.popleft())
                 right.popleft()
                 equal = equal + 1 if one.offset == other.offset else 0
@@ -131,8 +152,12 @@ class _Aligning:
 
     def _part(self) -> None:
         """Find where both go on alike, and say what is between."""
-        left, right = self._fill(0, LOOK_AHEAD), self._fill(1, LOOK_AHEAD)
-        skipped, extra = _next_common(list(left), list(right))
+        count, common = LOOK_AHEAD, None
+        while common is None and count <= _FARTHEST:
+            left, right = self._fill(0, count), self._fill(1, count)
+            common = _next_common(list(left), list(right))
+            count = count * 16 if max(len(left), len(right)) == count else _FARTHEST + 1
+        skipped, extra = common or (min(LOOK_AHEAD, len(left)), min(LOOK_AHEAD, len(right)))
         lost = [left.popleft() for _ in range(skipped)]
         new = [right.popleft() for _ in range(extra)]
         self._explain(lost, new)
@@ -170,7 +195,7 @@ class _Aligning:
         return Aligned(_moved(self._steps), self._end, in_step, complete)
 
 
-def _next_common(left: Sequence[Item], right: Sequence[Item]) -> tuple[int, int]:
+def _next_common(left: Sequence[Item], right: Sequence[Item]) -> tuple[int, int] | None:
     """How many of each are before the next place from which both go on alike."""
     places: dict[bytes, int] = {}
     for number, item in enumerate(right):
@@ -184,7 +209,7 @@ def _next_common(left: Sequence[Item], right: Sequence[Item]) -> tuple[int, int]
             continue
         if _go_on(left, number, right, found):
             best = number, found
-    return best or (len(left), len(right))
+    return best
 
 
 def _go_on(left: Sequence[Item], one: int, right: Sequence[Item], other: int) -> bool:

@@ -1,19 +1,20 @@
 """Two logs byte by byte: what differs, as records, and where they get out of step."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import islice
 from typing import Any, NamedTuple
 
 from rmq_ha.errors import CannotDecide, CorruptRecord
 from rmq_ha.model.properties import UNIQ_KEY
 from rmq_ha.offsets.findings import Finding
-from rmq_ha.scan.replica.aligning import Aligned, Change, Item, Step, align
+from rmq_ha.scan.replica.aligning import Change, Item, Step, align
 from rmq_ha.scan.replica.codes import finding
 from rmq_ha.scan.replica.differing import describe, first_difference
 from rmq_ha.scan.replica.logs import Log, Place, What
 from rmq_ha.store.format.commitlog import Record, decode_record
 
+MORE = "MORE_DIFFERENCES"
 MOST = 64
 """Differences that are told of in one stretch."""
 _MOST_SEEN = 2000
@@ -22,7 +23,10 @@ _MOST_RENUMBERED = 3
 """Of each queue: after one lost message all others have other queue offsets."""
 _RENUMBERED = "queueOffset differs."
 _NEAR = 64
-"""Records looked at to see whether logs are out of step."""
+"""
+Records looked at to see whether logs are out of step. So many side by side of which none is the
+same are out of step, too: as many are missing, and others of their sizes stand in their places.
+"""
 _BEFORE = 1 << 20
 """Bytes before the first difference, so that a doubled message is known."""
 
@@ -64,7 +68,8 @@ def compare(sides: Sides, low: int, high: int) -> Comparison:
     """
     found: list[Finding] = []
     renumbered: Counter[tuple[str | None, int | None]] = Counter()
-    blank, seen, at = 0, 0, low
+    row: list[Finding] = []  # of records side by side, up to `row_end`
+    blank, seen, at, row_end = 0, 0, low, -1
     while at < high:
         end = min(high, at + sides.window, sides.master.end_at(at), sides.slave.end_at(at))
         different = first_difference(
@@ -75,21 +80,29 @@ def compare(sides: Sides, low: int, high: int) -> Comparison:
             continue
         seen += 1
         if len(found) >= MOST or seen > _MOST_SEEN:
-            return Comparison(found, -1, blank, at)
+            return Comparison(found + row, -1, blank, at)
         place = _place(sides, at + different)
+        if place.start != row_end:
+            found, row = found + row, []
         if place.what is What.BLANK:
             blank += place.size
         elif is_shifted(sides, place):
-            return Comparison(found, place.start, blank, place.start)
+            return Comparison(found + row, place.start, blank, place.start)
         else:
             one = _changed(sides, place)
             queue = one.topic, one.queue_id
             if one.detail.startswith(_RENUMBERED):
                 renumbered[queue] += 1
-            if renumbered[queue] <= _MOST_RENUMBERED or not one.detail.startswith(_RENUMBERED):
-                found.append(one)
+                if renumbered[queue] <= _MOST_RENUMBERED:
+                    found.append(one)
+            else:
+                row.append(one)
+                row_end = place.start + place.size
+            if len(row) >= _NEAR:
+                start = row[0].physical_offset or 0
+                return Comparison(found, start, blank, start)
         at = place.start + place.size
-    return Comparison(found, -1, blank, high)
+    return Comparison(found + row, -1, blank, high)
 
 
 def _place(sides: Sides, offset: int) -> Place:
@@ -168,71 +181,78 @@ def _who(record: Record | None) -> dict[str, Any]:
     }
 
 
-def resolve(
-    sides: Sides, shifts: Sequence[tuple[int, int]], most: int
-) -> tuple[list[tuple[int, int]], list[Finding]]:
+class Part(NamedTuple):
     """
-    Go over all places where the logs got out of step.
+    What lies between two places from which both logs go on alike.
 
-    :param shifts: where, and the end of the stretch in which that was seen; in order.
-    :param most: findings after which it ends.
-    :returns: from where to where they were out of step, and what was found there.
+    :ivar master: from where to where; `slave`: where it has the same records, or should have.
+    :ivar shift: up to here both are in step; -1: nobody knows.
+    :ivar is_last: the logs end behind it.
+    """
+
+    master: tuple[int, int]
+    slave: tuple[int, int]
+    shift: int
+    is_last: bool
+
+
+class Told(NamedTuple):
+    """:ivar identity: of a record that only one of the logs has in this part."""
+
+    finding: Finding
+    identity: bytes = b""
+
+
+def align_part(sides: Sides, part: Part, most: int) -> list[Told]:
+    """
+    Lay the logs beside each other; where they are in step they are compared byte by byte.
+
+    :param most: differences after which it ends.
     :raises CannotDecide: a file vanished, or cannot be read.
     """
-    spans: list[tuple[int, int]] = []
-    found: list[Finding] = []
-    waiting = list(shifts)
-    end = 0
-    while waiting and len(found) < most:
-        shift, high = waiting.pop(0)
-        result, more = align_from(sides, shift, most - len(found), end)
-        found += more
-        end = result.end if result.in_step else min(sides.master.stop, sides.slave.stop)
-        end = max(end, shift + 1)
-        spans.append((shift, end))
-        high = max([high, *(stop for at, stop in waiting if at < end)])
-        waiting = [pair for pair in waiting if pair[0] >= end]
-        if end < high:  # nobody has looked at the rest of that stretch
-            rest = compare(sides, end, high)
-            found += rest.findings
-            if rest.shift >= 0:
-                waiting.insert(0, (rest.shift, high))
-    return spans, found
+    (at, end), (other, other_end), shift, is_last = part
+    told: list[Told] = []
+    while at < end or other < other_end:
+        if shift < 0 and at == other:
+            rest = compare(sides, at, min(end, other_end))
+            told += map(Told, rest.findings)
+            if rest.shift < 0 and (is_last or end == other_end):
+                break
+            shift = rest.end
+        past: Iterator[Item] = iter(())
+        if shift >= 0:
+            at = other = max(at, _before(sides.master, shift))
+        else:
+            past = sides.master.items(_before(sides.master, at), at)
+        room = max(0, most - len(told))
+        left, right = sides.master.items(at, end), sides.slave.items(other, other_end)
+        result = align(left, right, room, past, is_last=is_last)
+        steps = result.steps[:room]
+        told += [one for step in steps for one in _told(sides, step)]
+        if not result.complete or len(steps) < len(result.steps):
+            more = finding(MORE, broker=sides.slave_name, physical_offset=result.end)
+            told.append(Told(more))
+        if not result.in_step:
+            break
+        at, other, shift = result.end, result.end, -1
+    return told
 
 
-def align_from(sides: Sides, shift: int, most: int, known: int) -> tuple[Aligned, list[Finding]]:
-    """
-    Lay the logs beside each other from where they get out of step.
-
-    :param most: findings after which it ends.
-    :param known: what is before this offset was told of already.
-    :raises CannotDecide: a file vanished, or cannot be read.
-    """
-    start = max(sides.master.file_at(shift).base, shift - _BEFORE, known)
-    result = align(
-        sides.master.items(start, sides.master.stop),
-        sides.slave.items(start, sides.slave.stop),
-        most,
-    )
-    found = [one for step in result.steps for one in _told(sides, step)]
-    if not result.complete:
-        found.append(
-            finding("MORE_DIFFERENCES", broker=sides.slave_name, physical_offset=result.end)
-        )
-    return result, found
+def _before(log: Log, at: int) -> int:
+    return max(at - _BEFORE, *(file.base for file in log.row if file.base <= at))
 
 
-def _told(sides: Sides, step: Step) -> Iterator[Finding]:
+def _told(sides: Sides, step: Step) -> Iterator[Told]:
     master, slave = step.master, step.slave
     one = _read(sides.master, master)
     other = _read(sides.slave, slave)
     if step.change is Change.CHANGED and master is not None:
-        yield _difference(sides, one, other, master.offset, shifted=True)
+        yield Told(_difference(sides, one, other, master.offset, shifted=True))
         return
     record = _record(one) or _record(other)
     if record is None:
         return  # a gap: the log itself is told of it
-    yield finding(
+    found = finding(
         step.change.value,
         broker=sides.slave_name,
         physical_offset=master.offset if master is not None else slave and slave.offset,
@@ -240,6 +260,8 @@ def _told(sides: Sides, step: Step) -> Iterator[Finding]:
         actual=f"at offset {slave.offset}" if slave is not None else "nowhere near",
         **_who(record),
     )
+    alone = {Change.LOST: master}.get(step.change, None if step.change is Change.MOVED else slave)
+    yield Told(found, alone.identity if alone is not None else b"")
 
 
 def _read(log: Log, item: Item | None) -> bytes:

@@ -91,8 +91,12 @@ class Log:
 
     def pieces(self, start: int, stop: int) -> Iterator[Records | Gap]:
         """Records that start in [start, stop), and what stands between them that is none."""
-        for split in splits_of(self.row, _WHOLE, start, min(stop, self.stop)):
-            yield from pieces(self.files, split._replace(stop=self.stop))
+        first = bisect_right([file.base for file in self.row], start) - 1
+        for file in self.row[max(0, first) :]:
+            if file.base >= stop:
+                return
+            for split in splits_of([file], _WHOLE, start, min(stop, self.stop)):
+                yield from pieces(self.files, split._replace(stop=self.stop))
 
     def items(self, start: int, stop: int) -> Iterator[Item]:
         """The same one by one, for `align`; a gap is a record of no content."""

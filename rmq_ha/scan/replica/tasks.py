@@ -5,7 +5,7 @@ Tasks write into an `Answer`: numbers add up, whoever runs the tasks, and wherev
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -14,8 +14,9 @@ import msgspec
 from rmq_ha.errors import CannotDecide
 from rmq_ha.offline.log_files import Hole
 from rmq_ha.offsets.findings import Finding, Severity
+from rmq_ha.scan.replica.anchors import anchors_in
 from rmq_ha.scan.replica.auditing import Audited, Side, audit
-from rmq_ha.scan.replica.comparing import Sides, compare, resolve
+from rmq_ha.scan.replica.comparing import Part, Sides, Told, align_part, compare
 from rmq_ha.scan.replica.indexes import check_structure
 from rmq_ha.scan.replica.queues import Delay, check_files, dangling, scan_queue
 
@@ -45,8 +46,10 @@ class Answer(msgspec.Struct):
     :ivar tallies: by side, topic and queue id: as in `queues.Tally`.
     :ivar delays: by side, level and delay: messages, the first and last of them, queue and offset.
     :ivar keys: of each side, as in `indexes.Counts`.
-    :ivar shifts: where logs get out of step, and where the stretch ends in which that was seen.
-    :ivar spans: from where to where they are out of step.
+    :ivar apart: stretches that differ, from where to where, and from where on their logs are out
+        of step; -1: they are in step.
+    :ivar anchors: by side: hash of a run of records, and where it is.
+    :ivar changes: differences between logs that are out of step; `told`: those in words.
     :ivar ends: by side, topic and queue id.
     """
 
@@ -58,14 +61,18 @@ class Answer(msgspec.Struct):
     tallies: dict[tuple[int, str, int], list[int]] = {}
     delays: dict[tuple[int, int, int], list[int]] = {}
     keys: dict[int, list[int]] = {}
-    shifts: list[tuple[int, int]] = []
-    spans: list[tuple[int, int]] = []
+    apart: list[tuple[int, int, int]] = []
+    anchors: list[tuple[int, int, int]] = []
+    changes: int = 0
+    told: list[Told] = []
     ends: dict[tuple[int, str, int], QueueEnd] = {}
 
     @property
     def is_bad(self) -> bool:
         """It found an error, which in a store that moves may be none."""
-        return bool(self.shifts) or any(one.severity == Severity.ERROR for one in self.findings)
+        return any(shift >= 0 for *_, shift in self.apart) or any(
+            one.severity == Severity.ERROR for one in self.findings
+        )
 
     def add(self, other: "Answer") -> None:
         """What other tasks found."""
@@ -78,8 +85,10 @@ class Answer(msgspec.Struct):
         _add(self.keys, other.keys.items())
         for key, row in other.delays.items():
             self._add_delay(key, row)
-        self.shifts += other.shifts
-        self.spans += other.spans
+        self.apart += other.apart
+        self.anchors += other.anchors
+        self.changes += other.changes
+        self.told += other.told
         self.ends |= other.ends
 
     def add_audited(self, seen: Audited, group: Sequence[int]) -> None:
@@ -171,8 +180,8 @@ def _stretch(work: Work, stretch: Stretch, answer: Answer) -> None:
     if compares:
         result = compare(work.pair, low, high)
         alike = not result.findings and result.shift < 0 and result.end >= high
-        if result.shift >= 0:
-            answer.shifts.append((result.shift, high))
+        if result.findings or result.end < high:
+            answer.apart.append((low, high, result.shift))
         answer.findings += result.findings
         answer.compared += high - low
         answer.blank += result.blank
@@ -240,26 +249,64 @@ def _survey(work: Work, survey: Survey, answer: Answer) -> None:
             answer.findings += check_structure(files[survey.index_file], side.name)
 
 
-class Shifts(NamedTuple):
+class Landmarks(NamedTuple):
     """
-    All places where the logs get out of step: one tells where the next one is to be looked for.
+    A part of one side's log, of whose records some are picked to be found in the other one.
 
-    :ivar shifts: as of an answer, in order.
-    :ivar most: findings after which it ends.
+    :ivar every: bytes for each that is picked, about.
     """
 
     number: int
-    shifts: Sequence[tuple[int, int]]
+    side: int
+    low: int
+    high: int
+    every: int
+
+
+def _pick(work: Work, task: Landmarks, answer: Answer) -> None:
+    log = work.sides[task.side].log
+    found = anchors_in(log.items(task.low, log.stop), task.high, task.every)
+    answer.anchors = [(task.side, *one) for one in found]
+
+
+class Shifted(NamedTuple):
+    """
+    A part of logs that are out of step.
+
+    :ivar most: differences after which it ends.
+    :ivar tells: them; else it counts them.
+    """
+
+    number: int
+    part: Part
     most: int
+    tells: bool
 
 
-def _align(work: Work, task: Shifts, answer: Answer) -> None:
+def _align(work: Work, task: Shifted, answer: Answer) -> None:
     """Lay the logs beside each other there."""
-    answer.spans, answer.findings = resolve(work.pair, task.shifts, task.most)
+    told = align_part(work.pair, task.part, task.most)
+    answer.changes = len(told)
+    if task.tells:
+        answer.told = told
 
 
-Task = Stretch | Survey | Doubt | Shifts
-_RUN: Mapping[type, Any] = {Stretch: _stretch, Survey: _survey, Doubt: _doubt, Shifts: _align}
+Task = Stretch | Survey | Doubt | Landmarks | Shifted
+_RUN: Mapping[type, Any] = {
+    Stretch: _stretch,
+    Survey: _survey,
+    Doubt: _doubt,
+    Landmarks: _pick,
+    Shifted: _align,
+}
+
+Answers = Mapping[int, Answer]
+"""By the number of the task; tasks that nobody will ask for again may be added up in one."""
+Run = Callable[[str, Work, Sequence[Task], bool], Answers]
+"""
+Runs tasks somewhere: a label for who looks on, what they share, the tasks, and whether each one's
+answer has to be told from those of others.
+"""
 
 
 def plan(

@@ -18,12 +18,14 @@ from rmq_ha.scan.replica.changed import blamed_on_the_log
 from rmq_ha.scan.replica.comparing import Sides
 from rmq_ha.scan.replica.parting import parting, parting_finding
 from rmq_ha.scan.replica.settings import Opened, Settings, common_of, open_pair, opened
+from rmq_ha.scan.replica.shifts import Aligned, Shifts
 from rmq_ha.scan.replica.tasks import (
     COMMON,
     Answer,
+    Answers,
     Doubt,
     QueueEnd,
-    Shifts,
+    Run,
     Survey,
     Task,
     Work,
@@ -47,17 +49,9 @@ from rmq_ha.scan.replica.verdicts import (
     verdict,
 )
 
-Answers = Mapping[int, Answer]
-"""By the number of the task; tasks that nobody will ask for again may be added up in one."""
-Run = Callable[[str, Work, Sequence[Task], bool], Answers]
-"""
-Runs tasks somewhere: a label for who looks on, what they share, the tasks, and whether each one's
-answer has to be told from those of others.
-"""
 _QUEUES_A_TASK = 200
 _AGAIN = 3
 _MOST_AGAIN = 500
-_MOST_ALIGNED = 1000
 _MOST_DOUBTS = 500
 _LIGHT = "%LMQ%"
 _POINTS = 120
@@ -260,6 +254,7 @@ class _Verification:
         ranges = [(max(low, start), high) for low, high in self._ranges]
         holes = [one.store.holes for one in self._pair]
         tasks = plan(ranges, self._compared, self._settings.split, bases, holes)
+        self._plan = [(task.low, task.high) for task in tasks if task.compares]
         label = f"{self._compared[1] - self._compared[0]:,} bytes of both logs"
         return self._run(label, work, tasks)
 
@@ -311,15 +306,11 @@ class _Verification:
         tasks = [Doubt(number, *key) for number, key in enumerate(doubted[:_MOST_DOUBTS])]
         return self._run("entries in doubt", work, tasks)
 
-    def _aligned(self, work: Work, sums: Answer) -> Answer:
+    def _aligned(self, work: Work, sums: Answer) -> Aligned:
         """What is seen once is told: to look again would take as long as before."""
-        if not sums.shifts:
-            return Answer()
-        task = Shifts(0, sorted(sums.shifts), _MOST_ALIGNED)
-        found = self._run_tasks("where the logs are out of step", work, [task], True)[0]
-        if found.failed:
-            raise CannotDecide(found.failed)
-        return found
+        is_whole = self._compared == self._common
+        shifts = Shifts(self._run_tasks, work, self._settings.split)
+        return shifts.aligned(self._plan, sums.apart, is_whole=is_whole)
 
     def _checkpoints(self) -> Iterator[Finding]:
         for side, (name, one) in enumerate(zip(self._names, self._pair, strict=True)):
@@ -338,13 +329,10 @@ class _Verification:
                 found.append(IndexState(name, [*map(str, faults)], spans, low, end or one.high))
         return found
 
-    def _findings(self, found: Sequence[Finding], aligned: Answer) -> list[Finding]:
+    def _findings(self, found: Sequence[Finding], aligned: Aligned) -> list[Finding]:
         """Each once; where logs are out of step a record is compared by its content alone."""
         kept: dict[tuple[object, ...], Finding] = {}
-        for one in found:
-            at = one.physical_offset or 0
-            if one.code == "LOG_DIFFERS" and any(low <= at < high for low, high in aligned.spans):
-                continue
+        for one in [*aligned.leave(found), *aligned.findings]:
             key = (
                 one.code, one.broker, one.topic, one.queue_id, one.queue_offset,
                 one.physical_offset, one.expected,
@@ -353,7 +341,7 @@ class _Verification:
         mine = list(kept.values())
         if not self._is_alone:
             mine = blamed_on_the_log(mine, self._names)
-        every = [*mine, *self._told, *aligned.findings]
+        every = [*mine, *self._told]
         if self._is_alone:  # what is said of the other side was said of this one
             every = [one for one in every if one.broker != self._names[1]]
         return every

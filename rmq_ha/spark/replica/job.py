@@ -10,7 +10,7 @@ from rmq_ha.host.blocking import pause
 from rmq_ha.offsets.findings import Outcome
 from rmq_ha.scan.replica import verifying
 from rmq_ha.scan.replica.settings import Settings
-from rmq_ha.scan.replica.tasks import Answer, Task, Work, run
+from rmq_ha.scan.replica.tasks import Answer, Answers, Run, Task, Work, run
 from rmq_ha.spark.findings import frame_of
 from rmq_ha.spark.replica.report import sections_of
 from rmq_ha.spark.result import JobResult
@@ -36,10 +36,8 @@ def verify(job: Job, settings: Settings) -> JobResult:
     )
 
 
-def _on_executors(job: Job) -> verifying.Run:
-    def run_tasks(
-        label: str, work: Work, tasks: Sequence[Task], is_apart: bool
-    ) -> verifying.Answers:
+def _on_executors(job: Job) -> Run:
+    def run_tasks(label: str, work: Work, tasks: Sequence[Task], is_apart: bool) -> Answers:
         with job.progress(label):
             found = spread(job.spark, tasks, _work(work, is_apart), _ANSWERS).collect()
         return {row.number: msgspec.msgpack.decode(row.answer, type=Answer) for row in found}

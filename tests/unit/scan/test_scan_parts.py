@@ -19,8 +19,8 @@ from rmq_ha.scan.log.columns import _is_utf8, _unchecked
 from rmq_ha.scan.reducing import ROW, RUN, Reduction
 from rmq_ha.scan.replica.auditing import Side
 from rmq_ha.scan.replica.settings import open_pair
-from rmq_ha.scan.replica.tasks import Stretch, Task, Work, plan
-from rmq_ha.scan.replica.verifying import Answers, run_here, verify
+from rmq_ha.scan.replica.tasks import Answers, Stretch, Task, Work, plan
+from rmq_ha.scan.replica.verifying import run_here, verify
 from rmq_ha.scan.store.directory import open_store, scan
 from rmq_ha.scan.store.picking import _runs
 from rmq_ha.store.format.commitlog import Record, encode_record
