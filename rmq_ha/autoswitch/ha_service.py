@@ -32,12 +32,11 @@ from rmq_ha.errors import ConfigurationError, ProtocolViolation, StoreError
 from rmq_ha.ha.lag import AppendTimes
 from rmq_ha.ha.places import chain_to, holds_nothing
 from rmq_ha.model.networks import Networks
-from rmq_ha.model.status import FlushDiskType, PutMessageStatus
+from rmq_ha.model.status import Decided, FlushDiskType, PutMessageStatus
 from rmq_ha.remoting.calls import Calls
 from rmq_ha.remoting.channel import Channel
 from rmq_ha.seams import Host
 from rmq_ha.store.journal import Role
-from rmq_ha.store.log.puts import Decided
 from rmq_ha.timing.one_by_one import OneByOne
 from rmq_ha.timing.timer import rearm
 from rmq_ha.tls.ha import HaTls

@@ -14,7 +14,7 @@ from rmq_ha.dledger.members import Members
 from rmq_ha.model.networks import Networks
 from rmq_ha.model.status import FlushDiskType
 from rmq_ha.seams import Disk
-from rmq_ha.store.format.commitlog import parse_delay_levels
+from rmq_ha.store.format.delay_levels import parse_delay_levels
 from rmq_ha.store.log.layout import classic_commit_log
 
 _BATCHES_IN_FLIGHT = 4

@@ -13,10 +13,9 @@ from twisted.python.failure import Failure
 from rmq_ha.dledger.commit_log import DLedgerCommitLog
 from rmq_ha.dledger.ledger_sync import SyncJob
 from rmq_ha.errors import NotNow, StoreError
-from rmq_ha.model.status import PutMessageStatus
+from rmq_ha.model.status import Decided, PutMessageStatus
 from rmq_ha.store.journal import StoreAround
 from rmq_ha.store.log.clean import LogCleaner
-from rmq_ha.store.log.puts import Decided
 
 FLUSH_S = 0.01
 CHECKPOINT_S = 3.0

@@ -9,8 +9,7 @@ from twisted.internet.defer import Deferred, succeed
 from twisted.internet.interfaces import IReactorTime
 
 from rmq_ha.dledger.codes import ResponseCode
-from rmq_ha.model.status import PutMessageStatus
-from rmq_ha.store.log.puts import Decided
+from rmq_ha.model.status import Decided, PutMessageStatus
 
 _STATUS = {
     ResponseCode.SUCCESS: PutMessageStatus.PUT_OK,

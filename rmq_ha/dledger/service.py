@@ -44,13 +44,12 @@ from rmq_ha.dledger.why_not import why_no_puts
 from rmq_ha.errors import RemotingError, RequestRejected
 from rmq_ha.ha.alone import Alone
 from rmq_ha.model.message import Address
-from rmq_ha.model.status import PutMessageStatus
+from rmq_ha.model.status import Decided, PutMessageStatus
 from rmq_ha.remoting.client import RemotingClient
 from rmq_ha.remoting.dispatcher import RequestDispatcher
 from rmq_ha.remoting.server import RemotingServer
 from rmq_ha.seams import Host
 from rmq_ha.store.journal import Role
-from rmq_ha.store.log.puts import Decided
 from rmq_ha.timing.timer import rearm, within
 from rmq_ha.tls.ha import HaCalls, HaTls
 from rmq_ha.tls.refusals import Refusals

@@ -20,10 +20,9 @@ from rmq_ha.ha.protocol import FeedProtocol, Stage
 from rmq_ha.ha.refused import RefusedSlaves, SentTo, whom_to_turn_away
 from rmq_ha.ha.shared_secrets import SharedSecrets
 from rmq_ha.ha.waiting import GroupTransfer, status_without_waiting
-from rmq_ha.model.status import BrokerRole, PutMessageStatus
+from rmq_ha.model.status import BrokerRole, Decided, PutMessageStatus
 from rmq_ha.seams import Host
 from rmq_ha.store.log.journal_log import CopiedLog
-from rmq_ha.store.log.puts import Decided
 from rmq_ha.timing.timer import rearm
 from rmq_ha.tls.ha import HaTls
 from rmq_ha.tls.refusals import Refusals

@@ -3,6 +3,7 @@
 Spec: store.md, sections 2.7 and 8.1.
 """
 
+from collections.abc import Callable
 from enum import Enum
 
 
@@ -40,6 +41,10 @@ class PutMessageStatus(Enum):
     def is_stored(self) -> bool:
         """The message is in the commit log and will be delivered."""
         return self.value <= 3
+
+
+Decided = Callable[[PutMessageStatus, float], None]
+"""Hears once how a wait ended, and what the clock says; perhaps before it is told that it waits."""
 
 
 class GetMessageStatus(Enum):

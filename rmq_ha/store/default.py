@@ -25,10 +25,11 @@ from rmq_ha.model.message import (
 from rmq_ha.model.status import BrokerRole, PutMessageStatus
 from rmq_ha.model.topics import SCHEDULE_TOPIC
 from rmq_ha.seams import Host
+from rmq_ha.store.delay.redirect import asks_for_delay, redirect_delayed
 from rmq_ha.store.delay.schedule import ScheduleMessageService
 from rmq_ha.store.flags import Flag, RunningFlags
 from rmq_ha.store.format.checkpoint import NO_INDEX, NOTHING_WHOLE, Whole
-from rmq_ha.store.format.commitlog import parse_delay_levels
+from rmq_ha.store.format.delay_levels import parse_delay_levels
 from rmq_ha.store.index.index import IndexService
 from rmq_ha.store.journal import Journal
 from rmq_ha.store.local.journal import LocalJournal
@@ -39,7 +40,6 @@ from rmq_ha.store.log.checkpoint import Checkpoint
 from rmq_ha.store.log.dispatch import Dispatcher
 from rmq_ha.store.log.flush import QueueFlusher
 from rmq_ha.store.log.layout import make_commit_log, refuse_unsupported, store_root
-from rmq_ha.store.log.puts import asks_for_delay, redirect_delayed, results_of
 from rmq_ha.store.maintenance import StoreMaintenance
 from rmq_ha.store.queues.deleted import DeletedQueues
 from rmq_ha.store.queues.files import FEWEST_QUEUE_FILES
@@ -49,7 +49,7 @@ from rmq_ha.store.reading.damage import ReadDamage
 from rmq_ha.store.reading.pulls import MessageReader
 from rmq_ha.store.reading.starts import record_starting_at, unqueued_record_at
 from rmq_ha.store.service import StoreService
-from rmq_ha.store.settle import Done, Others, PutSettler
+from rmq_ha.store.settle import Done, Others, PutSettler, results_of
 from rmq_ha.store.statistics import StoreStatistics
 from rmq_ha.store.turns import TurnWatch
 from rmq_ha.timing.slices import Lane

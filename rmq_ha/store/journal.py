@@ -16,7 +16,7 @@ from rmq_ha.config.broker_configuration import BrokerConfiguration
 from rmq_ha.config.store import MessageStoreConfig
 from rmq_ha.model.broker_identity import BrokerIdentity
 from rmq_ha.model.message import AppendResult, Draft
-from rmq_ha.model.status import BrokerRole, PutMessageStatus
+from rmq_ha.model.status import BrokerRole, Decided, PutMessageStatus
 from rmq_ha.seams import Host
 from rmq_ha.store.delay.schedule import ScheduleMessageService
 from rmq_ha.store.flags import RunningFlags
@@ -29,7 +29,6 @@ from rmq_ha.store.log.checkpoint import Checkpoint
 from rmq_ha.store.log.dispatch import Dispatcher
 from rmq_ha.store.log.flush import QueueFlusher
 from rmq_ha.store.log.journal_log import JournalLog
-from rmq_ha.store.log.puts import Decided
 from rmq_ha.store.log.setaside import TailAside
 from rmq_ha.store.log.tail import Tail
 from rmq_ha.store.queues.deleted import DeletedQueues

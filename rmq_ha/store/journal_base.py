@@ -8,7 +8,7 @@ from twisted.internet.defer import Deferred, fail, maybeDeferred, succeed
 from rmq_ha.config.store import MessageStoreConfig
 from rmq_ha.errors import StoreError
 from rmq_ha.model.message import AppendResult, Draft
-from rmq_ha.model.status import FlushDiskType, PutMessageStatus
+from rmq_ha.model.status import Decided, FlushDiskType, PutMessageStatus
 from rmq_ha.store.journal import (
     BrokerAround,
     Cleaner,
@@ -20,7 +20,6 @@ from rmq_ha.store.journal import (
 from rmq_ha.store.log.append import Group
 from rmq_ha.store.log.batch import BatchLayout
 from rmq_ha.store.log.journal_log import JournalLog
-from rmq_ha.store.log.puts import Decided, combine
 from rmq_ha.store.log.setaside import TailAside
 from rmq_ha.store.log.tail import Tail
 
@@ -188,3 +187,8 @@ class JournalBase:
     def statistics(self) -> dict[str, Any]:
         """See `Journal`."""
         return {} if self.replication is None else self.replication.statistics()
+
+
+def combine(flushed: PutMessageStatus, replicated: PutMessageStatus) -> PutMessageStatus:
+    """The replica's status overrides the disk's. Spec: store.md, section 7.4."""
+    return flushed if replicated is PutMessageStatus.PUT_OK else replicated

@@ -3,16 +3,15 @@
 Spec: store.md, sections 2.7, 7.4 and 10.2.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
 from twisted.logger import Logger
 
-from rmq_ha.model.message import AppendResult, PutMessageResult, Row
-from rmq_ha.model.status import PutMessageStatus
+from rmq_ha.model.message import AppendResult, Message, PutMessageResult, Row, offset_msg_id
+from rmq_ha.model.status import Decided, PutMessageStatus
 from rmq_ha.store.journal import Journal
 from rmq_ha.store.log.append import Group
-from rmq_ha.store.log.puts import Decided
 from rmq_ha.store.statistics import StoreStatistics
 
 Others = Mapping[int, PutMessageStatus]
@@ -150,3 +149,30 @@ class PutSettler:
             self._outcomes.stored_less_safely(status, count)
         else:  # written, but no quorum of a group has it
             self._outcomes.not_stored(status, count)
+
+
+def results_of(
+    messages: Sequence[Message | None],
+    status: PutMessageStatus,
+    rows: Iterable[Row | None],
+    others: Mapping[int, PutMessageStatus],
+) -> list[PutMessageResult]:
+    """
+    What became of messages, by name.
+
+    :param messages: as `redirect_delayed` leaves them.
+    :param status: as `Done` gets them, of those that are not None.
+    """
+    settled = enumerate(rows)
+    results: list[PutMessageResult] = []
+    for message in messages:
+        if message is None:
+            results.append(PutMessageResult(PutMessageStatus.MESSAGE_ILLEGAL))
+            continue
+        number, row = next(settled)
+        append = None
+        if row is not None:
+            msg_id = offset_msg_id(message.store_host, row[2])
+            append = AppendResult(row[2], row[3], row[5], row[6], 1, msg_id)
+        results.append(PutMessageResult(others.get(number, status), append))
+    return results

@@ -25,7 +25,7 @@ from rmq_ha.model.message import Address
 from rmq_ha.model.networks import Networks
 from rmq_ha.namesrv.kv_config import KVConfigManager
 from rmq_ha.store.delay.offsets import DelayOffsets
-from rmq_ha.store.format.commitlog import parse_delay_levels
+from rmq_ha.store.format.delay_levels import parse_delay_levels
 from rmq_ha.store.queues.deleted import DeletedQueues
 from rmq_ha.testing.disk import SimDisk
 from tests.fuzz.target import target

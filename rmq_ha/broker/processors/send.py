@@ -58,7 +58,7 @@ from rmq_ha.model.topics import (
 )
 from rmq_ha.remoting.channel import Channel
 from rmq_ha.store.default import KEYS_AT_ONCE, DefaultMessageStore
-from rmq_ha.store.log.puts import stored_place
+from rmq_ha.store.delay.redirect import stored_place
 from rmq_ha.timing.slices import Lane
 from rmq_ha.wire.batch import BatchMember
 from rmq_ha.wire.codes import RequestCode, ResponseCode

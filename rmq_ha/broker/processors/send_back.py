@@ -33,8 +33,8 @@ from rmq_ha.model.topic_config import SubscriptionGroupConfig
 from rmq_ha.model.topics import DLQ_PREFIX, RETRY_PREFIX, SCHEDULE_TOPIC
 from rmq_ha.remoting.channel import Channel
 from rmq_ha.store.delay.copies import copy_of
+from rmq_ha.store.delay.redirect import stored_place
 from rmq_ha.store.format.commitlog import Record, decode_record
-from rmq_ha.store.log.puts import stored_place
 from rmq_ha.wire.codes import RequestCode, ResponseCode
 from rmq_ha.wire.command import RemotingCommand
 from rmq_ha.wire.versions import V3_4_9

@@ -26,7 +26,7 @@ from rmq_ha.model.message import Message, PutMessageResult
 from rmq_ha.model.status import BrokerRole, PutMessageStatus
 from rmq_ha.model.topics import HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC
 from rmq_ha.store.default import DefaultMessageStore
-from rmq_ha.store.log.puts import redirect_delayed
+from rmq_ha.store.delay.redirect import redirect_delayed
 
 _SLICES_AT_ONCE = 16
 _ILLEGAL = PutMessageResult(PutMessageStatus.MESSAGE_ILLEGAL)

@@ -15,7 +15,7 @@ from rmq_ha.scan.log.pieces import text_values
 from rmq_ha.scan.log.records import Records
 from rmq_ha.scan.log.shape import Flags, Ints
 from rmq_ha.scan.replica.hashing import key_hashes, split_keys, tag_codes
-from rmq_ha.store.format.commitlog import parse_delay_level
+from rmq_ha.store.format.delay_levels import parse_delay_level
 
 _NOT_FOR_CONSUMERS = 0x4
 _ROLLBACK = 0xC

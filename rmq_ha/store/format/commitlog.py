@@ -33,7 +33,7 @@ from functools import lru_cache
 from struct import Struct
 from typing import NamedTuple
 
-from rmq_ha.errors import ConfigurationError, CorruptRecord
+from rmq_ha.errors import CorruptRecord
 from rmq_ha.model.flags import BORN_HOST_V6, STORE_HOST_V6
 from rmq_ha.model.java_hash import tags_code
 from rmq_ha.model.message import Address, DispatchRequest, Row, offset_msg_id
@@ -47,6 +47,7 @@ from rmq_ha.model.properties import (
     sought_properties,
 )
 from rmq_ha.model.topics import SCHEDULE_TOPIC
+from rmq_ha.store.format.delay_levels import parse_delay_level
 
 try:  # the extra `rmq-ha[fast]`: the same CRC-32, three times as fast
     from isal.isal_zlib import crc32 as crc32
@@ -82,7 +83,6 @@ _PLAIN = _DISPATCH_HEADS[0].unpack_from
 _HOSTS_V6 = BORN_HOST_V6 | STORE_HOST_V6
 _address = lru_cache(maxsize=1024)(Address)
 """Most records come from few machines."""
-_UNITS_MS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
 class Record(NamedTuple):
@@ -400,15 +400,6 @@ def code_of(
     return tags_code(properties.get(TAGS, ""))
 
 
-def parse_delay_level(text: str) -> int | None:
-    """A DELAY property as a number; None when it is none or does not fit 32 bits."""
-    try:
-        level = int(text)
-    except ValueError:
-        return None
-    return level if -0x80000000 <= level <= 0x7FFFFFFF else None
-
-
 @lru_cache(maxsize=4096)
 def _directory_name(topic: bytes) -> str | None:
     """The topic's text; None for one that would leave the consumequeue directory."""
@@ -438,22 +429,3 @@ def record_size_at(buffer: bytes, position: int, limit: int) -> int:
     size: int
     size, magic = _PREFIX.unpack_from(buffer, position)
     return size if magic == MESSAGE_MAGIC and size >= RECORD_OVERHEAD else 0
-
-
-def parse_delay_levels(text: str) -> list[int]:
-    """
-    `messageDelayLevel` as ms by level: `1s 5s 2h` is [1000, 5000, 7200000].
-
-    :raises ConfigurationError: a piece is not `<number><s|m|h|d>`.
-
-    Spec: store.md, section 10.1.
-    """
-    levels: list[int] = []
-    for piece in text.split(" "):
-        amount, unit = piece[:-1], _UNITS_MS.get(piece[-1:])
-        if unit is None or not (amount.isascii() and amount.isdigit() and len(amount) < 16):
-            raise ConfigurationError(
-                f"messageDelayLevel: {piece[:40]!r} is not a number with s, m, h or d behind it"
-            )
-        levels.append(int(amount) * unit)
-    return levels

@@ -19,7 +19,7 @@ from rmq_ha.store.format.commitlog import (
     MESSAGE_MAGIC,
     crc32,
 )
-from rmq_ha.store.log.puts import delay_level_in
+from rmq_ha.store.format.delay_levels import delay_level_in
 
 _SHORT = Struct(">H")
 _NUMBER_AND_PLACE = Struct(">qq")

@@ -14,12 +14,11 @@ from twisted.python.failure import Failure
 
 from rmq_ha.config.store import MessageStoreConfig
 from rmq_ha.errors import NotNow, StoreError
-from rmq_ha.model.status import FlushDiskType, PutMessageStatus
+from rmq_ha.model.status import Decided, FlushDiskType, PutMessageStatus
 from rmq_ha.seams import File, Worker
 from rmq_ha.store.format.checkpoint import CheckpointTimes, Whole
 from rmq_ha.store.log.checkpoint import Checkpoint
 from rmq_ha.store.log.commitlog import CommitLog
-from rmq_ha.store.log.puts import Decided
 
 _PAGE = 4096
 _OPEN_AGAIN_S = 0.5

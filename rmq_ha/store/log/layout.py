@@ -8,7 +8,7 @@ import os
 from rmq_ha.config.store import MessageStoreConfig
 from rmq_ha.errors import ConfigurationError
 from rmq_ha.seams import Disk
-from rmq_ha.store.format.commitlog import parse_delay_levels
+from rmq_ha.store.format.delay_levels import parse_delay_levels
 from rmq_ha.store.log.clean import FORCE_RATIO, disk_ratio
 from rmq_ha.store.log.commitlog import CommitLog
 from rmq_ha.store.log.files import FileRow

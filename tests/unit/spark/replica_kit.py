@@ -8,7 +8,7 @@ from rmq_ha.offsets.findings import Finding
 from rmq_ha.scan.replica.settings import Settings, StoreAt
 from rmq_ha.scan.replica.tasks import Answers, Task, Work
 from rmq_ha.scan.replica.verifying import run_here, verify
-from rmq_ha.store.format.commitlog import parse_delay_levels
+from rmq_ha.store.format.delay_levels import parse_delay_levels
 from rmq_ha.testing.store_faults.image import StoreImage
 
 INDEX_SIZES = (50, 150)

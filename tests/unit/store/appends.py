@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from rmq_ha.model.message import AppendResult, Message, draft_of
 from rmq_ha.model.status import PutMessageStatus
 from rmq_ha.store.log.journal_log import JournalLog
-from rmq_ha.store.log.puts import results_of
+from rmq_ha.store.settle import results_of
 
 
 def append_group(

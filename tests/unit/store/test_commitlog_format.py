@@ -22,11 +22,11 @@ from rmq_ha.store.format.commitlog import (
     dispatch_request_at,
     encode_blank,
     encode_record,
-    parse_delay_levels,
     record_size_at,
     row_at,
     store_timestamp_of,
 )
+from rmq_ha.store.format.delay_levels import parse_delay_levels
 from rmq_ha.store.format.record_checks import record_fits
 
 LEVELS = [1000, 2000]

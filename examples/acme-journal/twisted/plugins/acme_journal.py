@@ -9,9 +9,9 @@ from zope.interface import implementer
 from rmq_ha.errors import ConfigurationError
 from rmq_ha.interfaces import IJournalPlugin
 from rmq_ha.model.status import PutMessageStatus
+from rmq_ha.store.journal_base import combine
 from rmq_ha.store.local.journal import LocalJournal
 from rmq_ha.store.log.layout import make_commit_log
-from rmq_ha.store.log.puts import combine
 
 
 class TwoDisksJournal(LocalJournal):

@@ -7,7 +7,7 @@ import pytest
 from rmq_ha.model.message import Address, Message
 from rmq_ha.model.properties import decode_properties
 from rmq_ha.model.topics import HALF_TOPIC, SCHEDULE_TOPIC
-from rmq_ha.store.log.puts import asks_for_delay, redirect, redirect_delayed, stored_place
+from rmq_ha.store.delay.redirect import asks_for_delay, redirect, redirect_delayed, stored_place
 
 HOST = Address(b"\x7f\0\0\1", 10911)
 
