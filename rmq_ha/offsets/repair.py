@@ -30,16 +30,13 @@ def steps(pairing: Pairing, max_lag: int = 0) -> list[Step]:
     tables: set[str] = set()
     for case in cases(pairing):
         ruling = judge(case, max_lag)
-        if case.key.kind in (OFFSET, DELAY):
-            # Where the master lacks or damaged it, nobody knows what to put in place.
-            if case.on_master and set(ruling.codes) - {"MASTER_BEYOND_MAX", "MASTER_DAMAGED"}:
-                tables.add(case.key.kind)
-            continue
-        for code in ruling.codes:
-            step = _step(pairing, case, code)
-            if step is not None:
-                found.append(step)
-    found += [(5, _table_step(pairing, kind)) for kind in sorted(tables, reverse=True)]
+        # Where the master lacks or damaged it, nobody knows what to put in place.
+        known = case.on_master and set(ruling.codes) - {"MASTER_BEYOND_MAX", "MASTER_DAMAGED"}
+        if known and case.key.kind in (OFFSET, DELAY):
+            tables.add(case.key.kind)
+        told = (_step(pairing, case, code) for code in ruling.codes)
+        found += [step for step in told if step is not None]
+    found += [(5, _table_step(pairing, kind)) for kind in tables]
     unique = dict.fromkeys(sorted(found))
     return [step for _, step in unique]
 
