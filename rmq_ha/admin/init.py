@@ -71,7 +71,6 @@ def init(
         output.error(f"{directory} has {', '.join(there)} already: name another directory")
         click.get_current_context().exit(FAILED)
     if not dry_run:
-        disk.make_dirs(directory)
         for item in planned:
             disk.replace(f"{directory}/{item.file}", item.text.encode())
     output.table(
