@@ -91,7 +91,7 @@ class Output:
         console, width = self._console, self._console.width
         needed = Measurement.get(console, console.options.update(max_width=_WIDEST), table).maximum
         console.width = max(width, needed)
-        console.print(table, crop=False, no_wrap=True, overflow="ignore")
+        console.print(table)
         console.width = width
 
     def fields(self, values: dict[str, Any]) -> None:
