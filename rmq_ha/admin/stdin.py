@@ -38,7 +38,7 @@ class StdinLines(LineReceiver):
         found = list(islice(self._lines, most))
         for _ in found:
             self._lines.popleft()
-        if self._paused and not self._ended and len(self._lines) < _MOST_WAITING:
+        if self._paused and not self._ended:  # fewer wait now than those that made it pause
             self._paused = False
             self.resumeProducing()  # type: ignore[no-untyped-call]
         return found

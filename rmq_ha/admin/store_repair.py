@@ -75,11 +75,11 @@ async def repair_store(session: Session, config: str, how: How) -> int | None:
             output.line(f"dry run: {what}", {"would_repair": sorted(parts), "set_aside": aside})
             return None
         was_clean = not disk.exists(f"{root}/abort")
-        for name in names:
-            disk.move(f"{root}/{name}", f"{aside}/{name}")
-        abort = disk.open(f"{root}/abort", 0)  # so that all of the log is read
+        abort = disk.open(f"{root}/abort", 0)  # whatever comes, the next start reads all of the log
         abort.sync()
         abort.close()
+        for name in names:
+            disk.move(f"{root}/{name}", f"{aside}/{name}")
     try:
         await _built(session, configuration)
     except (RmqHaError, OSError) as error:

@@ -122,6 +122,21 @@ def test_halves_are_no_context(file: str, words: tuple[str, ...]) -> None:
     assert not Path(file).exists()
 
 
+def test_certificate_and_key_come_from_one_place() -> None:
+    context = {"namesrv": "p:1", "tls_cert": "c", "tls_key": "k", "tls_ca": "a"}
+    line = {"tls_cert": "mine"}
+    assert merged(line, line.keys(), context, is_named=True) == {
+        "namesrv": "p:1",
+        "tls_cert": "mine",
+        "tls_ca": "a",
+    }
+    assert merged({"tls_key": "e"}, (), context, is_named=False) == {
+        "namesrv": "p:1",
+        "tls_key": "e",
+        "tls_ca": "a",
+    }
+
+
 @pytest.mark.parametrize(
     ("line", "environ", "is_named", "expected"),
     [

@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from twisted.internet.defer import fail
 
+from rmq_ha.admin import store_repair
 from rmq_ha.admin.main import main
 from rmq_ha.admin.session import FAILED, USAGE
 from rmq_ha.admin.store import dump_records, show_faults
@@ -28,6 +30,9 @@ from tests.unit.client.sim_cluster import SimCluster
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "store"
 QUEUE_FILE, SLOTS, ITEMS = 800, 50, 150
+AROUND = Surroundings(
+    environ={}, home="/", host_name="h", address="10.0.0.1", directory="/", resolve=str
+)
 
 
 @pytest.fixture
@@ -75,10 +80,7 @@ def config_of(root: Path, tmp_path: Path) -> str:
 
 
 def repair(root: Path, tmp_path: Path, *parts: str, dry_run: bool = False) -> Said:
-    around = Surroundings(
-        environ={}, home="/", host_name="h", address="10.0.0.1", directory="/", resolve=str
-    )
-    how = How(around, frozenset(parts), yes=not dry_run, dry_run=dry_run)
+    how = How(AROUND, frozenset(parts), yes=not dry_run, dry_run=dry_run)
     config = config_of(root, tmp_path)
     return told(lambda s: repair_store(s, config, how))
 
@@ -280,16 +282,77 @@ def test_what_cannot_be_built_is_put_back(root: Path, tmp_path: Path) -> None:
     (root / "checkpoint").write_bytes(b"short")
     before = kept(root)
     disk = RealDisk()
-    around = Surroundings(
-        environ={}, home="/", host_name="h", address="10.0.0.1", directory="/", resolve=str
-    )
     path = Path(config_of(root, tmp_path))
     path.write_text(path.read_text() + "mappedFileSizeCommitLog=999424\n")
-    said = told(lambda s: repair_store(s, str(path), How(around, yes=True)))
+    said = told(lambda s: repair_store(s, str(path), How(AROUND, yes=True)))
     assert (said.code, "everything is as it was" in said.err) == (FAILED, True)
     assert kept(root) == before
     assert disk.exists(f"{root}/checkpoint")
     assert not [name for name in disk.list_dir(f"{root}/setaside") if name.startswith("repair-")]
+
+
+class PowerLost(Exception):
+    """Nothing happens from here on."""
+
+
+class Watched(RealDisk):
+    """
+    A disk that loses its power before a move, and knows of which files all is on it.
+
+    :ivar synced: their paths.
+    """
+
+    def __init__(self, moves: int) -> None:
+        super().__init__()
+        self.left = moves
+        self.synced: set[str] = set()
+
+    def open(self, path: str, size: int) -> Any:
+        file, synced = super().open(path, size), self.synced
+
+        class Noted:
+            def __getattr__(self, name: str) -> Any:
+                if name == "sync":
+                    synced.add(path)
+                return getattr(file, name)
+
+        return Noted() if path.endswith("/abort") else file
+
+    def move(self, path: str, new_path: str) -> None:
+        self.left -= 1
+        if self.left < 0:
+            raise PowerLost
+        super().move(path, new_path)
+
+
+@pytest.mark.parametrize("moves", [0, 1, 2])
+def test_power_that_is_lost_while_it_is_set_aside_leaves_nothing_that_looks_whole(
+    root: Path, tmp_path: Path, moves: int
+) -> None:
+    """The next start has to read all of the log: else messages would be in no queue."""
+    before, disk = kept(root), Watched(moves)
+    cluster = SimCluster()
+    host = replace(cluster.world.add("admin").seams, disk=disk)
+    how = How(AROUND, frozenset({QUEUES, INDEX}), yes=True)
+    config = config_of(root, tmp_path)
+    with pytest.raises(PowerLost):
+        say(cluster, lambda s: repair_store(s, config, how), host)
+    assert f"{root}/abort" in disk.synced
+    assert bool(set(before) - set(kept(root))) is (moves > 0)
+
+
+def test_a_store_that_does_not_start_is_put_back(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = kept(root)
+    full = OSError(28, "No space left on device")
+    monkeypatch.setattr(store_repair.DefaultMessageStore, "start", lambda _: fail(full))
+    said = repair(root, tmp_path, INDEX)
+    assert (said.code, "No space left on device; everything is as it was" in said.err) == (
+        FAILED,
+        True,
+    )
+    assert kept(root) == before
 
 
 def test_a_broker_that_has_it_open_is_not_disturbed(root: Path, tmp_path: Path) -> None:

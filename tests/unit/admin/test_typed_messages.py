@@ -11,6 +11,7 @@ from twisted.internet.defer import Deferred
 
 from rmq_ha.admin.session import FAILED, NO_ANSWER, NOT_FOUND, USAGE
 from rmq_ha.client.lookup.requests import send_request
+from rmq_ha.errors import RequestRejected
 from rmq_ha.wire.codes import RequestCode
 from tests.unit.admin.typing_kit import Answer, Typist
 from tests.unit.client.sim_cluster import SimCluster
@@ -138,21 +139,39 @@ def test_tail_ends_when_enough_were_shown(typed: Typist) -> None:
 
 
 def test_tail_goes_on_when_a_broker_is_back_and_complains_once(typed: Typist) -> None:
+    """Each time that it is away, of each queue; once a second it asks again."""
     routes = typed.cluster.brokers["one"].dispatcher.routes
-    handler = routes[RequestCode.PULL_MESSAGE]
-    typed.refuses("one", RequestCode.PULL_MESSAGE)
+    pulls = {RequestCode.PULL_MESSAGE: routes[RequestCode.PULL_MESSAGE]}
+    asked: list[float] = []
+
+    def refuse() -> None:
+        def answer(*_: object) -> None:
+            asked.append(typed.cluster.clock.seconds())
+            raise RequestRejected(1, "not today")
+
+        routes[RequestCode.PULL_MESSAGE] = answer
+
+    refuse()
     assert typed("tail Orders --since earliest --no-follow").code == FAILED
-    back = {RequestCode.PULL_MESSAGE: handler}
-    typed.meanwhile(6, lambda: routes.update(back))
-    typed.interrupts(12)
+    asked.clear()
+    typed.meanwhile(6, lambda: routes.update(pulls))
+    typed.meanwhile(20, refuse)
+    typed.meanwhile(26, lambda: routes.update(pulls))
+    typed.interrupts(32)
     told = typed("tail Orders --since earliest")
     assert (told.code, len(told.lines)) == (0, 6)
     warnings = [json.loads(line)["warning"] for line in told.err.splitlines()]
-    assert len(warnings) == 2, "one for each queue"
+    assert len(warnings) == 4
     assert all("not today" in text and text.endswith("; trying again") for text in warnings)
+    assert 10 <= len(asked) <= 26
 
 
 def test_messages_are_sent_one_batch_after_the_other(typed: Typist) -> None:
+    made = typed.does("produce Orders x --property colour=green --property size=big=1 -p a=b")
+    sent = typed.does(f"message show {made.lines[0]['msg_id']} --topic Orders").lines[0]
+    assert sent["properties"].items() >= {"colour": "green", "size": "big=1", "a": "b"}.items()
+    for wrong in ("colour", "=green", "colour="):
+        assert typed(f"produce Orders x --property {wrong}").code == USAGE, wrong
     told = typed.does("produce Orders x --count 7 --in-flight 3 --shard s")
     assert [line["status"] for line in told.lines] == ["SEND_OK"] * 7
     assert len({(line["broker_name"], line["queue_id"]) for line in told.lines}) == 1
@@ -253,7 +272,7 @@ def test_round_trips_have_their_times(typed: Typist) -> None:
 
 
 def test_a_broker_that_fails_now_and_then_is_counted(typed: Typist) -> None:
-    left = [3]
+    left = [2]
     handler = typed.cluster.brokers["one"].dispatcher.routes[RequestCode.GET_BROKER_RUNTIME_INFO]
 
     def now_and_then(channel: Any, command: Any) -> Any:
@@ -265,7 +284,7 @@ def test_a_broker_that_fails_now_and_then_is_counted(typed: Typist) -> None:
     told = typed("cluster ping one --count 5", "--timeout", "0.5")
     assert told.code == NO_ANSWER
     row = told.rows[1]
-    assert (row["asked"], row["failed"]) == (5, 2)
+    assert (row["asked"], row["failed"]) == (5, 3)
     assert row["least_ms"] > 0
     assert len(told.err.splitlines()) == 1, "it is told once"
     told = typed("cluster ping one --count 5", "--timeout", "0.5")

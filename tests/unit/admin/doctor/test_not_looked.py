@@ -219,6 +219,15 @@ def test_a_certificate_that_is_not_shown() -> None:
     assert why == "it shows no certificate: it speaks no TLS, or refuses ours"
 
 
+def test_a_certificate_is_seen_at_once() -> None:
+    fleet = Fleet("a")
+    host = fleet.world.add("here").seams
+    began = fleet.clock.seconds()
+    found = fleet.wait(certificate_at(host, fleet.address("a"), 5.0))
+    assert found.not_valid_after_utc
+    assert fleet.clock.seconds() - began < 1
+
+
 class Listener(Protocol):
     """Says something, and goes or stays."""
 
