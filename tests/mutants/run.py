@@ -121,6 +121,28 @@ NOT_SAMPLED = {
     "app/demo_group.py": "as above",
     "interfaces.py": "it says what others do",
     "seams.py": "it says what others do",
+    **dict.fromkeys(
+        (
+            "spark/archive/job.py",
+            "spark/archive/replay.py",
+            "spark/audit/delays.py",
+            "spark/audit/delivery.py",
+            "spark/audit/halves.py",
+            "spark/audit/job.py",
+            "spark/audit/keys.py",
+            "spark/audit/ledgers.py",
+            "spark/audit/losses.py",
+            "spark/audit/queues.py",
+            "spark/audit/reduced.py",
+            "spark/audit/shape.py",
+            "spark/audit/windows.py",
+            "spark/offsets/history.py",
+            "spark/offsets/job.py",
+            "spark/replica/job.py",
+            "spark/spreading.py",
+        ),
+        "it makes plans of Spark, which only a session runs (tests/spark): each fault would cost one",
+    ),
     "testing/": "it judges the product: faults planted in brokers and peers say whether it can "
     "(rmq_ha/testing/mutants.py)",
 }

@@ -5,15 +5,18 @@ from typing import Any
 
 import pytest
 
+from rmq_ha.client.blocking import READER_GROUP
 from rmq_ha.client.lookup.asking import Ask
 from rmq_ha.client.rules.errors import NoNameServer, NoRoute
 from rmq_ha.errors import CannotDecide, RemotingConnectError, WrongUsage
+from rmq_ha.model.message import Address
 from rmq_ha.model.topic_config import TopicConfig
-from rmq_ha.spark.source.live import Ends, LiveQueues
+from rmq_ha.spark.source.live import Ends, LiveQueues, _Puller
 from rmq_ha.spark.source.live_reading import BrokerAway
 from rmq_ha.spark.source.live_routes import NameServerRoutes, OneBroker
 from rmq_ha.spark.source.options import parse_options
 from rmq_ha.spark.source.reading import QueueId
+from rmq_ha.store.format.commitlog import Record, encode_record
 from rmq_ha.wire import fastjson
 from rmq_ha.wire.bodies import MessageQueue, TopicTable
 from rmq_ha.wire.codes import RequestCode
@@ -267,3 +270,51 @@ def test_a_group_goes_on_where_each_of_its_brokers_says() -> None:
     client.ends.clear()
     with pytest.raises(BrokerAway):
         made.group_offsets("g", here)
+
+
+def test_connections_are_closed_once_and_made_again_when_they_are_needed() -> None:
+    class Counted(FakeClient):
+        closed = 0
+
+        def close(self) -> None:
+            self.closed += 1
+
+    client = Counted({MASTER: (0, 5)})
+    made = cluster(client)
+    for _ in range(2):
+        made.close()
+    assert client.closed == 1
+    assert made._client is None
+
+
+@pytest.mark.parametrize(("given", "group"), [({}, READER_GROUP), ({"group": "mine"}, "mine")])
+def test_when_a_message_was_stored_is_asked_for_in_the_groups_name(
+    given: dict[str, str], group: str
+) -> None:
+    """One message at its offset, whatever its tags; -1: it is not there."""
+    host = Address.parse("10.0.0.1", 1)
+    record = encode_record(Record(0, 0, 0, 0, 7, 0, 0, 1, host, 99, host, 0, 0, b"", "t", ""))
+    seen: list[tuple[str, RemotingCommand]] = []
+    places = {"nextBeginOffset": "8", "minOffset": "0", "maxOffset": "9"}
+
+    class Pulled(FakeClient):
+        def run(self, asking: Any) -> Any:
+            ask = next(asking)
+            seen.append((ask.address, ask.command))
+            code, body = (0, record) if len(seen) == 1 else (19, None)
+            with pytest.raises(StopIteration) as end:
+                asking.send(RemotingCommand(code, places, body))
+            return end.value.value
+
+    client: Any = Pulled({})
+    options = parse_options({"namesrv": "n:1", "subscribe": "t", "tags": "a", **given})
+    routes = cluster(client)._routes
+    for where, stored, address in ((routes, 99, MASTER), ({0: "here"}, -1, "here")):
+        puller = _Puller(client, options, where)
+        assert puller.stored_at(QueueId("t", "a", 0), 7) == stored
+        asked, command = seen[-1]
+        assert asked == address
+        ext = command.ext or {}
+        wanted = {"consumerGroup": group, "queueOffset": "7", "maxMsgNums": "1", "topic": "t"}
+        assert {name: ext[name] for name in wanted} == wanted
+        assert ext["subscription"] == "*"
