@@ -141,7 +141,7 @@ NOT_SAMPLED = {
             "spark/replica/job.py",
             "spark/spreading.py",
         ),
-        "it makes plans of Spark, which only a session runs (tests/spark): each fault would cost one",
+        "it makes plans, which only a session of Spark runs (tests/spark): a fault would cost one",
     ),
     "testing/": "it judges the product: faults planted in brokers and peers say whether it can "
     "(rmq_ha/testing/mutants.py)",
