@@ -8,6 +8,8 @@ the Spark that they were made for; `tox -e lake` gets both.
 import os
 from pathlib import Path
 
+import pytest
+
 FORMAT = os.environ.get("RMQ_HA_SPARK_LAKE", "parquet")
 SETTINGS: dict[str, str] = {}
 if FORMAT == "delta":
@@ -19,3 +21,7 @@ if FORMAT == "delta":
         "spark.databricks.delta.snapshotPartitions": "2",
         "spark.sql.shuffle.partitions": "2",
     }
+ONLY_PARQUET = pytest.mark.skipif(FORMAT != "parquet", reason="it changes files of Spark's")
+ONLY_DELTA = pytest.mark.skipif(
+    FORMAT != "delta", reason="Delta Lake's jars and a Spark that they fit: tox -e lake"
+)

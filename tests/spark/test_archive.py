@@ -33,10 +33,6 @@ from tests.unit.spark.golden_stores import java_store, rows_of_log
 
 KILLS = int(os.environ.get("RMQ_HA_SPARK_KILLS", "0"))
 SECONDS = float(os.environ.get("RMQ_HA_SPARK_KILL_SECONDS", "12"))
-ONLY_PARQUET = pytest.mark.skipif(lakes.FORMAT != "parquet", reason="it changes files of Spark's")
-ONLY_DELTA = pytest.mark.skipif(
-    lakes.FORMAT != "delta", reason="Delta Lake's jars and a Spark that they fit: tox -e lake"
-)
 NOT_ARCHIVED = (SCHEDULE_TOPIC, HALF_TOPIC, OP_HALF_TOPIC)
 
 
@@ -90,7 +86,29 @@ def wanted(store: Path) -> list[dict[str, Any]]:
     ]
 
 
-@ONLY_PARQUET
+def test_an_archive_is_asked_once_how_far_it_goes(
+    spark: Any, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In Delta each time is a look at its history; Spark's own stream says nothing to its end."""
+    to, asked = tmp_path / "archive", list[Path]()
+    kind = type(open_archive(spark, str(to), lakes.FORMAT))
+    ends = kind.ends
+
+    def counted(archive: Any) -> Any:
+        asked.append(to)
+        return ends(archive)
+
+    monkeypatch.setattr(kind, "ends", counted)
+    for _ in range(2):
+        asked.clear()
+        assert run(spark, store, to, topics=("TopicC",)).outcome is Outcome.HOLDS
+        assert len(asked) == (1 if lakes.FORMAT == "delta" else 2)
+    asked.clear()
+    assert table(spark, str(to), {"path": str(store)}, form=lakes.FORMAT).count()
+    assert len(asked) == 1
+
+
+@lakes.ONLY_PARQUET
 def test_done_again_after_each_step_the_archive_has_every_message_once(
     spark: Any, store: Path, wanted: list[dict[str, Any]], tmp_path: Path
 ) -> None:
@@ -137,7 +155,7 @@ def test_done_again_after_each_step_the_archive_has_every_message_once(
     )
 
 
-@ONLY_PARQUET
+@lakes.ONLY_PARQUET
 def test_what_cannot_be_joined_or_told_apart_is_refused(
     spark: Any, store: Path, tmp_path: Path
 ) -> None:
@@ -220,7 +238,7 @@ def test_what_was_deleted_or_damaged_before_it_was_archived_is_told(
     assert run(spark, late, to, topics=("TopicC",)).outcome is Outcome.HOLDS
 
 
-@ONLY_DELTA
+@lakes.ONLY_DELTA
 def test_a_delta_table_goes_on_where_its_last_commit_says(
     spark: Any, store: Path, wanted: list[dict[str, Any]], tmp_path: Path
 ) -> None:

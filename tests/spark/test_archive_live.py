@@ -22,6 +22,7 @@ from rmq_ha.spark.archive.table import table
 from rmq_ha.spark.audit.job import audit
 from rmq_ha.spark.audit.stored import Asked as AuditAsked
 from rmq_ha.spark.source.schema import COLUMNS, struct_of
+from tests.spark import lakes
 from tests.spark.jobs import FakeJob
 from tests.spark.live_brokers import Cluster, cluster_in
 
@@ -58,37 +59,59 @@ def read(spark: Any, cluster: Cluster, topic: str, columns: tuple[str, ...]) -> 
     return rows
 
 
-def test_archive_and_live_topic_are_one_table(spark: Any, cluster: Cluster, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "form",
+    [
+        pytest.param("parquet", marks=lakes.ONLY_PARQUET),
+        pytest.param("delta", marks=lakes.ONLY_DELTA),
+    ],
+)
+def test_archive_and_live_topic_are_one_table(
+    spark: Any, cluster: Cluster, tmp_path: Path, form: str
+) -> None:
     """Sent, archived, sent again: the table has each message once, and the audit loses none."""
     job: Any = FakeJob(spark)
     place = parse_place(f"namesrv://{cluster.namesrv}/broker-a")
     to = str(tmp_path / "archive")
     sent = send(cluster, 0, 30)
-    asked = Asked(place=place, to=to, topics=(TOPIC,))
+    asked = Asked(place=place, to=to, form=form, topics=(TOPIC,))
     assert archive(job, asked).numbers["rows"] == 30
     sent += send(cluster, 30, 50)
     live = {"namesrv": cluster.namesrv, "subscribe": TOPIC}
-    keys = sorted(row.msgId for row in table(spark, to, live).select("msgId").collect())
+    together = table(spark, to, live, form=form)
+    keys = sorted(row.msgId for row in together.select("msgId").collect())
     assert keys == sorted(line["msgId"] for line in sent)
     assert archive(job, asked).numbers["rows"] == 20
     # A store whose broker is not named would archive all of it again.
+    unnamed = parse_place(str(cluster.master.store))
     with pytest.raises(WrongUsage, match="--broker-name"):
-        archive(job, Asked(place=parse_place(str(cluster.master.store)), to=to, topics=(TOPIC,)))
+        archive(job, Asked(place=unnamed, to=to, form=form, topics=(TOPIC,)))
 
-    # Back into another topic: the same messages, with their times; what is there is not sent twice.
+    # Back into another topic: the same messages, with their times, no faster than they may come;
+    # what is there is not sent twice.
     cluster.create("again")
     job.client = ClientConfig(namesrv_addr=cluster.namesrv)
-    back = replay.Asked(archive=to, topic=TOPIC, to="again", rate=100)
+    back = replay.Asked(archive=to, form=form, topic=TOPIC, to="again", rate=100)
     assert replay.replay(job, back).numbers["sent"] == 50
     assert replay.replay(job, back).numbers == {"sent": 0, "queues": 4, "alreadyThere": 50}
-    columns = ("uniqKey", "queueId", "keys", "body", "properties", "bornTimestamp", "queueOffset")
+    columns = (
+        "uniqKey", "queueId", "keys", "body", "properties", "bornTimestamp", "storeTimestamp",
+        "queueOffset", "msgId",
+    )  # fmt: skip
     copies = read(spark, cluster, "again", columns)
     originals = {row.uniqKey: row for row in read(spark, cluster, TOPIC, columns)}
     for row in copies:
         one = originals[row.uniqKey]
         assert (row["keys"], row.body, row.queueId) == (one["keys"], one.body, one.queueId)
-        born = int(one.bornTimestamp.replace(tzinfo=UTC).timestamp() * 1000)
-        assert abs(int(row.properties[replay.ORIGINAL_BORN]) - born) <= 1
+        for name, moment in (
+            (replay.ORIGINAL_BORN, one.bornTimestamp),
+            (replay.ORIGINAL_STORED, one.storeTimestamp),
+        ):
+            ms = moment.replace(tzinfo=UTC).timestamp() * 1000
+            assert abs(int(row.properties[name]) - ms) <= 1
+        assert row.properties[replay.ORIGINAL_ID] == one.msgId
+    stored = sorted(row.storeTimestamp for row in copies)
+    assert (stored[-1] - stored[0]).total_seconds() >= 0.3, "50 at 100 a second, 10 at a time"
     order = [(row.queueId, row.queueOffset, originals[row.uniqKey].queueOffset) for row in copies]
     assert [each[::2] for each in sorted(order)] == sorted(each[::2] for each in order)
 

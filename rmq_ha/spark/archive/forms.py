@@ -46,9 +46,13 @@ class Archive:
     def __init__(self, spark: SparkSession, to: str) -> None:
         self._spark, self._to = spark, to
 
-    def rows(self) -> DataFrame:
-        """Everything: the columns of the data source, `properties` and `day` (text)."""
-        if self.ends() is None:
+    def rows(self, ends: Offsets | None = None) -> DataFrame:
+        """
+        Everything: the columns of the data source, `properties` and `day` (text).
+
+        :param ends: what `ends()` said, if it was asked.
+        """
+        if not (self.ends() if ends is None else ends):
             return self._spark.createDataFrame([], _ROWS)
         return self._rows().select(*_ROWS.fieldNames())
 

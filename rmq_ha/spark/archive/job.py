@@ -71,7 +71,8 @@ def archive(job: Job, asked: Asked) -> JobResult:
     parsed = parse_options(options)
     queues = queues_of(parsed)
     there = queues.queues(parsed.subscription)
-    lasts = lasts_of(target.rows(), {queue: before[queue] for queue in there if queue in before})
+    known = {queue: before[queue] for queue in there if queue in before}
+    lasts = lasts_of(target.rows(before), known)
     spans, misfits = joint(queues, there, before, lasts, asked.before_ms)
     findings = [found._replace(observed_at=job.now_ms()) for found in misfits]
     if findings:
@@ -80,12 +81,12 @@ def archive(job: Job, asked: Asked) -> JobResult:
     job.spark.conf.set("spark.sql.maxConcurrentOutputFileWriters", "16")
     with job.progress(f"archiving into {asked.to}"):
         if isinstance(target, DeltaArchive):
-            rows, bad = _commit(job, target, options, asked.most, (before, spans))
+            rows, bad, after = _commit(job, target, options, asked.most, (before, spans))
         else:
             rows, bad = _stream(job, asked, options)
-    after = target.ends() or {}
+            after = target.ends() or {}
     if bad:
-        findings += _damaged(target.rows(), before)
+        findings += _damaged(target.rows(after), before)
     return _answer(job, asked, findings, {"rows": rows, "badCrc": bad}, (before, after))
 
 
@@ -133,8 +134,8 @@ def _commit(
     options: Mapping[str, str],
     most: int,
     begun: tuple[Offsets, Mapping[QueueId, tuple[int, int]]],
-) -> tuple[int, int]:
-    """As `_stream`, into a table that keeps the offsets in its commits."""
+) -> tuple[int, int, Offsets]:
+    """As `_stream`, into a table that keeps the offsets in its commits: the last of them, too."""
     before, spans = begun
     now = before | {queue: begin for queue, (begin, _) in spans.items()}
     given = {key: value for key, value in options.items() if not key.startswith("subscribe")}
@@ -143,7 +144,7 @@ def _commit(
         left = {queue: stop - now[queue] for queue, (_, stop) in spans.items()}
         taken = portions(left, most, sum(now.values()))
         if not taken and all(now[queue] == end for queue, end in before.items()):
-            return rows, bad
+            return rows, bad, before
         given["assign"] = assigned(taken)
         given["startingOffsets"] = nested({queue: now[queue] for queue in taken})
         now = now | {queue: now[queue] + count for queue, count in taken.items()}

@@ -177,7 +177,8 @@ def table(
     schema = message_schema(include_properties)
     columns = schema.fieldNames()
     kept = open_archive(spark, archive, form)
-    old, ends = kept.rows(), kept.ends() or {}
+    ends = kept.ends() or {}
+    old = kept.rows(ends)
     if live is None:
         return old.select(columns)
     options = parse_options(live)
