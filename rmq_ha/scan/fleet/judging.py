@@ -15,7 +15,7 @@ from rmq_ha.offsets.kept import kept_pairing
 from rmq_ha.offsets.verdict import Limits, answer
 from rmq_ha.scan.fleet.facts import WINDOWS, Replica
 from rmq_ha.scan.replica.codes import finding
-from rmq_ha.scan.replica.comparing import Part, Sides, align_part, compare
+from rmq_ha.scan.replica.comparing import Part, Sides, align_part, compare, is_shifted
 from rmq_ha.scan.replica.logs import Log
 from rmq_ha.scan.replica.settings import StoreAt, opened
 from rmq_ha.scan.replica.verdicts import judge_bounds
@@ -123,12 +123,12 @@ def _compared(told: Told, master: Replica, slave: Replica, patience: Patience) -
         found += judge_bounds(names, ranges, is_quorum=False)
     low, high = max(one.low, other.low), min(one.high, other.high)
     same, spans = differing(master, slave, low, high)
-    fetched = 0
+    fetched, shifted = 0, False
     for number, span in enumerate(spans):
         if number >= _MOST_FETCHED or not patience.fetches:
             found.append(_named(names, span, "it was not fetched"))
             continue
-        more, why = _fetched(names, span)
+        more, why, shifted = _fetched(names, span, shifted)
         fetched += 0 if why else 2 * (span[1] - span[0])
         found += more or [_named(names, span, why)]
     compared = same + sum(end - begin for begin, end in spans)
@@ -184,22 +184,33 @@ def _named(names: Sequence[str], span: tuple[int, int], why: str) -> Finding:
     )
 
 
-def _fetched(names: Sequence[str], span: tuple[int, int]) -> tuple[list[Finding], str]:
-    """What differs in a window; or why it cannot be read from here."""
+def _fetched(
+    names: Sequence[str], span: tuple[int, int], was_shifted: bool
+) -> tuple[list[Finding], str, bool]:
+    """
+    What differs in a window, or why that cannot be said from here; and whether what follows lies
+    shifted.
+
+    :param was_shifted: that was said of the window before.
+    """
     logs = []
     for place in names:
         try:
             log = opened(StoreAt(place), None).log
         except CannotDecide as error:
-            return [], f"the store {place} is not seen from here ({error})"
+            return [], f"the store {place} is not seen from here ({error})", was_shifted
         logs.append(Log(log.files, log.row, min(log.stop, span[1])))
     sides = Sides(logs[0], logs[1], names[0], names[1], span[1] - span[0])
     try:
+        first = sides.master.place_of(span[0])
+        if (was_shifted or first.start < span[0]) and is_shifted(sides, first):
+            return [], "the logs are out of step since before it", True
         result = compare(sides, *span)
         found = result.findings
         if result.shift >= 0:
             part = Part(span, span, result.shift, is_last=True)
             found += [one.finding for one in align_part(sides, part, _MOST_ALIGNED)]
+        is_apart = sides.master.place_of(span[1] - 1) != sides.slave.place_of(span[1] - 1)
     except CannotDecide as error:
-        return [], f"it could not be read ({error})"
-    return found, "" if found else "both sides have the same there now"
+        return [], f"it could not be read ({error})", was_shifted
+    return found, "" if found else "both sides have the same there now", is_apart

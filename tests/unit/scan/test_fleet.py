@@ -32,6 +32,7 @@ from tests.unit.scan.fleet_kit import (
     scanned,
 )
 from tests.unit.spark.golden_stores import java_store, rows_of_log
+from tests.unit.spark.replica_kit import LEVELS_OF_JAVA, image_of
 
 AT_REST = Patience(0)
 
@@ -209,3 +210,23 @@ def test_a_scan_reads_no_faster_than_it_may(
     clock[0] = 100.0
     assert CliRunner().invoke(command.main, [*given, "--rate", "10k"]).exit_code == 0
     assert clock[0] - 100 < 2  # the window that was not whole
+
+
+def test_one_lost_message_is_not_lost_again_in_each_window_behind_it(tmp_path: Path) -> None:
+    """All windows behind it differ; what lies shifted there only verify-replica can say."""
+    store = java_store("clean", tmp_path / "java")
+    image = image_of(store, LEVELS_OF_JAVA)
+    lost = image.records()[5].record
+    rows = [placed.record for placed in image.records()]
+    image.rebuild(image.lay_out([*rows[:5], *rows[6:]]))
+    image.save(tmp_path / "s")
+    scanned({"b": (store, tmp_path / "s")}, tmp_path / "facts")
+    told = told_of(tmp_path / "facts")["b"]
+    (one,) = [one for one in told.findings if one.code == "RECORD_LOST"]
+    assert one.msg_id == lost.properties["UNIQ_KEY"]
+    assert told.differing == 3
+    codes = [one.code for one in told.findings if one.severity == "ERROR"]
+    assert set(codes) <= {"RECORD_LOST", "DIGEST_DIFFERS", "NOT_REPLICATED"}
+    behind = [one.detail for one in told.findings if one.code == "DIGEST_DIFFERS"]
+    assert len(behind) == 2
+    assert all("the logs are out of step since before it" in text for text in behind)
