@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from rmq_ha.errors import ConfigurationError
 from rmq_ha.model.status import BrokerRole
 from rmq_ha.testing.host import World
 from tests.unit.admin.admin_kit import say
-from tests.unit.admin.test_fail_over import PATH, Pair
+from tests.unit.admin.test_fail_over import PATH, TOPIC, Pair
 
 
 @pytest.fixture
@@ -292,3 +293,85 @@ def test_waiting_ends_in_time_when_it_is_found_or_when_somebody_has_had_enough(p
     assert (until(1.2, 3.0), looks) == ("found", pytest.approx([0, 0.5, 1.0, 1.5]))
     assert (until(9.0, 1.0), looks) == (None, pytest.approx([0, 0.5, 1.0]))
     assert (until(9.0, 8.0, 0.7), looks) == (None, pytest.approx([0, 0.5, 1.0]))
+
+
+def test_who_fails_over_is_told_each_step(pair: Pair) -> None:
+    """What the file becomes, what may be lost, where it lies then, and what comes next."""
+    pair.send("a", 2)
+    pair.cluster.run(12)
+    pair.crash("a")
+    pair.cluster.run(4)
+    one, two = pair.cluster.address("a"), pair.cluster.address("b")
+    end = pair.cluster.brokers["b"].store.log.max_offset
+    code, text, error = told(pair, "promote", "b")
+    assert code == 0
+    assert re.sub(r"\d+ s ago", "N s ago", text).splitlines() == [
+        f"broker-a at {two}: SLAVE now, shall be SYNC_MASTER",
+        f"Its log ends at {end}. What the old master has behind that, it alone can say:",
+        "  a SYNC_MASTER answered SEND_OK only for what a slave had; the rest may be only there",
+        "  it was heard last N s ago",
+        "  groups go on from their offsets of N s ago: a few come again",
+        "  when it returns by `rmqha-admin demote`, what only it has is set aside there",
+        f"{PATH}: brokerRole=SLAVE becomes brokerRole=SYNC_MASTER",
+        f"{PATH}: brokerId=1 becomes brokerId=0",
+        f"{two} is SYNC_MASTER of broker-a; its log ends at {end}",
+        "Name servers say so, too. The old master starts as a slave only: on its machine",
+        "  rmqha-admin demote --config ITS_FILE --restart COMMAND",
+    ]
+    written = [f"{PATH} is changed; as it was: {PATH}.bak", "running: again"]
+    assert error.splitlines() == written
+    pair.cluster.hosts["a"].restart()
+    code, text, error = told(pair, "demote", "a")
+    assert code == 0
+    assert text.splitlines() == [
+        f"broker-a at {one}: down now, shall be a slave of {two}",
+        "What only it has goes into setaside/ of its store, and is not served",
+        f"{PATH}: brokerRole=SYNC_MASTER becomes brokerRole=SLAVE",
+        f"{PATH}: brokerId=0 becomes brokerId=1",
+        "It had nothing that the master has not",
+        f"{one} follows {two}; its log ends at {end}",
+    ]
+    assert error.splitlines() == written
+
+
+def test_what_a_slave_lacks_of_a_master_that_answers_is_a_table(pair: Pair) -> None:
+    pair.cluster.brokers["b"].journal.service.stop()
+    pair.send("a", 3)
+    pair.commit("a", 2)
+    code, text, error = told(pair, "promote", "b", dry_run=True)
+    assert code == 0
+    one, two = pair.cluster.address("a"), pair.cluster.address("b")
+    assert [" ".join(line.split()) for line in text.splitlines()] == [
+        f"broker-a at {two}: SLAVE now, shall be SYNC_MASTER",
+        f"{two} lacks 3 messages of its master's at this moment",
+        "topic queue group here there lacks",
+        "TBW102 0 - 0 3 3",
+        "TBW102 0 g 0 2 2",
+        f"{PATH}: brokerRole=SLAVE becomes brokerRole=SYNC_MASTER",
+        f"{PATH}: brokerId=1 becomes brokerId=0",
+    ]
+    assert error == f"warning: the master {one} answers: it has to be stopped first\n"
+
+
+def test_what_was_set_aside_is_named_with_its_place(pair: Pair) -> None:
+    pair.send("a", 2)
+    pair.cluster.run(2)
+    pair.cluster.wait(pair.cluster.brokers.pop("b").stop())
+    pair.send("a", 4)
+    pair.crash("a")
+    pair.add("b", BrokerRole.SLAVE, 1)
+    assert pair.run("promote", "b")[0] == 0
+    pair.send("b", 7)
+    root = pair.last.store.store_path_root_dir
+    disk = pair.cluster.hosts["a"].restart().disk
+    older = {"time": 5, "messages": 3, "topics": {TOPIC: 3}}
+    for name, about in (("torn", b"{"), ("older", json.dumps(older).encode())):
+        disk.replace(f"{root}/setaside/{name}/about.json", about)
+    code, text, error = told(pair, "demote", "a")
+    assert code == 0, error
+    (line,) = [line for line in text.splitlines() if "set aside in" in line]
+    assert line.startswith(f"4 messages are set aside in {root}/setaside/")
+    assert line.endswith(f" ({TOPIC}: 4)")
+    assert "It had nothing" not in text
+    assert f"{root}/setaside/torn does not say what is kept there" in error
+    assert "older" not in text + error
