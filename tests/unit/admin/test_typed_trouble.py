@@ -257,3 +257,67 @@ def test_a_name_server_that_is_silent_is_named(typed: Typist) -> None:
     told = typed("topic delete Orders --yes", "--timeout", "1", namesrv=both)
     assert told.code == 0
     assert complaints(told)[0].startswith("the name server 10.9.9.9:9876 still knows Orders: ")
+
+
+def test_a_name_server_that_says_yes_and_does_nothing_is_named(typed: Typist) -> None:
+    typed.does("kv set size large --yes")
+    server = typed.cluster.namesrv.address
+    routes = typed.cluster.namesrv.controller._server.dispatcher.routes
+    for code in (
+        RequestCode.PUT_KV_CONFIG,
+        RequestCode.DELETE_KV_CONFIG,
+        RequestCode.UPDATE_NAMESRV_CONFIG,
+    ):
+        routes[code] = lambda *_: DONE
+    for line, complaint in (
+        ("kv set colour green --yes", f"{server} has colour=None"),
+        ("kv delete size --yes", f"{server} has size=large"),
+        (
+            "namesrv config set orderMessageEnable=true --yes",
+            f"{server} has orderMessageEnable=false, not true: does it know this key?",
+        ),
+    ):
+        told = typed(line)
+        assert (told.code, told.lines[-1]) == (FAILED, {"done": False}), line
+        assert complaints(told) == [complaint]
+    told = typed.does("kv set size large --yes")
+    assert told.lines == [{"done": False, "rows": []}], "it has it already"
+    told = typed("kv delete nothing --yes")
+    assert (told.code, "no name server has nothing in ORDER_TOPIC_CONFIG" in told.err) == (
+        NOT_FOUND,
+        True,
+    )
+
+
+def test_settings_of_name_servers_are_shown_one_by_one(typed: Typist, second: str) -> None:
+    told = typed("namesrv config get orderMessageEnable listenPort", namesrv=second)
+    assert told.code == 0
+    assert told.lines == [
+        {"name_server": server, "orderMessageEnable": "false", "listenPort": "9876"}
+        for server in second.split(";")
+    ]
+    assert len(typed.does("namesrv config get").lines[0]) > 5
+    told = typed("namesrv config get noSuchKey other")
+    assert (told.code, "no name server has noSuchKey, other" in told.err) == (NOT_FOUND, True)
+    told = typed("namesrv config set orderMessageEnable=true --yes", namesrv=second)
+    assert of(told.rows, "broker", "address", "key", "before", "after") == [
+        (None, server, "orderMessageEnable", "false", "true") for server in second.split(";")
+    ]
+    assert told.lines[-1] == {"done": True}
+
+
+def test_producers_are_led_elsewhere(typed: Typist) -> None:
+    told = typed("broker writes two off --dry-run")
+    row = {"name_server": typed.cluster.namesrv.address, "broker": "two", "writes": "off"}
+    assert (told.code, told.lines) == (0, [{"done": False, "rows": [row]}])
+    assert told.err == ""
+    told = typed("broker writes two off --yes")
+    assert told.lines[-1]["done"] is True
+    (row,) = told.lines[-1]["rows"]
+    assert row["topics"] > 0
+    assert of(typed.does("route Orders").rows, "broker", "perm") == [("one", "RW"), ("two", "R-")]
+    told = typed("broker writes three off --yes")
+    assert (told.code, "no broker is called three (known: one, two)" in told.err) == (
+        NOT_FOUND,
+        True,
+    )

@@ -9,9 +9,11 @@ import pytest
 from twisted.internet.defer import Deferred
 from twisted.internet.protocol import Factory, Protocol
 
+from rmq_ha.admin.doctor import gather as gather_module
 from rmq_ha.admin.doctor.brokers import clock_ahead, samples_in
-from rmq_ha.admin.doctor.facts import Facts
+from rmq_ha.admin.doctor.facts import Broker, Facts, NotLooked
 from rmq_ha.admin.doctor.gather import Wanted, gather
+from rmq_ha.admin.doctor.groups import first_that_answer
 from rmq_ha.admin.doctor.machine import look_at_store
 from rmq_ha.admin.doctor.probe import certificate_at, page_at, port_at
 from rmq_ha.admin.options import Options
@@ -363,3 +365,79 @@ def test_a_file_that_cannot_be_read_or_names_no_certificate() -> None:
     session = Session(host.seams, Options(), Output(True))
     facts: Facts = fleet.wait(gather(session, wanted))
     assert [item.where for item in facts.certificates] == ["tls.client.trustCertPath"]
+
+
+def test_masters_that_only_their_slaves_know(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One port below the one that slaves follow, unless it was changed; of the same name only."""
+    asked: list[str] = []
+    names = {"10.0.0.1:10911": "a", "10.0.0.2:10911": "other", "10.0.0.3:10911": "c"}
+
+    async def look(asker: Any, session: Any, facts: Facts, broker: Broker, here: str) -> Any:
+        asked.append(broker.address)
+        if name := names.get(broker.address):
+            broker.config = {"brokerName": name}
+        return [NotLooked(broker.address, here)]
+
+    monkeypatch.setattr(gather_module, "look_at_broker", look)
+
+    def slave(name: str, address: str | None) -> Broker:
+        link = {"master": {"address": address}}
+        return Broker(address=f"{name}-slave", name=name, cluster="C", replication=link)
+
+    facts = Facts(now_ms=0)
+    facts.brokers = [
+        slave("a", "10.0.0.1:10912"),
+        slave("a", "10.0.0.1:10912"),
+        slave("b", "10.0.0.2:10912"),
+        slave("c", "10.0.0.3:10912"),
+        slave("d", "10.0.0.4:10912"),
+        slave("e", "10.0.0.9:10912"),
+        slave("f", None),
+        slave("g", "nowhere"),
+        slave("", "10.0.0.7:10912"),
+        Broker(address="10.0.0.9:10911", name="e"),
+    ]
+    whole = list(facts.brokers)
+    work = gather_module._look_at_hidden_masters(None, None, facts, "here")  # type: ignore[arg-type]
+    with pytest.raises(StopIteration):
+        work.send(None)
+    assert asked == [f"10.0.0.{number}:10911" for number in (1, 2, 3, 4)]
+    new = facts.brokers[len(whole) :]
+    assert [(item.address, item.name, item.cluster, item.broker_id) for item in new] == [
+        ("10.0.0.1:10911", "a", "C", None),
+        ("10.0.0.3:10911", "c", "C", None),
+    ]
+    assert [item.what for item in facts.not_looked] == ["10.0.0.1:10911", "10.0.0.3:10911"]
+
+
+def test_who_speaks_for_a_name() -> None:
+    """A master before a slave; of a group that elects, whom name servers call the master."""
+
+    def one(address: str, role: str, broker_id: int, **config: str) -> Broker:
+        known = {"brokerRole": role, "brokerName": "n", **config}
+        return Broker(address=address, name="n", broker_id=broker_id, config=known)
+
+    def first(*brokers: Broker) -> list[str]:
+        facts = Facts(now_ms=0, brokers=list(brokers))
+        return [item.address for item in first_that_answer(facts)]
+
+    slave, master = one("s", "SLAVE", 1), one("m", "SYNC_MASTER", 0)
+    assert first(slave, master) == first(master, slave) == ["m"]
+    assert first(slave, one("t", "SLAVE", 2)) == ["s"]
+    assert first(master, one("o", "ASYNC_MASTER", 0)) == ["m"]
+    assert first(Broker(address="x", name="n"), slave) == ["s"]
+    elects = {"enableDLegerCommitLog": "true"}
+    members = [one(f"d{number}", "SLAVE", number, **elects) for number in (2, 0, 1)]
+    assert first(*members) == ["d0"]
+    nameless = Broker(address="y", config={"brokerName": "z"})
+    assert first(master, nameless) == ["m", "y"]
+
+
+def test_names_in_a_file_that_stand_for_nothing_are_said() -> None:
+    fleet = Fleet("a")
+    fleet.run(3)
+    lines = ("haMasterAddress=nosuchname:10912", f"namesrvAddr={fleet.namesrv.address};gone:9876")
+    visit = fleet.visit(**fleet.with_file("a", fleet.file_of("a", *lines)), namesrv="")
+    said = "".join(visit.texts("name-unresolved"))
+    assert "nosuchname" in said
+    assert "gone" in said
