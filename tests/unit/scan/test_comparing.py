@@ -1,0 +1,235 @@
+"""Two logs byte by byte: how much is told, what is passed over, and when they are out of step."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rmq_ha.errors import CannotDecide
+from rmq_ha.host.files import LocalFiles
+from rmq_ha.offline.log_files import LogFile
+from rmq_ha.scan.replica.comparing import MOST, Comparison, Sides, compare, is_shifted
+from rmq_ha.scan.replica.logs import Log, Place, What
+from rmq_ha.store.format.commitlog import encode_blank
+from tests.unit.scan.parts_kit import log_of
+
+Given = dict[str, Any]
+SIZE = len(log_of({"body": b"00000"}))
+
+
+def log_at(folder: Path, *files: bytes, stop: int | None = None) -> Log:
+    """Files of these bytes, one behind the other."""
+    folder.mkdir(parents=True, exist_ok=True)
+    row, base = list[LogFile](), 0
+    for data in files:
+        path = folder / f"{base:020}"
+        path.write_bytes(data)
+        row.append(LogFile(str(path), base, len(data)))
+        base += len(data)
+    return Log(LocalFiles(), row, base if stop is None else stop)
+
+
+def sides(
+    folder: Path, master: Sequence[bytes], slave: Sequence[bytes], window: int = 4096
+) -> Sides:
+    return Sides(
+        log_at(folder / "m", *master), log_at(folder / "s", *slave), "master", "slave", window
+    )
+
+
+def compared(
+    folder: Path, master: Sequence[Given], slave: Sequence[Given], window: int = 4096
+) -> Comparison:
+    both = sides(folder, [log_of(*master)], [log_of(*slave)], window)
+    return compare(both, 0, both.master.stop)
+
+
+def records(count: int, **more: Any) -> list[Given]:
+    """Each with a body of its own: alike they would be taken for one that stands elsewhere."""
+    return [{"queue_offset": at, "body": b"%05d" % at, **more} for at in range(count)]
+
+
+@pytest.mark.parametrize("window", [SIZE - 1, SIZE, 4096, 1 << 20])
+def test_each_record_that_differs_is_told_once(tmp_path: Path, window: int) -> None:
+    """However much of the log is read at once; with the record's name."""
+    master = records(6)
+    slave = [one | {"flag": 7} if at in (0, 3, 5) else one for at, one in enumerate(master)]
+    found = compared(tmp_path, master, slave, window)
+    assert found[1:] == (-1, 0, 6 * SIZE)
+    assert [one.physical_offset for one in found.findings] == [0, 3 * SIZE, 5 * SIZE]
+    one = found.findings[1]
+    assert (one.code, one.broker, one.topic, one.queue_id, one.queue_offset) == (
+        "LOG_DIFFERS",
+        "slave",
+        "T",
+        0,
+        3,
+    )
+    assert (one.expected, one.actual) == ("flag 0", "flag 7")
+    assert one.detail.startswith("flag differs. ")
+    assert one.msg_id is not None
+
+
+def test_only_the_stretch_that_was_asked_for_is_compared(tmp_path: Path) -> None:
+    both = sides(tmp_path, [log_of(*records(6))], [log_of(*records(6, flag=1))])
+    found = compare(both, 2 * SIZE, 4 * SIZE)
+    assert [one.physical_offset for one in found.findings] == [2 * SIZE, 3 * SIZE]
+    assert found.end == 4 * SIZE
+
+
+def test_after_a_lost_message_of_a_queue_three_of_its_others_are_told(tmp_path: Path) -> None:
+    """All behind it have other queue offsets; what else is wrong with them is told all the same."""
+    master = [
+        one | {"queue_id": at % 2, "queue_offset": at // 2} for at, one in enumerate(records(12))
+    ]
+    slave = [one | {"queue_offset": one["queue_offset"] + 1} for one in master]
+    slave[11] |= {"flag": 3}
+    found = compared(tmp_path, master, slave)
+    assert [one.physical_offset for one in found.findings] == [
+        *(at * SIZE for at in range(6)),
+        11 * SIZE,
+    ]
+    assert [one.queue_id for one in found.findings] == [0, 1] * 3 + [1]
+    assert found.findings[-1].detail.startswith("flag differs, and also queueOffset. ")
+    assert found.end == 12 * SIZE
+
+
+def test_of_many_differences_the_first_ones_are_told_and_how_far_it_looked(tmp_path: Path) -> None:
+    count = MOST + 3
+    master = records(2 * count)
+    slave = [one | {"flag": at % 2} for at, one in enumerate(master)]
+    found = compared(tmp_path, master, slave)
+    assert MOST <= len(found.findings) < count
+    last = found.findings[-1].physical_offset or 0
+    assert last + SIZE <= found.end <= last + 2 * SIZE
+
+
+@pytest.mark.parametrize(("changed", "shift"), [(range(3, 66), -1), (range(3, 67), 3)])
+def test_sixty_four_records_in_a_row_that_are_others_are_no_damage(
+    tmp_path: Path, changed: Sequence[int], shift: int
+) -> None:
+    """They are lost, and the ones behind them stand in their place: told from their content."""
+    master = records(70)
+    slave = [one | {"flag": int(at in changed)} for at, one in enumerate(master)]
+    found = compared(tmp_path, master, slave)
+    assert found.shift == (shift * SIZE if shift > 0 else -1)
+    assert len(found.findings) == (0 if shift > 0 else len(changed))
+
+
+def test_bytes_behind_a_blank_mean_nothing_and_are_counted(tmp_path: Path) -> None:
+    first = log_of(*records(2)) + encode_blank(60)
+    rest = 60 - len(encode_blank(60))
+    second = log_of({"queue_offset": 2}, base=len(first) + rest)
+    master = [first + bytes(rest), second]
+    slave = [first + b"x" * rest, second[:-1] + b"\x01"]
+    both = sides(tmp_path, master, slave)
+    found = compare(both, 0, both.master.stop)
+    assert found.blank == 60
+    assert [one.physical_offset for one in found.findings] == [len(first) + rest]
+    # The blank itself has a meaning.
+    for at in (2 * SIZE, 2 * SIZE + 7):
+        harmed = bytearray(master[0])
+        harmed[at] ^= 1
+        found = compare(sides(tmp_path / str(at), master, [bytes(harmed), second]), 0, len(first))
+        assert [one.code for one in found.findings] == ["LOG_DIFFERS"], at
+        assert found.blank == 0
+
+
+def test_who_is_damaged_is_blamed(tmp_path: Path) -> None:
+    good = log_of(*records(3))
+    for name, harmed in (
+        ("body", good[:-7] + b"y" + good[-6:]),
+        ("all", good[:SIZE] + bytes(2 * SIZE)),
+    ):
+        for broker, one, other in (("slave", good, harmed), ("master", harmed, good)):
+            found = compare(sides(tmp_path / name / broker, [one], [other]), 0, 3 * SIZE)
+            assert {each.broker for each in found.findings} == {broker}, name
+            assert found.shift == -1
+
+
+# Out of step
+
+
+A, B, C, D, E, X = ({"body": bytes([65 + at]) * (3 + 2 * at)} for at in range(6))
+Y = {"body": b"y" * 40}
+
+
+@pytest.mark.parametrize(
+    ("master", "slave", "is_it"),
+    [
+        ([A, B, C, D], [A, B, C, D], False),
+        ([A, B, C, D], [B, C, D, E], True),  # it lacks one
+        ([A, B, C, D], [X, A, B, C], True),  # it has one more
+        ([A, B, C, D], [Y, D, E], True),  # nothing ends where it should
+        ([A, B, C, D], [{"body": b"zzz"}, B, C, D], False),  # changed in its place
+        # One is gone, and as much has come in its place: behind it both go on alike.
+        ([A, B, C], [{"body": b"x" * 8}, C], True),
+    ],
+)
+def test_logs_are_out_of_step_where_the_next_records_stand_elsewhere(
+    tmp_path: Path, master: list[Given], slave: list[Given], is_it: bool
+) -> None:
+    both = sides(tmp_path, [log_of(*master)], [log_of(*slave)])
+    place = Place(What.RECORD, 0, len(log_of(master[0])))
+    assert is_shifted(both, place) is is_it
+    assert not is_shifted(both, place._replace(what=What.OTHER))
+
+
+def test_an_empty_side_is_not_out_of_step(tmp_path: Path) -> None:
+    both = sides(tmp_path, [log_of(A, B)], [log_of(A, B)])
+    end = both.master.stop
+    ended = both._replace(slave=Log(both.slave.files, both.slave.row, len(log_of(A))))
+    assert not is_shifted(ended, Place(What.RECORD, len(log_of(A)), end - len(log_of(A))))
+
+
+# Places
+
+
+def test_what_a_byte_belongs_to(tmp_path: Path) -> None:
+    first = log_of(A, B)
+    a = len(log_of(A))
+    torn = first + b"\x00\x00\x00\x01garbage!" + log_of(C, base=len(first) + 12)
+    log = log_at(tmp_path / "torn", torn)
+    end = len(first) + 12
+    for at in (0, a - 1):
+        assert log.place_of(at) == Place(What.RECORD, 0, a)
+    for at in (a, len(first) - 1):
+        assert log.place_of(at) == Place(What.RECORD, a, len(first) - a)
+    for at in (len(first), end - 1):
+        assert log.place_of(at) == Place(What.GAP, len(first), 12)
+    assert log.place_of(end) == Place(What.RECORD, end, len(torn) - end)
+    closed = first + encode_blank(40) + bytes(40 - len(encode_blank(40)))
+    log = log_at(tmp_path / "closed", closed, log_of(C, base=len(closed)))
+    for at in (len(first), len(closed) - 1):
+        assert log.place_of(at) == Place(What.BLANK, len(first), 40)
+    assert log.place_of(len(closed)).start == len(closed)
+    open_ = log_at(tmp_path / "open", first + bytes(30), stop=len(first) + 20)
+    assert open_.place_of(len(first) + 4) == Place(What.OTHER, len(first), 5)
+
+
+def test_a_log_is_read_up_to_its_bound_and_no_file_s_end(tmp_path: Path) -> None:
+    one, other = log_of(A), log_of(B, base=len(log_of(A)))
+    log = log_at(tmp_path, one, other, stop=len(one) + 10)
+    assert bytes(log.read(0, 1 << 20)) == one
+    assert bytes(log.read(len(one), 1 << 20)) == other[:10]
+    assert bytes(log.read(len(one) + 4, 3)) == other[4:7]
+    assert (log.end_at(0), log.end_at(len(one))) == (len(one), len(one) + 10)
+    for at in (-1, len(one) + len(other)):
+        with pytest.raises(CannotDecide, match=f"no file holds the offset {at}"):
+            log.file_at(at)
+    (tmp_path / f"{0:020}").write_bytes(one[:-1])
+    cut = Log(LocalFiles(), log.row, log.stop)
+    with pytest.raises(CannotDecide, match="became shorter while it was read"):
+        cut.read(0, len(one))
+    (tmp_path / f"{0:020}").unlink()
+    with pytest.raises(CannotDecide, match="vanished while it was read"):
+        Log(LocalFiles(), log.row, log.stop).read(0, 8)
+
+
+def test_the_newest_time_is_that_of_any_record_near_the_end(tmp_path: Path) -> None:
+    """A clock can be set back; without records there is none."""
+    times = [500, 900, 700]
+    log = log_at(tmp_path, log_of(*({"store_timestamp": at} for at in times)))
+    assert log.newest_time() == 900
+    assert log_at(tmp_path / "none", bytes(100), stop=0).newest_time() == 0
