@@ -233,3 +233,13 @@ def test_the_newest_time_is_that_of_any_record_near_the_end(tmp_path: Path) -> N
     log = log_at(tmp_path, log_of(*({"store_timestamp": at} for at in times)))
     assert log.newest_time() == 900
     assert log_at(tmp_path / "none", bytes(100), stop=0).newest_time() == 0
+
+
+@pytest.mark.parametrize("window", [SIZE, 4096])
+def test_a_record_whose_very_first_byte_differs_is_told(tmp_path: Path, window: int) -> None:
+    """Also where a window begins with it."""
+    data = log_of(*records(3))
+    harmed = data[:SIZE] + b"\x01" + data[SIZE + 1 :]
+    found = compare(sides(tmp_path, [data], [harmed], window), 0, 3 * SIZE)
+    assert [one.physical_offset for one in found.findings] == [SIZE]
+    assert (found.shift, found.end) == (-1, 3 * SIZE)
