@@ -9,11 +9,11 @@ from twisted.internet.defer import Deferred, gatherResults
 from rmq_ha.dledger.codec import decode_body, encode_body
 from rmq_ha.dledger.codes import PushType, RequestCode, ResponseCode
 from rmq_ha.dledger.messages import (
+    GroupMessage,
     HeartBeatRequest,
     HeartBeatResponse,
     LeadershipTransferRequest,
     LeadershipTransferResponse,
-    Message,
     MetadataRequest,
     MetadataResponse,
     PushEntryRequest,
@@ -23,7 +23,7 @@ from rmq_ha.dledger.values import Role
 from rmq_ha.errors import ProtocolViolation, RemotingError, RmqHaError
 from rmq_ha.wire.command import RemotingCommand
 
-R = TypeVar("R", bound=Message)
+R = TypeVar("R", bound=GroupMessage)
 Invoke = Callable[[str, RemotingCommand], Awaitable[RemotingCommand]]
 _NEVER = -1  # a term that no member ever had: what comes with it is refused and changes nothing
 _REMOTING_SUCCESS = (200, 0)
@@ -122,7 +122,7 @@ class GroupClient:
             raise GroupRefused(why_not_transferred(answer.code, leader.member, to), answer.code)
         return answer.term
 
-    async def _ask(self, name: str, code: int, request: Message, kind: type[R]) -> R:
+    async def _ask(self, name: str, code: int, request: GroupMessage, kind: type[R]) -> R:
         command = RemotingCommand(code, None, encode_body(request))
         answer = await self._invoke(self.peers[name], command)
         if answer.code not in _REMOTING_SUCCESS or not answer.body:

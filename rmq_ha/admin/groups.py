@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import click
 
 
-class Place(NamedTuple):
+class Lazy(NamedTuple):
     """
     Where a command is.
 
@@ -27,7 +27,7 @@ class Commands(click.Group):
     :param table: by name; `verify_offsets` is `verify-offsets`, too.
     """
 
-    def __init__(self, *given: Any, table: Mapping[str, Place], **more: Any) -> None:
+    def __init__(self, *given: Any, table: Mapping[str, Lazy], **more: Any) -> None:
         super().__init__(*given, **more)
         self._table = table
 

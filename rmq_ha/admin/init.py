@@ -6,14 +6,14 @@ from collections.abc import Callable
 import click
 
 from rmq_ha.admin.confirm import dry_run_option
-from rmq_ha.admin.layouts import Place, Planned, controller, dledger, failover, pair
+from rmq_ha.admin.layouts import Planned, Site, controller, dledger, failover, pair
 from rmq_ha.admin.options import common_options, current_options
 from rmq_ha.admin.output import Output
 from rmq_ha.admin.session import FAILED
 from rmq_ha.errors import WrongUsage
 from rmq_ha.host.disk import RealDisk
 
-_LAYOUTS: dict[str, Callable[[Place], list[Planned]]] = {
+_LAYOUTS: dict[str, Callable[[Site], list[Planned]]] = {
     "pair": pair,
     "dledger": dledger,
     "controller": controller,
@@ -60,7 +60,7 @@ def init(
         raise click.UsageError("one of --pair, --dledger, --failover, --controller")
     directory = os.path.abspath(directory)
     named = [host.strip() for host in hosts.split(",") if host.strip()]
-    place = Place(named, cluster, name, os.path.abspath(data) if data else f"{directory}/data")
+    place = Site(named, cluster, name, os.path.abspath(data) if data else f"{directory}/data")
     try:
         planned = _LAYOUTS[layout](place)
     except WrongUsage as error:

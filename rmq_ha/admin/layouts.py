@@ -9,7 +9,7 @@ LOOPBACK = "127.0.0.1"
 _METRICS = 5557
 
 
-class Place(NamedTuple):
+class Site(NamedTuple):
     """
     Where files go, and what clusters and brokers are called.
 
@@ -32,7 +32,7 @@ class Planned(NamedTuple):
     text: str
 
 
-def pair(place: Place) -> list[Planned]:
+def pair(place: Site) -> list[Planned]:
     """
     A SYNC_MASTER, its slave, and a name server beside each.
 
@@ -58,7 +58,7 @@ def pair(place: Place) -> list[Planned]:
     return made
 
 
-def dledger(place: Place) -> list[Planned]:
+def dledger(place: Site) -> list[Planned]:
     """
     A group of three brokers that elect their master, and a name server beside two of them.
 
@@ -84,7 +84,7 @@ def dledger(place: Place) -> list[Planned]:
     return made
 
 
-def controller(place: Place) -> list[Planned]:
+def controller(place: Site) -> list[Planned]:
     """
     One or three controllers for brokers of RocketMQ 5 in controller mode.
 
@@ -98,7 +98,7 @@ def controller(place: Place) -> list[Planned]:
     return [_controller(place, peers, number, host, ports) for number, host in enumerate(hosts)]
 
 
-def failover(place: Place) -> list[Planned]:
+def failover(place: Site) -> list[Planned]:
     """
     A pair whose master is elected: by three controllers, two of them in the pair's name servers.
 
@@ -147,9 +147,7 @@ class Ports:
         return port
 
 
-def _controller(
-    place: Place, peers: Sequence[str], number: int, host: str, ports: Ports
-) -> Planned:
+def _controller(place: Site, peers: Sequence[str], number: int, host: str, ports: Ports) -> Planned:
     lines = [
         f"# A controller; brokers in controller mode get controllerAddr={_addr_list(peers)}",
         *_member(place, peers, number),
@@ -160,7 +158,7 @@ def _controller(
     return Planned(file, host, "rmqha-controller", _text(lines))
 
 
-def _member(place: Place, peers: Sequence[str], number: int) -> list[str]:
+def _member(place: Site, peers: Sequence[str], number: int) -> list[str]:
     """Which of the controllers this one is."""
     return [
         f"controllerDLegerGroup={place.cluster}-controller",
@@ -174,7 +172,7 @@ def _addr_list(peers: Sequence[str]) -> str:
     return ";".join(peer.partition("-")[2] for peer in peers)
 
 
-def _hosts(place: Place, count: int) -> list[str]:
+def _hosts(place: Site, count: int) -> list[str]:
     hosts = list(place.hosts) or [LOOPBACK] * count
     if len(hosts) != count:
         raise WrongUsage(f"this needs {count} addresses, not {len(hosts)}: --hosts A,B,...")
@@ -190,7 +188,7 @@ def _addresses(host: str) -> list[str]:
     return [f"brokerIP1={host}", f"brokerIP2={host}", *_bound(host)]
 
 
-def _namesrv(place: Place, host: str, number: int, ports: Ports) -> tuple[str, int, Planned]:
+def _namesrv(place: Site, host: str, number: int, ports: Ports) -> tuple[str, int, Planned]:
     port = ports.take(host, 9876)
     file = f"namesrv-{number + 1}"
     lines = [
@@ -204,7 +202,7 @@ def _namesrv(place: Place, host: str, number: int, ports: Ports) -> tuple[str, i
 
 
 def _broker(
-    place: Place, host: str, file: str, names: str, lines: Sequence[str], ports: Ports
+    place: Site, host: str, file: str, names: str, lines: Sequence[str], ports: Ports
 ) -> Planned:
     port = ports.take(host, 10911, 100)
     text = [

@@ -2,44 +2,44 @@
 
 import click
 
-from rmq_ha.admin.groups import Commands, Place
+from rmq_ha.admin.groups import Commands, Lazy
 from rmq_ha.admin.options import common_options
 
 COMMANDS = {
-    "produce": Place("rmq_ha.admin.produce:produce", "Send messages."),
-    "consume": Place("rmq_ha.admin.consume:consume", "Consume as a member of a group."),
-    "tail": Place("rmq_ha.admin.tail:tail", "Show messages as they come, without a group."),
-    "lag": Place("rmq_ha.admin.offsets:lag", "How far a group is behind."),
-    "reset-offset": Place("rmq_ha.admin.offsets:reset_offset", "Have a group go on elsewhere."),
-    "route": Place("rmq_ha.admin.route:route", "Where a topic is."),
-    "cluster": Place("rmq_ha.admin.cluster:cluster", "Clusters: list, ping, export."),
-    "broker": Place("rmq_ha.admin.broker:broker", "Brokers: list, status, settings, ..."),
-    "top": Place("rmq_ha.admin.top:top", "Rates, roles and lags, as they move."),
-    "topic": Place("rmq_ha.admin.topic:topic", "Topics: list, create, update, delete, ..."),
-    "group": Place("rmq_ha.admin.group:group", "Consumer groups: list, show, create, ..."),
-    "acl": Place("rmq_ha.admin.acl:acl", "Accounts: list, show, set, delete, version."),
-    "stats": Place("rmq_ha.admin.stats:stats", "Messages in, out, waiting, by topic and group."),
-    "namesrv": Place("rmq_ha.admin.namesrv:namesrv", "Name servers: their settings."),
-    "kv": Place("rmq_ha.admin.kv:kv", "Keys and values that name servers keep."),
-    "connections": Place("rmq_ha.admin.connections:connections", "Who is connected."),
-    "dlq": Place("rmq_ha.admin.dlq:dlq", "Dead letters: list, show, resend."),
-    "ha": Place("rmq_ha.admin.ha:ha", "Masters and slaves: status."),
-    "backup": Place("rmq_ha.admin.backup:backup", "Copy a store while its broker runs."),
-    "restore": Place("rmq_ha.admin.backup:restore_command", "Make a store of a backup."),
-    "init": Place("rmq_ha.admin.init:init", "Write the files of a new pair, group, controller."),
-    "promote": Place("rmq_ha.admin.promote:promote", "Make a pair's slave its master."),
-    "demote": Place("rmq_ha.admin.demote:demote", "Bring a pair's old master back as a slave."),
-    "handover": Place("rmq_ha.admin.handover:handover", "Have a group's leader hand over."),
-    "doctor": Place("rmq_ha.admin.doctor.command:doctor", "What is wrong, why, what to do."),
-    "dledger": Place("rmq_ha.admin.dledger:dledger", "A DLedger group: its members, who leads."),
-    "verify-offsets": Place(
+    "produce": Lazy("rmq_ha.admin.produce:produce", "Send messages."),
+    "consume": Lazy("rmq_ha.admin.consume:consume", "Consume as a member of a group."),
+    "tail": Lazy("rmq_ha.admin.tail:tail", "Show messages as they come, without a group."),
+    "lag": Lazy("rmq_ha.admin.offsets:lag", "How far a group is behind."),
+    "reset-offset": Lazy("rmq_ha.admin.offsets:reset_offset", "Have a group go on elsewhere."),
+    "route": Lazy("rmq_ha.admin.route:route", "Where a topic is."),
+    "cluster": Lazy("rmq_ha.admin.cluster:cluster", "Clusters: list, ping, export."),
+    "broker": Lazy("rmq_ha.admin.broker:broker", "Brokers: list, status, settings, ..."),
+    "top": Lazy("rmq_ha.admin.top:top", "Rates, roles and lags, as they move."),
+    "topic": Lazy("rmq_ha.admin.topic:topic", "Topics: list, create, update, delete, ..."),
+    "group": Lazy("rmq_ha.admin.group:group", "Consumer groups: list, show, create, ..."),
+    "acl": Lazy("rmq_ha.admin.acl:acl", "Accounts: list, show, set, delete, version."),
+    "stats": Lazy("rmq_ha.admin.stats:stats", "Messages in, out, waiting, by topic and group."),
+    "namesrv": Lazy("rmq_ha.admin.namesrv:namesrv", "Name servers: their settings."),
+    "kv": Lazy("rmq_ha.admin.kv:kv", "Keys and values that name servers keep."),
+    "connections": Lazy("rmq_ha.admin.connections:connections", "Who is connected."),
+    "dlq": Lazy("rmq_ha.admin.dlq:dlq", "Dead letters: list, show, resend."),
+    "ha": Lazy("rmq_ha.admin.ha:ha", "Masters and slaves: status."),
+    "backup": Lazy("rmq_ha.admin.backup:backup", "Copy a store while its broker runs."),
+    "restore": Lazy("rmq_ha.admin.backup:restore_command", "Make a store of a backup."),
+    "init": Lazy("rmq_ha.admin.init:init", "Write the files of a new pair, group, controller."),
+    "promote": Lazy("rmq_ha.admin.promote:promote", "Make a pair's slave its master."),
+    "demote": Lazy("rmq_ha.admin.demote:demote", "Bring a pair's old master back as a slave."),
+    "handover": Lazy("rmq_ha.admin.handover:handover", "Have a group's leader hand over."),
+    "doctor": Lazy("rmq_ha.admin.doctor.command:doctor", "What is wrong, why, what to do."),
+    "dledger": Lazy("rmq_ha.admin.dledger:dledger", "A DLedger group: its members, who leads."),
+    "verify-offsets": Lazy(
         "rmq_ha.admin.verify_offsets:verify_offsets", "Safe to fail over? What would repeat?"
     ),
-    "snapshot": Place("rmq_ha.admin.verify_offsets:snapshot", "Keep a broker's offsets."),
-    "message": Place("rmq_ha.admin.message:message", "Messages by id, key, place; traces."),
-    "store": Place("rmq_ha.admin.store:store", "A stopped store: verify, dump, repair."),
-    "context": Place("rmq_ha.admin.context:context", "Clusters by name, with their keys."),
-    "completion": Place("rmq_ha.admin.completion:completion", "For bash, zsh or fish."),
+    "snapshot": Lazy("rmq_ha.admin.verify_offsets:snapshot", "Keep a broker's offsets."),
+    "message": Lazy("rmq_ha.admin.message:message", "Messages by id, key, place; traces."),
+    "store": Lazy("rmq_ha.admin.store:store", "A stopped store: verify, dump, repair."),
+    "context": Lazy("rmq_ha.admin.context:context", "Clusters by name, with their keys."),
+    "completion": Lazy("rmq_ha.admin.completion:completion", "For bash, zsh or fish."),
 }
 
 

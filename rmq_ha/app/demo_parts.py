@@ -180,12 +180,12 @@ class Story:
         with Progress(*columns, console=self.console) as progress:
             task = progress.add_task("send", total=self.messages)
 
-            async def one(number: int) -> None:
+            async def count(number: int) -> None:
                 await self._count(master, number)
                 progress.advance(task)
 
             def start(number: int) -> Deferred[None]:
-                return Deferred.fromCoroutine(one(number))
+                return Deferred.fromCoroutine(count(number))
 
             await gatherResults([window.run(start, n) for n in range(self.messages)])
         rate = self.messages / (self.host.clock.seconds() - began)

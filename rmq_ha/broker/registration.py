@@ -293,7 +293,7 @@ class Registration:
         """All name servers at once; what they answered, in order of arrival, failures logged."""
         answers: list[T] = []
 
-        async def one(name_server: str) -> None:
+        async def note_answer(name_server: str) -> None:
             try:
                 answers.append(await call(name_server))
             except Exception as error:
@@ -303,7 +303,7 @@ class Registration:
                     self._unreachable.discard(name_server)
                     self.log.info("name server {peer} answers again", peer=name_server)
 
-        await DeferredList([Deferred.fromCoroutine(one(item)) for item in name_servers])
+        await DeferredList([Deferred.fromCoroutine(note_answer(item)) for item in name_servers])
         return answers
 
     def _failed(self, name_server: str, error: Exception) -> None:

@@ -22,7 +22,7 @@ from rmq_ha.dledger.ledger_sync import SyncJob
 from rmq_ha.dledger.lookups import Lookups
 from rmq_ha.dledger.member import NEVER
 from rmq_ha.dledger.members import Members
-from rmq_ha.dledger.messages import Message
+from rmq_ha.dledger.messages import GroupMessage
 from rmq_ha.dledger.node import Node
 from rmq_ha.dledger.protocol import Answered, PeerRequests, read_response, request_frame
 from rmq_ha.dledger.term_file import GroupFile, TermFile
@@ -208,7 +208,7 @@ class ControllerGroup:
         """Milliseconds of a clock that nobody sets."""
         return int(self._host.clock.seconds() * 1000 + 0.001)
 
-    def _serve(self, code: int, message: Message, answered: Answered) -> None:
+    def _serve(self, code: int, message: GroupMessage, answered: Answered) -> None:
         if self._node is None or self._is_stopped:
             raise RequestRejected(RemotingCode.SYSTEM_ERROR, "this controller takes no part")
         self._enter(Node.request, code, message, answered)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
-from rmq_ha.dledger.messages import Message
+from rmq_ha.dledger.messages import GroupMessage
 from rmq_ha.dledger.values import Entry, Role, TermVote
 
 
@@ -19,7 +19,7 @@ class Send(NamedTuple):
     peer: str
     call_id: int
     code: int
-    message: Message
+    message: GroupMessage
     timeout_ms: int
 
 
@@ -27,7 +27,7 @@ class Answer(NamedTuple):
     """The answer to a request, once for each token that `Node.request` was given."""
 
     token: Any
-    message: Message
+    message: GroupMessage
 
 
 class Sync(NamedTuple):

@@ -14,12 +14,12 @@ from rmq_ha.dledger.messages import (
     AppendEntryResponse,
     GetEntriesRequest,
     GetEntriesResponse,
+    GroupMessage,
     HeartBeatRequest,
     HeartBeatResponse,
     Int64,
     LeadershipTransferRequest,
     LeadershipTransferResponse,
-    Message,
     MetadataRequest,
     MetadataResponse,
     PushEntryRequest,
@@ -32,7 +32,7 @@ from rmq_ha.errors import ProtocolViolation
 from rmq_ha.wire import fastjson
 from rmq_ha.wire.text import quote, to_bytes
 
-M = TypeVar("M", bound=Message)
+M = TypeVar("M", bound=GroupMessage)
 
 _MAX = (1 << 63) - 1
 Natural = Annotated[int, msgspec.Meta(ge=0, le=_MAX)]
@@ -59,7 +59,7 @@ def encode_entry(entry: Entry) -> bytes:
     )
 
 
-def encode_body(message: Message) -> bytes:
+def encode_body(message: GroupMessage) -> bytes:
     """A message's JSON: keys in alphabetical order, nulls left out, upstream's computed keys."""
     if isinstance(message, PushEntryRequest):
         return _encode_push(message)
@@ -137,7 +137,7 @@ class _Entry(msgspec.Struct, rename="camel"):
         return Entry(self.index, self.term, self.pos, self.body, self.magic, self.channel)
 
 
-class _Push(Message, frozen=True, kw_only=True):
+class _Push(GroupMessage, frozen=True, kw_only=True):
     """A push in JSON."""
 
     type: PushType = PushType.APPEND
@@ -162,7 +162,7 @@ class _Push(Message, frozen=True, kw_only=True):
         )
 
 
-class _Entries(Message, frozen=True, kw_only=True):
+class _Entries(GroupMessage, frozen=True, kw_only=True):
     """The answer to a GET in JSON."""
 
     entries: list[_Entry] = []
@@ -180,7 +180,7 @@ class _Entries(Message, frozen=True, kw_only=True):
         )
 
 
-_MESSAGES: tuple[type[Message], ...] = (
+_MESSAGES: tuple[type[GroupMessage], ...] = (
     VoteRequest,
     VoteResponse,
     HeartBeatRequest,
@@ -197,7 +197,10 @@ _MESSAGES: tuple[type[Message], ...] = (
     LeadershipTransferResponse,
 )
 # How each stands in JSON, where it is not as the core knows it.
-_SHAPES: dict[type[Message], type[Any]] = {PushEntryRequest: _Push, GetEntriesResponse: _Entries}
+_SHAPES: dict[type[GroupMessage], type[Any]] = {
+    PushEntryRequest: _Push,
+    GetEntriesResponse: _Entries,
+}
 _STRICT = {cls: msgspec.json.Decoder(_SHAPES.get(cls, cls)).decode for cls in _MESSAGES}
 # Of each: key and attribute, in the order in which upstream writes.
 _KEYS = {

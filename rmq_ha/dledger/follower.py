@@ -10,8 +10,8 @@ from rmq_ha.dledger.actions import Committed
 from rmq_ha.dledger.codes import PushType, ResponseCode
 from rmq_ha.dledger.member import NEVER, Member
 from rmq_ha.dledger.messages import PushEntryRequest, PushEntryResponse
-from rmq_ha.dledger.storage import Storage
 from rmq_ha.dledger.values import Entry, Role
+from rmq_ha.dledger.vouched import Vouched
 from rmq_ha.errors import InconsistentLedger, LedgerFull, StoreError
 
 _OK = ResponseCode.SUCCESS
@@ -48,9 +48,9 @@ class Follower:
 
     log = Logger()
 
-    def __init__(self, member: Member, storage: Storage) -> None:
+    def __init__(self, member: Member, vouched: Vouched) -> None:
         self._member = member
-        self._storage = storage
+        self._vouched = vouched
         self._early: dict[int, _Waiting] = {}
         self._early_bytes = 0
         self._gap_at = NEVER
@@ -142,10 +142,10 @@ class Follower:
 
     def _finish(self, request: PushEntryRequest, token: Any, code: int, index: int) -> None:
         """Answer; a success, which vouches for entries, once those are stored."""
-        if code == _OK and index > self._storage.index:
+        if code == _OK and index > self._vouched.index:
             self._drop_given_up()
             self._unstored.append(_Waiting(request, token, self._member.now, index))
-            self._storage.want(index)
+            self._vouched.want(index)
         else:
             self._answer(token, request, code)
 
@@ -158,7 +158,7 @@ class Follower:
 
     def stored(self) -> None:
         """More of the ledger is stored."""
-        limit, end = self._storage.index, self._member.ledger.end_index
+        limit, end = self._vouched.index, self._member.ledger.end_index
         waiting, self._unstored = self._unstored, deque()
         for one in waiting:
             if one.index <= limit:
@@ -168,7 +168,7 @@ class Follower:
             else:
                 self._unstored.append(one)
         if self._unstored:
-            self._storage.want(self._unstored[-1].index)
+            self._vouched.want(self._unstored[-1].index)
 
     # APPEND
 
@@ -332,7 +332,7 @@ class Follower:
         ):
             self._differs(request, entry.index)
             return _INCONSISTENT
-        self._storage.truncated(entry.index)
+        self._vouched.truncated(entry.index)
         try:
             ledger.truncate_to(entry)
         except (StoreError, OSError) as error:

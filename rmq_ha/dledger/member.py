@@ -7,7 +7,7 @@ from typing import Any
 
 from rmq_ha.config.dledger_settings import DLedgerSettings
 from rmq_ha.dledger.actions import Action, Answer, ILedger, Persist, RoleChanged, Send
-from rmq_ha.dledger.messages import Message
+from rmq_ha.dledger.messages import GroupMessage
 from rmq_ha.dledger.values import Role, TermVote
 
 NEVER = 1 << 62
@@ -122,7 +122,9 @@ class Member:
             self._told = (self.role, self.leader_id)
             self.outbox.append(RoleChanged(self.role, self.term, self.leader_id))
 
-    def call(self, peer: str, code: int, message: Message, handler: Handler, context: Any) -> None:
+    def call(
+        self, peer: str, code: int, message: GroupMessage, handler: Handler, context: Any
+    ) -> None:
         """
         Send a request.
 
@@ -132,14 +134,14 @@ class Member:
         self._calls[call_id] = (peer, handler, context)
         self.outbox.append(Send(peer, call_id, code, message, self.settings.rpc_timeout))
 
-    def called(self, call_id: int, message: Message | None) -> None:
+    def called(self, call_id: int, message: GroupMessage | None) -> None:
         """What became of a request; an unknown id is ignored."""
         found = self._calls.pop(call_id, None)
         if found is not None:
             peer, handler, context = found
             handler(peer, message, context)
 
-    def answer(self, token: Any, message: Message) -> None:
+    def answer(self, token: Any, message: GroupMessage) -> None:
         """Answer a request."""
         self.outbox.append(Answer(token, message))
 

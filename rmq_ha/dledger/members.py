@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from rmq_ha.config.dledger_settings import DLedgerSettings
 from rmq_ha.dledger.codes import RequestCode
-from rmq_ha.dledger.messages import Message
+from rmq_ha.dledger.messages import GroupMessage
 from rmq_ha.model.networks import Networks, canonical, is_loopback
 
 # What only the others of the group send: the sender says who it is, and must be there.
@@ -62,7 +62,7 @@ class Members:
         self.doubtful.update(self.names)
         return _STRANGER
 
-    def refusal(self, code: int, message: Message, host: str) -> str:
+    def refusal(self, code: int, message: GroupMessage, host: str) -> str:
         """
         Why a request is not taken; empty: it is.
 

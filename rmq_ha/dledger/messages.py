@@ -10,7 +10,7 @@ from rmq_ha.dledger.values import Entry
 Int64 = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 
 
-class Message(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class GroupMessage(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """
     What every body has.
 
@@ -29,7 +29,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     code: Int64 = 200
 
 
-class VoteRequest(Message, frozen=True, kw_only=True):
+class VoteRequest(GroupMessage, frozen=True, kw_only=True):
     """
     Spec: dledger.md, section 6.1.
 
@@ -42,21 +42,21 @@ class VoteRequest(Message, frozen=True, kw_only=True):
     transfer: bool = False
 
 
-class VoteResponse(Message, frozen=True, kw_only=True):
+class VoteResponse(GroupMessage, frozen=True, kw_only=True):
     """Spec: dledger.md, section 6.1."""
 
     vote_result: VoteResult = VoteResult.UNKNOWN
 
 
-class HeartBeatRequest(Message, frozen=True, kw_only=True):
+class HeartBeatRequest(GroupMessage, frozen=True, kw_only=True):
     """Spec: dledger.md, section 6.2."""
 
 
-class HeartBeatResponse(Message, frozen=True, kw_only=True):
+class HeartBeatResponse(GroupMessage, frozen=True, kw_only=True):
     """Spec: dledger.md, section 6.2; of a success only code and term -1 are there."""
 
 
-class PushEntryRequest(Message, frozen=True, kw_only=True):
+class PushEntryRequest(GroupMessage, frozen=True, kw_only=True):
     """
     Spec: dledger.md, section 6.4.
 
@@ -69,7 +69,7 @@ class PushEntryRequest(Message, frozen=True, kw_only=True):
     batch_entry: tuple[Entry, ...] = ()
 
 
-class PushEntryResponse(Message, frozen=True, kw_only=True):
+class PushEntryResponse(GroupMessage, frozen=True, kw_only=True):
     """
     Spec: dledger.md, section 6.4.
 
@@ -83,7 +83,7 @@ class PushEntryResponse(Message, frozen=True, kw_only=True):
     end_index: Int64 = -1
 
 
-class MetadataRequest(Message, frozen=True, kw_only=True):
+class MetadataRequest(GroupMessage, frozen=True, kw_only=True):
     """
     Spec: dledger.md, section 6.5.
 
@@ -93,7 +93,7 @@ class MetadataRequest(Message, frozen=True, kw_only=True):
     status: bool = False
 
 
-class MetadataResponse(Message, frozen=True, kw_only=True):
+class MetadataResponse(GroupMessage, frozen=True, kw_only=True):
     """
     All but the peers is ours, and there only if it was asked for.
 
@@ -112,32 +112,32 @@ class MetadataResponse(Message, frozen=True, kw_only=True):
     watermarks: dict[str, Int64] | None = None
 
 
-class GetEntriesRequest(Message, frozen=True, kw_only=True):
+class GetEntriesRequest(GroupMessage, frozen=True, kw_only=True):
     """Spec: dledger.md, section 6.5."""
 
     begin_index: Int64 = -1
 
 
-class GetEntriesResponse(Message, frozen=True, kw_only=True):
+class GetEntriesResponse(GroupMessage, frozen=True, kw_only=True):
     """:ivar entries: at most one."""
 
     entries: tuple[Entry, ...] = ()
 
 
-class AppendEntryRequest(Message, frozen=True, kw_only=True):
+class AppendEntryRequest(GroupMessage, frozen=True, kw_only=True):
     """Spec: dledger.md, section 6.5."""
 
     body: bytes = b""
 
 
-class AppendEntryResponse(Message, frozen=True, kw_only=True):
+class AppendEntryResponse(GroupMessage, frozen=True, kw_only=True):
     """:ivar pos: -1: refused."""
 
     index: Int64 = -1
     pos: Int64 = -1
 
 
-class LeadershipTransferRequest(Message, frozen=True, kw_only=True):
+class LeadershipTransferRequest(GroupMessage, frozen=True, kw_only=True):
     """Spec: dledger.md, section 6.6."""
 
     transfer_id: str | None = None
@@ -145,5 +145,5 @@ class LeadershipTransferRequest(Message, frozen=True, kw_only=True):
     take_leadership_ledger_index: Int64 = -1
 
 
-class LeadershipTransferResponse(Message, frozen=True, kw_only=True):
+class LeadershipTransferResponse(GroupMessage, frozen=True, kw_only=True):
     """Spec: dledger.md, section 6.6."""

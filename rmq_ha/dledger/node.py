@@ -10,7 +10,6 @@ import msgspec
 from rmq_ha.config.dledger_settings import DLedgerSettings
 from rmq_ha.dledger.actions import Action, ILedger
 from rmq_ha.dledger.codes import RequestCode, ResponseCode
-from rmq_ha.dledger.dispatch import Dispatcher
 from rmq_ha.dledger.election import Election
 from rmq_ha.dledger.follower import Follower
 from rmq_ha.dledger.heartbeat import HeartBeats
@@ -20,21 +19,22 @@ from rmq_ha.dledger.messages import (
     AppendEntryResponse,
     GetEntriesRequest,
     GetEntriesResponse,
+    GroupMessage,
     HeartBeatResponse,
     LeadershipTransferResponse,
-    Message,
     MetadataRequest,
     MetadataResponse,
     PushEntryResponse,
     VoteResponse,
 )
+from rmq_ha.dledger.push import Pusher
 from rmq_ha.dledger.quorum import Quorum
-from rmq_ha.dledger.storage import Storage
 from rmq_ha.dledger.transfer import Transfer
 from rmq_ha.dledger.values import Entry, Role, TermVote
+from rmq_ha.dledger.vouched import Vouched
 from rmq_ha.errors import StoreError
 
-_RESPONSES: dict[int, type[Message]] = {
+_RESPONSES: dict[int, type[GroupMessage]] = {
     RequestCode.METADATA: MetadataResponse,
     RequestCode.APPEND: AppendEntryResponse,
     RequestCode.GET: GetEntriesResponse,
@@ -77,12 +77,10 @@ class Node:
         self.settings = settings
         self.ledger = ledger
         self.member = Member(settings, ledger, term_vote, random, now_ms)
-        self._storage = Storage(self.member)
-        self.quorum = Quorum(self.member, self._storage)
-        self._follower = Follower(self.member, self._storage)
-        self._dispatchers = {
-            peer: Dispatcher(self.member, self.quorum, peer) for peer in settings.others
-        }
+        self._vouched = Vouched(self.member)
+        self.quorum = Quorum(self.member, self._vouched)
+        self._follower = Follower(self.member, self._vouched)
+        self._pushers = {peer: Pusher(self.member, self.quorum, peer) for peer in settings.others}
         self._heart_beats = HeartBeats(self.member, self._followed)
         self._transfer = Transfer(self.member, self.quorum, self._follower)
         self._election = Election(self.member)
@@ -90,7 +88,7 @@ class Node:
             self._heart_beats,
             self.quorum,
             self._transfer,
-            *self._dispatchers.values(),
+            *self._pushers.values(),
         )
         self._following: tuple[_Part, ...] = (self._election, self._follower, self._transfer)
         self._appends: deque[tuple[Entry, Any, AppendEntryRequest, int]] = deque()
@@ -155,7 +153,7 @@ class Node:
             part.tick()
         self._settle()
 
-    def request(self, code: int, message: Message, token: Any, now_ms: int) -> None:
+    def request(self, code: int, message: GroupMessage, token: Any, now_ms: int) -> None:
         """
         Take a peer's or an operator's request.
 
@@ -173,7 +171,7 @@ class Node:
             self._handlers[code](message, token)
         self._settle()
 
-    def response(self, peer: str, call_id: int, message: Message | None, now_ms: int) -> None:
+    def response(self, peer: str, call_id: int, message: GroupMessage | None, now_ms: int) -> None:
         """
         Take what became of a `Send`.
 
@@ -198,8 +196,8 @@ class Node:
         """This leader's ledger has got new entries, up to this one, by `ledger.append`."""
         self.member.now = now_ms
         self.quorum.appended(last_index)
-        for dispatcher in self._dispatchers.values():
-            dispatcher.pump()
+        for pusher in self._pushers.values():
+            pusher.pump()
         self._settle()
 
     def synced(self, index: int, now_ms: int) -> None:
@@ -209,7 +207,7 @@ class Node:
         :param index: what `ledger.sync` said.
         """
         self.member.now = now_ms
-        self._storage.synced(index)
+        self._vouched.synced(index)
         self.quorum.stored()
         self._follower.stored()
         self._settle()
@@ -224,10 +222,10 @@ class Node:
             self._answer_appends()
 
     def _followed(self, peer: str) -> None:
-        self._dispatchers[peer].followed()
+        self._pushers[peer].followed()
 
-    def _refuse(self, code: int, message: Message, token: Any, reason: int) -> None:
-        response = _RESPONSES.get(code, Message)
+    def _refuse(self, code: int, message: GroupMessage, token: Any, reason: int) -> None:
+        response = _RESPONSES.get(code, GroupMessage)
         self.member.answer(
             token,
             response(

@@ -16,11 +16,11 @@ from rmq_ha.dledger.messages import (
     AppendEntryResponse,
     GetEntriesRequest,
     GetEntriesResponse,
+    GroupMessage,
     HeartBeatRequest,
     HeartBeatResponse,
     LeadershipTransferRequest,
     LeadershipTransferResponse,
-    Message,
     MetadataRequest,
     MetadataResponse,
     PushEntryRequest,
@@ -33,7 +33,7 @@ from rmq_ha.remoting.channel import Channel
 from rmq_ha.remoting.dispatcher import Handler
 from rmq_ha.wire.command import RemotingCommand
 
-_CLASSES: dict[int, tuple[type[Message], type[Message]]] = {
+_CLASSES: dict[int, tuple[type[GroupMessage], type[GroupMessage]]] = {
     RequestCode.METADATA: (MetadataRequest, MetadataResponse),
     RequestCode.APPEND: (AppendEntryRequest, AppendEntryResponse),
     RequestCode.GET: (GetEntriesRequest, GetEntriesResponse),
@@ -42,7 +42,7 @@ _CLASSES: dict[int, tuple[type[Message], type[Message]]] = {
     RequestCode.PUSH: (PushEntryRequest, PushEntryResponse),
     RequestCode.LEADERSHIP_TRANSFER: (LeadershipTransferRequest, LeadershipTransferResponse),
 }
-Answered = Deferred[Message]
+Answered = Deferred[GroupMessage]
 
 
 class PeerRequests:
@@ -55,7 +55,7 @@ class PeerRequests:
 
     def __init__(
         self,
-        serve: Callable[[int, Message, Answered], None],
+        serve: Callable[[int, GroupMessage, Answered], None],
         members: Members,
         refused: Callable[[str, int, str], None],
     ) -> None:
@@ -75,7 +75,7 @@ class PeerRequests:
         """
         asked, answers = _CLASSES[request.code]
         host = host_of(channel.remote_text)
-        message = Message()
+        message = GroupMessage()
         reason = self._members.refusal_unread(request.code, host)
         if not reason:
             message = decode_body(asked, request.body)
@@ -96,17 +96,17 @@ class PeerRequests:
         return answered.addCallback(_frame, request)
 
 
-def _frame(message: Message, request: RemotingCommand) -> RemotingCommand:
+def _frame(message: GroupMessage, request: RemotingCommand) -> RemotingCommand:
     """A response: the header says 200, whatever the body says."""
     return request.response(ResponseCode.SUCCESS, None, None, encode_body(message))
 
 
-def request_frame(code: int, message: Message) -> RemotingCommand:
+def request_frame(code: int, message: GroupMessage) -> RemotingCommand:
     """A request to another member."""
     return RemotingCommand(int(code), body=encode_body(message))
 
 
-def read_response(code: int, response: RemotingCommand) -> Message:
+def read_response(code: int, response: RemotingCommand) -> GroupMessage:
     """
     What a member answered.
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from rmq_ha.dledger.actions import Committed, Completed
 from rmq_ha.dledger.codes import ResponseCode
 from rmq_ha.dledger.member import NEVER, Member
-from rmq_ha.dledger.storage import Storage
 from rmq_ha.dledger.values import Role
+from rmq_ha.dledger.vouched import Vouched
 
 
 def quorum_index(marks: Iterable[int]) -> int:
@@ -29,9 +29,9 @@ class Quorum:
     :ivar wake: when `tick` has something to do.
     """
 
-    def __init__(self, member: Member, storage: Storage) -> None:
+    def __init__(self, member: Member, vouched: Vouched) -> None:
         self._member = member
-        self._storage = storage
+        self._vouched = vouched
         self._is_leading = False
         self._marks: dict[str, int] = {}
         self._first_own = 0
@@ -84,8 +84,8 @@ class Quorum:
     def stored(self) -> None:
         """More of the own ledger may count as stored."""
         if self._is_leading:
-            self._storage.want(self._member.ledger.end_index)
-            self.mark(self._member.self_id, self._storage.index)
+            self._vouched.want(self._member.ledger.end_index)
+            self.mark(self._member.self_id, self._vouched.index)
 
     def mark(self, peer: str, index: int) -> None:
         """What a member has, for certain."""

@@ -32,7 +32,7 @@ from rmq_ha.dledger.commit_log import DLedgerCommitLog
 from rmq_ha.dledger.flush import LedgerFlusher
 from rmq_ha.dledger.lookups import Lookups
 from rmq_ha.dledger.member import NEVER
-from rmq_ha.dledger.messages import Message
+from rmq_ha.dledger.messages import GroupMessage
 from rmq_ha.dledger.node import Node
 from rmq_ha.dledger.protocol import Answered, PeerRequests, read_response, request_frame
 from rmq_ha.dledger.puts import WaitingPuts
@@ -207,7 +207,7 @@ class DLedgerService:
         """Milliseconds of a clock that nobody sets."""
         return int(self._host.clock.seconds() * 1000 + 0.001)
 
-    def _serve(self, code: int, message: Message, answered: Answered) -> None:
+    def _serve(self, code: int, message: GroupMessage, answered: Answered) -> None:
         if self.node is None or self._is_stopped:
             raise RequestRejected(
                 RemotingCode.SYSTEM_ERROR, "this member does not take part yet, or not any more"

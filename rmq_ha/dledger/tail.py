@@ -17,7 +17,7 @@ from rmq_ha.store.log.run import SLICE, SLICE_WORK, PendingRuns, Run, work_of
 from rmq_ha.store.log.walk import READ_SIZE
 
 
-class Source(Protocol):
+class CommittedLog(Protocol):
     """
     What the tail reads.
 
@@ -56,7 +56,7 @@ class LedgerTail:
     # What is not committed is not read, and what is unreadable raises.
     unreadable_at: int | None = None
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: CommittedLog) -> None:
         self._source = source
 
     def next_slice(self, position: int, waits: bool) -> Run | None:

@@ -25,7 +25,7 @@ from rmq_ha.offsets.places import (
     SnapshotPlace,
     StorePlace,
 )
-from rmq_ha.offsets.sampling import Patience, Source, sample
+from rmq_ha.offsets.sampling import Patience, Snapshots, sample
 from rmq_ha.offsets.stored import StoredReplica
 from rmq_ha.wire.command import RemotingCommand
 
@@ -96,11 +96,11 @@ def opened(
     client: ClientConfig,
     now_ms: Callable[[], int],
     note: Callable[[str], None] = lambda _: None,
-) -> Iterator[Callable[..., Source]]:
+) -> Iterator[Callable[..., Snapshots]]:
     """A function `place, is_slave` to source; connections are closed at the end."""
     with ExitStack() as stack:
 
-        def source(place: Place, *, is_slave: bool) -> Source:
+        def source(place: Place, *, is_slave: bool) -> Snapshots:
             if isinstance(place, SnapshotPlace):
                 raise WrongUsage(f"{place} is no replica")
             if isinstance(place, StorePlace):
@@ -117,7 +117,7 @@ def _live(
     now_ms: Callable[[], int],
     *,
     is_slave: bool,
-) -> Source:
+) -> Snapshots:
     servers = place.addresses if isinstance(place, NamesrvPlace) else place.address
     client = stack.enter_context(BlockingClient(replace(config, namesrv_addr=servers)))
     address = _address(client, place, is_slave=is_slave)

@@ -11,7 +11,7 @@ _LOOKS = 5
 """So many of a slave are kept."""
 
 
-class Source(Protocol):
+class Snapshots(Protocol):
     """A replica that can be looked at."""
 
     def snapshot(self, topics: Mapping[str, int] | None = None) -> Snapshot:
@@ -33,8 +33,8 @@ class Patience(NamedTuple):
 
 
 def sample(
-    master: Source,
-    slaves: Sequence[Source],
+    master: Snapshots,
+    slaves: Sequence[Snapshots],
     patience: Patience,
     now_ms: Callable[[], int],
     pause: Callable[[float], None],
@@ -99,7 +99,7 @@ def _right(
     return next((slave for slave in look if is_right(masters, slave)), None)
 
 
-def _again(master: Source, last: Snapshot) -> Snapshot:
+def _again(master: Snapshots, last: Snapshot) -> Snapshot:
     """What rests need not be read twice."""
     return last if last.is_resting else master.snapshot()
 

@@ -4,33 +4,33 @@ from typing import Any
 
 import click
 
-from rmq_ha.admin.groups import Commands, Place
+from rmq_ha.admin.groups import Commands, Lazy
 
 COMMANDS = {
-    "verify-offsets": Place(
+    "verify-offsets": Lazy(
         "rmq_ha.spark.offsets.command:verify_offsets",
         "Can I fail over now, and what would repeat or be lost?",
     ),
-    "verify-fleet": Place(
+    "verify-fleet": Lazy(
         "rmq_ha.spark.fleet:verify_fleet",
         "The same of all brokers, by what rmqha-scan keeps of their stores.",
     ),
-    "verify-replica": Place(
+    "verify-replica": Lazy(
         "rmq_ha.spark.replica.command:verify_replica", "Do two stores hold the same, to the byte?"
     ),
-    "audit-messages": Place(
+    "audit-messages": Lazy(
         "rmq_ha.spark.audit.command:audit_messages",
         "Was what was sent stored and delivered, once and in order?",
     ),
-    "archive": Place(
+    "archive": Lazy(
         "rmq_ha.spark.archive.command:archive", "Cold messages to Parquet, each exactly once."
     ),
-    "replay": Place("rmq_ha.spark.archive.command:replay", "Archived messages back into a topic."),
-    "snapshot": Place(
+    "replay": Lazy("rmq_ha.spark.archive.command:replay", "Archived messages back into a topic."),
+    "snapshot": Lazy(
         "rmq_ha.admin.verify_offsets:snapshot", "Keep a broker's offsets for a history."
     ),
-    "pack": Place("rmq_ha.spark.tools:pack", "Write a zip of rmq-ha for spark-submit --py-files."),
-    "java-home": Place("rmq_ha.spark.tools:java_home", "The JAVA_HOME to run Spark with."),
+    "pack": Lazy("rmq_ha.spark.tools:pack", "Write a zip of rmq-ha for spark-submit --py-files."),
+    "java-home": Lazy("rmq_ha.spark.tools:java_home", "The JAVA_HOME to run Spark with."),
 }
 _FAILED = 4
 

@@ -7,9 +7,9 @@ from rmq_ha.config.dledger_settings import DLedgerSettings
 from rmq_ha.dledger.actions import Action, Answer, Committed, Completed, Persist, RoleChanged, Send
 from rmq_ha.dledger.codes import PushType, RequestCode
 from rmq_ha.dledger.messages import (
+    GroupMessage,
     HeartBeatRequest,
     HeartBeatResponse,
-    Message,
     PushEntryRequest,
     PushEntryResponse,
     VoteRequest,
@@ -80,7 +80,7 @@ class Script:
 
     # What peers say
 
-    def ask(self, code: int, message: Message) -> Any:
+    def ask(self, code: int, message: GroupMessage) -> Any:
         """
         A request.
 
@@ -101,7 +101,7 @@ class Script:
         """Of the last request."""
         return self._token
 
-    def respond(self, call: Send, message: Message | None) -> list[Action]:
+    def respond(self, call: Send, message: GroupMessage | None) -> list[Action]:
         """The answer to what the node has sent."""
         self.node.response(call.peer, call.call_id, message, self.now)
         return self._collect()
@@ -168,7 +168,7 @@ class Script:
 
     # What the node says
 
-    def sent(self, kind: type[Message], actions: list[Action] | None = None) -> list[Send]:
+    def sent(self, kind: type[GroupMessage], actions: list[Action] | None = None) -> list[Send]:
         """Requests of a kind among the actions; None: of all so far."""
         among = self.done if actions is None else actions
         return [a for a in among if isinstance(a, Send) and isinstance(a.message, kind)]

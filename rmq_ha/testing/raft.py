@@ -23,7 +23,7 @@ from rmq_ha.dledger.actions import (
     Sync,
 )
 from rmq_ha.dledger.codes import RequestCode
-from rmq_ha.dledger.messages import LeadershipTransferRequest, Message
+from rmq_ha.dledger.messages import GroupMessage, LeadershipTransferRequest
 from rmq_ha.dledger.node import Node
 from rmq_ha.dledger.values import Entry, Role, TermVote
 from rmq_ha.errors import LedgerFull
@@ -313,7 +313,7 @@ class Machine:
         for call_id in overdue:
             self.responded((incarnation, call_id, None))
 
-    def receive(self, context: tuple[int, Message, Any]) -> None:
+    def receive(self, context: tuple[int, GroupMessage, Any]) -> None:
         """A request has arrived."""
         code, message, token = context
         node = self.node
@@ -326,7 +326,7 @@ class Machine:
         node.request(code, message, token, self.clock())
         self.turn()
 
-    def responded(self, context: tuple[int, int, Message | None]) -> None:
+    def responded(self, context: tuple[int, int, GroupMessage | None]) -> None:
         """An answer has arrived, or will not."""
         incarnation, call_id, message = context
         node = self.node
@@ -473,7 +473,7 @@ class RaftGroup:
         if chance > 1 - options.duplicates and self.is_faulty:
             self.at(arrival + int(random.expovariate(1 / 100000)), function, context)
 
-    def answer(self, source: Machine, token: Any, message: Message) -> None:
+    def answer(self, source: Machine, token: Any, message: GroupMessage) -> None:
         """Carry an answer back."""
         number, incarnation, call_id = token
         if number == OPERATOR:

@@ -21,9 +21,9 @@ from rmq_ha.dledger.members import Members
 from rmq_ha.dledger.messages import (
     AppendEntryRequest,
     GetEntriesRequest,
+    GroupMessage,
     HeartBeatRequest,
     LeadershipTransferRequest,
-    Message,
     MetadataRequest,
     PushEntryRequest,
     VoteRequest,
@@ -169,7 +169,7 @@ def member() -> World:
     script = Script(2, voted_for="n0", entries=(1, 1, 2, 2)).follow("n0")
     tokens = count()
 
-    def serve(code: int, message: Message, answered: "Deferred[Message]") -> None:
+    def serve(code: int, message: GroupMessage, answered: "Deferred[GroupMessage]") -> None:
         script.node.request(code, message, next(tokens), script.now)
         script._collect()
 
@@ -189,7 +189,7 @@ def member() -> World:
 MEMBERS = {
     "group": GROUP, "remote_id": "n1", "local_id": "n0", "leader_id": "n0", "term": 2,
 }  # fmt: skip
-ASKED: list[tuple[int, Message]] = [
+ASKED: list[tuple[int, GroupMessage]] = [
     (RequestCode.VOTE, VoteRequest(**MEMBERS, ledger_end_index=3, ledger_end_term=2)),
     (RequestCode.HEART_BEAT, HeartBeatRequest(**MEMBERS)),
     (RequestCode.GET, GetEntriesRequest(**MEMBERS)),

@@ -20,11 +20,11 @@ from rmq_ha.dledger.messages import (
     AppendEntryResponse,
     GetEntriesRequest,
     GetEntriesResponse,
+    GroupMessage,
     HeartBeatRequest,
     HeartBeatResponse,
     LeadershipTransferRequest,
     LeadershipTransferResponse,
-    Message,
     MetadataRequest,
     MetadataResponse,
     PushEntryRequest,
@@ -248,7 +248,7 @@ WHO: dict[str, Any] = {
     "leader_id": "n0",
     "term": 2,
 }
-DLEDGER: list[Message] = [
+DLEDGER: list[GroupMessage] = [
     AppendEntryRequest(**WHO), AppendEntryResponse(**WHO), GetEntriesRequest(**WHO),
     GetEntriesResponse(**WHO, entries=[ENTRY]), HeartBeatRequest(**WHO), HeartBeatResponse(**WHO),
     LeadershipTransferRequest(**WHO), LeadershipTransferResponse(**WHO), MetadataRequest(**WHO),

@@ -16,11 +16,11 @@ from rmq_ha.client.lookup.requests import send_request
 from rmq_ha.dledger.codec import decode_body, encode_body
 from rmq_ha.dledger.codes import RequestCode
 from rmq_ha.dledger.messages import (
+    GroupMessage,
     HeartBeatRequest,
     HeartBeatResponse,
     LeadershipTransferRequest,
     LeadershipTransferResponse,
-    Message,
     MetadataRequest,
     MetadataResponse,
 )
@@ -35,7 +35,7 @@ TOPIC = "Group"
 FILE_SIZE = 1 << 20
 QUEUES = 8
 OK = 200
-R = TypeVar("R", bound=Message)
+R = TypeVar("R", bound=GroupMessage)
 # What waited 200 ms in the queue of a busy Java broker is refused otherwise.
 QUICK = {"registerNameServerPeriod": 10000, "waitTimeMillsInSendQueue": 10000}
 
@@ -56,7 +56,7 @@ class Member(NamedTuple):
     peer: str
     server: Server
 
-    def ask(self, code: int, request: Message, kind: type[R], timeout: float = 5) -> R:
+    def ask(self, code: int, request: GroupMessage, kind: type[R], timeout: float = 5) -> R:
         """
         One request to the group's port.
 

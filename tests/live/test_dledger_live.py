@@ -17,8 +17,8 @@ from rmq_ha.client.lookup.requests import pull_request, send_request
 from rmq_ha.dledger.codec import decode_body, encode_body
 from rmq_ha.dledger.codes import RequestCode
 from rmq_ha.dledger.messages import (
+    GroupMessage,
     HeartBeatRequest,
-    Message,
     MetadataRequest,
     MetadataResponse,
     PushEntryRequest,
@@ -80,7 +80,7 @@ class Alone:
                 stderr=subprocess.STDOUT,
             )
 
-    def ask(self, code: int, message: Message) -> RemotingCommand:
+    def ask(self, code: int, message: GroupMessage) -> RemotingCommand:
         return call(self.port, RemotingCommand(code, body=encode_body(message)))
 
     def status(self) -> MetadataResponse:

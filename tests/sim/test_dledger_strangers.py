@@ -9,8 +9,8 @@ from rmq_ha.dledger.codes import PushType, RequestCode
 from rmq_ha.dledger.messages import (
     GetEntriesRequest,
     GetEntriesResponse,
+    GroupMessage,
     HeartBeatRequest,
-    Message,
     MetadataRequest,
     PushEntryRequest,
 )
@@ -24,7 +24,7 @@ def node_of(member: BrokerNode) -> Any:
     return member.controller.journal.service.node  # type: ignore[union-attr]
 
 
-def ask(group: BrokerGroup, member: BrokerNode, code: int, message: Message) -> bytes:
+def ask(group: BrokerGroup, member: BrokerNode, code: int, message: GroupMessage) -> bytes:
     """As the client's machine, which is none of the group's."""
     frame = RemotingCommand(code, body=encode_body(message))
     answer = group.wait(group.client.invoke(f"{member.host.ip}:{PEER_PORT}", frame, 5000))

@@ -14,10 +14,10 @@ from random import Random
 import pytest
 
 from rmq_ha.dledger.actions import Persist
-from rmq_ha.dledger.dispatch import Dispatcher
 from rmq_ha.dledger.election import Election
 from rmq_ha.dledger.follower import Follower
 from rmq_ha.dledger.member import Member
+from rmq_ha.dledger.push import Pusher
 from rmq_ha.dledger.quorum import Quorum
 from rmq_ha.testing import raft as raft_module
 from rmq_ha.testing.raft import Machine, RaftOptions
@@ -125,7 +125,7 @@ class Planted:
         """An APPEND is acknowledged from the page cache (18.1, 14)."""
 
         def finish(self, request, token, code, index):
-            self._storage.want(index)
+            self._vouched.want(index)
             self._answer(token, request, code)
 
         patch.setattr(Follower, "_finish", finish)
@@ -155,7 +155,7 @@ class Planted:
     @staticmethod
     def any_answer_counts_as_stored(patch):
         """The leader does not look at the code."""
-        pushed = Dispatcher._pushed
+        pushed = Pusher._pushed
 
         def credulous(self, message, first, count):
             if message is not None:
@@ -163,12 +163,12 @@ class Planted:
             else:
                 pushed(self, message, first, count)
 
-        patch.setattr(Dispatcher, "_pushed", credulous)
+        patch.setattr(Pusher, "_pushed", credulous)
 
     @staticmethod
     def leader_does_not_compare(patch):
         """A new leader takes for granted what the others have (11.2)."""
-        compare = Dispatcher._compare
+        compare = Pusher._compare
 
         def blind(self, pause):
             if self._member.ledger.end_index >= 0 and not pause:
@@ -176,7 +176,7 @@ class Planted:
             else:
                 compare(self, pause)
 
-        patch.setattr(Dispatcher, "_compare", blind)
+        patch.setattr(Pusher, "_compare", blind)
 
     @staticmethod
     def follower_commits_what_it_has(patch):

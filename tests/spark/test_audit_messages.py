@@ -161,7 +161,7 @@ def test_gaps_twins_and_swaps_are_found_where_they_are(spark: Any) -> None:
         if not left[number]:
             del left[number]
     rows += [Row(queue=99, offset=0, sys_flag=4), Row(queue=99, offset=0, sys_flag=12)]
-    runs = queues.runs_of(queues.each(log(spark, rows))).persist()
+    runs = queues.runs_of(queues.single_runs(log(spark, rows))).persist()
     result: dict[int, Counter[tuple[str, int]]] = defaultdict(Counter)
     for code, _, queue, offset in found(queues.queue_findings(queues.covered(runs, [""]))):
         result[queue][code, offset] += 1
@@ -355,7 +355,7 @@ def test_one_loss_is_one_finding(spark: Any) -> None:
     offsets = {0: (0, 1, 4, 5), 1: (0, 2), 2: (1,), 3: (0, 2, 4)}
     rows = [Row(queue=number, offset=at) for number, mine in offsets.items() for at in mine]
     rows += [Row("u", 0, 0), Row("u", 0, 2)]
-    judged = queues.covered(queues.runs_of(queues.each(log(spark, rows))), [""]).persist()
+    judged = queues.covered(queues.runs_of(queues.single_runs(log(spark, rows))), [""]).persist()
     gaps = queues.gaps(judged)
     sent = ledger(
         spark,

@@ -11,7 +11,7 @@ from rmq_ha.app.page.board import Board
 from rmq_ha.app.page.broker import BrokerBoard
 from rmq_ha.app.page.listing import MOST_ROWS
 from rmq_ha.app.page.measures import GROUP
-from rmq_ha.app.page.search import Wanted
+from rmq_ha.app.page.search import Query
 
 KEPT_S = 1.0
 MOST_KEPT = 64
@@ -129,11 +129,11 @@ def _there(sheet: Any, what: str, arguments: Arguments) -> Any:
     return sheet
 
 
-def _wanted(arguments: Arguments) -> Wanted:
+def _wanted(arguments: Arguments) -> Query:
     by = _text(arguments, "by")
     if by not in ("id", "key", "time"):
         raise BadQuestion("by: id, key or time")
-    return Wanted(
+    return Query(
         by,
         _text(arguments, "topic"),
         _text(arguments, "value"),

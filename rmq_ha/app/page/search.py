@@ -35,7 +35,7 @@ _PREFIX = 64 << 10
 """Bytes of a compressed body that are looked at for its beginning."""
 
 
-class Wanted(NamedTuple):
+class Query(NamedTuple):
     """
     What to look for.
 
@@ -66,7 +66,7 @@ class Searches:
         self._lane = Lane(clock)
         self._rows = rows
 
-    def run(self, host: str, wanted: Wanted) -> "Deferred[Search]":
+    def run(self, host: str, wanted: Query) -> "Deferred[Search]":
         """
         Look.
 
@@ -80,7 +80,7 @@ class Searches:
         later = self._lane.run(host, self._judged(steps, found))
         return later.addCallback(lambda _: Search(notes[-1], found))
 
-    def _steps(self, wanted: Wanted) -> tuple[Iterator[MessageExt | None], list[str]]:
+    def _steps(self, wanted: Query) -> tuple[Iterator[MessageExt | None], list[str]]:
         place = PlaceId.parse(wanted.value) if wanted.by == "id" else None
         if place is not None:
             notes = [f"the record at {place.offset} of the commit log"]
@@ -129,7 +129,7 @@ class Searches:
             for message in self._message(record):
                 yield message if message is not None and query.matches(message) else None
 
-    def _between(self, wanted: Wanted, notes: list[str]) -> Iterator[MessageExt | None]:
+    def _between(self, wanted: Query, notes: list[str]) -> Iterator[MessageExt | None]:
         """The oldest of all queues first, one record of each queue in memory."""
         store, config = self._broker.store, self._broker.topics.table[wanted.topic]
         queues = max(config.read_queue_nums, config.write_queue_nums)
@@ -151,7 +151,7 @@ class Searches:
             self._push(heads, wanted, queue_id, offset + 1)
 
     def _push(
-        self, heads: list[tuple[int, int, int]], wanted: Wanted, queue_id: int, offset: int
+        self, heads: list[tuple[int, int, int]], wanted: Query, queue_id: int, offset: int
     ) -> None:
         store = self._broker.store
         offset = max(offset, store.min_offset_in_queue(wanted.topic, queue_id))

@@ -11,7 +11,7 @@ from twisted.logger import Logger
 
 from rmq_ha.broker.processors.fields import Answer, Handler, flag, header, int32, int64, text
 from rmq_ha.broker.processors.query import record_by_id
-from rmq_ha.broker.transactions.fates import Fate, Place
+from rmq_ha.broker.transactions.fates import Fate, HalfPlace
 from rmq_ha.broker.transactions.lookup import HalfMessages
 from rmq_ha.broker.transactions.messages import committed, op_mark, put_back
 from rmq_ha.config.broker_configuration import BrokerConfiguration
@@ -123,7 +123,7 @@ class EndTransactionProcessor:
             mark = op_mark(current, self._host, self._now_ms(), is_moved=True)
             put, marked = await self._put([copy, mark])
             if (stored := put.stored) is not None:
-                place = Place(stored.queue_offset, stored.physical_offset)
+                place = HalfPlace(stored.queue_offset, stored.physical_offset)
                 fate = Fate.MOVED  # the copy is looked after instead of it
                 self._marked(marked, current)
         finally:

@@ -6,7 +6,7 @@ Spec: store.md, section 12.4; remoting.md, section 7.4 and chapter 8.
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from rmq_ha.broker.tables.parts import Parts
+from rmq_ha.broker.tables.entries import WrittenEntries
 from rmq_ha.persisted import PersistedTable
 from rmq_ha.seams import Disk, Worker
 from rmq_ha.wire import fastjson
@@ -31,7 +31,7 @@ class ConsumerOffsetManager(PersistedTable):
         super().__init__(disk, worker, path)
         self.table: dict[str, dict[int, int]] = {}
         self.on_change: Callable[[str], None] = lambda key: None
-        self._parts = Parts[dict[int, int]](lambda queues: queues)
+        self._in_file = WrittenEntries[dict[int, int]](lambda queues: queues)
 
     def commit(self, group: str, topic: str, queue_id: int, queue_offset: int) -> None:
         """Store a consumer's progress, as it comes: lower values and unknown topics, too."""
@@ -46,7 +46,7 @@ class ConsumerOffsetManager(PersistedTable):
         self._has_changed(key)
 
     def _has_changed(self, key: str) -> None:
-        self._parts.changed(key)
+        self._in_file.changed(key)
         self.is_dirty = True
         self.on_change(key)
 
@@ -183,7 +183,7 @@ class ConsumerOffsetManager(PersistedTable):
 
     def encode(self) -> bytes:
         """`consumerOffset.json`."""
-        return fastjson.pretty({"offsetTable": self._parts.of(self.table)})
+        return fastjson.pretty({"offsetTable": self._in_file.of(self.table)})
 
     def decode(self, data: bytes) -> None:
         """

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from twisted.internet.defer import Deferred
 
-from rmq_ha.broker.tables.parts import Parts
+from rmq_ha.broker.tables.entries import WrittenEntries
 from rmq_ha.model.data_version import DataVersion
 from rmq_ha.persisted import PersistedTable
 from rmq_ha.seams import Disk, Worker
@@ -57,7 +57,7 @@ class VersionedTable(PersistedTable, Generic[T]):
         self.not_created = 0
         self.on_change: Callable[[str], None] = lambda name: None
         self._table = dict(built_in)
-        self._parts = Parts[T](lambda config: config.to_json())
+        self._in_file = WrittenEntries[T](lambda config: config.to_json())
 
     @property
     def table(self) -> Mapping[str, T]:
@@ -94,7 +94,7 @@ class VersionedTable(PersistedTable, Generic[T]):
 
     @abstractmethod
     def file_of(self, parts: Mapping[str, Any]) -> dict[str, Any]:
-        """:param parts: what stands for each configuration, see `Parts`."""
+        """:param parts: what stands for each configuration, see `WrittenEntries`."""
 
     def to_body(self) -> bytes:
         """What slaves and mqadmin get."""
@@ -108,7 +108,7 @@ class VersionedTable(PersistedTable, Generic[T]):
 
     def encode(self) -> bytes:
         """The file."""
-        return fastjson.pretty(self.file_of(self._parts.of(self._table)))
+        return fastjson.pretty(self.file_of(self._in_file.of(self._table)))
 
     def _has_room(self, name: str) -> bool:
         """One more may be created because a client's request names it; else the log says why."""

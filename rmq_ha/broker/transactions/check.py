@@ -12,10 +12,10 @@ from typing import NamedTuple
 
 from twisted.logger import Logger
 
-from rmq_ha.broker.transactions.fates import Fate, Place
-from rmq_ha.broker.transactions.ledger import Ledger
+from rmq_ha.broker.transactions.around import CheckAround
+from rmq_ha.broker.transactions.fates import Fate, HalfPlace
 from rmq_ha.broker.transactions.messages import GROUP, discarded, op_mark, put_back, read_mark
-from rmq_ha.broker.transactions.parts import CheckParts
+from rmq_ha.broker.transactions.op_marks import OpMarks
 from rmq_ha.broker.transactions.verdict import (
     CheckLimits,
     Verdict,
@@ -68,7 +68,7 @@ class _Outcome(Enum):
     OVER = 3
 
 
-async def check_queue(parts: CheckParts, queue_id: int, limits: CheckLimits) -> None:
+async def check_queue(around: CheckAround, queue_id: int, limits: CheckLimits) -> None:
     """
     Look at the open half messages of a queue, for 60 s at most.
 
@@ -76,21 +76,21 @@ async def check_queue(parts: CheckParts, queue_id: int, limits: CheckLimits) -> 
     """
     # What is there already is of an earlier round, whatever its stamp says: the log's stamps never
     # go back, and after a clock was set back none would be looked at until it caught up with them.
-    began_ms = max(parts.now_ms(), parts.newest_ms() + 1)
-    until_ms = parts.steady_ms() + MAX_ROUND_MS
-    while await _Pass(parts, queue_id, limits, began_ms, until_ms).run():
+    began_ms = max(around.now_ms(), around.newest_ms() + 1)
+    until_ms = around.steady_ms() + MAX_ROUND_MS
+    while await _Pass(around, queue_id, limits, began_ms, until_ms).run():
         pass
 
 
-def starts_of(parts: CheckParts, queue_id: int) -> tuple[int, int]:
+def starts_of(around: CheckAround, queue_id: int) -> tuple[int, int]:
     """
     Committed offsets of a half and its op queue, moved into them.
 
     Progress beyond their ends is that of a log which was longer: it is set back for good, or new
     half messages would come to lie before it, and nobody would ever be asked about them.
     """
-    half, half_low, half_high = _committed(parts, HALF_TOPIC, queue_id)
-    op, op_low, op_high = _committed(parts, OP_HALF_TOPIC, queue_id)
+    half, half_low, half_high = _committed(around, HALF_TOPIC, queue_id)
+    op, op_low, op_high = _committed(around, OP_HALF_TOPIC, queue_id)
     if half <= half_high and op <= op_high:
         return max(half, half_low), max(op, op_low)
     _Pass.log.warn(
@@ -102,39 +102,39 @@ def starts_of(parts: CheckParts, queue_id: int) -> tuple[int, int]:
         op=op,
         op_high=op_high,
     )
-    parts.progress.set_back(queue_id, {HALF_TOPIC: half_low, OP_HALF_TOPIC: op_low})
+    around.progress.set_back(queue_id, {HALF_TOPIC: half_low, OP_HALF_TOPIC: op_low})
     return half_low, op_low
 
 
-def _committed(parts: CheckParts, topic: str, queue_id: int) -> tuple[int, int, int]:
-    store = parts.store
+def _committed(around: CheckAround, topic: str, queue_id: int) -> tuple[int, int, int]:
+    store = around.store
     return (
-        parts.progress.query(topic, queue_id),
+        around.progress.query(topic, queue_id),
         store.min_offset_in_queue(topic, queue_id),
         store.max_offset_in_queue(topic, queue_id),
     )
 
 
 class _Pass:
-    """One pass over as many half messages as a ledger holds."""
+    """One pass over as many half messages as `OpMarks` holds."""
 
     log = Logger()
 
     def __init__(
         self,
-        parts: CheckParts,
+        around: CheckAround,
         queue_id: int,
         limits: CheckLimits,
         began_ms: int,
         until_ms: int,
     ) -> None:
-        self._parts = parts
+        self._around = around
         self._queue_id = queue_id
         self._limits = limits
         self._began_ms = began_ms
         self._until_ms = until_ms
-        self._head, self._op_next = starts_of(parts, queue_id)
-        self._ledger = Ledger(self._head, self._op_next, self._may_have_resting_copy)
+        self._head, self._op_next = starts_of(around, queue_id)
+        self._marks = OpMarks(self._head, self._op_next, self._may_have_resting_copy)
         self._head_stored_ms = 0
         self._ahead: list[Record] = []
         self._is_refused = False
@@ -144,9 +144,9 @@ class _Pass:
     def _commit(self) -> None:
         progress = {HALF_TOPIC: self._head}
         if not self._is_refused:  # what was planned behind the head may have used up op messages
-            used = self._ledger.op_progress(self._head, self._head_stored_ms)
+            used = self._marks.op_progress(self._head, self._head_stored_ms)
             progress[OP_HALF_TOPIC] = used
-        self._parts.progress.commit(self._queue_id, progress, self._parts.log_end())
+        self._around.progress.commit(self._queue_id, progress, self._around.log_end())
 
     # ------------------------------------------------------------ walking
 
@@ -155,14 +155,14 @@ class _Pass:
         outcome = _Outcome.MORE
         while outcome is _Outcome.MORE and self._has_time():
             outcome = await self._slice()
-            await self._parts.pause()
+            await self._around.pause()
         self._commit()
         return outcome is _Outcome.WINDOW_IS_FULL and self._has_time()
 
     def _has_time(self) -> bool:
-        if not self._parts.is_wanted():
+        if not self._around.is_wanted():
             return False
-        if self._parts.steady_ms() <= self._until_ms:
+        if self._around.steady_ms() <= self._until_ms:
             return True
         self.log.info(
             "the transaction check of queue {queue_id} goes on in the next round",
@@ -186,8 +186,8 @@ class _Pass:
         for _ in range(_LOOKS_A_SLICE):
             if len(steps) >= _SLICE or size > _SLICE_BYTES:
                 break
-            self._head = self._ledger.next_open(self._head)
-            if self._head >= self._ledger.end:
+            self._head = self._marks.next_open(self._head)
+            if self._head >= self._marks.end:
                 return _Outcome.WINDOW_IS_FULL
             if not self._ahead:
                 outcome = self._read_on()
@@ -195,14 +195,14 @@ class _Pass:
                     return outcome
             half = self._ahead.pop()
             self._head = half.queue_offset
-            if self._ledger.is_settled(self._head):
+            if self._marks.is_settled(self._head):
                 continue
-            if self._parts.fates.is_claimed(half):
+            if self._around.fates.is_claimed(half):
                 self._head_stored_ms = half.store_timestamp
                 return _Outcome.OVER
             properties = half.properties
             origin = number_of(properties.get(TRAN_PREPARED_QUEUE_OFFSET))
-            if origin < 0 or not self._ledger.take_ended(origin):
+            if origin < 0 or not self._marks.take_ended(origin):
                 step = self._step_for(half, properties, origin)
                 if step is None:
                     self._head_stored_ms = half.store_timestamp
@@ -218,7 +218,7 @@ class _Pass:
         if result is None:
             return _Outcome.OVER
         if result.status in _AT_THE_END:
-            self._head_stored_ms = self._parts.now_ms()
+            self._head_stored_ms = self._around.now_ms()
             return _Outcome.OVER
         self._ahead = self._records(result)[::-1]
         if self._ahead:
@@ -229,7 +229,7 @@ class _Pass:
         return _Outcome.OVER
 
     def _get(self, topic: str, offset: int) -> GetMessageResult | None:
-        return self._parts.store.get_message(GROUP, topic, self._queue_id, offset, _READ, None)
+        return self._around.store.get_message(GROUP, topic, self._queue_id, offset, _READ, None)
 
     def _records(self, result: GetMessageResult) -> list[Record]:
         records = []
@@ -241,7 +241,7 @@ class _Pass:
         return records
 
     def _may_have_resting_copy(self, half_offset: int) -> bool:
-        result = self._parts.store.get_message(
+        result = self._around.store.get_message(
             GROUP, HALF_TOPIC, self._queue_id, half_offset, 1, None
         )
         if result is None or result.status is not GetMessageStatus.FOUND:
@@ -258,11 +258,11 @@ class _Pass:
         """Read the op queue to its end; false when that cannot be done now."""
         reads = waits = 0
         while True:
-            if not self._parts.is_dispatched():
+            if not self._around.is_dispatched():
                 waits += 1
                 if waits > _DISPATCH_TURNS or not self._has_time():
                     return False
-                await self._parts.pause()
+                await self._around.pause()
             elif not self._read_some_marks():
                 return True
             else:
@@ -270,14 +270,14 @@ class _Pass:
                 if reads % _OP_READS_A_TURN == 0:
                     if not self._has_time():
                         return False
-                    await self._parts.pause()
+                    await self._around.pause()
 
     def _read_some_marks(self) -> bool:
         result = self._get(OP_HALF_TOPIC, self._op_next)
         if result is None or result.next_begin_offset <= self._op_next:
             return False
         for record in self._records(result):
-            self._ledger.add(read_mark(record))
+            self._marks.add(read_mark(record))
         self._op_next = result.next_begin_offset
         return True
 
@@ -285,9 +285,9 @@ class _Pass:
 
     def _step_for(self, half: Record, properties: dict[str, str], origin: int) -> _Step | None:
         """What its verdict asks for; None: it is too early for this one."""
-        if self._parts.fates.of(self._queue_id, half.queue_offset) is Fate.ENDED:
+        if self._around.fates.of(self._queue_id, half.queue_offset) is Fate.ENDED:
             return _Step(half, None, is_ended=True)
-        now_ms, began_ms = self._parts.now_ms(), self._began_ms
+        now_ms, began_ms = self._around.now_ms(), self._began_ms
         verdict = judge(
             properties, half.born_timestamp, half.store_timestamp, began_ms, now_ms, self._limits
         )
@@ -300,18 +300,18 @@ class _Pass:
         if verdict is Verdict.IMMUNE:
             first = origin if origin >= 0 else half.queue_offset
             changes = {TRAN_PREPARED_QUEUE_OFFSET: str(first)}
-        elif not self._parts.asker.is_overloaded(properties.get(PGROUP, "")):
+        elif not self._around.asker.is_overloaded(properties.get(PGROUP, "")):
             group = properties.get(PGROUP, "")
             changes = {TRANSACTION_CHECK_TIMES: str(next_check_times(properties))}
         copy = put_back(half, changes)
-        if not self._parts.is_storable(copy):
+        if not self._around.is_storable(copy):
             return self._discard(half)
         return _Step(half, copy, group)
 
     def _discard(self, half: Record) -> _Step:
-        self._parts.make_discard_topic()
+        self._around.make_discard_topic()
         message = discarded(half)
-        fits = self._parts.is_storable(message)
+        fits = self._around.is_storable(message)
         self.log.error(
             "nobody ends the transaction of half message {half_offset} ({msg_id}): {fate}",
             half_offset=half.queue_offset,
@@ -326,29 +326,29 @@ class _Pass:
 
         :returns: false when something is not stored; the head is then there.
         """
-        parts = self._parts
+        around = self._around
         messages = [step.message for step in steps if step.message is not None]
-        now_ms = parts.now_ms()
+        now_ms = around.now_ms()
         marks = [
-            op_mark(step.half, parts.host, now_ms, is_moved=not step.is_ended) for step in steps
+            op_mark(step.half, around.host, now_ms, is_moved=not step.is_ended) for step in steps
         ]
         for message in [*messages, *marks]:
             message.wait_store_ok = True
         for step in steps:
-            parts.fates.claim(step.half)
+            around.fates.claim(step.half)
         try:
-            results = await parts.put([*messages, *marks])
+            results = await around.put([*messages, *marks])
             self._note(steps, results)
         finally:
             for step in steps:
-                parts.fates.release(step.half)
+                around.fates.release(step.half)
         replaced = [step for step in steps if step.message is not None]
         for step, result in zip(replaced, results, strict=False):
             if (stored := result.stored) is None:
                 self._refused(step.half, result.status)
                 return False
             if step.asked is not None and step.message is not None:
-                parts.asker.ask(step.asked, step.message, stored, step.half.store_timestamp)
+                around.asker.ask(step.asked, step.message, stored, step.half.store_timestamp)
         unmarked = [result for result in results[len(messages) :] if not result.status.is_stored]
         if unmarked:
             self.log.warn(
@@ -361,14 +361,14 @@ class _Pass:
 
     def _note(self, steps: list[_Step], results: list[PutMessageResult]) -> None:
         """An END that comes for one of these is for its copy from now on."""
-        fates, places = self._parts.fates, iter(results)
+        fates, places = self._around.fates, iter(results)
         for half, message, *_ in steps:
             if message is not None:
                 stored = next(places).stored
                 if stored is None:
                     return  # nothing behind it is stored either
                 if message.topic == HALF_TOPIC:
-                    fates.note_copy(half, Place(stored.queue_offset, stored.physical_offset))
+                    fates.note_copy(half, HalfPlace(stored.queue_offset, stored.physical_offset))
             fates.note(self._queue_id, half.queue_offset, Fate.MOVED)
 
     def _refused(self, half: Record, status: PutMessageStatus) -> None:

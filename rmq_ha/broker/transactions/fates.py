@@ -32,7 +32,7 @@ class Fate(IntEnum):
     ENDED = 2
 
 
-class Place(NamedTuple):
+class HalfPlace(NamedTuple):
     """Where a half message is."""
 
     queue_offset: int
@@ -92,7 +92,7 @@ class Fates:
     def __init__(self, window: int = WINDOW) -> None:
         self._window = window
         self._queues: dict[int, _Queue] = {}
-        self._copies: dict[tuple[int, int], Place] = {}
+        self._copies: dict[tuple[int, int], HalfPlace] = {}
         self._claims: dict[tuple[int, int], list[Deferred[None]]] = {}
         self._begins_at = _NOWHERE
         self.lives = 0
@@ -132,7 +132,7 @@ class Fates:
         """The fate of a half message that is known; open unless something was noted."""
         return self._queue(queue_id).fate(queue_offset)
 
-    def copy_of(self, half: Record) -> Place | None:
+    def copy_of(self, half: Record) -> HalfPlace | None:
         """Where the copy is that took the place of this one; None if that is forgotten."""
         return self._copies.get((half.queue_id, half.queue_offset))
 
@@ -141,7 +141,7 @@ class Fates:
         if queue_offset >= 0:
             self._queue(queue_id).note(queue_offset, fate)
 
-    def note_copy(self, half: Record, copy: Place) -> None:
+    def note_copy(self, half: Record, copy: HalfPlace) -> None:
         """A copy took the place of this one."""
         if len(self._copies) >= COPIES:
             del self._copies[next(iter(self._copies))]

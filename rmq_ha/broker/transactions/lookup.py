@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 from twisted.internet.defer import Deferred
 
-from rmq_ha.broker.transactions.fates import Fate, Fates, Place
+from rmq_ha.broker.transactions.around import HalfStore
+from rmq_ha.broker.transactions.fates import Fate, Fates, HalfPlace
 from rmq_ha.broker.transactions.messages import GROUP, read_mark
-from rmq_ha.broker.transactions.parts import HalfStore
 from rmq_ha.errors import CorruptRecord, StoreError
 from rmq_ha.model.properties import PGROUP, UNIQ_KEY
 from rmq_ha.model.status import GetMessageStatus
@@ -68,7 +68,7 @@ class HalfMessages:
             current = successor
         return None
 
-    def release(self, half: Record, fate: Fate, copy: Place | None = None) -> None:
+    def release(self, half: Record, fate: Fate, copy: HalfPlace | None = None) -> None:
         """What became of a half message that was claimed; it may be tried again if it is open."""
         if fate is not Fate.OPEN:
             self._fates.note(half.queue_id, half.queue_offset, fate)

@@ -14,10 +14,10 @@ from twisted.python.failure import Failure
 
 from rmq_ha.broker.tables.consumer_offsets import ConsumerOffsetManager
 from rmq_ha.broker.tables.topics import TopicConfigManager
+from rmq_ha.broker.transactions.around import Asker, CheckAround
 from rmq_ha.broker.transactions.check import check_queue, starts_of
 from rmq_ha.broker.transactions.fates import Fates
 from rmq_ha.broker.transactions.lookup import HalfMessages
-from rmq_ha.broker.transactions.parts import Asker, CheckParts
 from rmq_ha.broker.transactions.progress import CheckProgress
 from rmq_ha.broker.transactions.verdict import CheckLimits
 from rmq_ha.config.broker_configuration import BrokerConfiguration
@@ -73,7 +73,7 @@ class TransactionalMessageCheckService:
             self._fates, store, store.record_at, self._pause, self._is_dispatched
         )
         self.put = self._put_together if front is store else self._put_in_order
-        self._parts = CheckParts(
+        self._around = CheckAround(
             store=store,
             put=self.put,
             is_storable=self._is_storable,
@@ -99,7 +99,7 @@ class TransactionalMessageCheckService:
             self._progress.begin()
             if self._is_dispatched():
                 for queue_id in self._queues():
-                    starts_of(self._parts, queue_id)
+                    starts_of(self._around, queue_id)
             self._arm()
 
     def stop(self) -> "Deferred[None]":
@@ -146,7 +146,7 @@ class TransactionalMessageCheckService:
             self._configuration.store.file_reserved_time,
         )
         for queue_id in self._queues():
-            await check_queue(self._parts, queue_id, limits)
+            await check_queue(self._around, queue_id, limits)
 
     def _queues(self) -> range:
         topic = self._topics.get(HALF_TOPIC)

@@ -11,7 +11,7 @@ from rmq_ha.offsets.findings import Finding
 from rmq_ha.scan.replica.aligning import Change, Item, Step, align
 from rmq_ha.scan.replica.codes import finding
 from rmq_ha.scan.replica.differing import describe, first_difference
-from rmq_ha.scan.replica.logs import Log, Place, What
+from rmq_ha.scan.replica.logs import Extent, Log, What
 from rmq_ha.store.format.commitlog import Record, decode_record
 
 MORE = "MORE_DIFFERENCES"
@@ -105,19 +105,19 @@ def compare(sides: Sides, low: int, high: int) -> Comparison:
     return Comparison(found + row, -1, blank, high)
 
 
-def _place(sides: Sides, offset: int) -> Place:
+def _place(sides: Sides, offset: int) -> Extent:
     """What stands there: the master's record, or else the slave's."""
     one, other = sides.master.place_of(offset), sides.slave.place_of(offset)
     if one.what is What.BLANK and other.what is What.BLANK:
         if one.start == other.start and offset >= one.start + 8:
             return one
-        return Place(What.OTHER, offset, 8)
+        return Extent(What.OTHER, offset, 8)
     if one.what is What.RECORD or other.what is not What.RECORD:
-        return Place(What.OTHER, *one[1:]) if one.what is What.BLANK else one
+        return Extent(What.OTHER, *one[1:]) if one.what is What.BLANK else one
     return other
 
 
-def is_shifted(sides: Sides, place: Place) -> bool:
+def is_shifted(sides: Sides, place: Extent) -> bool:
     """The slave has the master's next records, but not where the master has them."""
     if place.what is What.OTHER:
         return False
@@ -136,7 +136,7 @@ def is_shifted(sides: Sides, place: Place) -> bool:
     return not any(item.offset + item.size in ends for item in right)
 
 
-def _changed(sides: Sides, place: Place) -> Finding:
+def _changed(sides: Sides, place: Extent) -> Finding:
     one = _bytes(sides.master, place.start, place.size)
     other = _bytes(sides.slave, place.start, place.size)
     return _difference(sides, one, other, place.start, shifted=False)

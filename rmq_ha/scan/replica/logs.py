@@ -25,7 +25,7 @@ class What(Enum):
     OTHER = "what stands between records"
 
 
-class Place(NamedTuple):
+class Extent(NamedTuple):
     """Where it begins, and its bytes."""
 
     what: What
@@ -111,7 +111,7 @@ class Log:
                 identity = identity_of(view[position : position + size])
                 yield Item(found.base + position, size, identity)
 
-    def place_of(self, offset: int) -> Place:
+    def place_of(self, offset: int) -> Extent:
         """
         What the byte at an offset belongs to.
 
@@ -122,17 +122,17 @@ class Log:
         for found in self.pieces(low, offset + 1):
             if isinstance(found, Gap):
                 if found.start <= offset < found.end:
-                    return Place(What.GAP, found.start, found.end - found.start)
+                    return Extent(What.GAP, found.start, found.end - found.start)
                 continue
             at = int((found.positions + found.base).searchsorted(offset, "right")) - 1
             if at >= 0:
                 start, size = int(found.positions[at]) + found.base, int(found.sizes[at])
                 if offset < start + size:
-                    return Place(What.RECORD, start, size)
+                    return Extent(What.RECORD, start, size)
                 end = start + size
         if is_blank(self.read(end, 8), file.layout):
-            return Place(What.BLANK, end, self.end_at(offset) - end)
-        return Place(What.OTHER, end, offset + 1 - end)
+            return Extent(What.BLANK, end, self.end_at(offset) - end)
+        return Extent(What.OTHER, end, offset + 1 - end)
 
     def newest_time(self) -> int:
         """

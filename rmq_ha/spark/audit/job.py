@@ -154,7 +154,7 @@ class _Audit:
             queues.runs_of(
                 reduced.segments_of(self._reduced)
                 if self._read is None
-                else queues.each(self._read)
+                else queues.single_runs(self._read)
             )
         )
         judged = kept(queues.covered(runs, self._whole))

@@ -11,7 +11,7 @@ from rmq_ha.spark.audit.shape import QUEUE, all_faults, fault, findings, observe
 _LIFE = (*QUEUE, "life")
 
 
-def each(rows: DataFrame) -> DataFrame:
+def single_runs(rows: DataFrame) -> DataFrame:
     """Every message as a run of its own: rows of `stored.stored_rows` as `runs_of` wants them."""
     offset = F.col("queueOffset")
     return rows.where("inQueue").select(

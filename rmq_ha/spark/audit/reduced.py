@@ -41,7 +41,7 @@ def of_stores(spark: SparkSession, asked: Asked) -> DataFrame:
 
 def of_rows(rows: DataFrame, key: str, window_ms: int) -> DataFrame:
     """
-    The same of messages that Spark has already, without runs (`queues.each`).
+    The same of messages that Spark has already, without runs (`queues.single_runs`).
 
     :param rows: of `stored.stored_rows`.
     """

@@ -34,10 +34,13 @@ def clock_findings(sums: DataFrame, grace_ms: int) -> DataFrame:
     """
     none = F.lit(None).cast("long")
 
-    def one(place: str, high: Column, low: Column) -> Column:
+    def end_of_run(place: str, high: Column, low: Column) -> Column:
         return F.struct(F.col(place).alias("place"), high.alias("high"), low.alias("low"))
 
-    ends = one("mostPlace", F.col("mostMs"), none), one("leastPlace", none, F.col("leastMs"))
+    ends = (
+        end_of_run("mostPlace", F.col("mostMs"), none),
+        end_of_run("leastPlace", none, F.col("leastMs")),
+    )
     found = (
         sums.select("brokerName", F.inline(F.array(*ends)))
         .withColumn("before", F.max("high").over(earlier("brokerName", order="place")))

@@ -48,7 +48,7 @@ class GatewayFailed(Exception):
     """The JVM did not come up; says how it ended and what it said."""
 
 
-class Wanted(NamedTuple):
+class JvmOptions(NamedTuple):
     """
     What kind of JVM.
 
@@ -87,7 +87,7 @@ def jars_of(spark_home: Path) -> list[str]:
     return first + [jar for jar in jars if jar not in first]
 
 
-def command_of(java: Java, spark_home: Path, wanted: Wanted) -> list[str]:
+def command_of(java: Java, spark_home: Path, wanted: JvmOptions) -> list[str]:
     """The command line of the JVM."""
     command = [str(java.program), f"-Xmx{wanted.memory}", *LAUNCHER_OPTIONS, *wanted.options]
     command += ["-cp", os.pathsep.join([*wanted.class_path, *jars_of(spark_home)])]

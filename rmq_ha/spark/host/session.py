@@ -292,7 +292,9 @@ def _begin(
     options += shlex.split(given.get("spark.driver.extraJavaOptions", ""))
     class_path = [part for part in (environ.get("SPARK_CONF_DIR"),) if part]
     class_path += filter(None, given.get("spark.driver.extraClassPath", "").split(os.pathsep))
-    wanted = gateway.Wanted(given["spark.driver.memory"], options, class_path, {**_NO_BAR, **given})
+    wanted = gateway.JvmOptions(
+        given["spark.driver.memory"], options, class_path, {**_NO_BAR, **given}
+    )
     return gateway.start(gateway.command_of(java, home, wanted), environ)
 
 

@@ -25,11 +25,11 @@ def _told(method: Callable[..., Any]) -> Callable[..., Any]:
         with _without_trace():
             return method(*given, **named)
 
-    def each(*given: Any, **named: Any) -> Any:
+    def steps(*given: Any, **named: Any) -> Any:
         with _without_trace():
             yield from method(*given, **named)
 
-    return wraps(method)(each if isgeneratorfunction(method) else call)
+    return wraps(method)(steps if isgeneratorfunction(method) else call)
 
 
 @contextmanager

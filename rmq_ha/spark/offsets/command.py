@@ -97,12 +97,12 @@ def _one(job: Job, pair: Pair, limits: Asked, past: str | None, record: bool) ->
 def _many(
     job: Job, pairs: Sequence[Pair], limits: Asked, past: str | None, record: bool
 ) -> JobResult:
-    from rmq_ha.spark.offsets.many import Each, verify
+    from rmq_ha.spark.offsets.many import PairWork, verify
 
     places = [[job.place(text) for text in pair] for pair in pairs]
-    each = Each(job.client, limits.patience, limits.limits, past if record else None)
+    pair_work = PairWork(job.client, limits.patience, limits.limits, past if record else None)
     with job.progress(f"looking at {len(places)} pairs"):
-        return verify(job.spark, places, each, past)
+        return verify(job.spark, places, pair_work, past)
 
 
 def _directory(history: str | None) -> str | None:

@@ -50,7 +50,7 @@ _ROWS = pa.schema(
 )
 
 
-class Each(NamedTuple):
+class PairWork(NamedTuple):
     """
     What is done with each pair.
 
@@ -91,7 +91,7 @@ class Each(NamedTuple):
 def verify(
     spark: SparkSession,
     pairs: Sequence[Sequence[Place]],
-    each: Each,
+    pair_work: PairWork,
     history_directory: str | None = None,
 ) -> JobResult:
     """
@@ -101,7 +101,7 @@ def verify(
     """
 
     def work(some: Iterator[tuple[int, Sequence[Place]]]) -> Iterator[Any]:
-        rows = together(lambda task: each.row(*task), some, _AT_ONCE)
+        rows = together(lambda task: pair_work.row(*task), some, _AT_ONCE)
         yield pa.RecordBatch.from_pylist(rows, _ROWS)
 
     frame = spread(spark, list(enumerate(pairs)), work, _ROWS, _AT_ONCE).persist()

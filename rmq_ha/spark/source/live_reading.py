@@ -48,7 +48,7 @@ class How(NamedTuple):
     patience: tuple[int, ...] = (10, 10, 10)
 
 
-class Source(Protocol):
+class Puller(Protocol):
     """Whoever pulls."""
 
     choice: BrokerChoice
@@ -66,7 +66,7 @@ class Reading:
     """
 
     def __init__(
-        self, wanted: QueueRange, source: Source, how: How, pause: Callable[[int], None]
+        self, wanted: QueueRange, source: Puller, how: How, pause: Callable[[int], None]
     ) -> None:
         self._wanted = wanted
         self._source = source

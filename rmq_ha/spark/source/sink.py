@@ -23,7 +23,7 @@ from rmq_ha.errors import ConfigurationError, WrongUsage
 from rmq_ha.host.blocking import pause, seconds
 from rmq_ha.spark.host.telling import InSentences
 from rmq_ha.spark.source.sink_options import SinkOptions, check_columns, parse_sink_options
-from rmq_ha.spark.source.sink_rows import Place, messages_of
+from rmq_ha.spark.source.sink_rows import SinkTask, messages_of
 from rmq_ha.spark.source.sink_sending import Outbox
 
 _BATCH_ID = "streaming.sql.batchId"
@@ -106,7 +106,7 @@ def send_rows(
         client = BlockingClient(options.client, options.producer)
     except ConfigurationError as error:
         raise WrongUsage(f"brokers cannot be asked: {error}") from None
-    place = Place(query, batch, partition)
+    place = SinkTask(query, batch, partition)
     rows = sent = 0
     rate, began = options.rows_per_second, seconds()
     step = max(1, (rate or 0) // 10)  # a tenth of a second, so that requests stay large

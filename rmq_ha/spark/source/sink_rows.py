@@ -22,7 +22,7 @@ _LEVELS = 18
 _FLAGS = 1 << 31
 
 
-class Place(NamedTuple):
+class SinkTask(NamedTuple):
     """
     Which task of which query sends.
 
@@ -58,7 +58,7 @@ class BadRow(RmqHaError):
 
 
 def messages_of(
-    batch: Any, topic: str, place: Place, first_row: int, subscribed: str = ""
+    batch: Any, topic: str, place: SinkTask, first_row: int, subscribed: str = ""
 ) -> Iterator[tuple[Message, Target | None]]:
     """
     Messages of a `pyarrow.RecordBatch`, and the queue that each asks for, if any.
@@ -97,7 +97,7 @@ def messages_of(
         yield message, None if queue_id is None else Target(broker or "", queue_id)
 
 
-def _text(value: str | bytes | None, row: int, place: Place) -> str | None:
+def _text(value: str | bytes | None, row: int, place: SinkTask) -> str | None:
     try:
         return value.decode() if isinstance(value, bytes) else value
     except UnicodeDecodeError:

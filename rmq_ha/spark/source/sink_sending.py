@@ -7,7 +7,7 @@ from rmq_ha.client.rules.queue_choice import select_by_hash
 from rmq_ha.errors import RemotingError, RmqHaError
 from rmq_ha.model.topics import RETRY_PREFIX
 from rmq_ha.spark.source.sink_options import BY_KEY, SinkOptions
-from rmq_ha.spark.source.sink_rows import Place, Target
+from rmq_ha.spark.source.sink_rows import SinkTask, Target
 from rmq_ha.wire.bodies import MessageQueue
 
 _Key = tuple[str, Target | None]
@@ -20,7 +20,7 @@ class NotSent(RmqHaError):
 class Outbox:
     """Gathers the messages of a task by topic and queue; in each, their order stays."""
 
-    def __init__(self, client: BlockingClient, options: SinkOptions, place: Place) -> None:
+    def __init__(self, client: BlockingClient, options: SinkOptions, place: SinkTask) -> None:
         self._client = client
         self._options = options
         self._place = place

@@ -222,7 +222,7 @@ def test_while_a_check_moves_them() -> None:
     """The copies are in the log, and their replica is waited for: each END is for its copy."""
     broker = started()
     places = [broker.half(key) for key in ("a", "b")]
-    parts = broker.controller.transaction_checks._parts
+    parts = broker.controller.transaction_checks._around
     really, held = parts.put, []
 
     def put(messages: list[Message]) -> Any:
@@ -281,7 +281,7 @@ def test_messages_without_a_unique_key() -> None:
         request = broker.message(body, TOPIC, TRAN_MSG="true", PGROUP=GROUP, WAIT="true")
         ext = broker.call(request).ext or {}
         places.append(place_of(ext["queueOffset"], int(ext["msgId"][-16:], 16)))
-    broker.controller.transaction_checks._parts.asker.ask = lambda *arguments: None
+    broker.controller.transaction_checks._around.asker.ask = lambda *arguments: None
     broker.rounds(3)
     kill(broker)
     assert broker.end(places[1], COMMIT).code == 0
@@ -304,7 +304,7 @@ def test_two_that_nobody_can_tell_apart(rounds: int) -> None:
         request.ext["g"] = "1700000000000"  # born at the same time
         ext = broker.call(request).ext or {}
         places.append(place_of(ext["queueOffset"], int(ext["msgId"][-16:], 16)))
-    broker.controller.transaction_checks._parts.asker.ask = lambda *arguments: None
+    broker.controller.transaction_checks._around.asker.ask = lambda *arguments: None
     broker.rounds(rounds)
     first, second = broker.records(HALF_TOPIC)[:2]
     assert lookup.is_copy(second, first)
@@ -321,7 +321,7 @@ def test_copy_that_is_not_where_memory_has_it(where: str) -> None:
     places = moved(broker, ["a", "b"])
     fates = broker.controller.transaction_checks._fates
     copy_of = {key: fates._copies[0, int(places[key]["tranStateTableOffset"])] for key in places}
-    wrong = copy_of["b"] if where == "another-copy" else lookup.Place(9, copy_of["b"][1] + 1)
+    wrong = copy_of["b"] if where == "another-copy" else lookup.HalfPlace(9, copy_of["b"][1] + 1)
     fates._copies[0, int(places["a"]["tranStateTableOffset"])] = wrong
     assert broker.end(places["a"], COMMIT).code == 0
     assert broker.visible() == ["a"]

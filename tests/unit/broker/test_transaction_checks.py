@@ -146,7 +146,7 @@ def test_a_slice_is_no_larger_than_one_message_beyond_its_bytes(monkeypatch: Any
         broker.half(f"a{number}")
     (half, *_) = broker.records(HALF_TOPIC)
     monkeypatch.setattr(check, "_SLICE_BYTES", half.size)
-    parts, put = broker.controller.transaction_checks._parts, []
+    parts, put = broker.controller.transaction_checks._around, []
     really = parts.put
     object.__setattr__(parts, "put", lambda messages: put.append(len(messages)) or really(messages))
     broker.rounds(2)
@@ -170,9 +170,9 @@ def test_a_round_ends_between_two_slices(is_stopped: bool, monkeypatch: Any) -> 
             checks.stop()
         return succeed(None)
 
-    steady_ms = checks._parts.steady_ms
-    object.__setattr__(checks._parts, "pause", pause)
-    object.__setattr__(checks._parts, "steady_ms", lambda: steady_ms() + late)
+    steady_ms = checks._around.steady_ms
+    object.__setattr__(checks._around, "pause", pause)
+    object.__setattr__(checks._around, "steady_ms", lambda: steady_ms() + late)
     broker.run(INTERVAL_S + 1)
     assert broker.ends() == (6 + 2, 2)
     assert broker.progress()[0] == 2
@@ -183,7 +183,7 @@ def test_a_round_waits_in_turns_for_the_queues() -> None:
     broker = started()
     broker.half("a")
     broker.rounds(1)
-    parts = broker.controller.transaction_checks._parts
+    parts = broker.controller.transaction_checks._around
     pause, turns = parts.pause, []
     object.__setattr__(parts, "pause", lambda: turns.append(0) or pause())
     object.__setattr__(parts, "is_dispatched", lambda: len(turns) >= 3)
@@ -208,7 +208,7 @@ def test_a_round_that_does_not_know_all_op_messages_asks_nobody(monkeypatch: Any
     """Its time is over, or the queues stay behind: what it has not read may have ended any."""
     broker = reading(monkeypatch)
     ends = broker.ends()
-    parts, late, looks = broker.controller.transaction_checks._parts, 0, 0
+    parts, late, looks = broker.controller.transaction_checks._around, 0, 0
     is_dispatched, steady_ms, pause = parts.is_dispatched, parts.steady_ms, parts.pause
 
     def never() -> bool:
@@ -240,15 +240,15 @@ def test_a_stop_ends_the_reading_of_op_messages(is_behind: bool, monkeypatch: An
     """At the next turn: the store is closed as soon as the round is over."""
     broker = reading(monkeypatch)
     checks, turns = broker.controller.transaction_checks, []
-    pause = checks._parts.pause
+    pause = checks._around.pause
 
     def stopping() -> Any:
         turns.append(checks.stop())
         return pause()
 
-    object.__setattr__(checks._parts, "pause", stopping)
+    object.__setattr__(checks._around, "pause", stopping)
     if is_behind:
-        object.__setattr__(checks._parts, "is_dispatched", lambda: False)
+        object.__setattr__(checks._around, "is_dispatched", lambda: False)
     broker.run(INTERVAL_S + 1)
     assert [stopped.called for stopped in turns] == [True] * 2
     assert broker.ends() == (6, 6)
@@ -257,7 +257,7 @@ def test_a_stop_ends_the_reading_of_op_messages(is_behind: bool, monkeypatch: An
 def test_a_round_leaves_others_their_turns(monkeypatch: Any) -> None:
     """While the queues are behind, after so many op messages, and after each slice."""
     broker = reading(monkeypatch)
-    parts, held, read = broker.controller.transaction_checks._parts, [], []
+    parts, held, read = broker.controller.transaction_checks._around, [], []
 
     class Store:
         min_offset_in_queue = parts.store.min_offset_in_queue
@@ -315,7 +315,7 @@ def test_a_store_that_leads_nowhere_ends_the_round() -> None:
             asked.append(offset)
             return GetMessageResult(GetMessageStatus.OFFSET_FOUND_NULL, offset, 0, 1, [])
 
-    object.__setattr__(broker.controller.transaction_checks._parts, "store", Store())
+    object.__setattr__(broker.controller.transaction_checks._around, "store", Store())
     broker.rounds(2)
     assert asked == [0, 0] * 2  # of the op and of the half queue
 
@@ -424,7 +424,7 @@ def test_question() -> None:
 def test_producers_are_asked_in_turn() -> None:
     """Each of a group's connections gets its share."""
     broker = started()
-    asker = broker.controller.transaction_checks._parts.asker
+    asker = broker.controller.transaction_checks._around.asker
 
     class Member:
         def __init__(self) -> None:
@@ -496,7 +496,7 @@ def refuse(broker: TransactionBroker, topics: set[str], status: PutMessageStatus
     """Puts to these topics end like that from now on; the list tells of them."""
     store = broker.controller.store
     refused: list[str] = []
-    parts = broker.controller.transaction_checks._parts
+    parts = broker.controller.transaction_checks._around
     service = broker.controller.transaction_checks
 
     def put(messages: list[Message]) -> Any:
@@ -638,7 +638,7 @@ def test_a_stop_waits_for_the_round_that_is_under_way() -> None:
     broker.half("a")
     checks = broker.controller.transaction_checks
     held: list[Deferred[Any]] = []
-    object.__setattr__(checks._parts, "put", lambda messages: held.append(Deferred()) or held[0])
+    object.__setattr__(checks._around, "put", lambda messages: held.append(Deferred()) or held[0])
     broker.world.clock.run_while(lambda: not held, 30)
     stopped: list[None] = []
     checks.stop().addCallback(stopped.append)

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rmq_ha.broker.transactions import fates as fates_module
-from rmq_ha.broker.transactions.fates import Fate, Fates, Place
-from rmq_ha.broker.transactions.ledger import Ledger
+from rmq_ha.broker.transactions.fates import Fate, Fates, HalfPlace
 from rmq_ha.broker.transactions.messages import OpMark, check_request, op_mark, put_back, read_mark
+from rmq_ha.broker.transactions.op_marks import OpMarks
 from rmq_ha.broker.transactions.verdict import CheckLimits, Verdict, judge, next_check_times
 from rmq_ha.model.message import Address, AppendResult
 from rmq_ha.model.properties import encode_properties
@@ -151,8 +151,8 @@ def mark(op: int, half: int, moved: bool = False, stored_ms: int = 0) -> OpMark:
 
 def ledger(
     half: int = 10, op: int = 100, window: int = 64, rests: set[int] | None = None
-) -> Ledger:
-    return Ledger(half, op, lambda offset: offset in (rests or set()), window)
+) -> OpMarks:
+    return OpMarks(half, op, lambda offset: offset in (rests or set()), window)
 
 
 def test_op_messages_are_used_up_in_order() -> None:
@@ -252,7 +252,7 @@ def test_places_of_copies_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     fates.begin(0)
     halves = [record({}, queue_offset=offset) for offset in range(3)]
     for half in halves:
-        fates.note_copy(half, Place(half.queue_offset + 10, 0))
+        fates.note_copy(half, HalfPlace(half.queue_offset + 10, 0))
     found = [fates.copy_of(half) for half in halves]
     assert [place and place.queue_offset for place in found] == [None, 11, 12]
 

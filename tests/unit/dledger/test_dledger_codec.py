@@ -15,11 +15,11 @@ from rmq_ha.dledger.messages import (
     AppendEntryResponse,
     GetEntriesRequest,
     GetEntriesResponse,
+    GroupMessage,
     HeartBeatRequest,
     HeartBeatResponse,
     LeadershipTransferRequest,
     LeadershipTransferResponse,
-    Message,
     MetadataRequest,
     MetadataResponse,
     PushEntryRequest,
@@ -31,7 +31,7 @@ from rmq_ha.dledger.values import Entry
 from rmq_ha.errors import ProtocolViolation
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "ha" / "dledger_frames.json"
-KINDS: dict[int, tuple[type[Message], type[Message]]] = {
+KINDS: dict[int, tuple[type[GroupMessage], type[GroupMessage]]] = {
     51001: (VoteRequest, VoteResponse),
     51002: (HeartBeatRequest, HeartBeatResponse),
     51004: (PushEntryRequest, PushEntryResponse),
@@ -63,7 +63,7 @@ def conversations() -> list[Any]:
 
 
 @pytest.mark.parametrize(("kind", "body"), conversations())
-def test_a_recorded_body_is_read_and_written_again(kind: type[Message], body: str) -> None:
+def test_a_recorded_body_is_read_and_written_again(kind: type[GroupMessage], body: str) -> None:
     message = decode_body(kind, body.encode())
     assert encode_body(message) == body.encode()
 
@@ -190,7 +190,7 @@ def is_writable(value: Any) -> bool:
 
 
 @given(ANY_MESSAGE.filter(is_writable))
-def test_every_message_comes_back(message: Message) -> None:
+def test_every_message_comes_back(message: GroupMessage) -> None:
     data = encode_body(message)
     assert decode_body(type(message), data) == message
     keys = list(json.loads(data))
@@ -198,7 +198,9 @@ def test_every_message_comes_back(message: Message) -> None:
 
 
 @given(st.sampled_from(MESSAGES), st.binary() | st.text().map(str.encode))
-def test_any_bytes_are_a_message_or_a_protocol_violation(kind: type[Message], data: bytes) -> None:
+def test_any_bytes_are_a_message_or_a_protocol_violation(
+    kind: type[GroupMessage], data: bytes
+) -> None:
     try:
         assert isinstance(decode_body(kind, data), kind)
     except ProtocolViolation:
@@ -242,7 +244,7 @@ JSON = st.recursive(
     ),
 )
 def test_any_json_is_a_message_or_a_protocol_violation(
-    kind: type[Message], value: dict[str, Any]
+    kind: type[GroupMessage], value: dict[str, Any]
 ) -> None:
     try:
         found = decode_body(kind, json.dumps(value).encode())

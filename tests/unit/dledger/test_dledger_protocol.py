@@ -11,10 +11,10 @@ from rmq_ha.dledger.codec import encode_body
 from rmq_ha.dledger.codes import RequestCode
 from rmq_ha.dledger.members import Members
 from rmq_ha.dledger.messages import (
+    GroupMessage,
     HeartBeatRequest,
     HeartBeatResponse,
     LeadershipTransferRequest,
-    Message,
 )
 from rmq_ha.dledger.protocol import PeerRequests, read_response, request_frame
 from rmq_ha.errors import ProtocolViolation, RemotingError
@@ -28,11 +28,11 @@ REFUSED: list[tuple[Any, ...]] = []
 PEERS = {"n0": "10.0.0.9:1", "n1": "10.0.0.1:1", "n2": "10.0.0.2:1"}
 
 
-def requests(is_known: bool = True) -> tuple[PeerRequests, list[tuple[int, Message]]]:
+def requests(is_known: bool = True) -> tuple[PeerRequests, list[tuple[int, GroupMessage]]]:
     """:param is_known: n0 is where the requests come from."""
-    served: list[tuple[int, Message]] = []
+    served: list[tuple[int, GroupMessage]] = []
 
-    def serve(code: int, message: Message, answered: "Deferred[Message]") -> None:
+    def serve(code: int, message: GroupMessage, answered: "Deferred[GroupMessage]") -> None:
         served.append((code, message))
         answered.callback(HeartBeatResponse(term=-1))
 
@@ -41,7 +41,9 @@ def requests(is_known: bool = True) -> tuple[PeerRequests, list[tuple[int, Messa
     return PeerRequests(serve, members, lambda *told: REFUSED.append(told)), served
 
 
-def ask(made: PeerRequests, code: int, message: Message, binary: bool = False) -> RemotingCommand:
+def ask(
+    made: PeerRequests, code: int, message: GroupMessage, binary: bool = False
+) -> RemotingCommand:
     request = request_frame(code, message)
     request.opaque, request.binary = 7, binary
     answers: list[RemotingCommand] = []

@@ -11,8 +11,8 @@ from twisted.logger import capturedLogs, formatEvent
 from rmq_ha.dledger.actions import Answer, Persist, RoleChanged
 from rmq_ha.dledger.codes import RequestCode, ResponseCode, VoteResult
 from rmq_ha.dledger.messages import (
+    GroupMessage,
     HeartBeatRequest,
-    Message,
     MetadataRequest,
     VoteRequest,
     VoteResponse,
@@ -20,8 +20,7 @@ from rmq_ha.dledger.messages import (
 from rmq_ha.dledger.protocol import Answered, read_response, request_frame
 from rmq_ha.dledger.values import Role, TermVote
 from rmq_ha.errors import LedgerFull, RequestRejected
-from rmq_ha.model.message import Address
-from rmq_ha.model.message import Message as StoredMessage
+from rmq_ha.model.message import Address, Message
 from rmq_ha.model.status import FlushDiskType, PutMessageStatus
 from rmq_ha.testing.brokers import BrokerNode
 from rmq_ha.testing.group import PEER_PORT, BrokerGroup
@@ -304,7 +303,7 @@ def test_a_put_is_pushed_to_the_group_in_its_own_turn() -> None:
     service = service_of(group.wait_for_master())
     group.run(1)
     host = Address.parse("127.0.0.1", 1)
-    put = StoredMessage("TBW102", 0, b"a", host, host, 1)
+    put = Message("TBW102", 0, b"a", host, host, 1)
     group.wait_for_master().store.put_many([put], lambda results: None)
     assert service._told_index == service._ledger.end_index
 
@@ -486,7 +485,7 @@ def test_a_vote_is_on_the_disk_when_it_is_answered() -> None:
     )
     heard: list[tuple[VoteResult, TermVote]] = []
 
-    def kept(message: Message) -> None:
+    def kept(message: GroupMessage) -> None:
         assert isinstance(message, VoteResponse)
         heard.append((message.vote_result, service._term_file.load()))
 

@@ -8,15 +8,15 @@ from rmq_ha.config.dledger_settings import DLedgerSettings, parse_peers
 from rmq_ha.dledger.codes import RequestCode
 from rmq_ha.dledger.members import Members
 from rmq_ha.dledger.messages import (
+    GroupMessage,
     HeartBeatRequest,
-    Message,
     PushEntryRequest,
     VoteRequest,
 )
 from rmq_ha.model.networks import Networks
 
 N0, N1, STRANGER = "10.0.0.1", "10.0.0.2", "10.0.0.9"
-OF_MEMBERS: list[tuple[int, type[Message]]] = [
+OF_MEMBERS: list[tuple[int, type[GroupMessage]]] = [
     (RequestCode.VOTE, VoteRequest),
     (RequestCode.HEART_BEAT, HeartBeatRequest),
     (RequestCode.PUSH, PushEntryRequest),
@@ -31,12 +31,14 @@ def members(
     return Members(settings, Networks(further), Networks(operators))
 
 
-def said(message: type[Message], leader: str | None, sender: str | None = None) -> Any:
+def said(message: type[GroupMessage], leader: str | None, sender: str | None = None) -> Any:
     return message(group="g", remote_id="n2", leader_id=leader, local_id=sender)
 
 
 @pytest.mark.parametrize(("code", "message"), OF_MEMBERS)
-def test_a_member_is_believed_at_its_own_address_only(code: int, message: type[Message]) -> None:
+def test_a_member_is_believed_at_its_own_address_only(
+    code: int, message: type[GroupMessage]
+) -> None:
     found = members()
     assert found.refusal(code, said(message, "n0", "n0"), N0) == ""
     assert found.refusal(code, said(message, "n0"), N0) == ""
@@ -58,11 +60,11 @@ def test_a_member_is_believed_at_its_own_address_only(code: int, message: type[M
 @pytest.mark.parametrize("code", FOR_OPERATORS)
 def test_operators_are_this_machine_the_members_and_who_is_named(code: int) -> None:
     found, named = members(), members(operators="10.0.0.9")
-    assert [found.refusal(code, Message(), host) for host in (N0, N1, "127.0.0.1")] == [""] * 3
-    assert found.refusal(code, Message(), STRANGER)
-    assert named.refusal(code, Message(), STRANGER) == ""
-    assert named.refusal(code, Message(), N0) == ""  # a leader that hands over
-    assert members(operators="*").refusal(code, Message(), "192.0.2.1") == ""
+    assert [found.refusal(code, GroupMessage(), host) for host in (N0, N1, "127.0.0.1")] == [""] * 3
+    assert found.refusal(code, GroupMessage(), STRANGER)
+    assert named.refusal(code, GroupMessage(), STRANGER) == ""
+    assert named.refusal(code, GroupMessage(), N0) == ""  # a leader that hands over
+    assert members(operators="*").refusal(code, GroupMessage(), "192.0.2.1") == ""
 
 
 def test_operators_are_no_members() -> None:

@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from rmq_ha.admin import groups
-from rmq_ha.admin.groups import Place
+from rmq_ha.admin.groups import Lazy
 from rmq_ha.spark.cli import COMMANDS, main
 from rmq_ha.spark.host import java, packing
 
@@ -56,7 +56,7 @@ def test_what_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None
 def test_a_fault_of_ours_is_not_taken_for_something_not_installed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setitem(COMMANDS, "gone", Place("rmq_ha.spark.gone:gone", ""))
+    monkeypatch.setitem(COMMANDS, "gone", Lazy("rmq_ha.spark.gone:gone", ""))
     assert isinstance(CliRunner().invoke(main, ["gone"]).exception, ModuleNotFoundError)
 
 

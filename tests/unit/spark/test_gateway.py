@@ -9,7 +9,7 @@ import pytest
 from rmq_ha.spark.host import gateway
 from rmq_ha.spark.host.gateway import (
     GatewayFailed,
-    Wanted,
+    JvmOptions,
     command_of,
     environ_for,
     finish,
@@ -75,7 +75,7 @@ def test_one_that_comes_up_while_we_are_interrupted_does_not_stay(
 
 def test_secrets_are_not_on_the_command_line_of_java(tmp_path: Path) -> None:
     conf = {"spark.hadoop.fs.s3a.secret.key": "geheim", "spark.x": "y"}
-    command = command_of(java(tmp_path), tmp_path, Wanted("1g", conf=conf))
+    command = command_of(java(tmp_path), tmp_path, JvmOptions("1g", conf=conf))
     assert "spark.x=y" in command
     assert not [part for part in command if "geheim" in part]
 
@@ -94,7 +94,7 @@ def test_sparks_logging_jar_comes_first_and_the_rest_in_order(tmp_path: Path) ->
 def test_what_the_user_put_before_the_jars_stays_there(tmp_path: Path) -> None:
     (tmp_path / "jars").mkdir()
     (tmp_path / "jars" / "spark.jar").touch()
-    wanted = Wanted("2g", ["-Da=b"], ["/conf"], {"spark.x": "y z"})
+    wanted = JvmOptions("2g", ["-Da=b"], ["/conf"], {"spark.x": "y z"})
     command = command_of(java(tmp_path), tmp_path, wanted)
     assert command[:2] == [str(tmp_path / "java" / "bin" / "java"), "-Xmx2g"]
     assert command[command.index("-cp") + 1] == f"/conf:{tmp_path / 'jars' / 'spark.jar'}"

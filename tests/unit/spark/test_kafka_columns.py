@@ -10,7 +10,7 @@ from rmq_ha.errors import WrongUsage
 from rmq_ha.spark.source.batch import make_reader, schema_of
 from rmq_ha.spark.source.schema import COLUMNS
 from rmq_ha.spark.source.sink_options import SinkOptions, check_columns
-from rmq_ha.spark.source.sink_rows import ROW_ID, Place, messages_of
+from rmq_ha.spark.source.sink_rows import ROW_ID, SinkTask, messages_of
 from tests.unit.spark.golden_stores import java_store, rows_of_log
 
 # As Spark 4.3's Kafka source has them.
@@ -71,7 +71,7 @@ def test_what_was_read_so_can_be_sent(given: dict[str, str]) -> None:
     for batch in read(given, schema):
         rows = batch.to_pylist()
         for row, (message, target) in zip(
-            rows, messages_of(batch, "", Place("q", "0", 0), 0), strict=True
+            rows, messages_of(batch, "", SinkTask("q", "0", 0), 0), strict=True
         ):
             assert (message.topic, message.body) == (row["topic"], row["value"])
             assert message.keys.encode() == (row["key"] or b"")

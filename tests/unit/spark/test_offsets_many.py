@@ -12,7 +12,7 @@ from rmq_ha.offsets.pairing import Forecast
 from rmq_ha.offsets.places import StorePlace
 from rmq_ha.offsets.sampling import Patience
 from rmq_ha.offsets.verdict import Limits
-from rmq_ha.spark.offsets.many import Each, decided
+from rmq_ha.spark.offsets.many import PairWork, decided
 
 
 def row(code: int, verdict: str = "v", repeats: int | None = 0) -> Any:
@@ -43,9 +43,9 @@ def test_numbers_are_added_up_and_what_is_unknown_is_none() -> None:
 
 
 def test_a_pair_that_cannot_be_read_is_one_row_and_no_failure(tmp_path: Path) -> None:
-    each = Each(ClientConfig(), Patience(), Limits())
-    found = each.row(5, [StorePlace(str(tmp_path / name)) for name in "ms"])
+    work = PairWork(ClientConfig(), Patience(), Limits())
+    found = work.row(5, [StorePlace(str(tmp_path / name)) for name in "ms"])
     assert (found["number"], found["safe"], found["exitCode"]) == (5, False, 3)
     assert found["verdict"].startswith(f"could not decide: {tmp_path / 'm'} has no commit log")
-    same = each.row(0, [StorePlace(str(tmp_path))] * 2)
+    same = work.row(0, [StorePlace(str(tmp_path))] * 2)
     assert "are the same place" in same["verdict"]

@@ -20,15 +20,15 @@ from rmq_ha.client.rules.messages import Message, SendResult, SendStatus
 from rmq_ha.errors import WrongUsage
 from rmq_ha.spark.source.sink import make_stream_writer, make_writer
 from rmq_ha.spark.source.sink_options import SinkOptions, check_columns, parse_sink_options
-from rmq_ha.spark.source.sink_rows import ROW_ID, BadRow, Place, Target, messages_of
+from rmq_ha.spark.source.sink_rows import ROW_ID, BadRow, SinkTask, Target, messages_of
 from rmq_ha.spark.source.sink_sending import NotSent, Outbox
 from rmq_ha.wire.bodies import MessageQueue
 
-PLACE = Place("query", "3", 1)
+PLACE = SinkTask("query", "3", 1)
 
 
 def rows(
-    columns: dict[str, Any], place: Place = PLACE, first: int = 0, topic: str = "t"
+    columns: dict[str, Any], place: SinkTask = PLACE, first: int = 0, topic: str = "t"
 ) -> list[Any]:
     return list(messages_of(pa.RecordBatch.from_pydict(columns), topic, place, first))
 
@@ -91,7 +91,7 @@ def test_a_number_that_brokers_do_not_know_is_named(columns: dict[str, Any], why
         rows({"body": [b"x"], **columns}, first=41)
 
 
-def ids(place: Place = PLACE, first: int = 0, **columns: Any) -> list[str]:
+def ids(place: SinkTask = PLACE, first: int = 0, **columns: Any) -> list[str]:
     return [message.properties[ROW_ID] for message, _ in rows(columns, place, first)]
 
 
@@ -101,7 +101,7 @@ def test_the_id_of_a_row_is_the_same_when_it_is_sent_again() -> None:
     assert same == ids(body=[b"x", b"x", b"y"])
     assert len(set(same)) == 3
     assert same[1:] == ids(body=[b"x", b"y"], first=1)
-    others = [Place("other", "3", 1), Place("query", "4", 1), Place("query", "3", 2)]
+    others = [SinkTask("other", "3", 1), SinkTask("query", "4", 1), SinkTask("query", "3", 2)]
     all_ids = [ids(body=[b"x"], place=place)[0] for place in (PLACE, *others)]
     all_ids += ids(body=[b"z"]) + ids(body=[b"x"], tags=["T"]) + ids(body=[b"x"], keys=["T"])
     assert len(set(all_ids)) == 7

@@ -44,7 +44,7 @@ class Asker(Protocol):
 
 
 @dataclass(frozen=True)
-class CheckParts:
+class CheckAround:
     """
     What a round works with.
 

@@ -3,21 +3,21 @@
 from types import SimpleNamespace
 
 from rmq_ha.dledger.actions import Sync
-from rmq_ha.dledger.storage import Storage
+from rmq_ha.dledger.vouched import Vouched
 
 
-def storage(end_index=9, sync_before_ack=True):
+def vouched(end_index=9, sync_before_ack=True):
     member = SimpleNamespace(
         settings=SimpleNamespace(sync_before_ack=sync_before_ack),
         ledger=SimpleNamespace(end_index=end_index),
         outbox=[],
     )
-    return Storage(member), member
+    return Vouched(member), member
 
 
 def test_under_sync_flush_only_what_was_synced_counts():
     """One sync at a time, and none for what is there."""
-    it, member = storage()
+    it, member = vouched()
     assert it.index == -1
     it.want(9)
     it.want(9)
@@ -33,7 +33,7 @@ def test_under_sync_flush_only_what_was_synced_counts():
 
 
 def test_else_what_was_written_counts():
-    it, member = storage(sync_before_ack=False)
+    it, member = vouched(sync_before_ack=False)
     assert it.index == 9
     it.want(9)
     assert member.outbox == []
@@ -41,7 +41,7 @@ def test_else_what_was_written_counts():
 
 def test_what_was_rewritten_counts_no_more():
     """The entry at the place as well: its new content is not on the disk."""
-    it, member = storage()
+    it, member = vouched()
     it.want(9)
     it.synced(9)
     it.truncated(5)
@@ -56,7 +56,7 @@ def test_what_was_rewritten_counts_no_more():
 
 def test_a_sync_that_ran_meanwhile_says_nothing_of_it():
     """And the next one does."""
-    it, member = storage()
+    it, member = vouched()
     it.want(9)
     it.truncated(5)
     it.synced(9)
@@ -68,7 +68,7 @@ def test_a_sync_that_ran_meanwhile_says_nothing_of_it():
 
 
 def test_more_than_the_ledger_has_is_never_vouched_for():
-    it, _ = storage(end_index=3)
+    it, _ = vouched(end_index=3)
     it.want(3)
     it.synced(9)
     assert it.index == 3

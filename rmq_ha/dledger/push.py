@@ -1,4 +1,4 @@
-"""The leader's half of replication: one dispatcher for each peer."""
+"""The leader's half of replication: one pusher for each peer."""
 
 from collections.abc import Callable
 from enum import Enum
@@ -24,7 +24,7 @@ class _State(Enum):
     APPEND = "pushing what comes after it"
 
 
-class Dispatcher:
+class Pusher:
     """
     Brings one peer's ledger to the leader's.
 

@@ -18,7 +18,7 @@ _SETTLED = 1
 _ENDED = 2
 
 
-class Ledger:
+class OpMarks:
     """
     One pass over a half queue: what its op messages say.
 

@@ -4,7 +4,7 @@ from rmq_ha.dledger.actions import Sync
 from rmq_ha.dledger.member import Member
 
 
-class Storage:
+class Vouched:
     """
     What was written or, with `sync_before_ack`, what was synced.
 

@@ -1,4 +1,4 @@
-"""Parts: a file of many entries, of which only those that changed are laid out anew.
+"""A file of many entries, of which only those that changed are laid out anew.
 
 Spec: store.md, chapter 12.
 """
@@ -8,13 +8,13 @@ from typing import Any, Generic, TypeVar
 
 from rmq_ha.wire import fastjson
 
-PART_DEPTH = 2
+ENTRY_DEPTH = 2
 """Of an entry in the files of topics, groups and offsets: below the table, below the file."""
 
 T = TypeVar("T")
 
 
-class Parts(Generic[T]):
+class WrittenEntries(Generic[T]):
     """
     What each entry looks like in the file.
 
@@ -33,11 +33,11 @@ class Parts(Generic[T]):
         self._known.pop(name, None)
 
     def of(self, table: Mapping[str, T]) -> dict[str, fastjson.Written]:
-        """:returns: by name what stands for the entry, at depth `PART_DEPTH`."""
+        """:returns: by name what stands for the entry, at depth `ENTRY_DEPTH`."""
         known, self._known = self._known, {}
         for name, entry in table.items():
             part = known.get(name)
             if part is None or part[0] is not entry:
-                part = (entry, fastjson.pretty_part(self._to_json(entry), PART_DEPTH))
+                part = (entry, fastjson.pretty_part(self._to_json(entry), ENTRY_DEPTH))
             self._known[name] = part
         return {name: part[1] for name, part in self._known.items()}
