@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from pyspark.sql import types as T
 
 from rmq_ha.client.rules.settings import ClientConfig, Credentials
 from rmq_ha.errors import CannotDecide, WrongUsage
@@ -14,6 +15,10 @@ from rmq_ha.spark.host.telling import InSentences
 from rmq_ha.spark.offsets.command import _directory, verify_offsets
 from rmq_ha.spark.source.option_values import names_of, own_names
 from rmq_ha.spark.source.options import SourceOptions
+from rmq_ha.spark.source.reading import Subscription
+from rmq_ha.spark.source.schema import MESSAGE_COLUMNS, check_schema
+from rmq_ha.spark.source.streaming import Refused, make_stream_reader
+from rmq_ha.spark.source.tables_rows import rows_of
 
 STORES = [parse_place("/a"), parse_place("/b")]
 LIVE = parse_place("namesrv://n:1/b")
@@ -180,3 +185,42 @@ def test_the_options_of_a_struct_are_its_own_and_those_that_it_inherits() -> Non
     base = SourceOptions.__mro__[1]
     assert names_of(SourceOptions) == (*names_of(base), *own_names(SourceOptions))
     assert own_names(SourceOptions)
+
+
+@pytest.mark.parametrize("name", ["topics", "groups", "consumerOffsets", "delayOffsets"])
+def test_a_table_that_is_damaged_decides_nothing(name: str) -> None:
+    """Nor has it no rows: the place is named."""
+    with pytest.raises(CannotDecide, match="the file x is damaged"):
+        rows_of(name, b"{", "b", Subscription(), "the file x")
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "fits"),
+    [
+        (T.StringType(), T.StringType(), True),
+        (T.StringType(), T.BinaryType(), False),
+        (T.BinaryType(), T.StringType(), False),
+    ],
+)
+def test_a_map_is_the_same_whether_its_values_may_be_null_or_not(
+    key: T.DataType, value: T.DataType, fits: bool
+) -> None:
+    """As Spark's own schemas of what was read differ in that."""
+    known = MESSAGE_COLUMNS["properties"]
+    assert known == T.MapType(T.StringType(), T.StringType())
+    for may_be_null in (True, False):
+        asked = T.StructType([T.StructField("properties", T.MapType(key, value, may_be_null))])
+        if fits:
+            assert check_schema(asked, MESSAGE_COLUMNS) == ["properties"]
+        else:
+            with pytest.raises(WrongUsage, match="column properties is map<string,string>"):
+                check_schema(asked, MESSAGE_COLUMNS)
+
+
+def test_what_is_wrong_with_a_stream_is_said_when_it_is_used() -> None:
+    """What is raised where a reader is made, pyspark loses."""
+    refused = make_stream_reader({"subscribe": "t"}, T.StructType())
+    assert isinstance(refused, Refused)
+    for ask in (refused.initialOffset, refused.latestOffset, refused.partitions, refused.read):
+        with pytest.raises(WrongUsage, match="namesrv"):
+            ask(None, None)  # type: ignore[call-arg]

@@ -209,3 +209,16 @@ def test_a_time_is_found_whatever_the_broker_guesses(near: int) -> None:
     assert [find(ms) for ms in (0, 20, 41, 50, 90)] == [2, 2, 5, 5, 9]
     assert find(91) is None
     assert first_since(0, 5, 5, near, lambda offset: 0) is None
+
+
+@pytest.mark.parametrize("off", [-1, 0])
+def test_a_broker_that_is_nearly_right_is_asked_for_few_messages(off: int) -> None:
+    """Each look is a request."""
+    looked: list[int] = []
+
+    def stored_at(offset: int) -> int:
+        looked.append(offset)
+        return offset * 10
+
+    assert first_since(5_000_000, 0, 1 << 30, 500_000 + off, stored_at) == 500_000
+    assert len(looked) <= 3

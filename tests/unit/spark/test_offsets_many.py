@@ -46,6 +46,7 @@ def test_a_pair_that_cannot_be_read_is_one_row_and_no_failure(tmp_path: Path) ->
     work = PairWork(ClientConfig(), Patience(), Limits())
     found = work.row(5, [StorePlace(str(tmp_path / name)) for name in "ms"])
     assert (found["number"], found["safe"], found["exitCode"]) == (5, False, 3)
+    assert (found["master"], found["slaves"]) == (str(tmp_path / "m"), [str(tmp_path / "s")])
     assert found["verdict"].startswith(f"could not decide: {tmp_path / 'm'} has no commit log")
     same = work.row(0, [StorePlace(str(tmp_path))] * 2)
     assert "are the same place" in same["verdict"]

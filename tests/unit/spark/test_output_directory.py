@@ -2,9 +2,12 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark import StorageLevel
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from rmq_ha.errors import WrongUsage
@@ -12,11 +15,14 @@ from rmq_ha.offsets.findings import COLUMNS, Outcome
 from rmq_ha.offsets.summary import Timings
 from rmq_ha.spark.findings import FINDINGS
 from rmq_ha.spark.host.output import (
+    AT_HAND,
     _LocalPlace,
     prepare,
     refuse_foreign,
+    write_output,
     write_refusal,
 )
+from rmq_ha.spark.result import JobResult
 
 TIMINGS = Timings(1_700_000_000_000, 1.0, 2.0)
 
@@ -96,3 +102,84 @@ def test_a_directory_with_other_things_is_refused(tmp_path: Path) -> None:
         refuse_foreign(str(tmp_path / "file"))
     (tmp_path / "findings").mkdir()
     refuse_foreign(str(tmp_path))
+
+
+class Frame:
+    """What writing asks of a DataFrame of these rows."""
+
+    def __init__(self, rows: list[dict[str, Any]], level: StorageLevel = StorageLevel.NONE) -> None:
+        self.table = pa.Table.from_pylist(rows, to_arrow_schema(FINDINGS, timezone="UTC"))
+        self.storageLevel = level
+        self.told: list[Any] = []
+        self.sparkSession = None
+        self.write = self
+
+    def persist(self, _: StorageLevel) -> None:
+        self.told.append("persist")
+
+    def unpersist(self) -> None:
+        self.told.append("unpersist")
+
+    def limit(self, count: int) -> Any:
+        few = Frame([])
+        few.table = self.table.slice(0, count)
+        return few
+
+    def select(self, *_: str) -> Any:
+        return self
+
+    def toArrow(self) -> pa.Table:
+        return self.table
+
+    def mode(self, word: str) -> Any:
+        self.told.append(word)
+        return self
+
+    def parquet(self, uri: str) -> None:
+        self.told.append(uri)
+
+
+def a_finding(number: int, severity: str = "ERROR") -> dict[str, Any]:
+    return dict.fromkeys(COLUMNS) | {
+        "severity": severity, "code": "GAP", "detail": "it lacks some", "queueOffset": number
+    }  # fmt: skip
+
+
+def result_of(findings: Frame, **frames: Frame) -> JobResult:
+    frame: Any = findings
+    others: Any = frames
+    return JobResult(frame, Outcome.HOLDS, "All is well.", {"n": 1}, [], others)
+
+
+def test_what_a_job_found_is_written_whole_and_the_summary_last(tmp_path: Path) -> None:
+    findings, more = Frame([a_finding(1), a_finding(2, "WARN")]), Frame([])
+    written = write_output("x", {"a": "b"}, result_of(findings, more=more), str(tmp_path), TIMINGS)
+    assert findings.told == ["persist", "unpersist"]  # computed once
+    assert more.told == ["overwrite", f"file://{tmp_path}/more"]
+    assert (written.outcome, written.verdict) == (Outcome.HOLDS, "All is well.")
+    assert written.findings.counts == {"GAP": 2}
+    assert json.loads((tmp_path / "summary.json").read_text()) == written.summary
+    assert (written.summary["job"], written.summary["numbers"]) == ("x", {"n": 1})
+    assert written.summary["seconds"]["run"] >= 2.0
+    assert 0 <= written.summary["seconds"]["write"] < 60
+    rows = pq.read_table(tmp_path / "findings" / "part-0.parquet").to_pylist()
+    assert [row["queueOffset"] for row in rows] == [1, 2]
+    page = (tmp_path / "report.html").read_text()
+    assert "All is well." in page
+    assert "it lacks some" in page
+
+
+def test_nothing_is_written_where_nobody_names_a_place(tmp_path: Path) -> None:
+    kept = Frame([a_finding(1, "WARN")], StorageLevel.DISK_ONLY)
+    written = write_output("x", {}, result_of(kept), None, TIMINGS)
+    assert kept.told == []  # whoever kept it may go on with it
+    assert (written.outcome, written.summary["exitCode"]) == (Outcome.HOLDS, 0)
+    strict = write_output("x", {}, result_of(kept), None, TIMINGS, strict=True)
+    assert strict.outcome is Outcome.VIOLATED
+    assert strict.verdict == "All is well. (--strict: a warning is a violation)"
+
+
+def test_up_to_a_thousand_findings_come_here(tmp_path: Path) -> None:
+    findings = Frame([a_finding(number) for number in range(AT_HAND)])
+    written = write_output("x", {}, result_of(findings), None, TIMINGS)
+    assert written.findings.total == len(written.findings.top) == AT_HAND
