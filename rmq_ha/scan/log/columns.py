@@ -73,9 +73,9 @@ def take_bytes(data: Bytes, starts: Ints, lengths: Ints) -> tuple[Bytes, Ints]:
     offsets = np.zeros(count + 1, np.int64)
     np.cumsum(lengths, out=offsets[1:])
     total = int(offsets[-1])
-    width = int(lengths.max(initial=0))
     if not total:
         return np.empty(0, np.uint8), offsets
+    width = int(lengths.max())
     if count * width <= 4 * total + 4096 and int(starts.max()) + width <= len(data):
         table = windows(data, starts, width)
         if count * width == total:

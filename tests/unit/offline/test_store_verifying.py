@@ -13,7 +13,7 @@ from rmq_ha.offline.directory import StoreFiles
 from rmq_ha.offline.records import Found, records
 from rmq_ha.offline.verify import Finding, verify
 from rmq_ha.store.format.commitlog import Record, encode_blank, encode_record
-from rmq_ha.store.format.consumequeue import UNIT_SIZE
+from rmq_ha.store.format.consumequeue import UNIT, UNIT_SIZE
 from rmq_ha.store.format.deleted_queues import encode_beginnings
 from rmq_ha.store.format.index import HEADER_SIZE, ITEM_SIZE, SLOT_SIZE, IndexHeader
 
@@ -142,3 +142,18 @@ def test_an_index_may_be_as_full_as_its_file_and_lead_to_the_very_end(root: Path
         change(file, 0, new.encode())
         found = found_in(root)
         assert (found["index-wrong"].text if "index-wrong" in found else "") == why
+
+
+def test_a_queue_that_the_log_has_no_message_of_is_looked_at_all_the_same(root: Path) -> None:
+    """What it had was in files of the log that are gone, or lies behind the log's end."""
+    folder = root / "consumequeue" / "TopicB" / "77"
+    folder.mkdir()
+    end = opened(root).max_offset()
+    size = next(units(longest(root)[0]))[0].stat().st_size
+    lost = b"".join(UNIT.pack(end + at, 100, 0) for at in (0, 100))
+    (folder / ("0" * 20)).write_bytes(lost.ljust(size, b"\0"))
+    ahead = found_in(root)["queue-ahead"]
+    assert (ahead.place, ahead.is_fault) == (f"{folder}, 0", False)
+    assert ahead.text == "its last 2 units lead behind the end of the log"
+    (folder / ("0" * 20)).write_bytes(lost[:-7])
+    assert found_in(root)["queue-files"].place == str(folder)
