@@ -137,20 +137,25 @@ def test_a_history_is_a_directory_of_snapshots() -> None:
 # Workers
 
 
-class Reader(InSentences):
-    def reads(self, kind: type[Exception] | None) -> str:
-        if kind is not None:
-            raise kind("why")
-        return "all"
+def reader() -> Any:
+    """Of a class that is made here and now."""
 
-    def walks(self, kind: type[Exception] | None) -> Any:
-        yield 1
-        if kind is not None:
-            raise kind("why")
-        yield 2
+    class Reader(InSentences):
+        def reads(self, kind: type[Exception] | None) -> str:
+            if kind is not None:
+                raise kind("why")
+            return "all"
 
-    def _own(self) -> None:
-        raise WrongUsage("why")
+        def walks(self, kind: type[Exception] | None) -> Any:
+            yield 1
+            if kind is not None:
+                raise kind("why")
+            yield 2
+
+        def _own(self) -> None:
+            raise WrongUsage("why")
+
+    return Reader()
 
 
 @pytest.mark.parametrize(
@@ -169,16 +174,16 @@ def test_spark_shows_the_sentence_of_an_error_of_ours_and_the_trace_of_others(
 
     if in_worker:
         monkeypatch.setenv("PYTHON_WORKER_FACTORY_PORT", "1")
-    for call in (lambda: Reader().reads(kind), lambda: list(Reader().walks(kind))):
+    for call in (lambda: reader().reads(kind), lambda: list(reader().walks(kind))):
         monkeypatch.setenv("SPARK_HIDE_TRACEBACK", "")
         with pytest.raises(kind, match="why"):
             call()
         assert os.environ["SPARK_HIDE_TRACEBACK"] == "1" * is_hidden
     monkeypatch.setenv("SPARK_HIDE_TRACEBACK", "")
     with pytest.raises(WrongUsage):
-        Reader()._own()
+        reader()._own()
     assert os.environ["SPARK_HIDE_TRACEBACK"] == ""
-    assert (Reader().reads(None), list(Reader().walks(None))) == ("all", [1, 2])
+    assert (reader().reads(None), list(reader().walks(None))) == ("all", [1, 2])
 
 
 def test_the_options_of_a_struct_are_its_own_and_those_that_it_inherits() -> None:

@@ -128,6 +128,7 @@ def test_what_was_taken_is_given_back(
 ) -> None:
     monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")  # so that nothing is started here
     one = Session(log_level="warn")
+    assert one._is_ours is (SparkContext._active_spark_context is None)
     if not given.get("submitted"):
         monkeypatch.delenv("PYSPARK_GATEWAY_PORT")
     spark = Spark(given.get("master", "local[2]"))
