@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,13 +12,14 @@ from twisted.internet.defer import Deferred
 
 from rmq_ha.admin.role_change import How, RoleChange
 from rmq_ha.admin.role_file import Change, RoleFile
-from rmq_ha.admin.session import FAILED, Session
+from rmq_ha.admin.session import FAILED, USAGE, Session
 from rmq_ha.config.surroundings import Surroundings
 from rmq_ha.errors import ConfigurationError
 from rmq_ha.model.status import BrokerRole
 from rmq_ha.testing.host import World
 from tests.unit.admin.admin_kit import say
 from tests.unit.admin.test_fail_over import PATH, TOPIC, Pair
+from tests.unit.admin.typing_kit import Typist
 
 
 @pytest.fixture
@@ -375,3 +377,57 @@ def test_what_was_set_aside_is_named_with_its_place(pair: Pair) -> None:
     assert "It had nothing" not in text
     assert f"{root}/setaside/torn does not say what is kept there" in error
     assert "older" not in text + error
+
+
+@pytest.mark.parametrize("how", [{"dry_run": True}, {"yes": False}])
+def test_a_demotion_that_is_only_shown_or_refused_changes_nothing(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch, how: dict[str, bool]
+) -> None:
+    pair.crash("a")
+    assert pair.run("promote", "b")[0] == 0
+    pair.cluster.hosts["a"].restart()
+    before = pair.settings("a")
+    pair.commands.clear()
+    monkeypatch.setattr("click.confirm", lambda *_, **__: False)
+    code, report, _ = pair.run("demote", "a", **how)
+    assert (code, report["done"]) == (0 if how.get("dry_run") else FAILED, False)
+    assert [item["after"] for item in report["changes"]] == ["SLAVE", "1"]
+    assert (pair.settings("a"), pair.commands) == (before, [])
+
+
+def test_a_master_that_owes_messages_is_the_master_all_the_same(pair: Pair) -> None:
+    pair.send("a", 3)
+    store = pair.cluster.brokers["a"].store
+    about = {"to": store.log.max_offset + 1000, "owed": True}
+    path = f"{store.root}/setaside/damaged-x/about.json"
+    pair.cluster.hosts["a"].disk.replace(path, json.dumps(about).encode())
+    code, report, error = pair.run("promote", "a")
+    assert (code, report["done"], report["warnings"]) == (0, True, []), error
+
+
+def test_both_are_typed_with_the_file_of_the_broker(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Each is verified for as long as it was told to wait; nobody restarts the broker here."""
+    path = tmp_path / "broker.properties"
+    typed = Typist(pair.cluster, monkeypatch)
+    pair.crash("a")
+    for name, line, role, text in (
+        ("b", "promote", "SYNC_MASTER", "still runs as SLAVE now. Restart it"),
+        ("b", "promote --role ASYNC_MASTER", "ASYNC_MASTER", "still runs as SLAVE now"),
+        ("a", "demote --id 7", None, "no other master of broker-a is known: promote one"),
+    ):
+        host = pair.cluster.hosts[name]
+        if not host.is_running:
+            host.restart()
+        typed.host = host.seams
+        own = f"brokerIP1={host.ip}\n".encode() + host.disk.read_bytes(PATH)
+        path.write_bytes(own)
+        host.disk.replace(str(path), own)
+        assert typed(f"{line} -c {path} --wait 2").code == USAGE, "nobody is there to ask"
+        began = pair.cluster.clock.seconds()
+        told = typed(f"{line} -c {path} --wait 2 --yes", namesrv=pair.cluster.namesrv.address)
+        assert (told.code, text in told.err, told.lines[-1]["done"]) == (FAILED, True, False)
+        assert 2 <= pair.cluster.clock.seconds() - began < 6
+        if role is not None:
+            assert f"brokerRole={role}\n" in host.disk.read_bytes(str(path)).decode()

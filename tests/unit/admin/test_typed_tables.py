@@ -324,6 +324,16 @@ def test_groups_grow_and_shrink_by_the_second(typed: Typist) -> None:
     assert typed("top --seconds 0.1").code == USAGE
 
 
+def test_groups_of_rocketmq_itself_are_shown_when_they_are_behind(typed: Typist) -> None:
+    """Those of users also where they have everything."""
+    typed.does("consume Orders -g g --until-end")
+    groups = typed.does("top --count 1").lines[0]["groups"]
+    assert of(groups, "group", "lag") == [("g", 0)]
+    typed.cluster.brokers["two"].consumer_offsets.commit("TOOLS_CONSUMER", "Orders", 0, 1)
+    groups = typed.does("top --count 1").lines[0]["groups"]
+    assert of(groups, "group", "lag") == [("TOOLS_CONSUMER", 4 + 5), ("g", 0)], "of both queues"
+
+
 def test_consuming_nothing_ends_at_once(typed: Typist) -> None:
     typed.does("topic create Empty --queues 2")
     began = typed.cluster.clock.seconds()
