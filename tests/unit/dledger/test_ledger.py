@@ -26,7 +26,6 @@ from rmq_ha.dledger.values import ENTRY_HEADER_SIZE, MAX_ENTRY_SIZE, Entry
 from rmq_ha.errors import CorruptRecord, InconsistentLedger, LedgerFull, StoreError
 from rmq_ha.host.disk import RealDisk
 from rmq_ha.seams import Disk, File
-from rmq_ha.store.log import files as mapped_files
 from rmq_ha.testing.disk import SimDisk
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "ha" / "dledger_frames.json"
@@ -887,7 +886,7 @@ def test_descriptors_are_given_back(
     start: Open, disk: Disk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """While there are many files, of clean ones; at the end, of all."""
-    monkeypatch.setattr(mapped_files, "_MAX_OPEN", 2)
+    monkeypatch.setattr("rmq_ha.store.log.files._MAX_OPEN", 2)
     opened, opens = [], disk.open
 
     def noted(path: str, size: int) -> File:

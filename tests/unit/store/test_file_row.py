@@ -5,7 +5,6 @@ from random import Random
 import pytest
 
 from rmq_ha.seams import File
-from rmq_ha.store.log import files as mapped_files
 from rmq_ha.store.log.files import FileRow
 from rmq_ha.testing.disk import SimDisk
 
@@ -64,7 +63,7 @@ def test_the_oldest_that_are_not_written_any_more_are_closed(
     monkeypatch: pytest.MonkeyPatch, count: int, before: int, left: list[int]
 ) -> None:
     """As many as are too many, and no more."""
-    monkeypatch.setattr(mapped_files, "_MAX_OPEN", 3)
+    monkeypatch.setattr("rmq_ha.store.log.files._MAX_OPEN", 3)
     row, files = a_row(count)
     row.close_idle(before)
     assert still_open(files) == left
