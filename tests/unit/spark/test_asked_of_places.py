@@ -1,6 +1,7 @@
 """What jobs ask of places, and what their commands refuse: without any session."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import pytest
@@ -9,9 +10,11 @@ from pyspark.sql import types as T
 
 from rmq_ha.client.rules.settings import ClientConfig, Credentials
 from rmq_ha.errors import CannotDecide, WrongUsage
+from rmq_ha.offsets import opening
 from rmq_ha.offsets.places import Place, parse_place
 from rmq_ha.spark.audit.stored import Asked, _of_topic, client_options, label_of, source_options
 from rmq_ha.spark.host.telling import InSentences
+from rmq_ha.spark.offsets import command
 from rmq_ha.spark.offsets.command import _directory, verify_offsets
 from rmq_ha.spark.source.option_values import names_of, own_names
 from rmq_ha.spark.source.options import SourceOptions
@@ -229,3 +232,55 @@ def test_what_is_wrong_with_a_stream_is_said_when_it_is_used() -> None:
     for ask in (refused.initialOffset, refused.latestOffset, refused.partitions, refused.read):
         with pytest.raises(WrongUsage, match="namesrv"):
             ask(None, None)  # type: ignore[call-arg]
+
+
+# What the command does with them
+
+
+class Asking:
+    """A job, and what it is asked to do."""
+
+    client = "client"
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.told: list[Any] = []
+        self.answer: Any = None
+        monkeypatch.setattr(command, "run_job", self.run)
+        for name in ("_one", "_many"):
+            monkeypatch.setattr(command, name, partial(self.asked, name))
+        monkeypatch.setattr(opening, "pairs_of_cluster", lambda *given: given)
+
+    def run(self, name: str, inputs: Mapping[str, str], body: Any) -> None:
+        self.told.append((name, inputs))
+        self.answer = body(self)
+
+    def asked(self, name: str, job: Any, pairs: Any, limits: Any, past: Any, record: bool) -> Any:
+        assert job is self
+        return name, pairs, past, record
+
+    def does(self, *line: str) -> Any:
+        done = CliRunner().invoke(verify_offsets, line, catch_exceptions=False)
+        assert done.exit_code == 0, done.output
+        return self.answer
+
+
+def test_one_pair_a_list_of_them_or_all_of_a_cluster(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
+    asking = Asking(monkeypatch)
+    pair = ("--master", "/m", "--slave", "/s", "--slave", "/s2")
+    assert asking.does(*pair) == ("_one", ["/m", "/s", "/s2"], None, False)
+    assert asking.told[-1] == ("verify-offsets", {"master": "/m", "slave": "/s /s2"})
+    past = ("--history", "snapshot:/past")
+    assert asking.does(*pair, *past) == ("_one", ["/m", "/s", "/s2"], "/past", False)
+    assert asking.does(*pair, *past, "--record")[2:] == ("/past", True)
+    assert asking.told[-1][1]["history"] == "snapshot:/past"
+    with pytest.raises(WrongUsage, match="--record adds to a history"):
+        asking.does(*pair, "--record")
+    cluster = "namesrv://n:1"
+    assert asking.does("--cluster", cluster) == ("_many", ("client", cluster), None, False)
+    pairs = tmp_path / "pairs"
+    pairs.write_text("/m /s\n/n /t\n")
+    name, found, *_ = asking.does("--pairs", str(pairs))
+    assert (name, [list(each) for each in found]) == ("_many", [["/m", "/s"], ["/n", "/t"]])
+    assert asking.told[-1][1] == {"pairs": str(pairs)}

@@ -1,5 +1,6 @@
 """Sessions without Spark: settings, and whose Java and whose Spark they are."""
 
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -7,8 +8,9 @@ from typing import Any
 import pyspark
 import pytest
 from pyspark import SparkContext
+from pyspark.errors import PySparkException
 
-from rmq_ha.errors import CannotDecide
+from rmq_ha.errors import CannotDecide, WrongUsage
 from rmq_ha.spark.host import session
 from rmq_ha.spark.host.session import Session, defaults, is_local, is_submitted, spark_home
 from rmq_ha.spark.host.staging import _last, _sent, needs_staging
@@ -168,3 +170,114 @@ def test_only_what_nothing_here_knows_is_staged(tmp_path: Path) -> None:
     assert not needs_staging(str(tmp_path))
     assert not needs_staging("file:///x")
     assert needs_staging("wasbs://box@account/x")
+
+
+# Whose Java starts
+
+
+@pytest.mark.parametrize(
+    ("given", "environ", "home", "begins"),
+    [
+        ({}, {}, HERE, True),
+        ({"spark.master": "local[2]"}, {}, HERE, True),
+        ({}, {"PYSPARK_SUBMIT_ARGS": "x"}, HERE, False),  # whoever says so knows why
+        ({}, {}, None, False),  # another Spark
+        ({"spark.master": "yarn"}, {}, HERE, False),
+    ],
+)
+def test_java_is_ours_to_start_for_pysparks_own_spark_on_this_machine(
+    monkeypatch: pytest.MonkeyPatch,
+    given: dict[str, str],
+    environ: dict[str, str],
+    home: Path | None,
+    begins: bool,
+) -> None:
+    for name in ("PYSPARK_SUBMIT_ARGS", "PYSPARK_PYTHON", "JAVA_HOME"):
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+    told: list[Any] = []
+    monkeypatch.setattr(session, "find_java", lambda: "java")
+    monkeypatch.setattr(session, "cache_directory", lambda: "cache")
+    monkeypatch.setattr(session, "spark_home", lambda: home)
+    monkeypatch.setattr(session, "refuse_unreachable", told.append)
+    monkeypatch.setattr(session, "home_for_spark", lambda *given: "/".join(given))
+    monkeypatch.setattr(session, "_begin", lambda *given: given)
+    one = Session.__new__(Session)
+    one._given = {**given, "spark.driver.extraJavaOptions": "-Dmine=1"}
+    found: Any = one._start("warn")
+    assert one._given["spark.driver.memory"] == "1g"
+    if begins:
+        assert found == ("java", HERE, "cache", one._given, "-Drmqha.log.level=warn")
+        assert told == []
+    else:
+        assert found is None
+        assert told == [given.get("spark.master", "local[*]")]
+        assert one._given["spark.driver.extraJavaOptions"] == "-Drmqha.log.level=warn -Dmine=1"
+        assert os.environ["JAVA_HOME"] == "java/cache"
+    is_here = "spark.master" not in given or given["spark.master"].startswith("local")
+    assert os.environ.get("PYSPARK_PYTHON") == (sys.executable if is_here else None)
+
+
+@pytest.mark.parametrize(
+    ("master", "remote", "submitted", "told"),
+    [
+        (None, "", False, ["start"]),
+        ("local[2]", "", False, ["start"]),
+        (None, "", True, []),  # spark-submit has started it
+        ("sc://h:1", "", False, ["sc://h:1"]),
+        (None, "sc://h:2", False, ["sc://h:2"]),
+        ("local[2]", "sc://h:2", False, ["start"]),
+        (None, "local", False, ["start"]),
+    ],
+)
+def test_a_session_is_asked_for_at_once_where_it_is_to_be(
+    monkeypatch: pytest.MonkeyPatch,
+    master: str | None,
+    remote: str,
+    submitted: bool,
+    told: list[str],
+) -> None:
+    said: list[Any] = []
+    monkeypatch.setattr(SparkContext, "_gateway", None)
+    monkeypatch.setattr(session, "refuse_unreachable", said.append)
+    monkeypatch.setattr(Session, "_start", lambda *_: said.append("start"))
+    monkeypatch.setattr(session, "is_submitted", lambda: submitted)
+    monkeypatch.setattr(session, "_no_json", lambda: said.append("quiet"))
+    monkeypatch.setenv("SPARK_REMOTE", remote)
+    one = Session(master=master, log_level="warn", driver_memory="2g", conf={"a": "b"})
+    assert said == told
+    where = {"spark.master": master or remote} if master or remote.startswith("sc:") else {}
+    assert one._given == {"a": "b", "spark.driver.memory": "2g", **where}
+    assert one._connect is (told[:1] not in (["start"], []))
+    Session(master=master)
+    assert said[len(told)] == "quiet"
+
+
+def test_over_connect_a_setting_of_the_server_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Any] = []
+
+    class Remote:
+        def __init__(self) -> None:
+            self.builder = self.conf = self
+
+        def remote(self, master: str) -> Any:
+            seen.append(master)
+            return self
+
+        def getOrCreate(self) -> Any:
+            return self
+
+        def set(self, key: str, value: str) -> None:
+            if key == "static":
+                raise PySparkException("no")
+            seen.append((key, value))
+
+    monkeypatch.setattr(session, "SparkSession", Remote())
+    monkeypatch.setattr(session, "register", lambda _: seen.append("registered"))
+    session.over_connect({"spark.master": "sc://h:1", "a": "b"})
+    zone = ("spark.sql.session.timeZone", "UTC")
+    assert seen == ["sc://h:1", zone, ("a", "b"), "registered"]
+    with pytest.raises(WrongUsage, match="--conf static: over Spark Connect it cannot be changed"):
+        session.over_connect({"spark.master": "sc://h:1", "static": "x"})

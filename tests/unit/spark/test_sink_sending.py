@@ -307,3 +307,15 @@ def test_messages_cannot_be_overwritten() -> None:
     with pytest.raises(WrongUsage, match="append"):
         make_writer(GOOD, columns("body binary"), True)
     check_columns(columns("body binary"), SinkOptions(topic="t"))
+
+
+def test_what_has_left_does_not_count_as_waiting() -> None:
+    """Else a long task would send each message by itself from some place on."""
+    client = FakeClient()
+    box = outbox(client, batch_bytes=100)
+    for number in range(20):
+        box.put(Message("t", b"x" * 100), None)
+        assert len(client.requests) == number + 1
+    box.put(Message("u", b"x"), None)
+    box.put(Message("v", b"x"), None)
+    assert len(client.requests) == 20
