@@ -1,17 +1,23 @@
 """What tasks say adds up to one answer, whatever their order; and what stands in both logs."""
 
 from itertools import permutations
+from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from rmq_ha.offsets.findings import Finding
+from rmq_ha.scan.reducing import IDS, ROW, SUMS, Reduction
 from rmq_ha.scan.replica.auditing import Audited
 from rmq_ha.scan.replica.changed import blamed_on_the_log
 from rmq_ha.scan.replica.codes import finding
 from rmq_ha.scan.replica.indexes import Counts
 from rmq_ha.scan.replica.queues import Checked, Delay, Tally
+from rmq_ha.scan.replica.settings import common_of, open_pair
 from rmq_ha.scan.replica.tasks import COMMON, Answer, QueueEnd
+from tests.unit.spark.golden_stores import java_store
+from tests.unit.spark.replica_kit import settings_of
 
 ERROR, WARN = finding("LOG_DIFFERS", physical_offset=1), finding("CQ_FORGOTTEN", physical_offset=2)
 
@@ -140,3 +146,44 @@ def test_the_record_is_named_by_who_knows_it_best() -> None:
         assert blamed_on_the_log(found, NAMES)[-1].msg_id == "ID"
     named = blamed_on_the_log([*INDEX, *TAGS], NAMES)[-1]
     assert (named.topic, named.queue_id, named.queue_offset) == ("t", 1, 9)
+
+
+# What is kept of records
+
+
+def test_of_messages_without_an_id_no_number_is_kept() -> None:
+    """Nor of those that are in no queue, or of topics that no producer sends to."""
+    columns = {
+        "topic": ["t", "t", "t", "%RETRY%g", "t"],
+        "queueId": [0] * 5,
+        "sysFlag": [0, 0, 4, 0, 0],
+        "queueOffset": [5, 6, 0, 7, 8],
+        "commitLogOffset": [10, 20, 30, 40, 50],
+        "bornMs": [1] * 5,
+        "storedMs": [1] * 5,
+        "storeSize": [10] * 5,
+        "crcOk": [True] * 5,
+        "id": ["a", None, "c", "d", "e"],
+    }
+    rows = pa.RecordBatch.from_pydict({name: pa.array(columns[name]) for name in ROW})
+    how = Reduction("b", "uniqKey", 1000)
+    found = [row for batch in how.counted(rows) for row in batch.to_pylist()]
+    (ids,) = [row for row in found if row["kind"] == IDS]
+    assert ids["places"] == [10, 50]
+    assert len(set(ids["hashes"])) == 2
+    assert sum(row["n"] for row in found if row["kind"] == SUMS) == 5
+    none = rows.set_column(ROW.index("id"), "id", pa.nulls(5, pa.string()))
+    assert {kind for batch in how.counted(none) for kind in batch["kind"].to_pylist()} == {SUMS}
+
+
+def test_what_both_logs_have_begins_where_the_later_one_begins_and_ends_with_the_shorter(
+    tmp_path: Path,
+) -> None:
+    pair = open_pair(settings_of(*[java_store("clean", tmp_path)] * 2))
+    low, high = common_of(pair, 0)
+    assert (low, high) == (0, 148251)
+    short = pair[0]._replace(high=90_000)
+    late = pair[0]._replace(low=70_000)
+    for order in ((short, late), (late, short)):
+        assert common_of(list(order), 0) == (70_000, 90_000)
+        assert common_of(list(order), 80_000) == (80_000, 90_000)

@@ -109,7 +109,7 @@ def test_only_executors_need_a_home(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.delenv("SPARK_LOCAL_IP", raising=False)
     local = environ_for(java(tmp_path), tmp_path, tmp_path, "local[2]")
     assert "SPARK_HOME" not in local
-    assert local["SPARK_LOCAL_IP"] == "127.0.0.1"
+    assert (local["SPARK_LOCAL_IP"], local["SPARK_CONNECT_MODE"]) == ("127.0.0.1", "0")
     cluster = environ_for(java(tmp_path), tmp_path, tmp_path, "local-cluster[1,1,1024]")
     assert cluster["SPARK_HOME"] == str(tmp_path)
     assert cluster["JAVA_HOME"] == str(tmp_path / "java")
