@@ -9,7 +9,10 @@ import numpy as np
 import pytest
 
 from rmq_ha.offsets.findings import Finding
+from rmq_ha.scan.replica.auditing import INDEX, audit
 from rmq_ha.scan.replica.indexes import Counts, Index, check_index, check_structure
+from rmq_ha.scan.replica.settings import StoreAt, opened
+from rmq_ha.store.format.commitlog import encode_blank
 from rmq_ha.store.format.index import key_hash
 from tests.unit.scan.parts_kit import Item, facts_of, index_of, log_of
 
@@ -262,3 +265,23 @@ def test_of_many_items_that_are_lost_twenty_are_named(tmp_path: Path) -> None:
     found = check_structure(index_of(tmp_path, items, {0: 300}), "s")
     assert [one.physical_offset for one in found] == [10 * at for at in range(1, 21)]
     assert "one of 200 or more" in found[0].detail
+
+
+def test_items_that_point_behind_the_last_record_of_a_stretch_are_looked_at(tmp_path: Path) -> None:
+    """As into the blank of a file: no record of the stretch stands there."""
+    for name in ("commitlog", "index"):
+        (tmp_path / name).mkdir()
+    log = log_of(*GIVEN) + encode_blank(60)
+    (tmp_path / "commitlog" / f"{0:020}").write_bytes(log.ljust(END + 60, b"\0"))
+    stray = (9, END + 20, 5, 0)
+    index_of(tmp_path / "index", [*ITEMS, stray], {}, begin_ms=STORED)
+    side = opened(StoreAt(str(tmp_path)), (5, 10)).side("s", END)
+    for low, high, places in ((0, END, []), (0, END + 60, [END + 20]), (END, END + 60, [END + 20])):
+        seen = list(audit([side], low, high, frozenset({INDEX})))
+        found = [one for each in seen for one in each.findings]
+        assert [one.physical_offset for one in found] == places
+        assert {one.code for one in found} <= {"INDEX_WRONG"}
+        assert sum(each.records for each in seen) == (0 if low else 5)
+        assert not any(
+            each.findings or each.counts for each in audit([side], low, high, frozenset())
+        )
