@@ -349,7 +349,9 @@ def test_a_context_is_replaced_or_deleted_only_when_agreed(
     assert typed("context add a --timeout 7", *at, given="y\n").code == 0
     assert typed.does("context show a", *at).lines[0]["timeout"] == 7
     told = typed.does("context delete a", *at, given="y\n")
-    assert told.lines[-1] == {"context": "a", "deleted": True}
+    shown, done = told.lines
+    assert (shown["context"], shown["namesrv"]) == ("a", typed.cluster.namesrv.address)
+    assert done == {"context": "a", "deleted": True}
     assert [row["used"] for row in typed.does("context list", *at).rows] == [True], "b stays"
     assert typed.does("context use --none", *at).lines == [{"used": None}]
     assert typed.does("context use b", *at).lines == [{"used": "b"}]
