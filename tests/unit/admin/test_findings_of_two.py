@@ -7,12 +7,11 @@ from dataclasses import fields, is_dataclass
 from io import StringIO
 from typing import Any
 
-import pytest
 from rich.console import Console
 
 from rmq_ha.admin.doctor.command import show
 from rmq_ha.admin.doctor.facts import Facts, Group, NotLooked
-from rmq_ha.admin.doctor.findings import Finding, Rule, judge
+from rmq_ha.admin.doctor.findings import Finding, judge
 from rmq_ha.admin.doctor.rules import RULES
 from rmq_ha.admin.options import Options
 from rmq_ha.admin.output import Output
@@ -42,6 +41,7 @@ def another(value: Any, words: dict[str, str]) -> Any:
 
 OF_ALL = {"one-name-server", "no-broker", "name-servers-differ", "auto-create", "no-controller"}
 """What is said of all that there is together."""
+SEVERAL = ("name_servers", "brokers", "controllers", "groups", "dead_letters", "certificates")
 OTHER_NAMES = {
     "10.0.0.": "10.0.9.",
     "10.0.1.": "10.0.8.",
@@ -52,40 +52,32 @@ OTHER_NAMES = {
 }
 
 
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.code)
-def test_a_fault_that_is_there_twice_is_said_twice(rule: Rule) -> None:
-    """Of two clusters of one visit, each in the order that it has."""
-    if rule.code in OF_ALL:
-        return
-    facts = healthy()
-    CASES[rule.code](facts)
-    if facts.local is not None:
-        return  # there is one file
-    twin = another(facts, OTHER_NAMES)
-    expected = [*rule.look(facts), *rule.look(twin)]
-    for name in (
-        "name_servers",
-        "brokers",
-        "controllers",
-        "groups",
-        "dead_letters",
-        "certificates",
-    ):
-        getattr(facts, name).extend(getattr(twin, name))
-    assert sorted(rule.look(facts)) == sorted(expected)
+def test_a_fault_that_is_there_twice_is_said_twice() -> None:
+    """Of two clusters of one visit."""
+    for rule in RULES:
+        facts = healthy()
+        CASES[rule.code](facts)
+        if rule.code in OF_ALL or facts.local is not None:  # there is one file
+            continue
+        twin = another(facts, OTHER_NAMES)
+        expected = [*rule.look(facts), *rule.look(twin)]
+        for name in SEVERAL:
+            getattr(facts, name).extend(getattr(twin, name))
+        assert sorted(rule.look(facts)) == sorted(expected), rule.code
 
 
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.code)
-def test_what_is_wrong_with_two_slaves_is_said_of_both(rule: Rule) -> None:
-    facts = healthy()
-    CASES[rule.code](facts)
-    of_slave = [said for said in rule.look(facts) if "10.0.0.2" in said.about]
-    if not of_slave:
-        return
+def test_what_is_wrong_with_two_slaves_is_said_of_both() -> None:
     words = {"10.0.0.2": "10.0.0.7"}
-    facts.brokers.insert(0, another(slave(facts), words))
-    said = list(rule.look(facts))
-    assert {*of_slave, *another(of_slave, words)} <= set(said)
+    seen = 0
+    for rule in RULES:
+        facts = healthy()
+        CASES[rule.code](facts)
+        of_slave = [said for said in rule.look(facts) if "10.0.0.2" in said.about]
+        if of_slave:
+            seen += 1
+            facts.brokers.insert(0, another(slave(facts), words))
+            assert {*of_slave, *another(of_slave, words)} <= set(rule.look(facts)), rule.code
+    assert seen > 9
 
 
 def texts(code: str, spoil: Callable[[Facts], Any]) -> list[str]:

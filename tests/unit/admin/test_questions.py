@@ -73,13 +73,12 @@ def test_a_script_that_gives_no_answer_is_refused_before_anybody_is_asked(typed:
     assert typed.asked == []
 
 
-@pytest.mark.parametrize("answer", ["n\n", ""])
-def test_a_no_changes_nothing(typed: Typist, answer: str) -> None:
+def test_a_no_changes_nothing(typed: Typist) -> None:
     """Nor does who goes away without a word."""
     typed.sits_there()
     typed.asked.clear()
-    for line, (question, _) in LINES.items():
-        told = typed(line, given=answer)
+    for number, (line, (question, _)) in enumerate(LINES.items()):
+        told = typed(line, given="" if number % 3 else "n\n")
         assert (told.code, question in told.err) == (FAILED, True), (line, told)
         assert "nothing was changed" in told.err
     assert changes(typed) == []

@@ -207,21 +207,19 @@ def test_white_addresses_are_those_that_are_given(typed: Typist) -> None:
     }
 
 
-@pytest.mark.parametrize("line", ["acl list", "acl version"])
-def test_a_java_broker_without_access_control_is_silent_and_that_is_said(
-    typed: Typist, line: str
-) -> None:
-    code = {
-        "acl list": RequestCode.GET_BROKER_CLUSTER_ACL_CONFIG,
-        "acl version": RequestCode.GET_BROKER_CLUSTER_ACL_INFO,
-    }[line]
-    typed.keeps_silent("two", code)
-    told = typed(line, "--timeout", "1")
-    assert told.code == NO_ANSWER
-    assert "a Java broker with aclEnable=false does not answer this" in told.err
+def test_a_java_broker_without_access_control_is_silent_and_that_is_said(typed: Typist) -> None:
+    for line, code in (
+        ("acl list", RequestCode.GET_BROKER_CLUSTER_ACL_CONFIG),
+        ("acl version", RequestCode.GET_BROKER_CLUSTER_ACL_INFO),
+    ):
+        typed.keeps_silent("two", code)
+        told = typed(line, "--timeout", "1")
+        assert told.code == NO_ANSWER
+        assert "a Java broker with aclEnable=false does not answer this" in told.err
 
 
-@pytest.mark.parametrize("given", ["A", "=PUB", "A=pub", "A,B=PUB"])
-def test_what_is_no_permission_is_refused(typed: Typist, given: str) -> None:
-    told = typed(f"acl set useruser --topic {given} --yes")
-    assert (told.code, f"{given!r} is not NAME=" in told.err) == (USAGE, True)
+def test_what_is_no_permission_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    typed = Typist(SimCluster(), monkeypatch)
+    for given in ("A", "=PUB", "A=pub", "A,B=PUB"):
+        told = typed(f"acl set useruser --topic {given} --yes")
+        assert (told.code, f"{given!r} is not NAME=" in told.err) == (USAGE, True)

@@ -231,9 +231,9 @@ def test_a_message_is_shown_by_place_key_or_id(typed: Typist) -> None:
     assert "no broker of the topic Orders has a message with the key k2" in told.err
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
+def test_a_message_is_named_in_one_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    typed = Typist(SimCluster(), monkeypatch)
+    for line in (
         "message show",
         "message show X --key k --topic Orders",
         "message show --key k --at one:0:1 --topic Orders",
@@ -242,10 +242,8 @@ def test_a_message_is_shown_by_place_key_or_id(typed: Typist) -> None:
         "message show --at one:0 --topic Orders",
         "message show --at :0:1 --topic Orders",
         "message show --at one:x:1 --topic Orders",
-    ],
-)
-def test_a_message_is_named_in_one_way(typed: Typist, line: str) -> None:
-    assert typed(line).code == USAGE
+    ):
+        assert typed(line).code == USAGE, line
 
 
 def test_round_trips_have_their_times(typed: Typist) -> None:

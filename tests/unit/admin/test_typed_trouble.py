@@ -29,7 +29,7 @@ def typed(monkeypatch: pytest.MonkeyPatch) -> Typist:
     typed.does("produce Orders x --quiet --count 4")
     typed.does("consume Orders -g g --until-end")
     typed.does("produce Orders x --quiet --count 4")
-    cluster.run(12)
+    cluster.run(3)
     return typed
 
 

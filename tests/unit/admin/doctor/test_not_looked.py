@@ -56,21 +56,24 @@ def busy() -> Fleet:
     return fleet
 
 
-@pytest.mark.parametrize(
-    ("code", "what"),
-    [
-        (RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, "all groups of pair A"),
-        (RequestCode.GET_ALL_CONSUMER_OFFSET, "all groups of pair A"),
-        (RequestCode.GET_TOPIC_STATS_INFO, "all groups of pair A"),
-        (RequestCode.GET_ALL_TOPIC_CONFIG, "parts of pair A"),
-        (RequestCode.GET_BROKER_RUNTIME_INFO, "parts of pair A"),
-    ],
-)
-def test_what_a_broker_refuses_to_tell(busy: Fleet, code: int, what: str) -> None:
-    refuse(busy.brokers["a"].dispatcher.routes, code)
-    visit = busy.visit()
-    assert NOT_TODAY in visit.not_looked[what.replace("A", busy.address("a"))]
-    assert visit.said.json["brokers"] == 2
+NOT_TOLD = {
+    RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: "all groups of pair",
+    RequestCode.GET_ALL_CONSUMER_OFFSET: "all groups of pair",
+    RequestCode.GET_TOPIC_STATS_INFO: "all groups of pair",
+    RequestCode.GET_ALL_TOPIC_CONFIG: "parts of pair",
+    RequestCode.GET_BROKER_RUNTIME_INFO: "parts of pair",
+}
+
+
+def test_what_a_broker_refuses_to_tell(busy: Fleet) -> None:
+    routes = busy.brokers["a"].dispatcher.routes
+    for code, what in NOT_TOLD.items():
+        handler = routes[code]
+        refuse(routes, code)
+        visit = busy.visit(wanted=Wanted(again_s=0))
+        routes[code] = handler
+        assert NOT_TODAY in visit.not_looked[f"{what} {busy.address('a')}"], code
+        assert visit.said.json["brokers"] == 2
 
 
 def test_a_broker_that_tells_nothing(busy: Fleet) -> None:
@@ -117,6 +120,24 @@ def test_whether_a_group_moves_takes_a_second_look(busy: Fleet) -> None:
     routes[RequestCode.GET_ALL_CONSUMER_OFFSET] = once
     why = busy.visit(wanted=Wanted(again_s=3)).not_looked
     assert NOT_TODAY in why[f"offsets of pair {busy.address('a')} again"]
+
+
+def test_offsets_are_looked_at_again_at_each_broker() -> None:
+    """Also where only an address is known, and the broker says its name itself."""
+    fleet = Fleet("a")
+    fleet.add("c", broker={"broker_name": "alone"})
+    fleet.run(5)
+    fleet.make_topic(queues=1)
+    fleet.member("m", consumed)
+    fleet.send("Work", 4)
+    fleet.run(12)
+    for name in ("a", "c"):
+        fleet.brokers[name].consumer_offsets.commit("workers", "Work", 0, 0)
+    for which, names in (("", ["alone", "pair"]), (fleet.address("a"), ["pair"])):
+        (group,) = facts_of(fleet, Wanted(which, again_s=0.5)).groups
+        queues = [queue for queue in group.queues if queue.topic == "Work"]
+        assert sorted(queue.broker for queue in queues) == names
+        assert all(queue.later is not None for queue in queues), which
 
 
 def test_a_name_server_that_does_not_tell(busy: Fleet) -> None:
