@@ -17,7 +17,7 @@ from rmq_ha.spark.host.telling import InSentences
 from rmq_ha.spark.offsets import command
 from rmq_ha.spark.offsets.command import _directory, verify_offsets
 from rmq_ha.spark.source.option_values import names_of, own_names
-from rmq_ha.spark.source.options import SourceOptions
+from rmq_ha.spark.source.options import SourceOptions, parse_options
 from rmq_ha.spark.source.reading import Subscription
 from rmq_ha.spark.source.schema import MESSAGE_COLUMNS, check_schema
 from rmq_ha.spark.source.streaming import Refused, make_stream_reader
@@ -284,3 +284,11 @@ def test_one_pair_a_list_of_them_or_all_of_a_cluster(
     name, found, *_ = asking.does("--pairs", str(pairs))
     assert (name, [list(each) for each in found]) == ("_many", [["/m", "/s"], ["/n", "/t"]])
     assert asking.told[-1][1] == {"pairs": str(pairs)}
+
+
+@pytest.mark.parametrize("other", [{"namesrv": "n:1"}, {"brokerAddr": "h:1"}])
+def test_a_store_and_a_cluster_are_not_read_together(other: dict[str, str]) -> None:
+    """Whoever names both has to say which one is meant."""
+    ((name, value),) = other.items()
+    with pytest.raises(WrongUsage, match=f"path='/a' is a store, {name}='{value}'"):
+        parse_options({"path": "/a", **other})
