@@ -47,14 +47,10 @@ class Archive:
         self._spark, self._to = spark, to
 
     def rows(self, ends: Offsets | None = None) -> DataFrame:
-        """
-        Everything: the columns of the data source, `properties` and `day` (text).
-
-        :param ends: what `ends()` said, if it was asked.
-        """
+        """Everything: the source's columns, `properties` and `day`; `ends`: what `ends()` said."""
         if not (self.ends() if ends is None else ends):
             return self._spark.createDataFrame([], _ROWS)
-        return self._rows().select(*_ROWS.fieldNames())
+        return self._rows().select(*_ROWS.names)
 
     def ends(self) -> Offsets | None:
         """

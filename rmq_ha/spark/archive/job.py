@@ -83,8 +83,7 @@ def archive(job: Job, asked: Asked) -> JobResult:
         if isinstance(target, DeltaArchive):
             rows, bad, after = _commit(job, target, options, asked.most, (before, spans))
         else:
-            rows, bad = _stream(job, asked, options)
-            after = target.ends() or {}
+            (rows, bad), after = _stream(job, asked, options), target.ends() or {}
     if bad:
         findings += _damaged(target.rows(after), before)
     return _answer(job, asked, findings, {"rows": rows, "badCrc": bad}, (before, after))
