@@ -1,7 +1,6 @@
 """The client on asyncio: what is asked of it reaches the client below, whose answers come back."""
 
 import asyncio
-import os
 from collections.abc import Callable, Coroutine
 from functools import wraps
 from typing import Any
@@ -21,6 +20,7 @@ from rmq_ha.errors import ConfigurationError, RemotingConnectError
 from rmq_ha.model.process import Process
 from rmq_ha.wire.bodies import MessageQueue
 from rmq_ha.wire.command import RemotingCommand
+from tests.kits.descriptors import open_descriptors
 
 QUEUE = MessageQueue("T", "b", 0)
 MESSAGE = Message("T", b"")
@@ -179,17 +179,17 @@ async def test_transaction_listeners_may_be_coroutines() -> None:
 
 @running
 async def test_with_begins_the_client_and_ends_it() -> None:
-    before = os.listdir("/proc/self/fd")
+    before = open_descriptors()
     async with connect(NOBODY) as client:
         assert client.instance.is_running
     assert not client.instance.is_running
     await asyncio.sleep(0)
-    assert os.listdir("/proc/self/fd") == before
+    assert open_descriptors() == before
 
 
 @running
 async def test_connections_are_closed_also_when_a_part_does_not_stop() -> None:
-    before = os.listdir("/proc/self/fd")
+    before = open_descriptors()
     client = Client(NOBODY)
     below: Any = Below()
     below.stop = lambda: fail(NotStarted("on purpose"))
@@ -197,7 +197,7 @@ async def test_connections_are_closed_also_when_a_part_does_not_stop() -> None:
     with pytest.raises(NotStarted):
         await client.stop()
     await asyncio.sleep(0)
-    assert os.listdir("/proc/self/fd") == before
+    assert open_descriptors() == before
 
 
 @running
@@ -280,10 +280,10 @@ async def test_an_asking_hears_of_a_broker_that_does_not_answer_and_goes_on() ->
 
 @running
 async def test_a_client_that_cannot_be_made_leaves_nothing_open() -> None:
-    before = os.listdir("/proc/self/fd")
+    before = open_descriptors()
     with pytest.raises(ConfigurationError):
         Client(ClientConfig(process=Process(1, "127.0.0.1")))
-    assert os.listdir("/proc/self/fd") == before
+    assert open_descriptors() == before
 
 
 @running

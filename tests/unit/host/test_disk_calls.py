@@ -7,6 +7,7 @@ import pytest
 
 from rmq_ha.errors import NotNow, StoreError, StoreLocked
 from rmq_ha.host.disk import RealDisk
+from tests.kits.descriptors import open_descriptors
 
 
 @pytest.fixture
@@ -116,7 +117,7 @@ def test_a_name_that_cannot_be_replaced_is_said(tmp_path, monkeypatch):
     """With the kernel's reason; the old content stays, and no descriptor."""
     disk, path = RealDisk(), f"{tmp_path}/table"
     disk.replace(path, b"old")
-    before = len(os.listdir("/proc/self/fd"))
+    before = len(open_descriptors())
 
     def refuse(source, target):
         raise OSError(EIO, "the disk refuses", target)
@@ -126,12 +127,12 @@ def test_a_name_that_cannot_be_replaced_is_said(tmp_path, monkeypatch):
         with pytest.raises(OSError, match="the disk refuses"):
             disk.replace(path, b"new")
     assert disk.read_bytes(path) == b"old"
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert len(open_descriptors()) == before
 
 
 def test_a_lock_that_cannot_be_written_leaves_nothing_open(tmp_path, monkeypatch):
     """A full disk: whoever makes room may start."""
-    before = len(os.listdir("/proc/self/fd"))
+    before = len(open_descriptors())
 
     def refuse(fd, data, position):
         raise OSError(ENOSPC, "No space left on device")
@@ -140,7 +141,7 @@ def test_a_lock_that_cannot_be_written_leaves_nothing_open(tmp_path, monkeypatch
         patch.setattr(os, "pwrite", refuse)
         with pytest.raises(OSError, match="No space"):
             RealDisk().lock(f"{tmp_path}/lock")
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert len(open_descriptors()) == before
     RealDisk().lock(f"{tmp_path}/lock").release()
 
 
@@ -219,7 +220,7 @@ def test_reserved_blocks_are_there(tmp_path):
 def test_no_descriptor_stays(tmp_path):
     """Neither of what was closed (twice is harmless) nor of what was refused."""
     disk, path = RealDisk(), str(tmp_path / "file")
-    before = len(os.listdir("/proc/self/fd"))
+    before = len(open_descriptors())
     file = disk.open(path, 4096)
     view = file.map()
     assert file.map() is view
@@ -237,7 +238,7 @@ def test_no_descriptor_stays(tmp_path):
         disk.lock(str(tmp_path / "lock"))
     lock.release()
     lock.release()
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert len(open_descriptors()) == before
 
 
 def test_pages_that_are_let_go_come_back_as_they_were(tmp_path):

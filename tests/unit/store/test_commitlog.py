@@ -25,6 +25,7 @@ from rmq_ha.store.log.append import GroupEncoder
 from rmq_ha.store.log.commitlog import CommitLog
 from rmq_ha.store.log.files import FileRow
 from rmq_ha.testing.disk import SimDisk
+from tests.kits.descriptors import open_descriptors
 from tests.unit.store.appends import append_group
 
 SIZE = 4096
@@ -373,10 +374,10 @@ def test_many_files(tmp_path):
     assert len(log.row._open) < 70
     for start in log.row.starts[:300]:
         assert log.record_at(start) is not None
-    open_files = len(os.listdir("/proc/self/fd"))
+    open_files = len(open_descriptors())
     count = len(log.row._open)
     log.row.close()
-    assert len(os.listdir("/proc/self/fd")) == open_files - count
+    assert len(open_descriptors()) == open_files - count
 
 
 def test_a_slave_that_is_fed_many_files_keeps_few_open(tmp_path):
