@@ -207,7 +207,7 @@ def test_ids_stored_twice_lost_or_unknown(spark: Any) -> None:
             Sent("u", id="S", body_crc=8), Sent(id="Z", body_crc=9), Sent(id="Z", body_crc=7),
         ],
     ).select(*keys.SAID)  # fmt: skip
-    changed = keys.changed_findings(keys.unlike(stored, said, F.col("bodyCRC")))
+    changed = keys.changed_findings(keys.unlike(stored, [said], F.col("bodyCRC")))
     assert found(changed) == [("BODY_CHANGED", "t", 0, 1), ("BODY_CHANGED", "t", 1, 0)]
 
     edges = keys.Edges(T0, T0 + 60_000, 10_000, whole=False)

@@ -16,7 +16,7 @@ from rmq_ha.model.topics import RETRY_PREFIX, SCHEDULE_TOPIC
 from rmq_ha.offsets.places import Place
 from rmq_ha.scan.store.queues import Queue
 from rmq_ha.spark.audit.rules import Code
-from rmq_ha.spark.audit.shape import findings, observed, sentence
+from rmq_ha.spark.audit.shape import findings, sentence
 from rmq_ha.spark.audit.stored import queues_of_stores
 
 LATE_MS = 60_000
@@ -115,5 +115,5 @@ def delay_findings(missing: DataFrame) -> DataFrame:
         ),
         expected=sentence("in {realTopic}, queue {realQueueId}"),
         actual=F.lit("only in the schedule topic"),
-        observedAt=observed(F.col("storedMs")),
+        observedAt=F.timestamp_millis(F.col("storedMs")),
     )

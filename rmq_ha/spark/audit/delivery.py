@@ -7,7 +7,7 @@ from pyspark.sql import functions as F
 
 from rmq_ha.spark.audit.keys import own
 from rmq_ha.spark.audit.rules import Code
-from rmq_ha.spark.audit.shape import QUEUE, all_faults, earlier, fault, findings, observed, sentence
+from rmq_ha.spark.audit.shape import QUEUE, all_faults, earlier, fault, findings, sentence
 
 _OF_GROUP = ("group", *QUEUE)
 
@@ -59,7 +59,7 @@ def twice_findings(ledger: DataFrame) -> DataFrame:
         group=F.col("group"),
         expected=F.lit("1"),
         actual=sentence("{n}"),
-        observedAt=observed(F.col("atMs")),
+        observedAt=F.timestamp_millis(F.col("atMs")),
     )
 
 
@@ -85,9 +85,12 @@ def never_findings(
     )
     if tags:
         wanted = wanted.where(_subscribed(tags))
-    passed = wanted.join(
-        pairs.select(*_OF_GROUP, "queueOffset"), [*_OF_GROUP, "queueOffset"], "left_anti"
-    )
+    wanted, given = wanted.alias("wanted"), pairs.alias("given")
+    # By id first, as both lie: what is asked beside it moves no rows.
+    is_there = F.col("wanted.id") == F.col("given.id")
+    for name in (*_OF_GROUP, "queueOffset"):
+        is_there &= F.coalesce(F.col(f"wanted.{name}") == F.col(f"given.{name}"), F.lit(False))
+    passed = wanted.join(given, is_there, "left_anti")
     return findings(
         passed,
         Code.NEVER_DELIVERED,
@@ -98,7 +101,7 @@ def never_findings(
         group=F.col("group"),
         expected=F.lit("delivered"),
         actual=F.lit("not delivered"),
-        observedAt=observed(F.col("storedMs")),
+        observedAt=F.timestamp_millis(F.col("storedMs")),
     )
 
 
@@ -176,26 +179,24 @@ def late_findings(pairs: DataFrame, ordered: Collection[str]) -> DataFrame:
         group=F.col("group"),
         expected=sentence("before offset {highest}"),
         actual=F.lit("after it"),
-        observedAt=observed(F.col("atMs")),
+        observedAt=F.timestamp_millis(F.col("atMs")),
     )
 
 
-def misplaced_findings(ledger: DataFrame, rows: DataFrame) -> DataFrame:
+def misplaced_findings(sequences: DataFrame, rows: DataFrame) -> DataFrame:
     """
     Messages of a producer's sequence (`orderKey`) that lie in front of earlier ones of it, and
     sequences that are spread over queues.
 
-    :param ledger: of producers.
+    :param sequences: rows of a producers' ledger that have `orderKey` and `topic`.
     """
     first = (
         own(rows)
         .groupBy("topic", "id")
         .agg(F.min_by(F.struct("brokerName", "queueId", "queueOffset"), "storedMs").alias("at"))
     )
-    sent = (
-        ledger.where("orderKey is not null and topic is not null")
-        .groupBy("topic", "id", "orderKey")
-        .agg(F.min(F.coalesce("sequence", "atMs")).alias("order"), F.min("atMs").alias("atMs"))
+    sent = sequences.groupBy("topic", "id", "orderKey").agg(
+        F.min(F.coalesce("sequence", "atMs")).alias("order"), F.min("atMs").alias("atMs")
     )
     placed = sent.join(first, ["topic", "id"]).select("*", "at.*")
     before = earlier(*QUEUE, "orderKey", order="order")
@@ -230,7 +231,7 @@ def misplaced_findings(ledger: DataFrame, rows: DataFrame) -> DataFrame:
         expected=F.lit("1 queue"),
         actual=F.lit("several queues"),
     )
-    return all_faults(judged, (late, spread), observedAt=observed(F.col("atMs")))
+    return all_faults(judged, (late, spread), observedAt=F.timestamp_millis(F.col("atMs")))
 
 
 def gone(absent: DataFrame, bounds: DataFrame, whole: bool) -> DataFrame:
@@ -260,5 +261,5 @@ def gone_findings(rows: DataFrame) -> DataFrame:
         group=F.col("group"),
         expected=F.lit("stored"),
         actual=F.lit("not stored"),
-        observedAt=observed(F.col("atMs")),
+        observedAt=F.timestamp_millis(F.col("atMs")),
     )

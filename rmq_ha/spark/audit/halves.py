@@ -10,7 +10,7 @@ from rmq_ha.model.flags import TRANSACTION_COMMIT, TRANSACTION_MASK
 from rmq_ha.model.topics import HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC
 from rmq_ha.spark.audit.ledgers import COMMITTED
 from rmq_ha.spark.audit.rules import Code
-from rmq_ha.spark.audit.shape import findings, observed, sentence
+from rmq_ha.spark.audit.shape import findings, sentence
 
 _PLACE = ("queueId", "queueOffset", "commitLogOffset", "storedMs")
 CHECKED_BY_MS = 180_000
@@ -57,7 +57,7 @@ def commit_findings(missing: DataFrame) -> DataFrame:
         ),
         expected=sentence("in {topic}"),
         actual=F.lit("only a half message"),
-        observedAt=observed(F.col("atMs")),
+        observedAt=F.timestamp_millis(F.col("atMs")),
     )
 
 
@@ -94,5 +94,5 @@ def open_findings(rows: DataFrame, marks: DataFrame, newest_ms: int) -> DataFram
         ),
         expected=F.lit("an end"),
         actual=F.lit("none"),
-        observedAt=observed(F.col("storedMs")),
+        observedAt=F.timestamp_millis(F.col("storedMs")),
     )

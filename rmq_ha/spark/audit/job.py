@@ -23,7 +23,7 @@ from rmq_ha.spark.audit import (
     windows,
 )
 from rmq_ha.spark.audit.ledgers import Ledger, acknowledged, read_ledger
-from rmq_ha.spark.audit.shape import frozen, kept
+from rmq_ha.spark.audit.shape import by_id, frozen, kept
 from rmq_ha.spark.audit.stored import Asked, delayed_rows, op_marks, stored_rows
 from rmq_ha.spark.findings import frame_of
 from rmq_ha.spark.result import JobResult
@@ -52,10 +52,13 @@ class _Audit:
         self._ends = tails.written_ends(asked.places, asked.topics) if asked.to_ms is None else {}
         self._read: DataFrame | None = None
         with job.progress("reading what is stored"):
-            if self._is_plain():
+            has_ledger = asked.produced or asked.delivered
+            if not has_ledger and all(isinstance(place, StorePlace) for place in asked.places):
+                # Nobody asks about single messages: they are reduced where they are read.
                 self._reduced = frozen(reduced.of_stores(job.spark, asked))
             else:
-                self._read = frozen(self._stored())
+                read = frozen(self._stored())
+                self._read = by_id(read) if has_ledger else read
                 self._reduced = kept(reduced.of_rows(self._read, asked.key, asked.window_ms))
         given = (
             ("produced", asked.produced, "sentAt"),
@@ -100,12 +103,6 @@ class _Audit:
             ],
             {"windows": by_time.orderBy("window", "topic")},
         )
-
-    def _is_plain(self) -> bool:
-        """Nobody asks about single messages: stores can be reduced where they are read."""
-        asked = self._asked
-        has_ledger = asked.produced or asked.delivered
-        return not has_ledger and all(isinstance(place, StorePlace) for place in asked.places)
 
     def _stored(self, *, body: bool = False) -> DataFrame:
         return stored_rows(self._job.spark, self._asked, body=body)
@@ -182,10 +179,10 @@ class _Audit:
                 old = marks.where(F.col("endedMs") <= totals["mostMs"] - self._asked.grace_ms)
                 found.append(halves.commit_findings(halves.unplaced(sent, self._rows, old)))
         if self._produced is not None:
-            found += [
-                keys.unproduced_findings(self._rows, self._produced.rows),
-                delivery.misplaced_findings(self._produced.rows, self._rows),
-            ]
+            found.append(keys.unproduced_findings(self._rows, self._produced.rows))
+            sequences = self._produced.rows.where("orderKey is not null and topic is not null")
+            if not sequences.isEmpty():
+                found.append(delivery.misplaced_findings(sequences, self._rows))
         found += self._changed()
         if self._delivered is not None and pairs is not None:
             found += self._of_consumers(self._delivered, pairs, sums)
@@ -200,21 +197,18 @@ class _Audit:
         return [keys.duplicate_findings(self._looked_up(copies))]
 
     def _changed(self) -> list[DataFrame]:
-        said = [
-            one.rows.where("bodyCrc is not null").select(*keys.SAID)
-            for one in self._ledgers.values()
-        ]
+        ledgers = self._ledgers.values()
+        said = [one.rows.where("bodyCrc is not null").select(*keys.SAID) for one in ledgers]
         if all(rows.isEmpty() for rows in said):
             return []
-        every = kept(reduce(DataFrame.unionByName, said))
-        others = kept(keys.unlike(self._rows, every, F.col("bodyCRC")))
+        others = kept(keys.unlike(self._rows, said, F.col("bodyCRC")))
         if others.isEmpty():
             return []
         # Perhaps only compressed: a record's CRC is then of another body than the producer's.
         there = self._stored(body=True).join(
             others, ["brokerName", "commitLogOffset", "id"], "left_semi"
         )
-        return [keys.changed_findings(keys.unlike(frozen(there), every, keys.crc_of_body()))]
+        return [keys.changed_findings(keys.unlike(frozen(there), said, keys.crc_of_body()))]
 
     def _inside(self, found: DataFrame) -> DataFrame:
         """The rows around the time that was asked for are there for the messages of its edges."""
@@ -235,7 +229,7 @@ class _Audit:
         lost = None
         if self._produced is not None:
             absent = keys.missing(keys.ledger_in_view(self._produced.rows, edges), self._rows)
-            lost = kept(losses.placed(keys.lost(absent), given, gaps))
+            lost = kept(losses.placed(kept(keys.lost(absent)), given, gaps))
             found.append(keys.lost_findings(lost))
             places.append(lost)
         if given is not None:

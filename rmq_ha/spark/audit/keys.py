@@ -1,13 +1,15 @@
 """Messages by their id: stored twice, acknowledged and not stored, stored and never produced."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from rmq_ha.spark.audit.ledgers import acknowledged
 from rmq_ha.spark.audit.rules import Code
-from rmq_ha.spark.audit.shape import findings, observed, sentence
+from rmq_ha.spark.audit.shape import findings, sentence
 from rmq_ha.store.format.commitlog import CRC_MASK
 
 _PLACE = ("id", "queueId", "queueOffset", "commitLogOffset")
@@ -80,7 +82,7 @@ def duplicate_findings(rows: DataFrame) -> DataFrame:
             sentence("a body with CRC {crc}")
         ),
         actual=F.when(same, _place()).otherwise(sentence("{bodyCRC}")),
-        observedAt=observed(F.col("storedMs")),
+        observedAt=F.timestamp_millis(F.col("storedMs")),
     )
 
 
@@ -122,21 +124,23 @@ def lost(absent: DataFrame) -> DataFrame:
     return found.dropDuplicates(["id"])
 
 
-def unlike(rows: DataFrame, said: DataFrame, crc: Column) -> DataFrame:
+def unlike(rows: DataFrame, said: Sequence[DataFrame], crc: Column) -> DataFrame:
     """
     Messages whose bodies are none of those that ledgers have under their id; without those that
     fit no CRC at all.
 
-    :param said: columns `SAID`.
+    :param said: of each ledger the columns `SAID`.
     :param crc: of the body of each of `rows`.
     """
     have = own(rows).where("crcOk").withColumn("crc", crc).alias("have")
-    said = said.alias("said")
     fits = (F.col("have.id") == F.col("said.id")) & (
         F.col("said.topic").isNull() | (F.col("said.topic") == F.col("have.topic"))
     )
-    named = have.join(said, fits, "left_semi")
-    return named.join(said, fits & (F.col("have.crc") == F.col("said.bodyCrc")), "left_anti")
+    is_same = F.coalesce(F.col("have.crc") == F.col("said.bodyCrc"), F.lit(False))
+    for one in said:
+        have = have.join(one.alias("said"), fits & is_same, "left_anti").alias("have")
+    named = [have.join(one.alias("said"), fits, "left_semi") for one in said]
+    return reduce(DataFrame.unionByName, named).dropDuplicates(["brokerName", "commitLogOffset"])
 
 
 def crc_of_body() -> Column:
@@ -156,7 +160,7 @@ def changed_findings(rows: DataFrame) -> DataFrame:
         ),
         expected=F.lit("a body of the ledger's bodyCrc"),
         actual=sentence("{crc}"),
-        observedAt=observed(F.col("storedMs")),
+        observedAt=F.timestamp_millis(F.col("storedMs")),
     )
 
 
@@ -172,7 +176,7 @@ def lost_findings(rows: DataFrame) -> DataFrame:
         ),
         expected=F.lit("stored"),
         actual=F.lit("not stored"),
-        observedAt=observed(F.col("atMs")),
+        observedAt=F.timestamp_millis(F.col("atMs")),
     )
 
 

@@ -8,7 +8,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType, TimestampType
 
 from rmq_ha.errors import CannotDecide
-from rmq_ha.spark.audit.shape import kept
+from rmq_ha.spark.audit.shape import by_id
 from rmq_ha.spark.source.tables_rows import snake_case
 from rmq_ha.store.format.commitlog import CRC_MASK
 
@@ -77,8 +77,8 @@ def read_ledger(spark: SparkSession, uri: str, time: str, key: str) -> Ledger:
     try:
         raw = _text(spark, uri) if is_text(uri) else spark.read.parquet(uri)
         plain = _plain(raw, time, "keys" if key == "keys" else "msgId")
-        plain = kept(plain)
-        total, usable = plain.agg(F.count(F.lit(1)), F.count("id")).first() or (0, 0)
+        rows = by_id(plain.withColumn("id", F.explode_outer(F.split("id", ","))))
+        total, usable = rows.agg(F.count(F.lit(1)), F.count("id")).first() or (0, 0)
     except AnalysisException as error:
         reason = str(error).splitlines()[0]
         raise CannotDecide(
@@ -91,8 +91,7 @@ def read_ledger(spark: SparkSession, uri: str, time: str, key: str) -> Ledger:
             f"no row of the ledger {uri} has {wanted}: docs/spark.md, audit_messages, says which"
             " columns a ledger has"
         )
-    rows = plain.where("id is not null").withColumn("id", F.explode(F.split("id", ",")))
-    return Ledger(rows, total - usable)
+    return Ledger(rows.where("id is not null"), total - usable)
 
 
 def _text(spark: SparkSession, uri: str) -> DataFrame:

@@ -2,7 +2,7 @@
 
 from functools import reduce
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 _PLACE = ("queueId", "queueOffset")
@@ -18,26 +18,27 @@ def placed(lost: DataFrame, given: DataFrame | None, gaps: DataFrame) -> DataFra
     """
     if given is not None:
         told = given.where("reconsumeTimes = 0 and queueOffset is not null and topic is not null")
-        lost = _filled(lost, told.groupBy("topic", "id").agg(*_firsts(*_PLACE)), ["topic", "id"])
+        told = told.join(lost.select("id"), "id", "left_semi")
+        lost = _filled(lost, told.dropDuplicates(["topic", "id"]).select("topic", "id", *_PLACE))
     one = F.count(F.lit(1)).alias("n")
     alone = lost.where("queueOffset is null").groupBy("topic").agg(one).where("n = 1")
     hole = (
         gaps.groupBy("topic")
-        .agg(F.sum("missing").alias("n"), *_firsts("queueId", "start"))
+        .agg(
+            F.sum("missing").alias("n"),
+            F.first("queueId").alias("queueId"),
+            F.first("start").alias("queueOffset"),
+        )
         .where("n = 1")
-        .withColumnRenamed("start", "queueOffset")
     )
-    return _filled(lost, hole.drop("n").join(alone, "topic", "left_semi"), ["topic"])
+    return _filled(lost, hole.drop("n").join(alone, "topic", "left_semi"))
 
 
-def _firsts(*names: str) -> list[Column]:
-    return [F.first(name).alias(name) for name in names]
-
-
-def _filled(rows: DataFrame, places: DataFrame, by: list[str]) -> DataFrame:
+def _filled(rows: DataFrame, places: DataFrame) -> DataFrame:
+    by = [name for name in places.columns if name not in _PLACE]
     named = places.withColumnsRenamed({name: f"other_{name}" for name in _PLACE})
     return (
-        rows.join(F.broadcast(named), by, "left")
+        rows.join(named, by, "left")
         .withColumns({name: F.coalesce(name, F.col(f"other_{name}")) for name in _PLACE})
         .drop(*(f"other_{name}" for name in _PLACE))
     )

@@ -6,7 +6,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from rmq_ha.spark.audit.rules import Code
-from rmq_ha.spark.audit.shape import QUEUE, all_faults, fault, findings, observed, sentence
+from rmq_ha.spark.audit.shape import QUEUE, all_faults, fault, findings, sentence
 
 _LIFE = (*QUEUE, "life")
 
@@ -91,7 +91,7 @@ def queue_findings(judged: DataFrame, known: DataFrame | None = None) -> DataFra
         told = known.select(*_LIFE, (F.col("start") - 1).alias("covered"), "known")
         judged = judged.join(F.broadcast(told), [*_LIFE, "covered"], "left")
     faults = (_gap(), _twice(), _swapped(), _again())
-    return all_faults(judged, faults, observedAt=observed(F.col("storedMs")))
+    return all_faults(judged, faults, observedAt=F.timestamp_millis(F.col("storedMs")))
 
 
 def _missing() -> Column:
@@ -177,5 +177,5 @@ def crc_findings(rows: DataFrame) -> DataFrame:
             " rebuild this one if there are more"
         ),
         expected=sentence("{bodyCRC}"),
-        observedAt=observed(F.col("storedMs")),
+        observedAt=F.timestamp_millis(F.col("storedMs")),
     )

@@ -12,7 +12,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from rmq_ha.spark.audit.rules import Code, latency_column
-from rmq_ha.spark.audit.shape import earlier, findings, observed, sentence
+from rmq_ha.spark.audit.shape import earlier, findings, sentence
 from rmq_ha.spark.result import Plot, Table
 
 _SHOWN = 600
@@ -63,7 +63,7 @@ def clock_findings(sums: DataFrame, grace_ms: int) -> DataFrame:
         ),
         expected=F.concat(F.lit("not before "), F.timestamp_millis("before").cast("string")),
         actual=F.timestamp_millis("low").cast("string"),
-        observedAt=observed(F.col("low")),
+        observedAt=F.timestamp_millis(F.col("low")),
     )
 
 
