@@ -239,7 +239,7 @@ def align_part(sides: Sides, part: Part, most: int) -> list[Told]:
 
 
 def _before(log: Log, at: int) -> int:
-    return max(at - _BEFORE, *(file.base for file in log.row if file.base <= at))
+    return max(at - _BEFORE, log.row[max(0, log.number_at(at))].base)
 
 
 def _told(sides: Sides, step: Step) -> Iterator[Told]:

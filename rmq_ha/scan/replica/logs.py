@@ -3,6 +3,7 @@
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from enum import Enum
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from rmq_ha.errors import CannotDecide
@@ -46,13 +47,17 @@ class Log:
         self.row = list(row)
         self.stop = stop
 
+    def number_at(self, offset: int) -> int:
+        """Which file of the row is the last one that begins at or before an offset; -1: none."""
+        return bisect_right(self.row, offset, key=attrgetter("base")) - 1
+
     def file_at(self, offset: int) -> LogFile:
         """
         The file with the byte at a physical offset.
 
         :raises CannotDecide: there is none.
         """
-        number = bisect_right([file.base for file in self.row], offset) - 1
+        number = self.number_at(offset)
         if number < 0 or offset >= self.row[number].end:
             raise CannotDecide(f"no file holds the offset {offset}: was it deleted meanwhile?")
         return self.row[number]
@@ -91,12 +96,9 @@ class Log:
 
     def pieces(self, start: int, stop: int) -> Iterator[Records | Gap]:
         """Records that start in [start, stop), and what stands between them that is none."""
-        first = bisect_right([file.base for file in self.row], start) - 1
-        for file in self.row[max(0, first) :]:
-            if file.base >= stop:
-                return
-            for split in splits_of([file], _WHOLE, start, min(stop, self.stop)):
-                yield from pieces(self.files, split._replace(stop=self.stop))
+        row = self.row[max(0, self.number_at(start)) : self.number_at(stop - 1) + 1]
+        for split in splits_of(row, _WHOLE, start, min(stop, self.stop)):
+            yield from pieces(self.files, split._replace(stop=self.stop))
 
     def items(self, start: int, stop: int) -> Iterator[Item]:
         """The same one by one, for `align`; a gap is a record of no content."""
