@@ -44,13 +44,7 @@ DRY = {"yes": False, "dry_run": True}
 def cluster() -> SimCluster:
     made = SimCluster()
     for name in ("one", "two"):
-        host = made.hosts[name] = made.world.add(name)
-        host.disk.replace(PATH, FILE.encode())
-        made.add(
-            name,
-            broker={"acl_enable": True},
-            ours={"acl_plug_in": "plain", "acl_directory": "/conf"},
-        )
+        made.add_guarded(name, FILE)
     return made
 
 

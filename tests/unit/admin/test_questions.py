@@ -44,10 +44,7 @@ def typed(monkeypatch: pytest.MonkeyPatch) -> Typist:
     """Two brokers with accounts, a topic, a group that has consumed it, dead letters, a key."""
     cluster = SimCluster()
     for name in ("one", "two"):
-        host = cluster.hosts[name] = cluster.world.add(name)
-        host.disk.replace("/conf/plain_acl.yml", ACCOUNTS.encode())
-        ours = {"acl_plug_in": "plain", "acl_directory": "/conf"}
-        cluster.add(name, broker={"acl_enable": True}, ours=ours)
+        cluster.add_guarded(name, ACCOUNTS)
     monkeypatch.setenv("RMQHA_ACCESS_KEY", "adminadmin")
     monkeypatch.setenv("RMQHA_SECRET_KEY", "adminsecret")
     typed = Typist(cluster, monkeypatch)

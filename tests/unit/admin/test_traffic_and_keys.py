@@ -107,11 +107,8 @@ def test_the_only_broker_is_warned_of() -> None:
 def test_white_addresses_are_set_on_all_brokers() -> None:
     cluster = SimCluster()
     for name in ("one", "two"):
-        host = cluster.hosts[name] = cluster.world.add(name)
         text = "accounts:\n- {accessKey: adminadmin, secretKey: adminsecret, admin: true}\n"
-        host.disk.replace("/conf/plain_acl.yml", text.encode())
-        ours = {"acl_plug_in": "plain", "acl_directory": "/conf"}
-        cluster.add(name, broker={"acl_enable": True}, ours=ours)
+        cluster.add_guarded(name, text)
 
     def signed(addresses: list[str], sure: dict[str, bool]) -> Any:
         def work(session: Session) -> Any:

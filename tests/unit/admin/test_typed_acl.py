@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from rmq_ha.admin.session import FAILED, NO_ANSWER, NOT_FOUND, USAGE
 from rmq_ha.wire.codes import RequestCode
 from rmq_ha.wire.command import RemotingCommand
-from tests.unit.admin.typing_kit import Typist
+from tests.unit.admin.typing_kit import Typist, of
 from tests.unit.client.sim_cluster import SimCluster
 
 ADMIN = "{accessKey: adminadmin, secretKey: adminsecret, admin: true}"
@@ -35,17 +33,10 @@ def typed(monkeypatch: pytest.MonkeyPatch) -> Typist:
     """As the admin; both brokers have him, and one account that the other one has not."""
     cluster = SimCluster()
     for name, text in FILES.items():
-        host = cluster.hosts[name] = cluster.world.add(name)
-        host.disk.replace("/conf/plain_acl.yml", text.encode())
-        ours = {"acl_plug_in": "plain", "acl_directory": "/conf"}
-        cluster.add(name, broker={"acl_enable": True}, ours=ours)
+        cluster.add_guarded(name, text)
     monkeypatch.setenv("RMQHA_ACCESS_KEY", "adminadmin")
     monkeypatch.setenv("RMQHA_SECRET_KEY", "adminsecret")
     return Typist(cluster, monkeypatch)
-
-
-def of(rows: list[Any], *columns: str) -> list[tuple[Any, ...]]:
-    return [tuple(row[column] for column in columns) for row in rows]
 
 
 def test_all_accounts_are_listed_by_name_and_those_that_differ_are_warned_of(

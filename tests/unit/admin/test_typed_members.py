@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import pytest
 
@@ -18,7 +17,7 @@ from rmq_ha.client.send.producer import Producer
 from rmq_ha.wire.bodies import MessageQueue
 from rmq_ha.wire.codes import RequestCode
 from rmq_ha.wire.stat_bodies import Connection
-from tests.unit.admin.typing_kit import Typist
+from tests.unit.admin.typing_kit import Typist, of
 from tests.unit.client.sim_cluster import SimCluster
 
 
@@ -39,10 +38,6 @@ def typed(monkeypatch: pytest.MonkeyPatch) -> Typist:
     cluster.wait(producer.send(Message("Orders", b"x")))
     cluster.run(31)
     return typed
-
-
-def of(rows: list[Any], *columns: str) -> list[tuple[Any, ...]]:
-    return [tuple(row[column] for column in columns) for row in rows]
 
 
 def test_who_is_connected_is_told_broker_by_broker(typed: Typist) -> None:

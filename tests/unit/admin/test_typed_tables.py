@@ -11,7 +11,7 @@ from rmq_ha.admin.session import FAILED, NOT_FOUND, USAGE
 from rmq_ha.model.status import BrokerRole
 from rmq_ha.wire.codes import RequestCode
 from rmq_ha.wire.command import RemotingCommand
-from tests.unit.admin.typing_kit import Typist
+from tests.unit.admin.typing_kit import Typist, of
 from tests.unit.client.sim_cluster import SimCluster
 
 
@@ -25,10 +25,6 @@ def typed(monkeypatch: pytest.MonkeyPatch) -> Typist:
     typed.does("produce Orders x --quiet --count 8")
     typed.cluster.run(6)
     return typed
-
-
-def of(rows: list[Any], *columns: str) -> list[tuple[Any, ...]]:
-    return [tuple(row[column] for column in columns) for row in rows]
 
 
 def tells(typed: Typist, broker: str, **values: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import pytest
 
@@ -12,7 +11,7 @@ from rmq_ha.model.status import BrokerRole
 from rmq_ha.testing.brokers import NamesrvNode
 from rmq_ha.wire.codes import RequestCode
 from rmq_ha.wire.command import RemotingCommand
-from tests.unit.admin.typing_kit import Answer, Typist
+from tests.unit.admin.typing_kit import Answer, Typist, of
 from tests.unit.client.sim_cluster import SimCluster
 
 DONE = RemotingCommand(0, {})
@@ -44,10 +43,6 @@ def complaints(told: Answer) -> list[str]:
     """Warnings and errors."""
     found = [json.loads(line) for line in told.err.splitlines()]
     return [line.get("warning") or line["error"] for line in found]
-
-
-def of(rows: list[Any], *columns: str) -> list[tuple[Any, ...]]:
-    return [tuple(row[column] for column in columns) for row in rows]
 
 
 def test_who_is_silent_is_listed_without_what_only_it_knows(silent: Typist) -> None:

@@ -36,6 +36,11 @@ class Answer(NamedTuple):
         return rows
 
 
+def of(rows: list[Any], *columns: str) -> list[tuple[Any, ...]]:
+    """Some columns of each row."""
+    return [tuple(row[column] for column in columns) for row in rows]
+
+
 class _Reactor:
     """Of the reactor a command asks only to be told when it ends: `interrupt` says so."""
 

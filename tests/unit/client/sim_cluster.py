@@ -61,6 +61,17 @@ class SimCluster:
         self.wait(controller.start())
         return controller
 
+    def add_guarded(self, name: str, accounts: str) -> Any:
+        """
+        Start a broker that asks who it is.
+
+        :param accounts: its `plain_acl.yml`.
+        """
+        host = self.hosts[name] = self.world.add(name)
+        host.disk.replace("/conf/plain_acl.yml", accounts.encode())
+        ours = {"acl_plug_in": "plain", "acl_directory": "/conf"}
+        return self.add(name, broker={"acl_enable": True}, ours=ours)
+
     def address(self, name: str) -> str:
         """Of a broker."""
         return f"{self.hosts[name].ip}:{LISTEN_PORT}"

@@ -17,6 +17,7 @@ from rmq_ha.store.format.checkpoint import CheckpointTimes
 from rmq_ha.store.format.commitlog import encode_blank
 from rmq_ha.testing.big_records import Shape
 from rmq_ha.testing.big_store import write_big_store
+from tests.kits.descriptors import open_files
 
 MIB = 1 << 20
 
@@ -204,8 +205,7 @@ def test_of_many_files_few_stay_open(tmp_path: Path) -> None:
     files = ArrowFiles(filesystem=SubTreeFileSystem(str(tmp_path), LocalFileSystem()))
 
     def opened() -> int:
-        places = (f"/proc/self/fd/{number}" for number in os.listdir("/proc/self/fd"))
-        return sum(os.path.lexists(at) and str(tmp_path) in os.readlink(at) for at in places)
+        return sum(str(tmp_path) in path for path in open_files())
 
     for number in range(40):
         assert files.read(str(number)) == b"%d" % number

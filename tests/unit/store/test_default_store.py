@@ -1,7 +1,6 @@
 """Puts, gets and the life of a store. Spec: store.md, sections 2.6 to 2.8, 5, 7 and 10.2."""
 
 import errno
-import os
 from dataclasses import replace
 
 import pytest
@@ -17,6 +16,7 @@ from rmq_ha.store.default import DefaultMessageStore
 from rmq_ha.store.format.commitlog import decode_record
 from rmq_ha.store.log.batch import MEMBERS_A_TURN
 from rmq_ha.testing.disk import SimFile
+from tests.kits.descriptors import open_files
 
 OK = PutMessageStatus.PUT_OK
 ILLEGAL = PutMessageStatus.MESSAGE_ILLEGAL
@@ -89,19 +89,15 @@ def test_pulls_are_counted(machine, message):
 def test_a_stopped_store_has_nothing_open(machine, message):
     """Neither after a clean start nor after one that had to mend queues and a cut index."""
 
-    def opened():
-        links = [f"/proc/self/fd/{name}" for name in os.listdir("/proc/self/fd")]
-        return sorted(os.readlink(link) for link in links if os.path.islink(link))
-
-    before = opened()
+    before = open_files()
     for ending in (machine.stop, machine.crash):
         store = machine.open()
         put(store, *[message(b"x", KEYS=f"k{number}") for number in range(9)])
         machine.turn()
         assert store.query("TopicA", "k7", 9, 0, 1 << 62).records
-        assert opened() != before
+        assert open_files() != before
         ending(store)
-        assert opened() == before
+        assert open_files() == before
         (name,) = machine.disk.list_dir(f"{machine.root}/index")
         path = f"{machine.root}/index/{name}"
         machine.disk.replace(path, machine.disk.read_bytes(path)[:-1])

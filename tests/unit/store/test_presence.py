@@ -1,7 +1,5 @@
 """A commit log that is not there. Spec: store.md, section 5.2."""
 
-import os
-
 import pytest
 from twisted.logger import capturedLogs, formatEvent
 
@@ -9,6 +7,7 @@ from rmq_ha.errors import StoreError
 from rmq_ha.model.status import BrokerRole
 from rmq_ha.store.format.checkpoint import CheckpointTimes
 from rmq_ha.store.local.absent_log import tell_lost_files
+from tests.kits.descriptors import open_files
 
 
 def put(machine, store, message, count=3):
@@ -137,17 +136,13 @@ def test_files_that_went_before_their_time_are_said(machine, message):
 def test_nothing_of_the_old_queues_stays_open(machine, message):
     """Their files are somewhere else, and nobody would close them any more."""
 
-    def opened():
-        links = [f"/proc/self/fd/{name}" for name in os.listdir("/proc/self/fd")]
-        return sorted(os.readlink(link) for link in links if os.path.islink(link))
-
-    before = opened()
+    before = open_files()
     stopped(machine, message, True)
     machine.disk.remove_tree(f"{machine.root}/commitlog")
     store = machine.open(start_without_commit_log=True)
-    assert [path for path in opened() if "setaside" in path] == []
+    assert [path for path in open_files() if "setaside" in path] == []
     machine.stop(store)
-    assert opened() == before
+    assert open_files() == before
 
 
 def test_a_store_that_never_had_one(machine):

@@ -18,10 +18,6 @@ from tests.unit.admin.doctor.fleet import Fleet, whole_pair
 MASTER, SLAVE = BrokerRole.SYNC_MASTER, BrokerRole.SLAVE
 ADMIN = Credentials("adminadmin", "adminsecret")
 ACCOUNT = "{accessKey: adminadmin, secretKey: adminsecret, admin: true}"
-GUARDED: dict[str, Any] = {
-    "broker": {"acl_enable": True},
-    "ours": {"acl_plug_in": "plain", "acl_directory": "/conf"},
-}
 
 
 def one(**changes: Any) -> Fleet:
@@ -124,9 +120,7 @@ def test_a_name_server_that_the_broker_cannot_reach() -> None:
 
 def guarded() -> Fleet:
     fleet = Fleet(watched=True)
-    host = fleet.hosts["a"] = fleet.world.add("a")
-    host.disk.replace("/conf/plain_acl.yml", f"accounts:\n- {ACCOUNT}\n".encode())
-    fleet.add("a", **GUARDED)
+    fleet.add_guarded("a", f"accounts:\n- {ACCOUNT}\n")
     fleet.run(5)
     fleet.is_well(credentials=ADMIN)
     return fleet

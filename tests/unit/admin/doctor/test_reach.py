@@ -95,14 +95,8 @@ def test_a_broker_that_wants_tls() -> None:
 def test_a_broker_that_tells_only_admins() -> None:
     """Everybody else may read and write, and is not told how it is."""
     fleet = Fleet()
-    host = fleet.hosts["a"] = fleet.world.add("a")
     account = "{accessKey: adminadmin, secretKey: adminsecret, admin: true}"
-    host.disk.replace("/conf/plain_acl.yml", f"accounts:\n- {account}\n".encode())
-    fleet.add(
-        "a",
-        broker={"acl_enable": True},
-        ours={"acl_plug_in": "plain", "acl_directory": "/conf"},
-    )
+    fleet.add_guarded("a", f"accounts:\n- {account}\n")
     fleet.run(5)
     assert "accessKey" in fleet.finds("not-allowed")
     fleet.is_well(credentials=ADMIN)
