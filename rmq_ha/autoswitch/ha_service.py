@@ -31,6 +31,7 @@ from rmq_ha.config.broker_configuration import BrokerConfiguration
 from rmq_ha.errors import ConfigurationError, ProtocolViolation, StoreError
 from rmq_ha.ha.lag import AppendTimes
 from rmq_ha.ha.places import chain_to, holds_nothing
+from rmq_ha.ha.shell import OpenConnections
 from rmq_ha.model.networks import Networks
 from rmq_ha.model.status import Decided, FlushDiskType, PutMessageStatus
 from rmq_ha.remoting.calls import Calls
@@ -137,6 +138,7 @@ class AutoSwitchHAService:
         self._decision: Lead | Follow | StepDown | None = None
         self._changing = OneByOne()
         self._feeds: list[EpochFeedProtocol] = []
+        self._open = OpenConnections()
         self._link: EpochLink | None = None
         self._puts: deque[_Put] = deque()
         self._timer: IDelayedCall | None = None
@@ -249,7 +251,8 @@ class AutoSwitchHAService:
         """
         Say nothing more, neither to controllers nor to slaves.
 
-        :returns: fires when the log is left alone; puts that still wait got FLUSH_SLAVE_TIMEOUT.
+        :returns: fires when the log is left alone and every connection is closed; puts that still
+            wait got FLUSH_SLAVE_TIMEOUT.
         """
         return Deferred.fromCoroutine(self._stop())
 
@@ -262,6 +265,7 @@ class AutoSwitchHAService:
             await maybeDeferred(port.stopListening)
         self._lead_no_more("this broker stops")
         await self._changing.run(lambda: Deferred.fromCoroutine(self._leave_master()))
+        await self._open.wait()
 
     # ------------------------------------------------------------ decisions
 
@@ -493,6 +497,7 @@ class AutoSwitchHAService:
         feed = EpochFeed(self._log, self._state, self.settings, self._now(), self._tables)
         connection = EpochFeedProtocol(feed, self, self._host.clock)
         self._feeds.append(connection)
+        self._open.came()
         return connection
 
     def greeted(self, connection: EpochFeedProtocol, broker_id: int) -> None:
@@ -516,6 +521,10 @@ class AutoSwitchHAService:
         if slave is not None and self._state is not None:
             self._state.closed(slave.broker_id, connection)
             self._settle()
+
+    def gone(self, connection: EpochFeedProtocol) -> None:
+        """As `EpochFeedOwner` says."""
+        self._open.went()
 
     def flushed(self) -> None:
         """More of the log is on the disk."""

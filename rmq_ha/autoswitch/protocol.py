@@ -29,6 +29,9 @@ class EpochFeedOwner(Interface):
     def left(self, connection: "EpochFeedProtocol", why: str) -> None:
         """The connection counts no more; said once."""
 
+    def gone(self, connection: "EpochFeedProtocol") -> None:
+        """The socket is closed."""
+
 
 class EpochFeedProtocol(FeedShell):
     """The master's end, around an `EpochFeed`."""
@@ -65,6 +68,10 @@ class EpochFeedProtocol(FeedShell):
     def left(self, error: ReplicationError | None, why: str) -> None:
         """As `FeedShell` says."""
         self._owner.left(self, why)
+
+    def gone(self) -> None:
+        """As `FeedShell` says."""
+        self._owner.gone(self)
 
 
 class EpochReplicaOwner(Interface):

@@ -19,6 +19,7 @@ from rmq_ha.ha.link import MasterLink, TailOfStore
 from rmq_ha.ha.protocol import FeedProtocol, Stage
 from rmq_ha.ha.refused import RefusedSlaves, SentTo, whom_to_turn_away
 from rmq_ha.ha.shared_secrets import SharedSecrets
+from rmq_ha.ha.shell import OpenConnections
 from rmq_ha.ha.waiting import GroupTransfer, status_without_waiting
 from rmq_ha.model.status import BrokerRole, Decided, PutMessageStatus
 from rmq_ha.seams import Host
@@ -85,11 +86,10 @@ class HAService:
         self.entrance = Entrance(
             host, configuration, self.tls, self.secrets, self._refusals, self.accept
         )
-        self._open = 0
+        self._open = OpenConnections()
         self._told: dict[str, str] = {}
         self._port: IListeningPort | None = None
         self._caught_up: Deferred[None] | None = None
-        self._all_gone: Deferred[None] | None = None
         self._stopping: Deferred[None] | None = None
         self._link: MasterLink | None = None
         self._has_fixed_address = False
@@ -161,9 +161,7 @@ class HAService:
         self.entrance.close()
         for connection in list(self._feeds):
             connection.close("this broker stops")
-        if self._open:
-            self._all_gone = Deferred()
-            await self._all_gone
+        await self._open.wait()
 
     def _lacks_anything(self) -> bool:
         return any(c.feed.is_serving and c.feed.lag for c in self._feeds)
@@ -296,7 +294,7 @@ class HAService:
         feed = Feed(self._commit_log, self._configuration, clock.seconds())
         connection = FeedProtocol(feed, self, clock, self._host.now_ms())
         self._feeds.append(connection)
-        self._open += 1
+        self._open.came()
         return connection
 
     def met(self, connection: FeedProtocol) -> None:
@@ -416,9 +414,7 @@ class HAService:
 
     def gone(self, connection: FeedProtocol) -> None:
         """Its socket is closed."""
-        self._open -= 1
-        if self._all_gone is not None and not self._open:
-            self._all_gone.callback(None)
+        self._open.went()
 
     def _see_who_lags(self) -> None:
         caught_up = self._caught_up

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from math import inf
 from typing import Protocol as Interface
 
+from twisted.internet.defer import Deferred
 from twisted.internet.error import ConnectionDone
 from twisted.internet.interfaces import (
     IAddress,
@@ -105,6 +106,37 @@ class _Timed(Protocol):
 
     def _on_time(self) -> None:
         raise NotImplementedError
+
+
+class OpenConnections:
+    """
+    A master's connections as sockets: one that counts no more still closes for a moment.
+
+    A service has stopped when all have closed; until then their timers could still come.
+    """
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._waiting: list[Deferred[None]] = []
+
+    def came(self) -> None:
+        """One more."""
+        self._count += 1
+
+    def went(self) -> None:
+        """One of them is closed."""
+        self._count -= 1
+        if not self._count:
+            waiting, self._waiting = self._waiting, []
+            for gone in waiting:
+                gone.callback(None)
+
+    async def wait(self) -> None:
+        """Until all are closed; nobody is let in any more."""
+        if self._count:
+            gone: Deferred[None] = Deferred()
+            self._waiting.append(gone)
+            await gone
 
 
 @implementer(IPushProducer)

@@ -24,6 +24,7 @@ from rmq_ha.autoswitch.tables import Entry
 from rmq_ha.config.broker_configuration import BrokerConfiguration
 from rmq_ha.controller.messages import SyncStateSet
 from rmq_ha.errors import ConfigurationError, StoreError
+from rmq_ha.ha.shell import CLOSE_SECONDS
 from rmq_ha.model.message import Address, Message, draft_of
 from rmq_ha.model.status import FlushDiskType, PutMessageStatus
 from rmq_ha.testing.cluster import ROOT
@@ -425,7 +426,7 @@ def test_whoever_waits_for_what_may_be_read_hears_when_it_is_more() -> None:
 
 def test_who_stops_says_nothing_more_and_has_no_effect_any_more() -> None:
     it = leading()
-    it.slave(2, 0)
+    wire = it.slave(2, 0)
     _, told_it = it.put()
     listener = it.network.listeners[0]
     closed: Deferred[None] = Deferred()
@@ -435,11 +436,30 @@ def test_who_stops_says_nothing_more_and_has_no_effect_any_more() -> None:
     assert not it.service.may_append
     assert over == []
     closed.callback(None)
-    assert (over, told_it) == ([None], [LATE])
+    assert (over, told_it) == ([], [LATE])
     assert told(it)["slaves"] == []
+    wire.lose()
+    assert over == [None]
     it.asked.clear()
     it.clock.advance(60.0)
     assert it.asked == []
+
+
+def test_a_stop_waits_for_slaves_that_were_left_before_and_close() -> None:
+    """Found by the simulation, seed 90569: one's timer came after the broker was gone."""
+    it = leading()
+    wires = [it.slave(2, 0), it.slave(3, 0)]
+    it.service.decided(StepDown("a test"))
+    over: list[None] = []
+    for _ in range(2):
+        it.service.stop().addCallback(over.append)
+    wires[0].lose()
+    assert over == []
+    assert len(it.clock.getDelayedCalls()) == 1
+    it.clock.advance(CLOSE_SECONDS)
+    assert over == [None, None]
+    assert wires[1].aborted
+    assert it.clock.getDelayedCalls() == []
 
 
 def test_a_stop_comes_behind_what_is_under_way_and_ends_it() -> None:

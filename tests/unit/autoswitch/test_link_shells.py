@@ -78,6 +78,9 @@ class Link:
         self.why.append(why)
         self.state.closed(2, connection)
 
+    def gone(self, connection: EpochFeedProtocol) -> None:
+        """Its socket is closed."""
+
     def confirmed(self, offset: int) -> None:
         """Each step says it again."""
         self.confirm_offset = offset
