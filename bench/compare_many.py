@@ -1,8 +1,9 @@
 """Parts of `compare.py` with more and more of something, at one and the same rate of sends.
 
 What a message costs has to stay flat: a row for each number, and one that says how much dearer a
-message is with the most of it than with the least. Connections are made in each window; queues have
-a message each before, as making a file is the disk's matter: where that is slow, `--work /dev/shm`.
+message is with the most of it than with the least. A window opens when all connections stand, and
+closes before they do: making one is no part of a message. Queues have a message each before, as
+making a file is the disk's matter: where that is slow, `--work /dev/shm`.
 """
 
 from __future__ import annotations
@@ -12,16 +13,16 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from functools import partial
 from typing import Any
 
-from measure import SIDES, Ends, Window, conf, scratch
+import psutil
+from measure import SIDES, Ends, Window, conf, scratch, server_process
 from scale import allow_descriptors, fill_queues
 from sends import Bench
 
-from tests.interop.rig import PEER, rig_in
+from tests.interop.rig import PEER, Server, rig_in
 
 Load = tuple[object, ...]
 
@@ -32,6 +33,10 @@ QUEUES = (8, 800, 8000, 80_000)
 MOST_QUEUES = 40_000
 """Of one topic: ours makes no topic with more than 65,536."""
 _MANY = {"maxConnectionsPerIp": 2 * CONNECTIONS[-1]}
+_MARGIN_S = 1.0
+"""Between a window and what is before and behind it."""
+_MADE_A_SECOND = 1000
+"""Connections, at least."""
 _MAPS = 30_000
 """Queues that Java can map beside all else: vm.max_map_count is 65,530, and a queue takes two."""
 
@@ -46,35 +51,52 @@ def _master(bench: Bench, side: str) -> Iterator[Ends]:
 
 
 def _at_rate(
-    bench: Bench, ends: Ends, side: str, label: str, loads: list[Load], seconds: float = 0.0
+    bench: Bench, ends: Ends, side: str, label: str, loads: list[Load], connections: int
 ) -> list[float]:
     """Send at `RATE`, by some load generators; us of the master's a message, in each window."""
-    options = ("--size", 1024, "--rate", RATE // len(loads))
-    warm, seconds = bench.warm_s(side) + seconds, bench.seconds + seconds
+    master = ends.servers["master"]
+    before = _connected(master)
 
-    def send(for_s: float, *more: object) -> list[dict[str, Any]]:
-        with ThreadPoolExecutor(len(loads)) as pool:
-            run = partial(ends.load, "send", *options, "--duration", f"{for_s}s", *more)
-            return list(pool.map(lambda load: run(*load), loads))
+    def until(is_so: Callable[[int], bool], what: str) -> None:
+        ends.rig.until(lambda: is_so(_connected(master) - before), 60, what, master)
+
+    def start(pool: ThreadPoolExecutor, seconds: float, *more: object) -> list[Future[Any]]:
+        duration = f"{seconds + 2 * _MARGIN_S + connections / _MADE_A_SECOND}s"
+        options = ("--size", 1024, "--rate", RATE // len(loads), "--duration", duration, *more)
+        return [pool.submit(ends.load, "send", *options, *load) for load in loads]
 
     def attempt() -> tuple[tuple[list[dict[str, Any]], float], Window]:
-        time.sleep(seconds / 2)  # until the server has let go of 10,000 connections
-        with Window(ends.servers) as window:
-            results = send(seconds)
-        return (results, window.cpu["master"]), window
+        until(lambda count: count <= 0, "no connection of the load before")
+        with ThreadPoolExecutor(len(loads)) as pool:
+            running = start(pool, bench.seconds)
+            until(lambda count: count >= connections, f"{connections:,} connections")
+            time.sleep(_MARGIN_S)
+            with Window(ends.servers) as window:
+                time.sleep(bench.seconds)
+            results = [each.result() for each in running]
+        return (results, window.cpu["master"] / window.seconds), window
 
-    send(warm, "--create")
+    with ThreadPoolExecutor(len(loads)) as pool:
+        for each in start(pool, bench.warm_s(side), "--create"):
+            each.result()
     costs = []
     for _ in range(bench.repeats):
-        (results, cpu), others = bench.figures.quietly(attempt)
-        costs.append(cpu / sum(one["responses"] for one in results) * 1e6)
+        (results, share), others = bench.figures.quietly(attempt)
+        rate = sum(each["tps"] for each in results)
+        costs.append(share / rate * 1e6)
         name = f"{RATE:,} sends/s, {label}"
-        late = max(one["latencyMs"]["p99"] for one in results)
-        rate = sum(one["tps"] for one in results)
+        late = max(each["latencyMs"]["p99"] for each in results)
         bench.figures.add(f"{name}: CPU a message, master", "us", side, costs[-1], others)
         bench.figures.add(f"{name}: p99", "ms", side, late, others)
         bench.figures.add(f"{name}: sends", "msgs/s", side, rate, others, more_is_better=True)
     return costs
+
+
+def _connected(server: Server) -> int:
+    """Connections of clients that stand."""
+    port = int(server.address.rpartition(":")[2])
+    ends = server_process(server).net_connections("tcp")
+    return sum(end.status == psutil.CONN_ESTABLISHED and end.laddr.port == port for end in ends)
 
 
 def _flat(bench: Bench, side: str, what: str, costs: list[list[float]]) -> None:
@@ -99,7 +121,7 @@ def slaves_part(bench: Bench) -> None:
                         slaves.append(subprocess.Popen(command, stdout=subprocess.DEVNULL))
                     label = f"{count} slaves"
                     loads: list[Load] = [("--conns", 4, "--inflight", 16)]
-                    costs.append(_at_rate(bench, ends, side, label, loads))
+                    costs.append(_at_rate(bench, ends, side, label, loads, 4))
                     gone = [one for one in slaves if one.poll() is not None]
                     if gone:
                         raise RuntimeError(f"{len(gone)} of {count} slaves ended")
@@ -148,10 +170,9 @@ def _each(
                 print(f"(Java cannot map {count:,} queues)", end=" ", file=sys.stderr)
                 continue
             with _master(bench, side) as ends:
-                loads, seconds = loads_of(count), 0.0
+                loads = loads_of(count)
                 if what == "queues":
                     _make_queues(ends, loads)
-                else:
-                    seconds = count / 2000  # until all are connected
-                costs.append(_at_rate(bench, ends, side, f"{count:,} {what}", loads, seconds))
+                connections = count if what == "connections" else 8 * len(loads)
+                costs.append(_at_rate(bench, ends, side, f"{count:,} {what}", loads, connections))
         _flat(bench, side, what, costs)

@@ -70,6 +70,7 @@ class RemotingProtocol(Protocol):
         self._turns: Turns | None = None
         self._refusals: Refusals | None = None
         self._waits = self._is_counted = False
+        self._reads = True
         self._requests = self._bytes = self._charging = 0
         self.host = ""
         self._backlog: deque[Frame] = deque()
@@ -98,6 +99,8 @@ class RemotingProtocol(Protocol):
         except ProtocolViolation as violation:
             self._violated(violation)
             return
+        if self._waits:
+            self._stop_reading()
         if frames or begins:
             self._frame_began = now
         self._requests += len(frames)
@@ -131,7 +134,7 @@ class RemotingProtocol(Protocol):
         if not self._accepts:
             return
         self._paused = True
-        self.transport.pauseProducing()
+        self._stop_reading()
 
     def resumeProducing(self) -> None:
         """The write buffer is empty again: first what is left of the last chunk, then read on."""
@@ -171,6 +174,7 @@ class RemotingProtocol(Protocol):
         if turns is not None:
             turns.took(self.host, now - began)
         if channel.held:
+            self._waits = True
             self._stop_reading()
         elif turns is not None:
             delay = self._pay(turns, now) if turns.charging else 0.0
@@ -201,12 +205,19 @@ class RemotingProtocol(Protocol):
         return delay
 
     def _wait(self, turns: Turns, seconds: float) -> None:
-        """Others are served before the rest of the backlog, and nothing more is read until then."""
-        self._stop_reading()
+        """
+        Others are served before the rest of the backlog.
+
+        Until the next turn one more chunk may come, and mostly none does: no reading is stopped and
+        begun again, which is a system call each, for every connection of a crowd.
+        """
+        self._waits = True
+        if seconds:
+            self._stop_reading()
         turns.wait(self, seconds)
 
     def _stop_reading(self) -> None:
-        self._waits = True
+        self._reads = False
         if self.channel.is_open:
             self.transport.pauseProducing()
 
@@ -226,7 +237,8 @@ class RemotingProtocol(Protocol):
         self._handle([], now)
         if self._frames is not None:
             self._count(self._frames)
-        if not (self._paused or self._waits) and self.channel.is_open:
+        if not (self._reads or self._paused or self._waits) and self.channel.is_open:
+            self._reads = True
             self.transport.resumeProducing()
 
     def _next(self, channel: Channel, backlog: deque[Frame]) -> None:

@@ -14,7 +14,7 @@ from rmq_ha.config.netty import NettyServerConfig
 from rmq_ha.remoting.quotas import Quotas
 
 _WINDOW_S = 0.05
-"""Counts as a turn, as turns are not counted while nobody waits."""
+"""Forgets what was taken, as turns are not counted while nobody takes much."""
 
 
 class Served(Protocol):
@@ -34,7 +34,7 @@ class Turns:
     its connection, or of its address, waits for the next turn, and others are served before.
 
     Who waits goes on in the order in which he came, so that each connection of an address gets its
-    share. Nothing is read from it meanwhile. What a request took beyond the share of its address is
+    share. A chunk more is read from it meanwhile, at most. What a request took beyond the share of its address is
     paid back from the shares of the next turns: after one of 60 ms, with a share of 5 ms, others
     have a dozen turns without it. They pass at once when nobody else has anything to do.
 
@@ -65,7 +65,9 @@ class Turns:
 
     def took(self, host: str, seconds: float) -> None:
         """A connection of this address was served for so long."""
-        self._used[host] = self._used.get(host, 0.0) + seconds
+        used = self._used[host] = self._used.get(host, 0.0) + seconds
+        if 0 < self._config.turn_millis_per_ip / 2000 < used:
+            self._arm()  # the next turn begins anew: no share is of more than one
 
     def wait(self, connection: Served, seconds: float) -> None:
         """It has more than its share: have it go on then, or with 0 in the next turn."""
@@ -96,7 +98,7 @@ class Turns:
         self._arm()
 
     def _arm(self) -> None:
-        if self._waiting and not self._is_armed:
+        if not self._is_armed:
             self._is_armed = True
             self._clock.callLater(0, self._next)
 
@@ -122,4 +124,5 @@ class Turns:
                 connection.go_on()
                 rounds.append((host, left - 1))
         self._waiting = {host: waiting for host, waiting in self._waiting.items() if waiting}
-        self._arm()
+        if self._waiting:
+            self._arm()

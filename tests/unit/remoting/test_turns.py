@@ -102,7 +102,6 @@ def test_a_pipeline_takes_its_share_of_each_turn():
     before = server.clock.now
     greedy.dataReceived(requests(650))
     assert server.clock.now - before < 0.0061
-    assert greedy.transport.producerState == "paused"
     longest = 0.0
     while server.clock.later:
         honest.dataReceived(requests(1))
@@ -112,6 +111,34 @@ def test_a_pipeline_takes_its_share_of_each_turn():
     assert greedy.transport.producerState == "producing"
     assert len(answers(honest)) >= 100
     assert server.turns.put_off >= 100
+
+
+def test_of_one_that_waits_for_its_turn_a_chunk_more_is_read_and_then_nothing():
+    """A crowd of a request each is not stopped and started again, each with two system calls."""
+    server = Server()
+    protocol = server.connect(1)
+    protocol.dataReceived(requests(20))
+    assert server.turns.put_off == 1
+    assert protocol.transport.producerState == "producing"
+    half_a_request = requests(1)[:10]
+    protocol.dataReceived(half_a_request)
+    assert protocol.transport.producerState == "paused"
+    while server.clock.later:
+        server.clock.turn()
+    assert answers(protocol) == list(range(20))
+    assert protocol.transport.producerState == "producing"
+
+
+def test_what_many_turns_took_together_is_no_turn():
+    """A crowd that sends all the time: 40 turns of 3 ms each, and a share of 5 ms of one."""
+    server = Server()
+    protocols = [server.connect(port) for port in range(120)]
+    for first in range(0, 120, 3):
+        server.clock.turn()
+        for protocol in protocols[first : first + 3]:
+            protocol.dataReceived(requests(1))
+    assert len(server.served) == 120
+    assert server.turns.put_off == 0
 
 
 def test_the_connections_of_an_address_share_and_take_turns():
@@ -216,6 +243,7 @@ def test_whose_share_is_used_up_to_the_last_bit_waits_and_who_is_done_does_not()
     assert server.turns.put_off == 2
     server.clock.turn()
     assert server.served == [(1, 0), (2, 0), (1, 1), (3, 0)]
+    server.clock.turn()
     assert not server.clock.later
 
 
