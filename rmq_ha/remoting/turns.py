@@ -34,9 +34,10 @@ class Turns:
     its connection, or of its address, waits for the next turn, and others are served before.
 
     Who waits goes on in the order in which he came, so that each connection of an address gets its
-    share. A chunk more is read from it meanwhile, at most. What a request took beyond the share of its address is
-    paid back from the shares of the next turns: after one of 60 ms, with a share of 5 ms, others
-    have a dozen turns without it. They pass at once when nobody else has anything to do.
+    share. A chunk more is read from it meanwhile, at most. What a request took beyond the share of
+    its address is paid back from the shares of the next turns: after one of 60 ms, with a share of
+    5 ms, others have a dozen turns without it. They pass at once when nobody else has anything to
+    do.
 
     :ivar put_off: how often somebody had to wait for the next turn.
     :ivar quotas: of addresses and accounts, in which a wait is longer.
