@@ -14,7 +14,7 @@ from rmq_ha.client.connection.asks import Asker
 from rmq_ha.client.lookup.brokers import topic_configs, topic_offsets
 from rmq_ha.client.lookup.groups import EARLIEST, offset_at
 from rmq_ha.client.lookup.lookups import (
-    Wanted,
+    PullTerms,
     addresses_in,
     commit_offset,
     committed_offset,
@@ -210,12 +210,12 @@ class DeadLetters:
         :raises RmqHaError: a queue cannot be read.
         """
         asker, starts = await self._starts(every=every)
-        wanted = Wanted(READER_GROUP, _PULLED)
+        terms = PullTerms(READER_GROUP, _PULLED)
         for queue, start in starts.items():
             offset = start
             while True:
                 addresses = await self._addresses(asker, queue)
-                result = await asker.run(pull(self._choice, addresses, queue, offset, wanted))
+                result = await asker.run(pull(self._choice, addresses, queue, offset, terms))
                 for message in result.msg_found_list:
                     yield message, queue
                 if result.next_begin_offset == offset:

@@ -15,7 +15,7 @@ from rmq_ha.client.lookup.asking import Asking
 from rmq_ha.client.lookup.lookups import (
     KeyQuery,
     PlaceId,
-    Wanted,
+    PullTerms,
     addresses_in,
     message_at,
     messages_by_key,
@@ -116,8 +116,8 @@ def at_spot(topic: str, spot: Spot) -> Asking[list[MessageExt]]:
     queue = MessageQueue(topic, spot.broker, spot.queue)
     choice = BrokerChoice(lambda: 0.0)
     addresses = addresses_in(route, spot.broker)
-    wanted = Wanted(READER_GROUP, 1)
-    result = yield from pull(choice, addresses, queue, spot.offset, wanted)
+    terms = PullTerms(READER_GROUP, 1)
+    result = yield from pull(choice, addresses, queue, spot.offset, terms)
     found = [item for item in result.msg_found_list if item.queue_offset == spot.offset]
     if not found:
         raise NothingFound(

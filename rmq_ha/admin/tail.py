@@ -15,7 +15,7 @@ from rmq_ha.admin.when import When, WhenType
 from rmq_ha.client.blocking import READER_GROUP
 from rmq_ha.client.connection.asks import Asker
 from rmq_ha.client.lookup.groups import offset_at
-from rmq_ha.client.lookup.lookups import Wanted, addresses_in, pull, topic_route
+from rmq_ha.client.lookup.lookups import PullTerms, addresses_in, pull, topic_route
 from rmq_ha.client.rules.broker_choice import BrokerChoice
 from rmq_ha.client.rules.messages import MessageExt, PullStatus
 from rmq_ha.client.rules.routes import subscribe_queues
@@ -75,8 +75,8 @@ def tail(topic: str, tags: str, sql: str | None, group: str, **given: Any) -> No
     selector = selector_of(tags, sql)
 
     async def work(session: Session) -> None:
-        wanted = Wanted(group, 32, selector, 0 if given["no_follow"] else _HOLD_MS)
-        await Tail(session, Asker(await session.client()), topic, wanted, given["count"]).run(
+        terms = PullTerms(group, 32, selector, 0 if given["no_follow"] else _HOLD_MS)
+        await Tail(session, Asker(await session.client()), topic, terms, given["count"]).run(
             given["since"], given["only"], follow=not given["no_follow"]
         )
 
@@ -93,12 +93,12 @@ class Tail:
     """Follows all queues of a topic."""
 
     def __init__(
-        self, session: Session, asker: Asker, topic: str, wanted: Wanted, count: int | None
+        self, session: Session, asker: Asker, topic: str, terms: PullTerms, count: int | None
     ) -> None:
         self._session = session
         self._asker = asker
         self._topic = topic
-        self._wanted = wanted
+        self._terms = terms
         self._left = count
         self._choice = BrokerChoice(session.host.clock.seconds)
         self._readers: list[Deferred[None]] = []
@@ -144,7 +144,7 @@ class Tail:
                 route = await self._asker.instance.route(self._topic)
                 addresses = addresses_in(route, queue.broker_name)
                 result = await self._asker.run(
-                    pull(self._choice, addresses, queue, offset, self._wanted)
+                    pull(self._choice, addresses, queue, offset, self._terms)
                 )
             except RmqHaError as error:
                 if not follow:

@@ -6,7 +6,7 @@ from typing import NoReturn
 from rmq_ha.admin.doctor.before import CODES, judge_before_start, look_before_start
 from rmq_ha.admin.doctor.command import show
 from rmq_ha.admin.doctor.findings import is_healthy
-from rmq_ha.admin.doctor.gather import Wanted
+from rmq_ha.admin.doctor.gather import Scope
 from rmq_ha.admin.doctor.rules import RULES
 from rmq_ha.admin.options import Options
 from rmq_ha.admin.session import FAILED, Session, run_in_reactor
@@ -14,9 +14,9 @@ from rmq_ha.app.descriptors import allow_descriptors
 from rmq_ha.config.surroundings import Surroundings
 
 
-async def examine_before_start(session: Session, wanted: Wanted) -> int | None:
+async def examine_before_start(session: Session, scope: Scope) -> int | None:
     """:returns: the exit code."""
-    facts = await look_before_start(session, wanted)
+    facts = await look_before_start(session, scope)
     findings = judge_before_start(facts, RULES)
     show(session, facts, findings, len(CODES))
     return None if is_healthy(findings) else FAILED
@@ -30,10 +30,10 @@ def finish_live_check(
 
     :param overrides: of the command line.
     """
-    wanted = Wanted(
+    scope = Scope(
         config=path,
         surroundings=surroundings,
         overrides=tuple(overrides),
         most_files=allow_descriptors(),
     )
-    run_in_reactor(lambda session: examine_before_start(session, wanted), Options())
+    run_in_reactor(lambda session: examine_before_start(session, scope), Options())

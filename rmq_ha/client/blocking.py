@@ -18,7 +18,7 @@ from rmq_ha.client.lookup.groups import GroupLag, Reset, consume_stats, reset_of
 from rmq_ha.client.lookup.lookups import (
     KeyQuery,
     PlaceId,
-    Wanted,
+    PullTerms,
     addresses_in,
     cluster_info,
     commit_offset,
@@ -43,7 +43,7 @@ from rmq_ha.client.rules.settings import (
     name_servers_in,
 )
 from rmq_ha.client.rules.subscriptions import MessageSelector
-from rmq_ha.client.send.sending import Sending
+from rmq_ha.client.send.send_asking import SendAsking
 from rmq_ha.host.blocking import BlockingCalls, http_get, now_ms, seconds, sleep
 from rmq_ha.host.process import process_id, this_process
 from rmq_ha.wire.bodies import MessageQueue
@@ -255,8 +255,8 @@ class BlockingClient:
         :param group: in whose name; nothing is committed.
         """
         full = self._full_queue(queue)
-        wanted = Wanted(self._full(group), max_nums, selector, hold_ms)
-        asking = pull(self._choice, self._addresses(full), full, offset, wanted)
+        terms = PullTerms(self._full(group), max_nums, selector, hold_ms)
+        asking = pull(self._choice, self._addresses(full), full, offset, terms)
         result = self.run(asking)
         for message in result.msg_found_list:
             message.topic = queue.topic
@@ -370,7 +370,7 @@ class BlockingClient:
         self._choice = BrokerChoice(seconds)
         self._signer = self.settings.signer(now_ms, random)
         process = self.settings.process or this_process()
-        self._sending = Sending(
+        self._sending = SendAsking(
             self.settings,
             self.producer,
             process,
@@ -382,7 +382,7 @@ class BlockingClient:
             random,
         )
 
-    def _sender(self) -> Sending:
+    def _sender(self) -> SendAsking:
         if self._pid != process_id():
             self._begin()
         return self._sending

@@ -2,7 +2,7 @@
 
 from rmq_ha.client.lookup.lookups import KeyQuery as KeyQuery
 from rmq_ha.client.lookup.lookups import PlaceId as PlaceId
-from rmq_ha.client.lookup.lookups import Wanted as Wanted
+from rmq_ha.client.lookup.lookups import PullTerms as PullTerms
 from rmq_ha.client.lookup.lookups import addresses_in as addresses_in
 from rmq_ha.client.lookup.lookups import cluster_info as cluster_info
 from rmq_ha.client.lookup.lookups import commit_offset as commit_offset

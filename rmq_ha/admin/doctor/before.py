@@ -8,7 +8,7 @@ from twisted.internet.protocol import Factory
 
 from rmq_ha.admin.doctor.facts import Broker, Facts, NotLooked
 from rmq_ha.admin.doctor.findings import Finding, Rule, Said, Severity, judge
-from rmq_ha.admin.doctor.gather import Wanted, look_at_machine, look_at_names, resolve_names
+from rmq_ha.admin.doctor.gather import Scope, look_at_machine, look_at_names, resolve_names
 from rmq_ha.admin.doctor.local import Local
 from rmq_ha.admin.doctor.probe import port_at
 from rmq_ha.admin.session import Session
@@ -55,15 +55,15 @@ CODES = (
 """Of the rules that need no broker that runs."""
 
 
-async def look_before_start(session: Session, wanted: Wanted) -> Facts:
+async def look_before_start(session: Session, scope: Scope) -> Facts:
     """Ask name servers, and look at this machine; the broker of the file does not run."""
     facts = Facts(now_ms=session.host.now_ms())
-    look_at_machine(facts, session, wanted)
-    asker = await look_at_names(facts, session, wanted)
+    look_at_machine(facts, session, scope)
+    asker = await look_at_names(facts, session, scope)
     local = facts.local
     if local is None or local.error:
         return facts
-    local.is_starting, local.most_files = True, wanted.most_files
+    local.is_starting, local.most_files = True, scope.most_files
     await resolve_names(local, session)
     host = session.host
     await _look_at_addresses(host, local)

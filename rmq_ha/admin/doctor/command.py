@@ -6,7 +6,7 @@ import click
 
 from rmq_ha.admin.doctor.facts import Facts
 from rmq_ha.admin.doctor.findings import Finding, is_healthy, judge
-from rmq_ha.admin.doctor.gather import Wanted, gather
+from rmq_ha.admin.doctor.gather import Scope, gather
 from rmq_ha.admin.doctor.rules import RULES
 from rmq_ha.admin.options import common_options
 from rmq_ha.admin.session import FAILED, NO_ANSWER, Session, run
@@ -47,20 +47,20 @@ def doctor(which: str, again_s: float, config: str | None, store: str | None) ->
     Exit code 0: nothing, or notes only; 1: findings; 4: nobody answers.
     """
 
-    wanted = Wanted(
+    scope = Scope(
         which, local_address(), again_s, config or "", store or "", real_surroundings(".")
     )
 
     async def work(session: Session) -> int | None:
-        return await examine(session, wanted)
+        return await examine(session, scope)
 
     run(work)
 
 
-async def examine(session: Session, wanted: Wanted) -> int | None:
+async def examine(session: Session, scope: Scope) -> int | None:
     """:returns: the exit code."""
     with session.output.progress("asking brokers", None) as steps:
-        facts = await gather(session, wanted, steps.advance)
+        facts = await gather(session, scope, steps.advance)
     findings = judge(facts, RULES)
     show(session, facts, findings)
     asked = facts.brokers or facts.name_servers

@@ -27,7 +27,7 @@ from rmq_ha.wire.route_bodies import ClusterInfo
 Step = Callable[[], object]
 
 
-class Wanted(NamedTuple):
+class Scope(NamedTuple):
     """
     What to look at.
 
@@ -51,7 +51,7 @@ class Wanted(NamedTuple):
     most_files: int = 0
 
 
-async def gather(session: Session, wanted: Wanted, step: Step = lambda: None) -> Facts:
+async def gather(session: Session, scope: Scope, step: Step = lambda: None) -> Facts:
     """
     Everything about the brokers that are asked for.
 
@@ -60,28 +60,28 @@ async def gather(session: Session, wanted: Wanted, step: Step = lambda: None) ->
     :raises NothingFound: there is no such broker.
     """
     facts = Facts(now_ms=session.host.now_ms())
-    look_at_machine(facts, session, wanted)
-    asker = await look_at_names(facts, session, wanted)
+    look_at_machine(facts, session, scope)
+    asker = await look_at_names(facts, session, scope)
     if facts.local is not None:
         await resolve_names(facts.local, session)
     for broker in facts.brokers:
-        facts.not_looked += await look_at_broker(asker, session, facts, broker, wanted.here)
+        facts.not_looked += await look_at_broker(asker, session, facts, broker, scope.here)
         step()
-    await _look_at_hidden_masters(asker, session, facts, wanted.here)
+    await _look_at_hidden_masters(asker, session, facts, scope.here)
     for address in _controllers(facts.brokers):
         facts.controllers.append(await _look_at_controller(asker, address))
     await look_at_groups(asker, facts, step)
-    await _look_again(asker, session, facts, wanted.again_s)
+    await _look_again(asker, session, facts, scope.again_s)
     return facts
 
 
-def look_at_machine(facts: Facts, session: Session, wanted: Wanted) -> None:
+def look_at_machine(facts: Facts, session: Session, scope: Scope) -> None:
     """Files of this machine, those that were asked for."""
     disk = session.host.disk
-    if wanted.config and wanted.surroundings is not None:
-        look_at_file(facts, disk, wanted.config, wanted.surroundings, wanted.overrides)
-    if wanted.store:
-        look_at_store(facts, disk, wanted.store)
+    if scope.config and scope.surroundings is not None:
+        look_at_file(facts, disk, scope.config, scope.surroundings, scope.overrides)
+    if scope.store:
+        look_at_store(facts, disk, scope.store)
     if facts.local is not None and facts.local.has_abort and not facts.local.address:
         facts.not_looked.append(
             NotLooked(f"whether a broker runs on {facts.local.store}", "only --config says where")
@@ -92,26 +92,26 @@ def look_at_machine(facts: Facts, session: Session, wanted: Wanted) -> None:
         )
 
 
-async def look_at_names(facts: Facts, session: Session, wanted: Wanted) -> Asker:
+async def look_at_names(facts: Facts, session: Session, scope: Scope) -> Asker:
     """Name servers, and with them which brokers there are."""
     own = facts.local.address if facts.local else ""
     given = session.options.namesrv or (facts.local.name_servers if facts.local else "")
-    if ":" in wanted.which or not given:
-        addresses = [item for item in dict.fromkeys((wanted.which, own)) if item]
+    if ":" in scope.which or not given:
+        addresses = [item for item in dict.fromkeys((scope.which, own)) if item]
         if not addresses and not facts.local:
             await session.client()  # says that no name server was given
         facts.brokers = [Broker(address=item) for item in addresses]
-        why = f"only {wanted.which} was asked for" if wanted.which else "none is known"
+        why = f"only {scope.which} was asked for" if scope.which else "none is known"
         facts.not_looked.append(NotLooked("name servers", why))
         return Asker(await session.direct())
     asker = Asker(await session.direct())
     for address in name_servers(given):
         facts.name_servers.append(await _look_at_name_server(asker, session, address))
-    facts.brokers = _registered(facts.name_servers, wanted.which)
+    facts.brokers = _registered(facts.name_servers, scope.which)
     known = sorted({name for server in facts.name_servers for name in server.brokers})
     if known and not facts.brokers:
         raise NothingFound(
-            f"no broker or cluster is called {wanted.which} (brokers: {', '.join(known)})"
+            f"no broker or cluster is called {scope.which} (brokers: {', '.join(known)})"
         )
     if own and own not in {broker.address for broker in facts.brokers}:
         facts.brokers.append(Broker(address=own))

@@ -34,7 +34,7 @@ HOLD_MARGIN_MS = 10_000
 _FOREVER = (1 << 63) - 1
 
 
-class Wanted(NamedTuple):
+class PullTerms(NamedTuple):
     """
     What a pull wants of its queue.
 
@@ -147,7 +147,7 @@ def pull(
     addresses: dict[int, str],
     queue: MessageQueue,
     offset: int,
-    wanted: Wanted,
+    terms: PullTerms,
 ) -> Asking[PullResult]:
     """
     Messages from an offset on; a slave is asked when the master does not answer.
@@ -157,8 +157,8 @@ def pull(
     :raises RemotingError: none of the addresses answers.
     :raises CorruptRecord: the answer has other things than records.
     """
-    data = subscription(queue.topic, wanted.selector, 0)
-    pulled = yield from pull_records(choice, addresses, queue, offset, wanted)
+    data = subscription(queue.topic, terms.selector, 0)
+    pulled = yield from pull_records(choice, addresses, queue, offset, terms)
     messages, left = decode_pulled(pulled.body, queue.broker_name)
     return PullResult(
         pulled.status,
@@ -175,14 +175,14 @@ def pull_records(
     addresses: dict[int, str],
     queue: MessageQueue,
     offset: int,
-    wanted: Wanted,
+    terms: PullTerms,
 ) -> Asking[PulledRecords]:
     """As `pull`, but nothing is decoded; brokers choose by the hash of a tag only."""
-    data = subscription(queue.topic, wanted.selector, 0)
-    timeout_ms = wanted.hold_ms + HOLD_MARGIN_MS if wanted.hold_ms else 0
-    wish = Pull(queue, data, offset, wanted.max_nums, timeout_ms)
-    wish.hold_ms, wish.send_expression = wanted.hold_ms, True
-    command = pull_request(wanted.group, wish, is_master=False)
+    data = subscription(queue.topic, terms.selector, 0)
+    timeout_ms = terms.hold_ms + HOLD_MARGIN_MS if terms.hold_ms else 0
+    wish = Pull(queue, data, offset, terms.max_nums, timeout_ms)
+    wish.hold_ms, wish.send_expression = terms.hold_ms, True
+    command = pull_request(terms.group, wish, is_master=False)
     left = dict(addresses)
     while True:
         found = choice.address(queue, left)

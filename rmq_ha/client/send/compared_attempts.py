@@ -9,8 +9,8 @@ from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
 from rmq_ha.client.send.comparing import ComparingBrokers
+from rmq_ha.client.send.send import Send
 from rmq_ha.client.send.send_attempts import Attempts
-from rmq_ha.client.send.sends import Send
 from rmq_ha.errors import RemotingConnectError, RemotingTimeout
 from rmq_ha.wire.bodies import MessageQueue
 

@@ -5,7 +5,7 @@ brokers answer as well, and say nothing.
 """
 
 from rmq_ha.client.rules.errors import BrokerRefused, DuplicatesPossible
-from rmq_ha.client.send.sends import Send
+from rmq_ha.client.send.send import Send
 from rmq_ha.wire.bodies import HeartbeatData
 from rmq_ha.wire.codes import RequestCode
 from rmq_ha.wire.command import RemotingCommand

@@ -26,10 +26,10 @@ from rmq_ha.client.rules.settings import ProducerConfig
 from rmq_ha.client.send.compared_attempts import ComparedAttempts
 from rmq_ha.client.send.publish_topics import PublishTopics
 from rmq_ha.client.send.request_reply import Requests
+from rmq_ha.client.send.send import Send
 from rmq_ha.client.send.send_attempts import Attempts
 from rmq_ha.client.send.send_maker import SendMaker
 from rmq_ha.client.send.sender import Sender
-from rmq_ha.client.send.sends import Send
 from rmq_ha.model.topics import group_fault
 from rmq_ha.wire.command import RemotingCommand
 

@@ -12,7 +12,7 @@ from rmq_ha.client.rules.errors import NoRoute
 from rmq_ha.client.rules.namespaces import unwrap, wrap
 from rmq_ha.client.rules.routes import borrowed_route, publish_info
 from rmq_ha.client.rules.settings import ProducerConfig
-from rmq_ha.client.send.sends import PublishTopic, check_topic
+from rmq_ha.client.send.send import PublishTopic, check_topic
 from rmq_ha.wire.route_bodies import TopicRoute
 
 LOOK_AGAIN_S = 0.5

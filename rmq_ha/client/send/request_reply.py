@@ -12,7 +12,7 @@ from twisted.python.failure import Failure
 
 from rmq_ha.client.rules.errors import IllegalMessage, RequestTimeout
 from rmq_ha.client.rules.messages import Message, MessageExt
-from rmq_ha.client.send.sends import MESSAGE_TYPE, REPLY
+from rmq_ha.client.send.send import MESSAGE_TYPE, REPLY
 from rmq_ha.model.properties import CLUSTER
 
 CORRELATION_ID = "CORRELATION_ID"

@@ -1,6 +1,6 @@
 """What comes after an attempt to send: RocketMQ's retries, and our patience on top of them.
 
-`Sender`, in a reactor, and `Sending`, without one, both ask here and do as they are told.
+`Sender`, in a reactor, and `SendAsking`, without one, both ask here and do as they are told.
 
 Spec: remoting.md, section 11.1 (sendDefaultImpl).
 """
@@ -18,7 +18,7 @@ from rmq_ha.client.rules.errors import (
 )
 from rmq_ha.client.rules.messages import SendResult
 from rmq_ha.client.rules.settings import ProducerConfig
-from rmq_ha.client.send.sends import Send
+from rmq_ha.client.send.send import Send
 from rmq_ha.errors import RemotingError, RemotingTimeout, RmqHaError
 from rmq_ha.wire.codes import ResponseCode
 

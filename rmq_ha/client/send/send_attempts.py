@@ -16,7 +16,7 @@ from rmq_ha.client.rules.messages import SendResult
 from rmq_ha.client.rules.send_frames import Destination, send_command
 from rmq_ha.client.rules.settings import ProducerConfig
 from rmq_ha.client.send.retrying import is_retriable
-from rmq_ha.client.send.sends import PublishTopic, Send, choose_by
+from rmq_ha.client.send.send import PublishTopic, Send, choose_by
 from rmq_ha.errors import ProtocolViolation, RemotingTimeout
 from rmq_ha.remoting.channel import Channel
 from rmq_ha.wire.bodies import MessageQueue

@@ -15,7 +15,7 @@ from rmq_ha.client.rules.queue_choice import Selector
 from rmq_ha.client.rules.send_frames import Outgoing
 from rmq_ha.client.rules.settings import ClientConfig, ProducerConfig
 from rmq_ha.client.rules.unique_id import UniqueIds
-from rmq_ha.client.send.sends import PublishTopic, Send, check_message, outgoing_of
+from rmq_ha.client.send.send import PublishTopic, Send, check_message, outgoing_of
 from rmq_ha.errors import RemotingError
 from rmq_ha.model.process import Process
 from rmq_ha.model.properties import UNIQ_KEY

@@ -31,8 +31,8 @@ from rmq_ha.client.send.retrying import (
     final_error,
     is_retriable,
 )
+from rmq_ha.client.send.send import Send, result_of
 from rmq_ha.client.send.send_attempts import Attempts
-from rmq_ha.client.send.sends import Send, result_of
 from rmq_ha.errors import RemotingTimeout
 from rmq_ha.timing.timer import rearm
 from rmq_ha.wire.command import RemotingCommand

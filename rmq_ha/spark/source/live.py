@@ -9,7 +9,7 @@ from warnings import warn
 
 from rmq_ha.client.blocking import READER_GROUP, BlockingClient
 from rmq_ha.client.lookup.asking import Ask, expect
-from rmq_ha.client.lookup.lookups import Wanted, addresses_in, commit_offset, pull_records
+from rmq_ha.client.lookup.lookups import PullTerms, addresses_in, commit_offset, pull_records
 from rmq_ha.client.lookup.pulls import PulledRecords
 from rmq_ha.client.rules.broker_choice import BrokerChoice
 from rmq_ha.client.rules.errors import MQClientError, NoRoute
@@ -323,5 +323,5 @@ class _Puller:
         if not isinstance(addresses, dict):
             route = addresses.route(self._client, queue.topic)
             addresses = addresses_in(route, queue.broker_name)
-        wanted = Wanted(self._options.group or READER_GROUP, count, expression)
-        return self._client.run(pull_records(self.choice, addresses, queue, offset, wanted))
+        terms = PullTerms(self._options.group or READER_GROUP, count, expression)
+        return self._client.run(pull_records(self.choice, addresses, queue, offset, terms))

@@ -38,7 +38,7 @@ from rmq_ha.client.connection.asks import Asker
 from rmq_ha.client.consume.consume_tracing import ConsumeTracer
 from rmq_ha.client.consume.push_consumer import PushConsumer
 from rmq_ha.client.lookup.groups import EARLIEST
-from rmq_ha.client.lookup.lookups import Wanted
+from rmq_ha.client.lookup.lookups import PullTerms
 from rmq_ha.client.rules.consumer_settings import PushConsumerConfig
 from rmq_ha.client.rules.messages import Message
 from rmq_ha.client.rules.settings import ProducerConfig
@@ -214,7 +214,7 @@ def test_tail_shows_one_queue_only(cluster_of_two: SimCluster) -> None:
     def shown(*only: tail.Only) -> Said:
         async def work(session: Session) -> None:
             asker = Asker(await session.client())
-            reading = tail.Tail(session, asker, "T", Wanted("TOOLS"), None)
+            reading = tail.Tail(session, asker, "T", PullTerms("TOOLS"), None)
             await reading.run(When(EARLIEST), only, follow=False)
 
         return say(cluster_of_two, work)

@@ -13,7 +13,7 @@ from rmq_ha.client.lookup.groups import EARLIEST, LATEST, consume_stats, reset_o
 from rmq_ha.client.lookup.lookups import (
     KeyQuery,
     PlaceId,
-    Wanted,
+    PullTerms,
     addresses_in,
     committed_offset,
     message_at,
@@ -36,9 +36,9 @@ from rmq_ha.client.rules.messages import Message, PullStatus, SendStatus
 from rmq_ha.client.rules.queue_choice import select_by_hash
 from rmq_ha.client.rules.settings import ClientConfig, ProducerConfig
 from rmq_ha.client.rules.subscriptions import MessageSelector
+from rmq_ha.client.send.send import PublishTopic, Send
+from rmq_ha.client.send.send_asking import SendAsking
 from rmq_ha.client.send.send_maker import SendMaker
-from rmq_ha.client.send.sending import Sending
-from rmq_ha.client.send.sends import PublishTopic, Send
 from rmq_ha.errors import RemotingConnectError, RemotingTimeout
 from rmq_ha.model.message import Address
 from rmq_ha.model.process import Process
@@ -134,7 +134,7 @@ def test_pulls_go_to_a_slave_and_back() -> None:
         )
 
     def addresses() -> list[str]:
-        asking = pull(choice, {0: MASTER, 1: SLAVE}, QUEUE, 5, Wanted("g"))
+        asking = pull(choice, {0: MASTER, 1: SLAVE}, QUEUE, 5, PullTerms("g"))
         result, asked = drive(asking, answer)
         assert result.pull_status is PullStatus.NO_NEW_MSG
         assert result.next_begin_offset == 5
@@ -149,7 +149,7 @@ def test_pulls_go_to_a_slave_and_back() -> None:
 
 def test_a_held_pull_has_time_for_a_late_answer() -> None:
     """The broker's own sweep comes every 5 s."""
-    asking = pull(BrokerChoice(lambda: 0.0), {0: MASTER}, QUEUE, 0, Wanted("g", hold_ms=4000))
+    asking = pull(BrokerChoice(lambda: 0.0), {0: MASTER}, QUEUE, 0, PullTerms("g", hold_ms=4000))
     assert next(asking).timeout_ms >= 4000 + 5000
 
 
@@ -300,7 +300,7 @@ class Clock:
         self.now += seconds
 
 
-def sending(clock: Clock | None = None, namespace: str = "", **config: Any) -> Sending:
+def sending(clock: Clock | None = None, namespace: str = "", **config: Any) -> SendAsking:
     """By default with one round of attempts, as RocketMQ."""
     clock = clock or Clock()
     config.setdefault("delivery_timeout_ms", 0)
@@ -311,7 +311,7 @@ def sending(clock: Clock | None = None, namespace: str = "", **config: Any) -> S
         return ROUTE
         yield
 
-    return Sending(
+    return SendAsking(
         ClientConfig(namesrv_addr="n:1", namespace=namespace),
         ProducerConfig(**config),
         Process(4711, "10.0.0.1"),
@@ -325,7 +325,7 @@ def sending(clock: Clock | None = None, namespace: str = "", **config: Any) -> S
 
 
 def drive_batch(
-    made: Sending, messages: list[Message], answer: Answers, queue: MessageQueue | None = None
+    made: SendAsking, messages: list[Message], answer: Answers, queue: MessageQueue | None = None
 ) -> tuple[Any, list[Ask]]:
     """As `drive`, of a batch."""
     asked: list[Ask] = []
@@ -631,7 +631,7 @@ def pulled(code: int = 0, body: bytes | None = None, **more: object) -> Remoting
 
 def test_a_pull_says_what_it_wants_and_holds_only_if_told_so() -> None:
     def asked(**more: Any) -> tuple[dict[str, str], int]:
-        asking = pull(BrokerChoice(lambda: 0.0), {0: MASTER}, QUEUE, 3, Wanted("g", 7, **more))
+        asking = pull(BrokerChoice(lambda: 0.0), {0: MASTER}, QUEUE, 3, PullTerms("g", 7, **more))
         _, (ask,) = drive(asking, lambda ask: pulled(ResponseCode.PULL_NOT_FOUND))
         return ask.command.ext or {}, ask.timeout_ms
 
@@ -646,7 +646,7 @@ def test_a_pull_says_what_it_wants_and_holds_only_if_told_so() -> None:
 
 def test_a_pull_that_nobody_answers_or_that_is_refused_is_an_error_and_not_an_empty_queue() -> None:
     def asking(addresses: dict[int, str]) -> Asking[Any]:
-        return pull(BrokerChoice(lambda: 0.0), addresses, QUEUE, 3, Wanted("g"))
+        return pull(BrokerChoice(lambda: 0.0), addresses, QUEUE, 3, PullTerms("g"))
 
     both = {0: MASTER, 1: SLAVE}
     with pytest.raises(MQClientError, match="no address"):
@@ -664,7 +664,7 @@ def test_only_what_was_found_is_decoded_and_what_a_broker_suggests_is_asked_next
     both = {0: MASTER, 1: SLAVE}
 
     def step(answer: RemotingCommand) -> tuple[Any, str]:
-        result, asked = drive(pull(choice, both, QUEUE, 3, Wanted("g")), lambda ask: answer)
+        result, asked = drive(pull(choice, both, QUEUE, 3, PullTerms("g")), lambda ask: answer)
         return result, asked[0].address
 
     found, _ = step(pulled(0, record(3, "T", 9, ""), suggestWhichBrokerId=1))
@@ -678,7 +678,7 @@ def test_only_what_was_found_is_decoded_and_what_a_broker_suggests_is_asked_next
 def test_an_address_answers_for_itself_again() -> None:
     choice = BrokerChoice(lambda: 0.0)
     choice.failed(MASTER)
-    drive(pull(choice, {0: MASTER}, QUEUE, 3, Wanted("g")), lambda ask: pulled())
+    drive(pull(choice, {0: MASTER}, QUEUE, 3, PullTerms("g")), lambda ask: pulled())
     assert not choice.is_avoided(MASTER)
 
 

@@ -11,7 +11,7 @@ from rmq_ha.client.rules import compression
 from rmq_ha.client.rules.compression import MAX_INFLATED, UndecodableBody, compression_of, inflate
 from rmq_ha.client.rules.messages import Message
 from rmq_ha.client.rules.settings import ProducerConfig
-from rmq_ha.client.send.sends import outgoing_of
+from rmq_ha.client.send.send import outgoing_of
 from rmq_ha.errors import ConfigurationError
 
 lz4_frame = pytest.importorskip("lz4.frame", reason="pip install 'rmq-ha[compression]'")

@@ -23,9 +23,9 @@ from rmq_ha.client.rules.messages import Message, SendResult, SendStatus
 from rmq_ha.client.rules.routes import publish_info
 from rmq_ha.client.rules.send_frames import Outgoing
 from rmq_ha.client.rules.settings import ProducerConfig
+from rmq_ha.client.send.send import PublishTopic, Send, check_message, outgoing_of, result_of
 from rmq_ha.client.send.send_attempts import Attempts
 from rmq_ha.client.send.sender import Sender
-from rmq_ha.client.send.sends import PublishTopic, Send, check_message, outgoing_of, result_of
 from rmq_ha.errors import RemotingConnectError, RemotingTimeout
 from rmq_ha.wire.bodies import MessageQueue
 from rmq_ha.wire.codes import RequestCode, ResponseCode

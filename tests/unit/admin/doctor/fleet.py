@@ -11,7 +11,7 @@ from twisted.internet.defer import Deferred
 from rmq_ha.admin import broker, topic
 from rmq_ha.admin.doctor.command import examine
 from rmq_ha.admin.doctor.findings import Severity
-from rmq_ha.admin.doctor.gather import Wanted
+from rmq_ha.admin.doctor.gather import Scope
 from rmq_ha.app.broker_server import BrokerServer
 from rmq_ha.app.descriptors import allow_descriptors
 from rmq_ha.app.live_check import examine_before_start
@@ -48,8 +48,8 @@ class Visit:
 
     def codes(self, *severities: str) -> set[str]:
         """Of findings as bad as that; of all, when none is given."""
-        wanted = severities or tuple(item.value for item in Severity)
-        return {item["code"] for item in self.items if item["severity"] in wanted}
+        severe = severities or tuple(item.value for item in Severity)
+        return {item["code"] for item in self.items if item["severity"] in severe}
 
     def __str__(self) -> str:
         return "\n".join(
@@ -135,9 +135,9 @@ class Fleet(SimCluster):
 
     def visit(self, which: str = "", **more: Any) -> Visit:
         """`rmqha-admin doctor` on the machine `admin`, or where `say` is told to run it."""
-        wanted = more.pop("wanted", None) or Wanted(which)
+        scope = more.pop("scope", None) or Scope(which)
         work = more.pop("work", examine)
-        return Visit(say(self, lambda session: work(session, wanted), **more))
+        return Visit(say(self, lambda session: work(session, scope), **more))
 
     def is_well(self, **more: Any) -> Visit:
         """Nobody has to do anything."""
@@ -165,13 +165,13 @@ class Fleet(SimCluster):
         machine = self.hosts[name]
         machine.disk.replace(PATH, text.encode())
         around = Surroundings({}, "/root", name, machine.ip, "/")
-        return {"wanted": Wanted(config=PATH, surroundings=around), "host": machine.seams}
+        return {"scope": Scope(config=PATH, surroundings=around), "host": machine.seams}
 
-    def before(self, name: str, text: str, **wanted: Any) -> dict[str, Any]:
+    def before(self, name: str, text: str, **scope: Any) -> dict[str, Any]:
         """`--check --live` there, for a properties file."""
         visit = self.with_file(name, text)
-        wanted = {"wanted": visit["wanted"]._replace(**wanted)}
-        return {**visit, **wanted, "work": examine_before_start, "namesrv": ""}
+        scope = {"scope": visit["scope"]._replace(**scope)}
+        return {**visit, **scope, "work": examine_before_start, "namesrv": ""}
 
     def file_of(self, name: str, *lines: str) -> str:
         """A properties file of the broker that runs on a machine; what is said last holds."""

@@ -12,7 +12,7 @@ from twisted.internet.protocol import Factory, Protocol
 from rmq_ha.admin.doctor import gather as gather_module
 from rmq_ha.admin.doctor.brokers import clock_ahead, samples_in
 from rmq_ha.admin.doctor.facts import Broker, Facts, NotLooked
-from rmq_ha.admin.doctor.gather import Wanted, gather
+from rmq_ha.admin.doctor.gather import Scope, gather
 from rmq_ha.admin.doctor.groups import first_that_answer
 from rmq_ha.admin.doctor.machine import look_at_store
 from rmq_ha.admin.doctor.probe import certificate_at, page_at, port_at
@@ -70,7 +70,7 @@ def test_what_a_broker_refuses_to_tell(busy: Fleet) -> None:
     for code, what in NOT_TOLD.items():
         handler = routes[code]
         refuse(routes, code)
-        visit = busy.visit(wanted=Wanted(again_s=0))
+        visit = busy.visit(scope=Scope(again_s=0))
         routes[code] = handler
         assert NOT_TODAY in visit.not_looked[f"{what} {busy.address('a')}"], code
         assert visit.said.json["brokers"] == 2
@@ -100,11 +100,11 @@ def left_behind(fleet: Fleet) -> None:
 
 
 def test_whether_a_group_moves_takes_a_second_look(busy: Fleet) -> None:
-    assert "what happens now" not in busy.visit(wanted=Wanted(again_s=0)).not_looked
+    assert "what happens now" not in busy.visit(scope=Scope(again_s=0)).not_looked
     left_behind(busy)
-    assert busy.visit(wanted=Wanted(again_s=0)).not_looked["what happens now"] == "--look-again 0"
+    assert busy.visit(scope=Scope(again_s=0)).not_looked["what happens now"] == "--look-again 0"
     began = busy.clock.seconds()
-    visit = busy.visit(wanted=Wanted(again_s=3))
+    visit = busy.visit(scope=Scope(again_s=3))
     assert 3 <= busy.clock.seconds() - began < 6
     assert "what happens now" not in visit.not_looked
     routes = busy.brokers["a"].dispatcher.routes
@@ -118,7 +118,7 @@ def test_whether_a_group_moves_takes_a_second_look(busy: Fleet) -> None:
         return offsets(channel, command)
 
     routes[RequestCode.GET_ALL_CONSUMER_OFFSET] = once
-    why = busy.visit(wanted=Wanted(again_s=3)).not_looked
+    why = busy.visit(scope=Scope(again_s=3)).not_looked
     assert NOT_TODAY in why[f"offsets of pair {busy.address('a')} again"]
 
 
@@ -134,7 +134,7 @@ def test_offsets_are_looked_at_again_at_each_broker() -> None:
     for name in ("a", "c"):
         fleet.brokers[name].consumer_offsets.commit("workers", "Work", 0, 0)
     for which, names in (("", ["alone", "pair"]), (fleet.address("a"), ["pair"])):
-        (group,) = facts_of(fleet, Wanted(which, again_s=0.5)).groups
+        (group,) = facts_of(fleet, Scope(which, again_s=0.5)).groups
         queues = [queue for queue in group.queues if queue.topic == "Work"]
         assert sorted(queue.broker for queue in queues) == names
         assert all(queue.later is not None for queue in queues), which
@@ -151,16 +151,16 @@ def test_a_name_server_that_does_not_tell(busy: Fleet) -> None:
     assert NOT_TODAY in "".join(visit.texts("no-name-server"))
 
 
-def facts_of(fleet: Fleet, wanted: Wanted, **options: Any) -> Facts:
+def facts_of(fleet: Fleet, scope: Scope, **options: Any) -> Facts:
     chosen = Options(namesrv=fleet.namesrv.address, timeout_ms=2000, **options)
     host = fleet.world.hosts.get("admin") or fleet.world.add("admin")
     session = Session(host.seams, chosen, Output(True))
-    found: Facts = fleet.wait(gather(session, wanted))
+    found: Facts = fleet.wait(gather(session, scope))
     return found
 
 
 def test_what_is_gathered_of_a_healthy_pair(busy: Fleet) -> None:
-    facts = facts_of(busy, Wanted(again_s=1))
+    facts = facts_of(busy, Scope(again_s=1))
     slave, master = facts.brokers
     assert (slave.broker_id, master.broker_id) == (1, 0), "slaves come first"
     assert master.ha is not None
@@ -197,8 +197,8 @@ def test_one_broker_or_cluster_is_picked_out(busy: Fleet) -> None:
         ("Other", ["alone"]),
         ("", ["alone", "pair", "pair"]),
     ):
-        assert [item.name for item in facts_of(busy, Wanted(which)).brokers] == names, which
-    said = say(busy, lambda s: gather(s, Wanted("nobody")))
+        assert [item.name for item in facts_of(busy, Scope(which)).brokers] == names, which
+    said = say(busy, lambda s: gather(s, Scope("nobody")))
     assert (said.code, "(brokers: alone, pair)" in said.err) == (NOT_FOUND, True)
 
 
@@ -207,9 +207,9 @@ def test_a_status_port_that_only_its_machine_reaches() -> None:
     fleet.add("a").configuration.ours.metrics_address = "127.0.0.1"
     fleet.run(3)
     about = f"/healthz and /metrics of pair {fleet.address('a')}"
-    why = fleet.visit(wanted=Wanted(here="10.0.0.99")).not_looked[about]
+    why = fleet.visit(scope=Scope(here="10.0.0.99")).not_looked[about]
     assert why == "it listens on 127.0.0.1 of its own machine only: run doctor there"
-    there = fleet.visit(wanted=Wanted(here=fleet.hosts["a"].ip), host=fleet.hosts["a"].seams)
+    there = fleet.visit(scope=Scope(here=fleet.hosts["a"].ip), host=fleet.hosts["a"].seams)
     assert about not in there.not_looked
 
 
@@ -217,7 +217,7 @@ def test_a_status_port_that_does_not_answer_is_a_problem() -> None:
     fleet = Fleet(watched=True)
     fleet.add("a", BrokerRole.ASYNC_MASTER)
     fleet.run(3)
-    (found,) = facts_of(fleet, Wanted(again_s=1)).brokers
+    (found,) = facts_of(fleet, Scope(again_s=1)).brokers
     assert found.status is not None
     assert (found.status.problem, found.status.is_ready) == (None, True)
     assert found.status.address == f"{fleet.hosts['a'].ip}:{STATUS_PORT}"
@@ -226,7 +226,7 @@ def test_a_status_port_that_does_not_answer_is_a_problem() -> None:
     assert found.status.later
     found.status.later = {}
     fleet.world.network.block("a", STATUS_PORT, "admin")
-    (found,) = facts_of(fleet, Wanted(again_s=1)).brokers
+    (found,) = facts_of(fleet, Scope(again_s=1)).brokers
     assert found.status is not None
     assert found.status.problem
 
@@ -364,7 +364,7 @@ def test_whether_somebody_runs_on_a_store_says_only_its_file() -> None:
     fleet.run(3)
     host = fleet.hosts["a"]
     about = "whether a broker runs on /store"
-    visit = fleet.visit(wanted=Wanted(store="/store"), host=host.seams)
+    visit = fleet.visit(scope=Scope(store="/store"), host=host.seams)
     assert visit.not_looked[about] == "only --config says where"
     file = fleet.with_file("a", fleet.file_of("a"))
     assert about not in fleet.visit(**file).not_looked
@@ -373,7 +373,7 @@ def test_whether_somebody_runs_on_a_store_says_only_its_file() -> None:
 def test_a_file_that_cannot_be_read_or_names_no_certificate() -> None:
     fleet = Fleet("a")
     file = fleet.with_file("a", fleet.file_of("a"))
-    file["wanted"] = file["wanted"]._replace(config="/etc/nothing.properties")
+    file["scope"] = file["scope"]._replace(config="/etc/nothing.properties")
     visit = fleet.visit(**file)
     assert "No such file or directory" in "".join(visit.texts("file-wrong"))
     lines = ("tls.test.mode.enable=false", "tls.server.certPath=/none", "tls.server.keyPath=/none")
@@ -382,9 +382,9 @@ def test_a_file_that_cannot_be_read_or_names_no_certificate() -> None:
     put_certificate(fleet.hosts["a"], -1, 400)
     trusted = ("tls.test.mode.enable=false", "tls.client.trustCertPath=/cert.pem")
     host = fleet.hosts["a"]
-    wanted = fleet.with_file("a", fleet.file_of("a", *trusted))["wanted"]
+    scope = fleet.with_file("a", fleet.file_of("a", *trusted))["scope"]
     session = Session(host.seams, Options(), Output(True))
-    facts: Facts = fleet.wait(gather(session, wanted))
+    facts: Facts = fleet.wait(gather(session, scope))
     assert [item.where for item in facts.certificates] == ["tls.client.trustCertPath"]
 
 

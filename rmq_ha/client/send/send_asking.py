@@ -24,8 +24,8 @@ from rmq_ha.client.send.retrying import (
     after_no_route,
     final_error,
 )
+from rmq_ha.client.send.send import PublishTopic, Send, check_topic, choose_by, result_of
 from rmq_ha.client.send.send_maker import SendMaker
-from rmq_ha.client.send.sends import PublishTopic, Send, check_topic, choose_by, result_of
 from rmq_ha.errors import RemotingError, RemotingTimeout
 from rmq_ha.model.broker_identity import MASTER_ID
 from rmq_ha.model.process import Process
@@ -35,7 +35,7 @@ from rmq_ha.wire.route_bodies import TopicRoute
 _MOST_TOPICS = 10_000
 
 
-class Sending:
+class SendAsking:
     """
     Names messages, chooses queues, tries again.
 
