@@ -206,8 +206,8 @@ class EpochReplica:
             self.is_following = True
             return
         point = self.epochs.consistent_point(end, master.epochs, master.max_offset)
-        if point is None and self.confirm_offset <= 0 == self._log.min_offset:
-            point = 0  # it led before anybody had anything, and nobody was told that it is kept
+        if point is None and self._is_nothing_kept():
+            point = 0
         if point is None:
             raise NothingInCommon(
                 max(int(self._log.min_offset), 0),
@@ -225,6 +225,16 @@ class EpochReplica:
                 "they are one log nobody can tell. Move the store away to begin as a new replica",
             )
         self._comparison = _Comparison(master, chain.last, point)
+
+    def _is_nothing_kept(self) -> bool:
+        """
+        All of our log is here, and nobody was told of a message in it that it is kept.
+
+        Its master led before all of the set had a whole message. Of the first one they may have a
+        part: reports and the confirm offset count bytes.
+        """
+        end = min(self.confirm_offset, int(self._log.max_offset))
+        return self._log.min_offset == 0 and (end <= 0 or chain_to(self._log, 0, end) is None)
 
     def _compare(self, task: _Comparison, frame: Transfer) -> None:
         """What both should have is the same, or nothing is."""

@@ -519,6 +519,14 @@ def test_who_led_before_anybody_had_anything_gives_up_what_nobody_was_told_of() 
     assert replica.task == Cut(0, Epochs())
 
 
+def test_half_a_message_that_all_had_is_no_message_that_anybody_was_told_of() -> None:
+    """Seed 108144: one of the set had half of the first, was elected, and has it no more."""
+    log, starts = record_log([b"one", b"two"])
+    replica = follower(log, epochs((1, 0)), starts[1] - 1)
+    replica.receive_data(hello(900, (2, 0)), 0.0)
+    assert replica.task == Cut(0, Epochs())
+
+
 def test_hazard_14_a_cut_within_a_record_says_so() -> None:
     log, _ = record_log([b"one", b"two"])
     replica = follower(log, epochs((1, 0)))
