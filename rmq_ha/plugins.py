@@ -46,16 +46,16 @@ def load_plugins(interface: Any, names: Iterable[str], find: Find = getPlugins) 
     for plugin in find(interface):
         installed.setdefault(plugin.name, []).append(plugin)
     for name in wanted:
-        found = installed.get(name, [])
-        if not found:
+        plugins = installed.get(name, [])
+        if not plugins:
             there = ", ".join(sorted(installed)) or "none"
             raise PluginNotFound(
                 f"no {interface.__name__} called {name!r} is installed; installed: {there}"
             )
-        if len(found) > 1:
-            places = " and ".join(sorted(type(plugin).__module__ for plugin in found))
+        if len(plugins) > 1:
+            places = " and ".join(sorted(type(plugin).__module__ for plugin in plugins))
             raise PluginNotFound(
-                f"{len(found)} of {interface.__name__} are called {name!r}: in {places}; "
+                f"{len(plugins)} of {interface.__name__} are called {name!r}: in {places}; "
                 f"uninstall all but one"
             )
     return [installed[name][0] for name in wanted]

@@ -15,12 +15,12 @@ def span_ms(text: str, bare: str = "") -> int | None:
 
     :param bare: the unit of a number without one; empty: it has to have one.
     """
-    found = _SPAN.fullmatch(text.strip().lower())
-    unit = "" if found is None else found[2] or bare
-    return round(float(found[1]) * _MS[unit]) if found is not None and unit else None
+    match = _SPAN.fullmatch(text.strip().lower())
+    unit = "" if match is None else match[2] or bare
+    return round(float(match[1]) * _MS[unit]) if match is not None and unit else None
 
 
 def size_of(text: str) -> int | None:
     """`65536`, `64k`, `16m`, `1g`, with or without `b` or `ib`, as bytes; None: something else."""
-    found = _SIZE.fullmatch(text.strip().lower())
-    return int(found[1]) << _SHIFTS[found[2]] if found is not None else None
+    match = _SIZE.fullmatch(text.strip().lower())
+    return int(match[1]) << _SHIFTS[match[2]] if match is not None else None

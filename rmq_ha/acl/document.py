@@ -49,16 +49,16 @@ class Document:
 
     def members(self, node: Mapping) -> dict[str, Node]:
         """Those of a mapping, each of which may be there once."""
-        found: dict[str, Node] = {}
+        nodes: dict[str, Node] = {}
         for key, value in node.value:
             if not isinstance(key, yaml.ScalarNode):
                 raise self.fault(key, "", "a name must be a word")
-            if key.value in found:
+            if key.value in nodes:
                 raise self.fault(
-                    key, key.value, f"is there twice, also at line {_line(found[key.value])}"
+                    key, key.value, f"is there twice, also at line {_line(nodes[key.value])}"
                 )
-            found[key.value] = value
-        return found
+            nodes[key.value] = value
+        return nodes
 
     def mapping(self, node: Node, name: str) -> Mapping:
         """A value that must have members."""

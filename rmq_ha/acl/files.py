@@ -132,13 +132,13 @@ class AclFiles:
         _collect(self._disk, f"{self.directory}/{FOLDER}", paths, _MAX_DEPTH)
         if self._disk.exists(self.default):
             paths.append(self.default)
-        found = {}
+        stamps = {}
         for path in paths:
             try:
-                found[path] = Stamp(self._disk.mtime_ms(path), self._disk.size(path))
+                stamps[path] = Stamp(self._disk.mtime_ms(path), self._disk.size(path))
             except FileNotFoundError:
                 continue  # deleted meanwhile
-        return found
+        return stamps
 
     def _nothing(self) -> str:
         return (

@@ -152,14 +152,14 @@ class Rules:
         return certified
 
     def _by_certificate(self, names: tuple[str, ...]) -> Grant | None:
-        found = {grant.account: grant for name in names if (grant := self._certified.get(name))}
-        if len(found) > 1:
+        grants = {grant.account: grant for name in names if (grant := self._certified.get(name))}
+        if len(grants) > 1:
             raise _refusal(
                 Refused.CERTIFICATE,
-                f"the client's certificate has names of several accounts ({', '.join(found)}): "
+                f"the client's certificate has names of several accounts ({', '.join(grants)}): "
                 "leave one of them in certificateNames, or give it another certificate",
             )
-        return next(iter(found.values()), None)
+        return next(iter(grants.values()), None)
 
     def _signer_of(
         self,

@@ -49,10 +49,10 @@ def stamp_text(time_ms: int, session: int, number: int) -> str:
 
 def read_signed_time(value: str) -> tuple[Stamp, str] | None:
     """Stamp and signature of a header field; None if it is none of ours."""
-    found = _FORM.fullmatch(value)
-    if found is None:
+    match = _FORM.fullmatch(value)
+    if match is None:
         return None
-    text, time_ms, session, number, signature = found.groups()
+    text, time_ms, session, number, signature = match.groups()
     return Stamp(text, int(time_ms), session, int(number)), signature
 
 

@@ -121,16 +121,16 @@ def _send(topic_field: str, group_field: str, producer_field: str, properties_fi
 
     def needs(asked: Asked) -> list[Need]:
         ext, topic = asked.ext, asked.field(topic_field)
-        found = [(topic, PUB)]
+        resources = [(topic, PUB)]
         if topic.startswith(RETRY_PREFIX):
-            found = [(topic, SUB)]
+            resources = [(topic, SUB)]
             if group_field in ext:
-                found.append((group_resource(ext[group_field]), SUB))
+                resources.append((group_resource(ext[group_field]), SUB))
         properties = ext.get(properties_field, "")
         if _HALF_MARK in properties:
             producers = decode_properties(properties).get(PGROUP) or asked.field(producer_field)
-            found.append((group_resource(producers), PUB))
-        return found
+            resources.append((group_resource(producers), PUB))
+        return resources
 
     return Rule(
         "PUB on its topic; a retry topic: SUB on its group and on the sender's; "

@@ -86,11 +86,11 @@ class ConfirmedTail(LogTail):
     def next_slice(self, position: int, waits: bool) -> Run | None:
         """As `Tail` says; a record is read when all of it is confirmed."""
         log = self._epoch_log
-        found = super().next_slice(position, waits)
+        run = super().next_slice(position, waits)
         end = log.readable_end
-        if found is None or found.end <= end:
-            return found
-        kept = [row for row in found.rows if row[2] + row[3] <= end]
+        if run is None or run.end <= end:
+            return run
+        kept = [row for row in run.rows if row[2] + row[3] <= end]
         if not kept:
             return None
         return Run(position, kept[-1][2] + kept[-1][3], kept)

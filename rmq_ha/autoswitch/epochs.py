@@ -136,8 +136,8 @@ class Epochs:
         Not so in a log from before controller mode: that two brokers have one says nothing of
         what is in it.
         """
-        found = self.at(point - 1)
-        return found is None or found[0].epoch != BEFORE_CONTROLLERS
+        holder = self.at(point - 1)
+        return holder is None or holder[0].epoch != BEFORE_CONTROLLERS
 
     def _with_ends(self, end: int) -> Iterable[tuple[Epoch, int]]:
         ends = [entry.start for entry in self.entries[1:]] + [end]

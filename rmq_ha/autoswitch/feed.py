@@ -244,10 +244,10 @@ class EpochFeed:
 
     def _piece(self, slave: SlaveHandshake, now: float) -> Transfer | None:
         """The next bytes, of one epoch and one file; None: there are none for it now."""
-        found = self._epoch_at(self.sent)
-        if found is None or self.sent >= self._log.max_offset:
+        epoch_and_end = self._epoch_at(self.sent)
+        if epoch_and_end is None or self.sent >= self._log.max_offset:
             return None
-        epoch, end = found
+        epoch, end = epoch_and_end
         limit = min(self._settings.ha_transfer_batch_size, MAX_BODY_SIZE, self._allowed(now))
         body = self._log.read(self.sent, min(limit, end - self.sent))
         if not body:
@@ -267,8 +267,8 @@ class EpochFeed:
         return left
 
     def _heartbeat(self) -> Transfer:
-        found = self._epoch_at(self.sent)
-        epoch = self._term.epochs.entries[-1] if found is None else found[0]
+        epoch_and_end = self._epoch_at(self.sent)
+        epoch = self._term.epochs.entries[-1] if epoch_and_end is None else epoch_and_end[0]
         return Transfer(self.sent, epoch, self._confirmed())
 
     def _confirmed(self) -> int:

@@ -46,17 +46,17 @@ class EpochFile:
         faults = []
         for path in (self._path, self._path + ".bak"):
             try:
-                found = _read(self._disk, path, decode_epochs)
+                epochs = _read(self._disk, path, decode_epochs)
             except ProtocolViolation as error:
                 faults.append(f"{path} is damaged ({error})")
                 continue
-            if found is not None:
+            if epochs is not None:
                 if path != self._path:
                     self.log.warn(
                         "{path} was loaded instead of {first}", path=path, first=self._path
                     )
                     self._keeps_backup = False
-                self.epochs = found
+                self.epochs = epochs
                 self.crashed_in = self._last_crash()
                 return
         if faults:
@@ -128,11 +128,11 @@ class IdentityFiles:
                 f"{self._path}: {error}. Remove it, and the broker applies for a new id"
             ) from None
         try:
-            found = _read(self._disk, self._temp, decode_identity)
+            applied = _read(self._disk, self._temp, decode_identity)
         except ProtocolViolation:
-            found = None  # a crash of Java's while it was written; another id is asked for
-        if self.identity is None and found is not None and found.check_code is not None:
-            self.application = found
+            applied = None  # a crash of Java's while it was written; another id is asked for
+        if self.identity is None and applied is not None and applied.check_code is not None:
+            self.application = applied
         for known in (self.identity, self.application):
             if known is not None and known[:2] != (cluster_name, broker_name):
                 raise StoreError(

@@ -249,9 +249,9 @@ def _handshake(data: bytearray, size: int) -> MasterHandshake:
     _, _, end, last = _MASTER.unpack_from(data)
     if size % ENTRY_SIZE:
         raise ReplicationError(f"the master announces {size} bytes of epochs")
-    found = _ENTRY.iter_unpack(memoryview(data)[MASTER_SIZE : MASTER_SIZE + size])
+    entries = _ENTRY.iter_unpack(memoryview(data)[MASTER_SIZE : MASTER_SIZE + size])
     try:
-        epochs = Epochs(Epoch(*entry) for entry in found)
+        epochs = Epochs(Epoch(*entry) for entry in entries)
     except ProtocolViolation as error:
         raise ReplicationError(f"the master's handshake: {error}") from None
     return MasterHandshake(end, last, epochs)

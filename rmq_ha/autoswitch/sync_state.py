@@ -191,10 +191,10 @@ class SyncState:
             return True
         return now < slave.progress + limit
 
-    def adopt(self, found: SyncStateSet) -> None:
+    def adopt(self, told: SyncStateSet) -> None:
         """The controller says what the set is; what it said before is no news."""
-        if found.epoch > self.known.epoch:
-            self.known, self.wanted = found, None
+        if told.epoch > self.known.epoch:
+            self.known, self.wanted = told, None
             self._confirm()
 
     def refused(self, now: float) -> None:

@@ -155,33 +155,33 @@ class DuplicateWindow:
         first = self._first(Sent(topic, topic, ids[0]))
         if first is None:
             return self._put_new(keys, put)
-        found = [first]
+        records = [first]
         for key in keys:
             self._under_way.setdefault(key, [])
 
         def compared(_: object) -> "Deferred[PutMessageResult]":
-            if len(found) < len(ids):
+            if len(records) < len(ids):
                 return self._put_new(keys, put)
             self._forget(*keys)
-            return self._known(found, first.queue_id, wait)
+            return self._known(records, first.queue_id, wait)
 
         def failed(failure: Failure) -> Failure:
             self._forget(*keys)
             return failure
 
-        looked = self._lane.run(host, self._follow(found, ids))
+        looked = self._lane.run(host, self._follow(records, ids))
         return looked.addCallbacks(compared, failed)
 
-    def _follow(self, found: list[Record], ids: Sequence[str]) -> Iterator[None]:
+    def _follow(self, records: list[Record], ids: Sequence[str]) -> Iterator[None]:
         """Take what lies behind the first in its queue, as far as it has these ids."""
-        first = found[0]
+        first = records[0]
         queue = self._store.queues.get(first.topic, first.queue_id)
         for number in range(1, len(ids)):
             unit = None if queue is None else queue.unit(first.queue_offset + number)
             record = None if unit is None else self._record(unit[0])
             if record is None or not self._is(record, Sent(first.topic, first.topic, ids[number])):
                 return
-            found.append(record)
+            records.append(record)
             if number % MEMBERS_A_TURN == 0:
                 yield
 
@@ -285,12 +285,12 @@ class DuplicateWindow:
         """
         index = self._store.index
         assert index is not None
-        since, found = self._now_ms() - self._window_ms, list[int]()
+        since, places = self._now_ms() - self._window_ms, list[int]()
         begin = max(0, since - _SECOND_MS)
-        for step, _ in enumerate(index.find(*message.key, _CANDIDATES, begin, _FOR_EVER, found)):
+        for step, _ in enumerate(index.find(*message.key, _CANDIDATES, begin, _FOR_EVER, places)):
             if step == _STEPS:
                 break
-        for place in found:
+        for place in places:
             record = self._record(place)
             if record is None or record.store_timestamp < since:
                 continue

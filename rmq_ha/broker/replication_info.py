@@ -14,9 +14,9 @@ def replication_info(
     `role`; of a master `slaves`, of a slave `master` and the age of its copies of the master's
     tables (`tables_seconds`: of the oldest; None: one was never copied).
     """
-    found: dict[str, Any] = {"role": configuration.store.broker_role.name, **journal.info()}
+    info: dict[str, Any] = {"role": configuration.store.broker_role.name, **journal.info()}
     if journal.role.is_slave:
         copies = slave_synchronize.statistics()
         ages = [item["age_seconds"] for item in copies.values() if isinstance(item, dict)]
-        found["tables_seconds"] = None if None in ages else round(max(ages), 1)
-    return found
+        info["tables_seconds"] = None if None in ages else round(max(ages), 1)
+    return info

@@ -182,14 +182,14 @@ class SlaveSynchronize:
         The key `master` says who is asked, or None; `streamed` that it sends them itself.
         """
         now = self._clock.seconds()
-        found: dict[str, Any] = {"master": self._master, "streamed": self.is_streamed}
+        info: dict[str, Any] = {"master": self._master, "streamed": self.is_streamed}
         for kind in self._kinds:
-            found[kind.name] = {
+            info[kind.name] = {
                 "age_seconds": None if kind.last_success is None else now - kind.last_success,
                 "failures": kind.failures,
                 "last_error": kind.last_error,
             }
-        return found
+        return info
 
     async def _synchronize(self) -> None:
         if self.is_streamed:

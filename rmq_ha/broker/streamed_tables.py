@@ -243,8 +243,8 @@ class StreamedTables:
             names.setdefault(entry.table, []).append(entry.name)
         for name, changed in names.items():
             table = self._tables[name]
-            found = {entry: table.entry(entry) for entry in sorted(changed)}
-            yield from self._pieces(name, table, found, is_whole=False)
+            values = {entry: table.entry(entry) for entry in sorted(changed)}
+            yield from self._pieces(name, table, values, is_whole=False)
 
     def _pieces(
         self, name: str, table: _Table, entries: Mapping[str, Any], *, is_whole: bool
@@ -260,10 +260,10 @@ class StreamedTables:
         """As `Tables` says; a table that we do not know is a newer broker's, and left out."""
         self._slave.is_streamed = True
         try:
-            found = msgspec.json.decode(piece, type=_Body)
-            table = self._tables.get(found.table)
+            body = msgspec.json.decode(piece, type=_Body)
+            table = self._tables.get(body.table)
             if table is not None:
-                self._take(found, table)
+                self._take(body, table)
         except (msgspec.MsgspecError, TypeError, ValueError, AttributeError, KeyError) as error:
             raise ProtocolViolation(f"a piece of tables cannot be read: {error}") from None
 

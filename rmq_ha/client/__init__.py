@@ -165,13 +165,13 @@ else:
     def __getattr__(name):
         home = _HOMES.get(name)
         if home is not None:
-            found = getattr(import_module(home), name)
+            value = getattr(import_module(home), name)
         elif name in __all__:
-            found = import_module(f"{__name__}.{name}")
+            value = import_module(f"{__name__}.{name}")
         else:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        globals()[name] = found
-        return found
+        globals()[name] = value
+        return value
 
     def __dir__():
         return sorted({*globals(), *__all__})

@@ -228,8 +228,8 @@ class BlockingClient:
     def committed(self, group: str, queue: MessageQueue) -> int | None:
         """A group's offset, as its broker has it; None when it has none."""
         full = self._full_queue(queue)
-        found = self.run(committed_offset(self._addresses(full), self._full(group), full))
-        return None if found < 0 else found
+        offset = self.run(committed_offset(self._addresses(full), self._full(group), full))
+        return None if offset < 0 else offset
 
     def commit(self, group: str, queue: MessageQueue, offset: int) -> None:
         """Have the broker keep a group's offset; consumers of the group may overwrite it."""
@@ -321,14 +321,14 @@ class BlockingClient:
         :param begin_ms: stored since, ms since the epoch.
         """
         query = KeyQuery(self._full(topic), key, False, max_num, begin_ms, end_ms)
-        found = self.run(messages_by_key(query, self.route(topic)))
-        return [self._shown(message) for message in found]
+        messages = self.run(messages_by_key(query, self.route(topic)))
+        return [self._shown(message) for message in messages]
 
     def query_message_by_unique_key(self, topic: str, msg_id: str) -> MessageExt | None:
         """The message with the id that its producer gave it; None when no broker has it."""
         query = KeyQuery(self._full(topic), msg_id, True)
-        found = self.run(messages_by_key(query, self.route(topic)))
-        return self._shown(found[0]) if found else None
+        messages = self.run(messages_by_key(query, self.route(topic)))
+        return self._shown(messages[0]) if messages else None
 
     # Groups
 

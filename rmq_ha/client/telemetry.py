@@ -68,8 +68,8 @@ class OpenTelemetry:
     def link(self, message: MessageExt) -> Link | None:
         """To the send of a message, for spans of your own; None: its sender was not traced."""
         sent = trace.get_current_span(propagate.extract(message.properties, contexts.Context()))
-        found = sent.get_span_context()
-        return Link(found) if found.is_valid else None
+        context = sent.get_span_context()
+        return Link(context) if context.is_valid else None
 
     # rmq_ha.client.connection.hooks.DeliveryHook
 
@@ -170,18 +170,18 @@ def _of_messages(messages: Sequence[Message | MessageExt]) -> Mapping[str, Any]:
     if len(messages) != 1:
         return {"messaging.batch.message_count": len(messages)}
     message = messages[0]
-    found: dict[str, Any] = {"messaging.message.body.size": len(message.body)}
+    attributes: dict[str, Any] = {"messaging.message.body.size": len(message.body)}
     kind = "normal"
     if message.properties.get(TRAN_MSG) == "true":
         kind = "transaction"
     if message.delay_time_level:
         kind = "delay"
-        found["messaging.rocketmq.message.delay_time_level"] = message.delay_time_level
-    found["messaging.rocketmq.message.type"] = kind
+        attributes["messaging.rocketmq.message.delay_time_level"] = message.delay_time_level
+    attributes["messaging.rocketmq.message.type"] = kind
     if message.tags:
-        found["messaging.rocketmq.message.tag"] = message.tags
+        attributes["messaging.rocketmq.message.tag"] = message.tags
     if message.keys:
-        found["messaging.rocketmq.message.keys"] = message.keys.split()
+        attributes["messaging.rocketmq.message.keys"] = message.keys.split()
     if isinstance(message, MessageExt):
-        found["messaging.message.id"] = message.msg_id
-    return found
+        attributes["messaging.message.id"] = message.msg_id
+    return attributes

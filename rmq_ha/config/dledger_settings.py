@@ -126,13 +126,13 @@ def parse_peers(text: str) -> dict[str, str]:
     """
     peers: dict[str, str] = {}
     for part in filter(None, (part.strip() for part in text.split(";"))):
-        found = _PEER.fullmatch(part)
-        if found is None or not 0 < int(found[3]) < 65536:
+        match = _PEER.fullmatch(part)
+        if match is None or not 0 < int(match[3]) < 65536:
             raise ConfigurationError(
                 f"dLegerPeers: {part!r} is not of the form n0-host:port (a letter and a number, "
                 "a host, a port)"
             )
-        name, address = found[1], f"{found[2]}:{found[3]}"
+        name, address = match[1], f"{match[2]}:{match[3]}"
         if name in peers:
             raise ConfigurationError(f"dLegerPeers: {name} comes twice")
         if address in peers.values():

@@ -56,8 +56,8 @@ def refusal(keys: "list[str]") -> str | None:
 
     Keys that mean nothing to this server are refused, too: another version may read the file.
     """
-    found = [(key, why_not_from_afar(key)) for key in sorted(keys)]
-    refused = [f"{key} ({reason})" for key, reason in found if reason is not None]
+    reasons = [(key, why_not_from_afar(key)) for key in sorted(keys)]
+    refused = [f"{key} ({reason})" for key, reason in reasons if reason is not None]
     if not refused:
         return None
     return (

@@ -150,7 +150,7 @@ def update(configuration: BrokerConfiguration, changes: Mapping[str, str]) -> li
     :raises ConfigurationError: a value does not fit.
     """
     assignments: list[tuple[Any, str, Any]] = []
-    found = []
+    keys = []
     for key, text in changes.items():
         for target in _objects(configuration):
             item = fields_by_key(type(target)).get(key)
@@ -160,10 +160,10 @@ def update(configuration: BrokerConfiguration, changes: Mapping[str, str]) -> li
                 assignments.append((target, item.name, parse_value(item, text)))
             except ValueError as error:
                 raise Setting(key, text.strip(), "update").error(str(error)) from None
-            found.append(key)
+            keys.append(key)
     for target, attribute, value in assignments:
         setattr(target, attribute, value)
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(keys))
 
 
 def _objects(configuration: AnyConfiguration) -> tuple[Any, ...]:

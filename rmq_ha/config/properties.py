@@ -45,14 +45,14 @@ def parse(text: str, name: str = "") -> list[Property]:
     :param name: of the file, for the error.
     :raises ConfigurationError: a `\\u` without four hexadecimal digits, or half a surrogate pair.
     """
-    found = []
+    properties = []
     for line, lines, logical in _logical_lines(text):
         key, value = _split(logical)
         try:
-            found.append(Property(_unescape(key), _unescape(value), line, lines))
+            properties.append(Property(_unescape(key), _unescape(value), line, lines))
         except ValueError as error:
             raise ConfigurationError(f"{name or 'properties'}:{line}: {error}") from None
-    return found
+    return properties
 
 
 def format_property(key: str, value: str) -> str:

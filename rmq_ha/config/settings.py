@@ -47,17 +47,19 @@ def collect(
 
     :raises ConfigurationError: the file is no properties file.
     """
-    found: dict[str, Setting] = {}
+    settings: dict[str, Setting] = {}
     for item in parse(text, name):
         setting = Setting(item.key, item.value.strip(), f"{name or 'properties'}:{item.line}")
-        if item.key in found:
+        if item.key in settings:
             notices.append(
-                Notice(f"{setting.where}: {item.key} replaces the one of {found[item.key].where}")
+                Notice(
+                    f"{setting.where}: {item.key} replaces the one of {settings[item.key].where}"
+                )
             )
-        found[item.key] = setting
+        settings[item.key] = setting
     for key, value in overrides:
-        found[key] = Setting(key, value.strip(), "command line")
-    return found
+        settings[key] = Setting(key, value.strip(), "command line")
+    return settings
 
 
 def fill(

@@ -86,51 +86,51 @@ class BrokerSets:
         if isinstance(event, BrokerIdApplied):
             self._applied(event)
             return
-        found = self._sets.get(event.broker_name)
-        if found is None:
+        broker_set = self._sets.get(event.broker_name)
+        if broker_set is None:
             return
         if isinstance(event, SyncStateSetAltered):
-            _altered(found, event)
+            _altered(broker_set, event)
         elif isinstance(event, MasterElected):
-            _elected(found, event)
+            _elected(broker_set, event)
         elif isinstance(event, AddressUpdated):
-            if event.broker_id in found.brokers:
-                found.brokers[event.broker_id].address = event.address
+            if event.broker_id in broker_set.brokers:
+                broker_set.brokers[event.broker_id].address = event.address
         else:
-            self._cleaned(found, event)
+            self._cleaned(broker_set, event)
 
     def _applied(self, event: BrokerIdApplied) -> None:
-        found = self._sets.setdefault(event.broker_name, BrokerSet(event.cluster_name))
-        if event.broker_id not in found.brokers:
-            found.brokers[event.broker_id] = KnownBroker(event.address, event.check_code)
-            found.next_id = max(found.next_id, event.broker_id + 1)
+        broker_set = self._sets.setdefault(event.broker_name, BrokerSet(event.cluster_name))
+        if event.broker_id not in broker_set.brokers:
+            broker_set.brokers[event.broker_id] = KnownBroker(event.address, event.check_code)
+            broker_set.next_id = max(broker_set.next_id, event.broker_id + 1)
 
-    def _cleaned(self, found: BrokerSet, event: BrokerDataCleaned) -> None:
-        gone = set(event.broker_ids or found.brokers)
-        if gone >= found.brokers.keys():
+    def _cleaned(self, broker_set: BrokerSet, event: BrokerDataCleaned) -> None:
+        gone = set(event.broker_ids or broker_set.brokers)
+        if gone >= broker_set.brokers.keys():
             del self._sets[event.broker_name]
             return
-        for number in gone & found.brokers.keys():
-            del found.brokers[number]
-        members = tuple(number for number in found.members if number not in gone)
-        if members != found.members:
-            found.members, found.set_epoch = members, found.set_epoch + 1
-        if found.master in gone:
-            found.master, found.master_epoch = None, found.master_epoch + 1
+        for number in gone & broker_set.brokers.keys():
+            del broker_set.brokers[number]
+        members = tuple(number for number in broker_set.members if number not in gone)
+        if members != broker_set.members:
+            broker_set.members, broker_set.set_epoch = members, broker_set.set_epoch + 1
+        if broker_set.master in gone:
+            broker_set.master, broker_set.master_epoch = None, broker_set.master_epoch + 1
 
 
-def _altered(found: BrokerSet, event: SyncStateSetAltered) -> None:
-    members = {number for number in event.members if number in found.brokers}
-    if found.master is None or found.master in members:
-        found.members, found.set_epoch = tuple(sorted(members)), found.set_epoch + 1
+def _altered(broker_set: BrokerSet, event: SyncStateSetAltered) -> None:
+    members = {number for number in event.members if number in broker_set.brokers}
+    if broker_set.master is None or broker_set.master in members:
+        broker_set.members, broker_set.set_epoch = tuple(sorted(members)), broker_set.set_epoch + 1
 
 
-def _elected(found: BrokerSet, event: MasterElected) -> None:
-    if event.master_epoch <= found.master_epoch:
+def _elected(broker_set: BrokerSet, event: MasterElected) -> None:
+    if event.master_epoch <= broker_set.master_epoch:
         return
     if event.master_id is None:
-        found.master, found.master_epoch = None, event.master_epoch
-    elif event.master_id in found.brokers:
-        found.master, found.master_epoch = event.master_id, event.master_epoch
-        found.members, found.set_epoch = (event.master_id,), found.set_epoch + 1
-        found.silence_ms = event.silence_ms
+        broker_set.master, broker_set.master_epoch = None, event.master_epoch
+    elif event.master_id in broker_set.brokers:
+        broker_set.master, broker_set.master_epoch = event.master_id, event.master_epoch
+        broker_set.members, broker_set.set_epoch = (event.master_id,), broker_set.set_epoch + 1
+        broker_set.silence_ms = event.silence_ms

@@ -84,8 +84,12 @@ class Liveness:
 
     def last(self, broker_name: str, broker_id: int, now: int) -> Heartbeat | None:
         """The last heartbeat of a broker that lives; None of any other."""
-        found = self._last.get((broker_name, broker_id))
-        return found if found is not None and now - found.heard <= found.silence_ms else None
+        heartbeat = self._last.get((broker_name, broker_id))
+        return (
+            heartbeat
+            if heartbeat is not None and now - heartbeat.heard <= heartbeat.silence_ms
+            else None
+        )
 
     def is_alive(self, broker_name: str, broker_id: int, now: int) -> bool:
         """It was heard of lately."""
@@ -108,7 +112,7 @@ class Liveness:
 
         Java remembers that of the first, and evicts a broker that has long connected anew (14.16).
         """
-        return [key for key, found in self._last.items() if found.channel is channel]
+        return [key for key, heartbeat in self._last.items() if heartbeat.channel is channel]
 
     def gone(self, keys: Iterable[Key]) -> None:
         """These are dead, for certain."""
@@ -119,9 +123,9 @@ class Liveness:
     def expire(self, now: int) -> list[tuple[Key, Heartbeat]]:
         """Forget, and name, who was silent for too long."""
         dead = [
-            (key, found)
-            for key, found in self._last.items()
-            if now - found.heard > found.silence_ms
+            (key, heartbeat)
+            for key, heartbeat in self._last.items()
+            if now - heartbeat.heard > heartbeat.silence_ms
         ]
         for key, _ in dead:
             del self._last[key]

@@ -87,11 +87,11 @@ class ReplicasInfoManager:
 
     def next_broker_id(self, request: GetNextBrokerIdRequest) -> Decision:
         """1012: the id that would be free; nothing is reserved."""
-        found = self._sets.get(request.broker_name)
+        broker_set = self._sets.get(request.broker_name)
         header = GetNextBrokerIdResponse(
             cluster_name=request.cluster_name,
             broker_name=request.broker_name,
-            next_broker_id=1 if found is None else found.next_id,
+            next_broker_id=1 if broker_set is None else broker_set.next_id,
         )
         return Decision(ResponseCode.SUCCESS, None, header)
 
@@ -102,8 +102,8 @@ class ReplicasInfoManager:
         refused = self._why_no_id(request)
         if refused is not None:
             return Decision(ResponseCode.BROKER_ID_INVALID, refused, header)
-        found = self._sets.get(name)
-        if found is not None and number in found.brokers:
+        broker_set = self._sets.get(name)
+        if broker_set is not None and number in broker_set.brokers:
             return Decision(ResponseCode.SUCCESS, None, header)
         event = BrokerIdApplied(
             request.cluster_name,
@@ -116,20 +116,20 @@ class ReplicasInfoManager:
 
     def _why_no_id(self, request: ApplyBrokerIdRequest) -> str | None:
         name, number = request.broker_name, request.applied_broker_id
-        found = self._sets.get(name)
-        if found is None:
+        broker_set = self._sets.get(name)
+        if broker_set is None:
             if number == 1:
                 return None
             return (
                 f"Broker-set: {name} hasn't been registered in controller, but broker try to "
                 f"apply brokerId: {number}"
             )
-        if found.cluster_name != request.cluster_name:  # Java mixes both sets up (14.27)
+        if broker_set.cluster_name != request.cluster_name:  # Java mixes both sets up (14.27)
             return (
-                f"brokerName {name} is one of cluster {found.cluster_name}: a controller knows "
-                f"each name once, so give the brokers of {request.cluster_name} another one"
+                f"brokerName {name} is one of cluster {broker_set.cluster_name}: a controller "
+                f"knows each name once, so give the brokers of {request.cluster_name} another one"
             )
-        known = found.brokers.get(number)
+        known = broker_set.brokers.get(number)
         if known is None and 1 <= number <= _LAST_ID:
             return None
         if known is not None and known.check_code == request.register_check_code:
@@ -140,32 +140,34 @@ class ReplicasInfoManager:
         """1003: a broker with an id says where it is, and asks who leads."""
         name, number = request.broker_name, request.broker_id
         header = RegisterBrokerResponse(cluster_name=request.cluster_name, broker_name=name)
-        found = self._sets.get(name)
-        if found is None:
+        broker_set = self._sets.get(name)
+        if broker_set is None:
             return Decision(
                 ResponseCode.NEED_TO_BE_REGISTERED,
                 f"Broker-set: {name} hasn't been registered in controller",
                 header,
             )
-        if number not in found.brokers:
+        if number not in broker_set.brokers:
             return Decision(
                 ResponseCode.NEED_TO_BE_REGISTERED,
                 f"BrokerId: {number} hasn't been registered in broker-set: {name}",
                 header,
             )
-        moved = found.brokers[number].address != request.broker_address
+        moved = broker_set.brokers[number].address != request.broker_address
         event = AddressUpdated(name, number, request.broker_address) if moved else None
-        master = found.master
+        master = broker_set.master
         if master is not None and self._liveness.is_alive(name, master, now):
             header = RegisterBrokerResponse(
                 cluster_name=request.cluster_name,
                 broker_name=name,
                 master_broker_id=master,
-                master_address=request.broker_address if master == number else found.master_address,
-                master_epoch=found.master_epoch,
-                sync_state_set_epoch=found.set_epoch,
+                master_address=request.broker_address
+                if master == number
+                else broker_set.master_address,
+                master_epoch=broker_set.master_epoch,
+                sync_state_set_epoch=broker_set.set_epoch,
             )
-        body = encode_set(found.sync_state_set)
+        body = encode_set(broker_set.sync_state_set)
         return Decision(ResponseCode.SUCCESS, None, header, body, event)
 
     # ------------------------------------------------------------ the set
@@ -178,9 +180,9 @@ class ReplicasInfoManager:
         if refused is not None:
             code, reason = refused
             return Decision(code, reason, AlterSyncStateSetResponse())
-        found = self._sets.get(request.broker_name)
-        assert found is not None
-        new = SyncStateSet(wanted.members, found.set_epoch + 1)
+        broker_set = self._sets.get(request.broker_name)
+        assert broker_set is not None
+        new = SyncStateSet(wanted.members, broker_set.set_epoch + 1)
         return Decision(
             ResponseCode.SUCCESS,
             None,
@@ -194,50 +196,50 @@ class ReplicasInfoManager:
     ) -> tuple[int, str] | None:
         """In Java's order. Spec: controller.md, section 5.3."""
         name, rejecting = request.broker_name, "Rejecting alter syncStateSet request because the"
-        found = self._sets.get(name)
-        if found is None:
+        broker_set = self._sets.get(name)
+        if broker_set is None:
             return ResponseCode.ALTER_SYNC_STATE_SET_FAILED, "Broker metadata is not existed"
-        if wanted.members == found.members:
+        if wanted.members == broker_set.members:
             return (
                 ResponseCode.ALTER_SYNC_STATE_SET_FAILED,
                 "The newSyncStateSet is equal with oldSyncStateSet, no needed to update "
                 "syncStateSet",
             )
-        if found.master != request.master_broker_id:
-            current = "null" if found.master is None else found.master
+        if broker_set.master != request.master_broker_id:
+            current = "null" if broker_set.master is None else broker_set.master
             return (
                 ResponseCode.INVALID_MASTER,
                 f"{rejecting} current leader is:{{{current}}}, not {{{request.master_broker_id}}}",
             )
-        if found.master_epoch != request.master_epoch:
+        if broker_set.master_epoch != request.master_epoch:
             return (
                 ResponseCode.FENCED_MASTER_EPOCH,
-                f"{rejecting} current master epoch is:{{{found.master_epoch}}}, "
+                f"{rejecting} current master epoch is:{{{broker_set.master_epoch}}}, "
                 f"not {{{request.master_epoch}}}",
             )
-        if found.set_epoch != wanted.epoch:
+        if broker_set.set_epoch != wanted.epoch:
             return (
                 ResponseCode.FENCED_SYNC_STATE_SET_EPOCH,
-                f"{rejecting} current syncStateSet epoch is:{{{found.set_epoch}}}, "
+                f"{rejecting} current syncStateSet epoch is:{{{broker_set.set_epoch}}}, "
                 f"not {{{wanted.epoch}}}",
             )
         for number in wanted.members:
-            if number not in found.brokers:
+            if number not in broker_set.brokers:
                 return (
                     ResponseCode.INVALID_REPLICAS,
                     f"{rejecting} replicas {{{number}}} don't exist",
                 )
             # The master has just spoken. What leads only now may not have heard all of the others:
             # a refusal would stay with a Java master for good (14.5).
-            if number != found.master and not self._may_live(found, name, number, now):
+            if number != broker_set.master and not self._may_live(broker_set, name, number, now):
                 return (
                     ResponseCode.BROKER_NOT_ALIVE,
                     f"{rejecting} replicas {{{number}}} don't alive",
                 )
-        if found.master not in wanted.members:
+        if broker_set.master not in wanted.members:
             return (
                 ResponseCode.ALTER_SYNC_STATE_SET_FAILED,
-                f"{rejecting} newSyncStateSet don't contains origin leader {{{found.master}}}",
+                f"{rejecting} newSyncStateSet don't contains origin leader {{{broker_set.master}}}",
             )
         return None
 
@@ -246,27 +248,31 @@ class ReplicasInfoManager:
     def elect_master(self, request: ElectMasterRequest, now: int) -> Decision:
         """1002: a broker finds no master, or an operator, or this controller, wants another."""
         name, asker = request.broker_name, request.broker_id
-        found = self._sets.get(name)
-        if found is None or (asker != ANYONE and asker not in found.brokers):
+        broker_set = self._sets.get(name)
+        if broker_set is None or (asker != ANYONE and asker not in broker_set.brokers):
             reason = "Broker hasn't been registered"
             return Decision(ResponseCode.NEED_TO_BE_REGISTERED, reason, ElectMasterResponse())
-        living = self._living(found, name, now)
+        living = self._living(broker_set, name, now)
         designated = request.designate_elect and asker != ANYONE
-        if found.master_epoch == 0 and asker != ANYONE:
-            return self._first(found, name, asker, living, designated)
-        master = found.master
+        if broker_set.master_epoch == 0 and asker != ANYONE:
+            return self._first(broker_set, name, asker, living, designated)
+        master = broker_set.master
         if master in living and (not designated or asker == master):
-            return _still_there(found, name)
-        if master is not None and master not in living and self._may_live(found, name, master, now):
+            return _still_there(broker_set, name)
+        if (
+            master is not None
+            and master not in living
+            and self._may_live(broker_set, name, master, now)
+        ):
             return Decision(
                 ResponseCode.ELECT_MASTER_FAILED,
                 f"it is not known yet whether master {master} is alive: this controller leads only "
                 "since a moment ago; ask again",
                 ElectMasterResponse(),
             )
-        chosen = self._chosen(found, asker if designated else None, living)
+        chosen = self._chosen(broker_set, asker if designated else None, living)
         if chosen is not None:
-            return self._elected(found, name, chosen, found.master_epoch + 1, living)
+            return self._elected(broker_set, name, chosen, broker_set.master_epoch + 1, living)
         if asker != ANYONE:
             return Decision(
                 ResponseCode.ELECT_MASTER_FAILED,
@@ -274,7 +280,9 @@ class ReplicasInfoManager:
                 ElectMasterResponse(),
             )
         # Java's every failure costs an epoch (14.18); that there is none any more is one event.
-        gone = MasterElected(name, None, found.master_epoch + 1) if master is not None else None
+        gone = (
+            MasterElected(name, None, broker_set.master_epoch + 1) if master is not None else None
+        )
         return Decision(
             ResponseCode.MASTER_NOT_AVAILABLE,
             "Old master has down and failed to elect a new broker master",
@@ -285,7 +293,7 @@ class ReplicasInfoManager:
 
     def _first(
         self,
-        found: BrokerSet,
+        broker_set: BrokerSet,
         name: str,
         asker: int,
         living: dict[int, Heartbeat],
@@ -308,14 +316,14 @@ class ReplicasInfoManager:
         chosen = best(better, living) if better else asker
         seen = [beat.epoch for beat in living.values() if 0 <= beat.epoch < _LAST_EPOCH]
         assert chosen is not None
-        return self._elected(found, name, chosen, max(seen, default=0) + 1, living)
+        return self._elected(broker_set, name, chosen, max(seen, default=0) + 1, living)
 
     def _chosen(
-        self, found: BrokerSet, designated: int | None, living: dict[int, Heartbeat]
+        self, broker_set: BrokerSet, designated: int | None, living: dict[int, Heartbeat]
     ) -> int | None:
-        pools: list[Sequence[int]] = [found.members]
+        pools: list[Sequence[int]] = [broker_set.members]
         if self._is_unclean_allowed():
-            pools.append(tuple(found.brokers))
+            pools.append(tuple(broker_set.brokers))
         for pool in pools:
             chosen = best([i for i in pool if designated in (None, i)], living)
             if chosen is not None:
@@ -323,33 +331,40 @@ class ReplicasInfoManager:
         return None
 
     def _elected(
-        self, found: BrokerSet, name: str, chosen: int, epoch: int, living: dict[int, Heartbeat]
+        self,
+        broker_set: BrokerSet,
+        name: str,
+        chosen: int,
+        epoch: int,
+        living: dict[int, Heartbeat],
     ) -> Decision:
         known = living.get(chosen)
         header = ElectMasterResponse(
             master_broker_id=chosen,
-            master_address=found.brokers[chosen].address,
+            master_address=broker_set.brokers[chosen].address,
             master_epoch=epoch,
-            sync_state_set_epoch=found.set_epoch + 1,
+            sync_state_set_epoch=broker_set.set_epoch + 1,
         )
-        body = ElectedBody((chosen,), found.addresses, name, found.cluster_name)
+        body = ElectedBody((chosen,), broker_set.addresses, name, broker_set.cluster_name)
         event = MasterElected(name, chosen, epoch, known.silence_ms if known else 0)
         return Decision(ResponseCode.SUCCESS, None, header, encode_elected(body), event)
 
     def notices(self, broker_name: str, now: int) -> list[Notice]:
         """1008 for all who live, of the set as it is now."""
-        found = self._sets.get(broker_name)
-        if found is None:
+        broker_set = self._sets.get(broker_name)
+        if broker_set is None:
             return []
         header = NotifyRoleChangedRequest(
-            master_address=found.master_address,
-            master_epoch=found.master_epoch,
-            sync_state_set_epoch=found.set_epoch,
-            master_broker_id=found.master,
+            master_address=broker_set.master_address,
+            master_epoch=broker_set.master_epoch,
+            sync_state_set_epoch=broker_set.set_epoch,
+            master_broker_id=broker_set.master,
         )
-        body = encode_set(found.sync_state_set)
-        living = self._living(found, broker_name, now)
-        return [Notice(found.brokers[number].address, header, body) for number in sorted(living)]
+        body = encode_set(broker_set.sync_state_set)
+        living = self._living(broker_set, broker_name, now)
+        return [
+            Notice(broker_set.brokers[number].address, header, body) for number in sorted(living)
+        ]
 
     def without_master(self, now: int) -> list[str]:
         """
@@ -357,7 +372,7 @@ class ReplicasInfoManager:
 
         An election for each of them either changes something, or nobody in it can be elected.
         """
-        found = []
+        names = []
         for name in self._sets.names():
             broker_set = self._sets.get(name)
             if broker_set is None or broker_set.master_epoch == 0:
@@ -367,45 +382,49 @@ class ReplicasInfoManager:
                 continue
             living = self._living(broker_set, name, now)
             if master is not None or self._chosen(broker_set, None, living) is not None:
-                found.append(name)
-        return found
+                names.append(name)
+        return names
 
     # ------------------------------------------------------------ what is asked
 
     def replica_info(self, broker_name: str) -> Decision:
         """1004: who leads, and who is in sync; also where the master is dead."""
-        found = self._sets.get(broker_name)
-        if found is None:
+        broker_set = self._sets.get(broker_name)
+        if broker_set is None:
             return Decision(
                 ResponseCode.METADATA_NOT_EXIST,
                 "Broker metadata is not existed",
                 GetReplicaInfoResponse(),
             )
         header = GetReplicaInfoResponse(
-            master_broker_id=found.master,
-            master_address=found.master_address,
-            master_epoch=found.master_epoch,
+            master_broker_id=broker_set.master,
+            master_address=broker_set.master_address,
+            master_epoch=broker_set.master_epoch,
         )
-        return Decision(ResponseCode.SUCCESS, None, header, encode_set(found.sync_state_set))
+        return Decision(ResponseCode.SUCCESS, None, header, encode_set(broker_set.sync_state_set))
 
     def sync_state_data(self, names: Sequence[str], now: int) -> Decision:
         """1006: all of some sets; those that nobody knows are left out."""
         known = {name: self._sets.get(name) for name in names}
-        table = {name: self._info(found, name, now) for name, found in known.items() if found}
+        table = {
+            name: self._info(broker_set, name, now)
+            for name, broker_set in known.items()
+            if broker_set
+        }
         return Decision(ResponseCode.SUCCESS, None, None, encode_replicas(table))
 
-    def _info(self, found: BrokerSet, name: str, now: int) -> ReplicasInfo:
+    def _info(self, broker_set: BrokerSet, name: str, now: int) -> ReplicasInfo:
         replicas = [
             Replica(name, number, address, self._liveness.is_alive(name, number, now))
-            for number, address in found.addresses.items()
+            for number, address in broker_set.addresses.items()
         ]
         return ReplicasInfo(
-            found.master_epoch,
-            found.set_epoch,
-            tuple(item for item in replicas if item.broker_id in found.members),
-            tuple(item for item in replicas if item.broker_id not in found.members),
-            found.master,
-            found.master_address,
+            broker_set.master_epoch,
+            broker_set.set_epoch,
+            tuple(item for item in replicas if item.broker_id in broker_set.members),
+            tuple(item for item in replicas if item.broker_id not in broker_set.members),
+            broker_set.master,
+            broker_set.master_address,
         )
 
     # ------------------------------------------------------------ forgetting
@@ -413,8 +432,8 @@ class ReplicasInfoManager:
     def clean_broker_data(self, request: CleanBrokerDataRequest, now: int) -> Decision:
         """1011: forget some brokers, or a whole set."""
         name = request.broker_name
-        found = self._sets.get(name)
-        if found is None:
+        broker_set = self._sets.get(name)
+        if broker_set is None:
             return _not_cleaned(f"Broker {name} is not existed,clean broker data failure.")
         text = (request.broker_controller_ids_to_clean or "").strip()
         try:
@@ -425,41 +444,41 @@ class ReplicasInfoManager:
                 f"numbers with semicolons between them: {text!r}"
             )
         if not request.is_clean_living_broker:
-            living = self._living(found, name, now)
+            living = self._living(broker_set, name, now)
             alive = [number for number in numbers if number in living]
             if alive:
                 shown = ", ".join(map(str, alive))
                 return _not_cleaned(f"Broker [{name},  {shown}] is still alive, clean up failure")
-            if not text and (found.master is not None or living):
+            if not text and (broker_set.master is not None or living):
                 return _not_cleaned(f"Broker {name} is still alive, clean up failure")
-        known = tuple(number for number in numbers if number in found.brokers)
+        known = tuple(number for number in numbers if number in broker_set.brokers)
         event = BrokerDataCleaned(name, known) if known or not text else None
         return Decision(ResponseCode.SUCCESS, None, None, None, event)
 
     # ------------------------------------------------------------ who lives
 
-    def _living(self, found: BrokerSet, name: str, now: int) -> dict[int, Heartbeat]:
-        heard = {number: self._liveness.last(name, number, now) for number in found.brokers}
+    def _living(self, broker_set: BrokerSet, name: str, now: int) -> dict[int, Heartbeat]:
+        heard = {number: self._liveness.last(name, number, now) for number in broker_set.brokers}
         return {number: beat for number, beat in heard.items() if beat is not None}
 
-    def _may_live(self, found: BrokerSet, name: str, number: int, now: int) -> bool:
-        return self._liveness.may_live(name, number, now, found.silence_ms)
+    def _may_live(self, broker_set: BrokerSet, name: str, number: int, now: int) -> bool:
+        return self._liveness.may_live(name, number, now, broker_set.silence_ms)
 
 
-def _still_there(found: BrokerSet, name: str) -> Decision:
+def _still_there(broker_set: BrokerSet, name: str) -> Decision:
     """2011, which brokers take for success: with all that a success has but the group."""
     header = ElectMasterResponse(
-        master_broker_id=found.master,
-        master_address=found.master_address,
-        master_epoch=found.master_epoch,
-        sync_state_set_epoch=found.set_epoch,
+        master_broker_id=broker_set.master,
+        master_address=broker_set.master_address,
+        master_epoch=broker_set.master_epoch,
+        sync_state_set_epoch=broker_set.set_epoch,
     )
     return Decision(
         ResponseCode.MASTER_STILL_EXIST,
-        f"The old master {found.master} is still alive, not need to elect new master for broker "
-        f"{name}",
+        f"The old master {broker_set.master} is still alive, not need to elect new master for "
+        f"broker {name}",
         header,
-        encode_elected(ElectedBody(found.members)),
+        encode_elected(ElectedBody(broker_set.members)),
     )
 
 

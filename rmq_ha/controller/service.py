@@ -276,8 +276,8 @@ class ControllerService:
     def _registered(self, key: Key) -> str | None:
         """Where a broker is; what a heartbeat says of it may be a stranger's word."""
         name, number = key
-        found = self.sets.get(name)
-        known = None if found is None else found.brokers.get(number)
+        broker_set = self.sets.get(name)
+        known = None if broker_set is None else broker_set.brokers.get(number)
         return None if known is None else known.address
 
     def _elect_where_needed(self, _: object = None) -> "Deferred[None]":

@@ -61,18 +61,18 @@ class ClassicPart:
                 "enableDLegerCommitLog and stop; all members of the group need the same files"
             )
         recovery = LogRecovery(self.log, True)
-        found = recovery.normal(queues.last_record())
-        recovery.cut(found.end, found.end)
-        self.log.last_store_timestamp = found.last_store_timestamp
-        start = row.start_of(found.end)
+        recovered = recovery.normal(queues.last_record())
+        recovery.cut(recovered.end, recovered.end)
+        self.log.last_store_timestamp = recovered.last_store_timestamp
+        start = row.start_of(recovered.end)
         if start not in row.starts:
             return  # the last record ends with its file
         file = row.file(start)
-        file.pwrite(encode_blank(start + row.file_size - found.end), found.end - start)
+        file.pwrite(encode_blank(start + row.file_size - recovered.end), recovered.end - start)
         file.sync()
         self.logger.info(
             "the classic commit log ends at {end}; DLedger begins at {begin}",
-            end=found.end,
+            end=recovered.end,
             begin=start + row.file_size,
         )
 

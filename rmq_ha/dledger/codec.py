@@ -221,10 +221,10 @@ def decode_body(cls: type[M], data: bytes | None) -> M:
         raise ProtocolViolation(f"a {cls.__name__} without a body")
     fastjson.check_values(data, fastjson.BODY_VALUES)
     try:
-        found = _STRICT[cls](data)
+        decoded = _STRICT[cls](data)
     except (msgspec.MsgspecError, ValueError, RecursionError):
-        found = _lenient(_SHAPES.get(cls, cls), cls.__name__, data)
-    return found.message() if cls in _SHAPES else found  # type: ignore[no-any-return]
+        decoded = _lenient(_SHAPES.get(cls, cls), cls.__name__, data)
+    return decoded.message() if cls in _SHAPES else decoded  # type: ignore[no-any-return]
 
 
 def _lenient(shape: type[Any], name: str, data: bytes) -> Any:

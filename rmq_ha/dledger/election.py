@@ -243,9 +243,9 @@ class Election:
             return VoteResult.REJECT_UNKNOWN_LEADER
         if request.leader_id == member.self_id and not is_self:
             return VoteResult.REJECT_UNEXPECTED_LEADER
-        found = self._judge_ledger(request)
-        if found is not None:
-            return found
+        verdict = self._judge_ledger(request)
+        if verdict is not None:
+            return verdict
         if request.term < member.term:
             return VoteResult.REJECT_EXPIRED_VOTE_TERM
         if request.term > member.term:

@@ -206,12 +206,12 @@ class Follower:
 
     def _release(self, index: int) -> _Waiting | None:
         """One that waits no longer."""
-        found = self._early.pop(index, None)
-        if found is not None:
-            self._early_bytes -= found.size
+        early = self._early.pop(index, None)
+        if early is not None:
+            self._early_bytes -= early.size
             if not self._early:
                 self._gap_at = NEVER
-        return found
+        return early
 
     def _drop_early(self, code: int) -> None:
         early, self._early = self._early, {}

@@ -86,10 +86,10 @@ class Ledger(LedgerReader):
         self.files.load()
         checkpoint = self.checkpoint_file.load()
         try:
-            found = LedgerRecovery(self.files, checkpoint.synced).run()
-            self.become(found)
-            empty = found.end_index < 0
-            self.files.cut(0 if empty else found.end_pos, found.end_index + 1)
+            recovered = LedgerRecovery(self.files, checkpoint.synced).run()
+            self.become(recovered)
+            empty = recovered.end_index < 0
+            self.files.cut(0 if empty else recovered.end_pos, recovered.end_index + 1)
         except OSError as error:
             raise StoreError(f"cannot recover the ledger: {error}") from error
         self.commit(checkpoint.committed_index)
@@ -139,16 +139,16 @@ class Ledger(LedgerReader):
 
         :raises ValueError: no entry can have such a body.
         """
-        found: list[int] = []
+        positions: list[int] = []
         pos, room_end = self.end_pos, -1
         for size in sizes:
             if pos + size > room_end:
                 pos = self.place(size, pos)
                 file_end = pos - pos % self.file_size + self.file_size
                 room_end = min(file_end - BLANK_SIZE, pos + self.largest_body) - ENTRY_HEADER_SIZE
-            found.append(pos)
+            positions.append(pos)
             pos += ENTRY_HEADER_SIZE + size
-        return found
+        return positions
 
     def append_entry(self, entries: Sequence[Entry]) -> None:
         """

@@ -243,7 +243,7 @@ class LedgerFiles:
         :raises CorruptRecord: it says something else.
         """
         data = self.index.read_over(INDEX_UNIT * index, INDEX_UNIT * count)
-        found = []
+        entries = []
         for at in range(len(data) // INDEX_UNIT):
             one = decode_index(data, INDEX_UNIT * at)
             fits = ENTRY_HEADER_SIZE <= one.size <= MAX_ENTRY_SIZE
@@ -252,8 +252,8 @@ class LedgerFiles:
                     f"{self.index.row.directories[0]} does not know entry {index + at}: {one}; "
                     "stop this member and delete the directory: a start makes it anew"
                 )
-            found.append(one)
-        return found
+            entries.append(one)
+        return entries
 
     def read_entries(self, located: Sequence[IndexEntry], term: int | None) -> list[Entry]:
         """
@@ -298,14 +298,14 @@ def _runs(located: Sequence[IndexEntry]) -> Iterator[Sequence[IndexEntry]]:
     yield located[begin:]
 
 
-def check_body(known: bytes, found: bytes, one: IndexEntry) -> None:
+def check_body(known: bytes, computed: bytes, one: IndexEntry) -> None:
     """
     See that an entry is what was written.
 
     :param known: its checksums; those of another entry, or none, say nothing.
     :raises CorruptRecord: only the body differs.
     """
-    if known != found and known[:4] == found[:4]:
+    if known != computed and known[:4] == computed[:4]:
         raise CorruptRecord(
             f"entry {one.index} at {one.pos} is damaged: the disk returns another body than was "
             "written; while the others have a leader, empty this member's directory but for "

@@ -44,11 +44,11 @@ class LedgerReader:
         self.first_pos = first_pos
         self.become(Recovered())
 
-    def become(self, found: Recovered) -> None:
+    def become(self, recovered: Recovered) -> None:
         """Begin and end are others; an empty ledger begins at its first position."""
-        if found.end_index < 0:
-            found = Recovered(begin_pos=self.first_pos, end_pos=self.first_pos)
-        self.begin_index, self.begin_pos, self.end_index, self.end_term, self.end_pos = found
+        if recovered.end_index < 0:
+            recovered = Recovered(begin_pos=self.first_pos, end_pos=self.first_pos)
+        self.begin_index, self.begin_pos, self.end_index, self.end_term, self.end_pos = recovered
 
     @property
     def directories(self) -> Sequence[str]:
@@ -77,10 +77,10 @@ class LedgerReader:
 
         :raises StoreError: the disk cannot read it, or it is damaged.
         """
-        found = self.recent.get(index)
-        if found is None and self.begin_index <= index <= self.end_index and index >= 0:
+        recent = self.recent.get(index)
+        if recent is None and self.begin_index <= index <= self.end_index and index >= 0:
             return self._read(index, 0, 1)[0]
-        return found
+        return recent
 
     def entries(self, index: int, max_bytes: int, max_count: int) -> list[Entry]:
         """
@@ -89,9 +89,9 @@ class LedgerReader:
         :param max_bytes: headers and bodies.
         :raises StoreError: the disk cannot read them, or one is damaged.
         """
-        found = self.recent.some(index, max_bytes, max_count)
-        if found or not 0 <= self.begin_index <= index <= self.end_index:
-            return found
+        recent = self.recent.some(index, max_bytes, max_count)
+        if recent or not 0 <= self.begin_index <= index <= self.end_index:
+            return recent
         return self._read(index, max_bytes, min(max_count, self.end_index - index + 1))
 
     def _read(self, index: int, max_bytes: int, max_count: int) -> list[Entry]:
@@ -127,12 +127,12 @@ class LedgerReader:
         if not 0 <= self.begin_index <= index <= self.end_index:
             return None
         try:
-            found = self.files.located(index)
+            entries = self.files.located(index)
         except OSError as error:
             raise StoreError(f"cannot read the index of entry {index}: {error}") from error
-        if not found:
+        if not entries:
             raise StoreError(f"the index does not know entry {index}")
-        return found[0]
+        return entries[0]
 
     def read(self, pos: int, length: int) -> bytes:
         """

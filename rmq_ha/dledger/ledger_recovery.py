@@ -108,23 +108,33 @@ class LedgerRecovery:
             return Recovered()
         begin_pos, begin = self._beginning()
         start = self._first_unsure(begin)
-        found = self._walk(start) if start != self._row.starts[0] else None
-        if found is None:
-            found = self._walk(begin_pos)
+        last_header = self._walk(start) if start != self._row.starts[0] else None
+        if last_header is None:
+            last_header = self._walk(begin_pos)
         self._index.flush()
         self._checksums.flush()
         if self._index.count_mended:
             self.log.warn("{count} index entries made anew", count=self._index.count_mended)
-        if begin is None or found is None:
+        if begin is None or last_header is None:
             return Recovered()
-        self._check_synced(found)
-        return Recovered(begin.index, begin_pos, found.index, found.term, found.pos + found.size)
+        self._check_synced(last_header)
+        return Recovered(
+            begin.index,
+            begin_pos,
+            last_header.index,
+            last_header.term,
+            last_header.pos + last_header.size,
+        )
 
-    def _check_synced(self, found: Header) -> None:
+    def _check_synced(self, last_header: Header) -> None:
         synced = self._synced
-        if synced is not None and found.index < synced.index and self._marked(synced) is not None:
+        if (
+            synced is not None
+            and last_header.index < synced.index
+            and self._marked(synced) is not None
+        ):
             raise CorruptRecord(
-                f"entry {found.index + 1} in {self._row.directories[0]} is damaged, though "
+                f"entry {last_header.index + 1} in {self._row.directories[0]} is damaged, though "
                 f"everything up to entry {synced.index} was on the disk; while the others have a "
                 "leader, empty this member's directory but for currterm: it then copies "
                 "the leader's"

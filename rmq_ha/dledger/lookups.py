@@ -32,8 +32,8 @@ class Lookups:
             if peer not in self._running and now >= self._not_before.get(peer, now):
                 self._not_before[peer] = now + _PAUSE_S
                 self._running.add(peer)
-                found = self._host.network.look_up(self._members.names[peer])
-                found.addCallback(self._found, peer)
+                looked_up = self._host.network.look_up(self._members.names[peer])
+                looked_up.addCallback(self._found, peer)
         self._members.doubtful.clear()
 
     def _found(self, addresses: list[str], peer: str) -> None:

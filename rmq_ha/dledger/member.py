@@ -136,9 +136,9 @@ class Member:
 
     def called(self, call_id: int, message: GroupMessage | None) -> None:
         """What became of a request; an unknown id is ignored."""
-        found = self._calls.pop(call_id, None)
-        if found is not None:
-            peer, handler, context = found
+        call = self._calls.pop(call_id, None)
+        if call is not None:
+            peer, handler, context = call
             handler(peer, message, context)
 
     def answer(self, token: Any, message: GroupMessage) -> None:

@@ -323,10 +323,10 @@ class Pusher:
 
     def _is_stored(self, first: int, count: int) -> None:
         """The peer has these; of a batch perhaps only the first part."""
-        found = self._pending.pop(first, None)
-        if found is not None:
-            self._pending_bytes -= found[2]
-            if count < found[1]:
+        pending = self._pending.pop(first, None)
+        if pending is not None:
+            self._pending_bytes -= pending[2]
+            if count < pending[1]:
                 self._compare(0)
                 return
         self._has_progressed = True

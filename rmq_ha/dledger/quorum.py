@@ -16,8 +16,8 @@ def quorum_index(marks: Iterable[int]) -> int:
 
     Spec: dledger.md, section 10.3
     """
-    found = sorted(marks, reverse=True)
-    return found[len(found) // 2]
+    falling = sorted(marks, reverse=True)
+    return falling[len(falling) // 2]
 
 
 class Quorum:

@@ -16,7 +16,7 @@ def statistics_of(settings: DLedgerSettings, node: Node | None, ledger: Ledger) 
 
     :param node: None: it does not take part yet.
     """
-    found: dict[str, Any] = {
+    told: dict[str, Any] = {
         "group": settings.group,
         "self": settings.self_id,
         "role": node.role.value if node else "",
@@ -31,9 +31,9 @@ def statistics_of(settings: DLedgerSettings, node: Node | None, ledger: Ledger) 
     }
     if node is not None and node.role is Role.LEADER:
         marks = {peer: node.watermark(peer) for peer in settings.others}
-        found["followers"] = marks
-        found["behind"] = {peer: _behind(ledger, mark) for peer, mark in marks.items()}
-    return found
+        told["followers"] = marks
+        told["behind"] = {peer: _behind(ledger, mark) for peer, mark in marks.items()}
+    return told
 
 
 def _behind(ledger: Ledger, index: int) -> tuple[int, int | None]:

@@ -100,16 +100,16 @@ class LedgerTail:
     def _take(self, rows: list[Row], data: bytes, at: int, size: int, position: int) -> int:
         """The record of an entry, if it has one; how much work that is."""
         start = at + ENTRY_HEADER_SIZE
-        found = row_at(data, start, at + size, self._source.delay_levels)
-        if isinstance(found, int) or found[2] != position + start:
+        row = row_at(data, start, at + size, self._source.delay_levels)
+        if isinstance(row, int) or row[2] != position + start:
             self.log.error(
                 "the entry at {position} holds no record that belongs there; it is left out",
                 position=position + at,
             )
             return 0
-        if found[0] != TERM_TOPIC:
-            rows.append(found)
-        return work_of(found)
+        if row[0] != TERM_TOPIC:
+            rows.append(row)
+        return work_of(row)
 
 
 def unreadable(position: int) -> StoreError:

@@ -51,13 +51,13 @@ class TermFile:
         if current is not None:
             return current
         left = [
-            found
-            for found in (
+            content
+            for content in (
                 _load(self._disk, f"{self._path}.bak", decode_term, faults),
                 # A torn one is of no account: its vote never left this member.
                 _load(self._disk, f"{self._path}.tmp", decode_term, []),
             )
-            if found is not None
+            if content is not None
         ]
         if left:
             newest = max(left, key=lambda state: (state.term, state.voted_for is not None))
@@ -142,15 +142,15 @@ class GroupFile:
         :raises StoreError: it is another group's, or the disk does not say.
         """
         try:
-            found = self._disk.read_bytes(self._path).decode(errors="replace").strip()
+            text = self._disk.read_bytes(self._path).decode(errors="replace").strip()
         except FileNotFoundError:
             self._write(group)
             return
         except OSError as error:
             raise StoreError(f"cannot read whose ledger this is: {error}") from error
-        if found != group:
+        if text != group:
             raise StoreError(
-                f"{self._path} says that this ledger is of DLedger group {found!r}, and "
+                f"{self._path} says that this ledger is of DLedger group {text!r}, and "
                 f"{key}={group} here: is this disk another member's? If the group has another "
                 "name now, remove that file"
             )

@@ -31,14 +31,14 @@ class SelectorCache:
 
         :raises InvalidSelector: it does not compile.
         """
-        found = self._known.get(text)
-        if found is None:
-            found = self._add(text)
+        compiled = self._known.get(text)
+        if compiled is None:
+            compiled = self._add(text)
         else:
             self._known.move_to_end(text)
-        if isinstance(found, InvalidSelector):
-            raise InvalidSelector(*found.args) from None
-        return found
+        if isinstance(compiled, InvalidSelector):
+            raise InvalidSelector(*compiled.args) from None
+        return compiled
 
     def _add(self, text: str) -> Selector | InvalidSelector:
         made: Selector | InvalidSelector

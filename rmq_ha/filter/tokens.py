@@ -63,13 +63,13 @@ def next_token(text: str, start: int) -> tuple[Token, int]:
         start = blank.end()
     if start >= len(text):
         return Token(END, "", start + 1), start
-    found = _TOKEN.match(text, start)
-    if found is None:
+    match = _TOKEN.match(text, start)
+    if match is None:
         if text[start] == "'":
             raise InvalidSelector("the string has no closing quote", start + 1)
         raise InvalidSelector(f"unexpected character {text[start]!r}", start + 1)
-    word = found.group()
-    kind = _KINDS.get(found.lastgroup or "", word)
+    word = match.group()
+    kind = _KINDS.get(match.lastgroup or "", word)
     if kind is NAME and word.upper() in KEYWORDS:
         kind = word.upper()
-    return Token(kind, word, start + 1), found.end()
+    return Token(kind, word, start + 1), match.end()

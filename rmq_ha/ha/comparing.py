@@ -43,8 +43,8 @@ class Search:
             return min(max(low, self._place), end)
         if unreadable_at is not None:
             end = min(end, unreadable_at)
-        found = chain_to(self._log, max(int(self._log.min_offset), 0), end)
-        place = max(low, end - WINDOWS[-1] if found is None else found.last)
+        chain = chain_to(self._log, max(int(self._log.min_offset), 0), end)
+        place = max(low, end - WINDOWS[-1] if chain is None else chain.last)
         return low if place < low + DEPTH else place
 
     def go_back(self, start: int) -> bool:

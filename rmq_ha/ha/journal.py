@@ -68,7 +68,7 @@ class ClassicJournal(LocalJournal):
     def info(self) -> dict[str, Any]:
         """See `Journal`: of a master its `slaves`, of a slave its `master`."""
         told = self.service.statistics()
-        found: dict[str, Any] = {"slaves": told_slaves(told["slaves"])}
+        shown: dict[str, Any] = {"slaves": told_slaves(told["slaves"])}
         if told["master"] is not None:
-            found["master"] = {name: told["master"][name] for name in _OF_MASTER}
-        return found
+            shown["master"] = {name: told["master"][name] for name in _OF_MASTER}
+        return shown

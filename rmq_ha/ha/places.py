@@ -91,18 +91,18 @@ def chain_to(log: LogBytes, low: int, end: int) -> Chain | None:
     """
     for window in WINDOWS:
         start = max(low, end - window)
-        found = _find(stretch(log, start, end), start, log.file_size)
-        if found is not None or start == low:
-            return found
+        chain = _find(stretch(log, start, end), start, log.file_size)
+        if chain is not None or start == low:
+            return chain
     return None
 
 
 def _find(data: bytes, start: int, file_size: int) -> Chain | None:
     failed: set[int] = set()
     for position in _candidates(data):
-        found = _walk(data, start, position, file_size, failed)
-        if found is not None:
-            return found
+        chain = _walk(data, start, position, file_size, failed)
+        if chain is not None:
+            return chain
     return None
 
 

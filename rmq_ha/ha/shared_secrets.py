@@ -47,15 +47,15 @@ class SharedSecrets:
             lines = self._read_bytes(path).splitlines()
         except OSError as error:
             raise ConfigurationError(f"haSecretFile={path}: {error.strerror or error}") from None
-        found = [(number, line.strip()) for number, line in enumerate(lines, 1) if line.strip()]
-        for number, secret in found:
+        secrets = [(number, line.strip()) for number, line in enumerate(lines, 1) if line.strip()]
+        for number, secret in secrets:
             if len(secret) < LEAST_SECRET:
                 raise ConfigurationError(
                     f"haSecretFile={path}:{number}: needs at least {LEAST_SECRET} characters"
                 )
-        if not 1 <= len(found) <= _MOST:
+        if not 1 <= len(secrets) <= _MOST:
             raise ConfigurationError(
                 f"haSecretFile={path}: must have 1 to {_MOST} lines with a secret each, not "
-                f"{len(found)}"
+                f"{len(secrets)}"
             )
-        return tuple(secret for _, secret in found)
+        return tuple(secret for _, secret in secrets)

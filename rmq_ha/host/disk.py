@@ -159,10 +159,10 @@ class RealDisk:
             new_in = self._make_dirs(os.path.dirname(path))
             fd = os.open(path, flags | os.O_CREAT, self._file_mode)
         try:
-            found = os.fstat(fd).st_size
-            if found != size:
-                if found:
-                    raise StoreError(f"{path} has {found} bytes; it should have {size}")
+            file_size = os.fstat(fd).st_size
+            if file_size != size:
+                if file_size:
+                    raise StoreError(f"{path} has {file_size} bytes; it should have {size}")
                 os.ftruncate(fd, size)
         except BaseException:
             os.close(fd)
@@ -227,10 +227,10 @@ class RealDisk:
     def place_of(self, path: str) -> bytes:
         """Device and inode."""
         try:
-            found = os.stat(path)
+            status = os.stat(path)
         except OSError:
             return b""
-        return b"%d %d" % (found.st_dev, found.st_ino)
+        return b"%d %d" % (status.st_dev, status.st_ino)
 
     def sync_tree(self, path: str) -> None:
         """One after the other, as only a file's own sync tells that something was lost."""
@@ -325,14 +325,14 @@ class RealDisk:
     def usage(self, path: str) -> DiskUsage | None:
         """Of the partition that holds `path`."""
         try:
-            found = os.statvfs(path)
+            partition = os.statvfs(path)
         except (FileNotFoundError, NotADirectoryError):
             return None
-        unit = found.f_frsize
+        unit = partition.f_frsize
         return DiskUsage(
-            found.f_blocks * unit,
-            (found.f_blocks - found.f_bfree) * unit,
-            found.f_bavail * unit,
+            partition.f_blocks * unit,
+            (partition.f_blocks - partition.f_bfree) * unit,
+            partition.f_bavail * unit,
         )
 
     def _make_dirs(self, directory: str) -> list[str]:

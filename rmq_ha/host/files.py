@@ -28,7 +28,7 @@ class LocalFiles:
 
     def list(self, path: str) -> list[Entry]:
         """Sorted by name; empty when there is no such directory."""
-        found = []
+        listed = []
         try:
             with os.scandir(path) as entries:
                 for entry in entries:
@@ -39,12 +39,12 @@ class LocalFiles:
                     is_directory = entry.is_dir()
                     size = 0 if is_directory else status.st_size
                     modified = status.st_mtime_ns // 1_000_000
-                    found.append(Entry(entry.name, size, is_directory, modified))
+                    listed.append(Entry(entry.name, size, is_directory, modified))
         except (FileNotFoundError, NotADirectoryError):
             return []
         except OSError as error:
             raise CannotDecide(f"{path} cannot be read: {error}") from None
-        return sorted(found)
+        return sorted(listed)
 
     def read(self, path: str, offset: int = 0, length: int = -1) -> bytes:
         """A small part of a file, or all of a small file; fewer bytes at its end."""
@@ -116,7 +116,7 @@ class ArrowFiles:
             return []
         except OSError as error:
             raise CannotDecide(f"{path} cannot be listed: {error}") from None
-        found = [
+        listed = [
             Entry(
                 info.base_name,
                 info.size or 0,
@@ -125,13 +125,13 @@ class ArrowFiles:
             )
             for info in infos
         ]
-        return sorted(found)
+        return sorted(listed)
 
     def read(self, path: str, offset: int = 0, length: int = -1) -> bytes:
         """A small part of a file, or all of a small file; fewer bytes at its end."""
         file = self._file(path)
-        found: bytes = file.read_at(file.size() if length < 0 else length, offset)
-        return found
+        part: bytes = file.read_at(file.size() if length < 0 else length, offset)
+        return part
 
     def window(self, path: str, offset: int, length: int) -> Any:
         """A part of the file, fetched."""
@@ -184,10 +184,10 @@ def _identity(place: str) -> object:
     if "://" in uri:
         return uri.rstrip("/")
     try:
-        found = os.stat(uri)
+        status = os.stat(uri)
     except OSError:
         return os.path.normpath(uri)
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino
 
 
 def listing(place: str) -> list[Entry]:

@@ -242,9 +242,9 @@ class RealNetwork:
 
     def look_up(self, name: str) -> "Deferred[list[str]]":
         """The addresses that a name stands for; none: it is not known. Never fails."""
-        found = _Addresses()
-        self._reactor.nameResolver.resolveHostName(found, name)
-        return found.complete
+        addresses = _Addresses()
+        self._reactor.nameResolver.resolveHostName(addresses, name)
+        return addresses.complete
 
 
 @implementer(IResolutionReceiver)

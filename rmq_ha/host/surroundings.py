@@ -26,8 +26,8 @@ def address_of(name: str) -> str | None:
     It blocks, so it is for the time before a server starts.
     """
     try:
-        found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
+        looked_up = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):
         return None
-    addresses = [str(item[4][0]) for item in sorted(found, key=lambda item: item[0])]
+    addresses = [str(item[4][0]) for item in sorted(looked_up, key=lambda item: item[0])]
     return addresses[0] if addresses else None

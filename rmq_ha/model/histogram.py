@@ -45,9 +45,9 @@ class Histogram:
 
     def cumulative(self) -> list[tuple[float, int]]:
         """Each limit and how many values are not above it; infinity last."""
-        found = []
+        sums = []
         seen = 0
         for limit, count in zip((*self.limits, inf), self.counts, strict=True):
             seen += count
-            found.append((limit, seen))
-        return found
+            sums.append((limit, seen))
+        return sums

@@ -65,12 +65,12 @@ class Networks:
         """Whether an address (its text) belongs to it; what is no address only to `*`."""
         if self._everybody:
             return True
-        found = self._known.get(host)
-        if found is None:
+        known = self._known.get(host)
+        if known is None:
             if len(self._known) >= _MOST_REMEMBERED:
                 self._known.clear()
-            found = self._known[host] = self._look(host)
-        return found
+            known = self._known[host] = self._look(host)
+        return known
 
     def _look(self, host: str) -> bool:
         address = _parse(host)

@@ -26,6 +26,6 @@ def is_one_line(text: str) -> bool:
     return _UNFIT_OR_BLANK.search(text) is None
 
 
-def _escaped(found: "re.Match[str]") -> str:
-    number = ord(found[0])
+def _escaped(match: "re.Match[str]") -> str:
+    number = ord(match[0])
     return f"\\x{number:02x}" if number < 256 else f"\\u{number:04x}"

@@ -190,17 +190,17 @@ class RouteProcessor:
     def route(self, _: ClosingChannel, request: RemotingCommand) -> RemotingCommand:
         """105."""
         topic = required(request, "topic")
-        found = self._routes.route(topic)
-        if found is None:
+        topic_route = self._routes.route(topic)
+        if topic_route is None:
             return request.response(
                 ResponseCode.TOPIC_NOT_EXIST,
                 f"No topic route info in name server for the topic: {topic}; create it, or look "
                 "whether its brokers name this server in namesrvAddr",
             )
         if self._config.order_message_enable:
-            found.order_conf = self._kv_config.get(ORDER_TOPIC_CONFIG, topic)
+            topic_route.order_conf = self._kv_config.get(ORDER_TOPIC_CONFIG, topic)
         standard_json = wants_standard_json(request.version, request.ext)
-        return request.response(body=found.encode(standard_json=standard_json))
+        return request.response(body=topic_route.encode(standard_json=standard_json))
 
     def cluster_info(self, _: ClosingChannel, request: RemotingCommand) -> RemotingCommand:
         """106."""

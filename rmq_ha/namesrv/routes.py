@@ -234,14 +234,14 @@ class RouteInfoManager:
 
     def system_topics(self) -> tuple[list[str], str | None]:
         """The topics named as clusters and brokers, and the address of any broker."""
-        found: dict[str, None] = {}
+        topics: dict[str, None] = {}
         for cluster, names in self._clusters.items():
-            found[cluster] = None
-            found.update(names)
+            topics[cluster] = None
+            topics.update(names)
         address = next(
             (item for data in self._brokers.values() for item in data.addresses.values()), None
         )
-        return list(found), address
+        return list(topics), address
 
     def unit_topics(self) -> list[str]:
         """Topics of a unit."""

@@ -95,17 +95,17 @@ class JournalBase:
             if flushed is not None:
                 decided(flushed if status is PutMessageStatus.PUT_OK else status, now)
 
-        found = self.flusher.when_flushed(next_offset, on_disk)
-        if found is not None:
-            flushed = found
+        at_once = self.flusher.when_flushed(next_offset, on_disk)
+        if at_once is not None:
+            flushed = at_once
         if self.replication is None:
-            found = PutMessageStatus.PUT_OK
+            at_once = PutMessageStatus.PUT_OK
         else:
-            found = self.replication.when_replicated(next_offset, start_offset, elsewhere)
-        if found is None:
+            at_once = self.replication.when_replicated(next_offset, start_offset, elsewhere)
+        if at_once is None:
             return None
-        replicated = found
-        return flushed if flushed is None or found is PutMessageStatus.PUT_OK else found
+        replicated = at_once
+        return flushed if flushed is None or at_once is PutMessageStatus.PUT_OK else at_once
 
     def is_kept(self, start_offset: int, next_offset: int) -> bool:
         """See `Journal`."""

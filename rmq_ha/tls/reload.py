@@ -52,13 +52,13 @@ class TlsReload:
 
     def certificates(self) -> dict[tuple[str, str], int]:
         """When the certificates in use end, in seconds since 1970: by setting, and by who it is."""
-        found: dict[tuple[str, str], int] = {}
+        ends: dict[tuple[str, str], int] = {}
         for part in self._parts:
             for setting, certificate in getattr(part, "certificates", ()):
                 place = (setting, certificate_text(certificate))
                 end = int(certificate.not_valid_after_utc.timestamp())
-                found[place] = min(end, found.get(place, end))
-        return found
+                ends[place] = min(end, ends.get(place, end))
+        return ends
 
     def start(self) -> None:
         """Watch the files, if there are any."""

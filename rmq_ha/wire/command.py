@@ -74,8 +74,8 @@ class RemotingCommand:
                 raise RequestRejected(
                     ResponseCode.SYSTEM_ERROR, f"the body of request {self.code}: {error}"
                 ) from None
-        found: T = self._decoded[1]
-        return found
+        value: T = self._decoded[1]
+        return value
 
     def response(
         self,

@@ -108,9 +108,9 @@ class RegisterBrokerBody:
             table = decode_topic_table(body, REGISTRATION_VALUES)
             limits.check_topics(len(table.topics))
             return cls(table.version, table.topics, None)
-        found = read_body(body, cls._from_json, REGISTRATION_VALUES)
-        limits.check_topics(len(found.topics))
-        return found
+        registration = read_body(body, cls._from_json, REGISTRATION_VALUES)
+        limits.check_topics(len(registration.topics))
+        return registration
 
     @classmethod
     def _from_json(cls, value: dict[str, Any]) -> "RegisterBrokerBody":

@@ -80,7 +80,7 @@ class AdminStatsProcessor:
         """GET_BROKER_CONSUME_STATS: every group, over the write queues of what it consumes."""
         fields.text(fields.header(request), "isOrder")
         is_order = fields.flag(fields.header(request), "isOrder")
-        found: list[tuple[str, list[fastjson.Written]]] = []
+        rows: list[tuple[str, list[fastjson.Written]]] = []
         behind = 0
 
         def slices() -> Iterator[None]:
@@ -89,7 +89,7 @@ class AdminStatsProcessor:
             topics = self._consume_tables.topics_by_group()
             for group in list(self._groups.table):
                 bodies: list[fastjson.Written] = []
-                found.append((group, bodies))
+                rows.append((group, bodies))
                 for config in self._consume_tables.topics_of(group, topics.get(group, ())):
                     if is_order and not config.order:
                         continue
@@ -104,7 +104,7 @@ class AdminStatsProcessor:
 
         def answer(_: object) -> RemotingCommand:
             return request.response(
-                body=fastjson.encode(consume_stats_list(self._address, found, behind))
+                body=fastjson.encode(consume_stats_list(self._address, rows, behind))
             )
 
         return in_slices(self._clock, slices()).addCallback(answer)

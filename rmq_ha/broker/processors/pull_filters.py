@@ -107,23 +107,23 @@ class PullFilters:
         selector: Selector | None,
         data: ConsumerFilterData | None = None,
     ) -> IMessageFilter | None:
-        found: IMessageFilter | None = None
+        message_filter: IMessageFilter | None = None
         if subscription.expression_type in TAG_TYPES:
             tags = TagFilter(subscription)
-            found = None if tags.matches_all else tags
+            message_filter = None if tags.matches_all else tags
         elif not self._config.enable_property_filter:
             raise not_supported(subscription.expression_type)
         elif selector is not None and not subscription.class_filter_mode:
-            found = SelectorFilter(selector, data)
+            message_filter = SelectorFilter(selector, data)
         if (
             self._config.filter_support_retry
             and subscription.topic.startswith(RETRY_PREFIX)
             and not subscription.class_filter_mode
         ):
-            by_unit = found if isinstance(found, TagFilter) else None
+            by_unit = message_filter if isinstance(message_filter, TagFilter) else None
             # The group that pulls need not be the one in the topic's name: RocketMQ goes by that.
             return RetryFilter(by_unit, self._filters, subscription.topic[len(RETRY_PREFIX) :])
-        return found
+        return message_filter
 
 
 def not_supported(kind: str | None) -> RequestRejected:

@@ -73,21 +73,21 @@ class QueryProcessor:
         max_nums = fields.int32(header, "maxNum")
         if fields.flag(header, UNIQUE_KEY_QUERY):
             max_nums = self._config.default_query_max_num
-        found: list[QueryResult] = []
+        results: list[QueryResult] = []
         slices = self._store.query_in_slices(
             fields.text(header, "topic"),
             fields.text(header, "key"),
             max_nums,
             fields.int64(header, "beginTimestamp"),
             fields.int64(header, "endTimestamp"),
-            found.append,
+            results.append,
         )
         for _ in slices:
             later: Deferred[Any] = self._lane.run(channel.host, slices)
             release = hold(channel, len(request.body or b""), later)
-            later.addCallback(lambda _: self._answer(request, found[0]))
+            later.addCallback(lambda _: self._answer(request, results[0]))
             return later.addErrback(_gone).addBoth(release)
-        return self._answer(request, found[0])
+        return self._answer(request, results[0])
 
     def _answer(self, request: RemotingCommand, result: QueryResult) -> RemotingCommand:
         if not result.records:

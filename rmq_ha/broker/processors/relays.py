@@ -86,7 +86,7 @@ class RelayProcessor:
         question = RemotingCommand(
             RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT, {"topic": topic, "group": group}
         )
-        found: dict[str, dict[MessageQueue, int]] = {}
+        offsets: dict[str, dict[MessageQueue, int]] = {}
         asked = []
         for member in members:
             if not wanted or member.client_id == wanted:
@@ -94,23 +94,23 @@ class RelayProcessor:
                 asking = maybeDeferred(
                     self._calls.invoke, cast(Channel, member.channel), question, STATUS_TIMEOUT_MS
                 )
-                asked.append(asking.addCallback(self._note_status, member.client_id, found))
+                asked.append(asking.addCallback(self._note_status, member.client_id, offsets))
         return DeferredList(asked, consumeErrors=True).addCallback(
-            lambda _: request.response(body=fastjson.encode(consumer_status_body(found)))
+            lambda _: request.response(body=fastjson.encode(consumer_status_body(offsets)))
         )
 
     def _note_status(
         self,
         answer: RemotingCommand,
         client_id: str,
-        found: dict[str, dict[MessageQueue, int]],
+        offsets: dict[str, dict[MessageQueue, int]],
     ) -> None:
         """Clients that fail, or answer something else, are left out."""
         if answer.code != ResponseCode.SUCCESS or not answer.body:
             return
         try:
             table = decode_queue_table(answer.body, "messageQueueTable")
-            found[client_id] = {queue: int(offset) for queue, offset in table.items()}
+            offsets[client_id] = {queue: int(offset) for queue, offset in table.items()}
         except (ProtocolViolation, TypeError, ValueError, OverflowError) as error:
             self.log.warn("the status of {client} cannot be read: {e}", client=client_id, e=error)
 

@@ -117,8 +117,8 @@ class SendRuns:
                 is_odd = not 0 <= queue_id < queues or header.batch
             except UNDECODABLE:
                 text, is_odd = "", True
-            head, found, tail = text.partition(_WAIT_TRUE)
-            if found and (not tail or tail[0] == "\x02"):
+            head, mark, tail = text.partition(_WAIT_TRUE)
+            if mark and (not tail or tail[0] == "\x02"):
                 text = head + tail
             if text[-1:] == "\x02":  # as some clients end them
                 text = text[:-1]

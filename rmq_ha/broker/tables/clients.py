@@ -298,9 +298,9 @@ class ProducerManager:
 def _expired(
     tables: Iterable[dict[ClientChannel, ClientChannelInfo]], now_ms: int
 ) -> list[ClientChannel]:
-    found: dict[ClientChannel, None] = {}
+    channels: dict[ClientChannel, None] = {}
     for members in tables:
         for channel, client in members.items():
             if now_ms - client.seen_ms > CHANNEL_EXPIRED_MS:
-                found[channel] = None
-    return list(found)
+                channels[channel] = None
+    return list(channels)

@@ -139,13 +139,13 @@ class ConsumerOffsetManager(PersistedTable):
         :param min_offset: of a queue: the first queue offset that can be read.
         :returns: by `topic@group`; only those that miss some.
         """
-        found: dict[str, int] = {}
+        missing_by_key: dict[str, int] = {}
         for key, topic, _ in self._split():
             for queue_id, offset in self.table[key].items():
                 missing = min_offset(topic, queue_id) - offset
                 if missing > 0:
-                    found[key] = found.get(key, 0) + missing
-        return found
+                    missing_by_key[key] = missing_by_key.get(key, 0) + missing
+        return missing_by_key
 
     def which_groups(self, topic: str) -> set[str]:
         """Groups with committed offsets on the topic."""
@@ -157,10 +157,10 @@ class ConsumerOffsetManager(PersistedTable):
 
     def topics_by_group(self) -> dict[str, set[str]]:
         """`which_topics` of every group, in one walk."""
-        found: dict[str, set[str]] = {}
+        topics: dict[str, set[str]] = {}
         for _, topic, group in self._split():
-            found.setdefault(group, set()).add(topic)
-        return found
+            topics.setdefault(group, set()).add(topic)
+        return topics
 
     def to_json(self) -> dict[str, Any]:
         """The content of `consumerOffset.json` and of code 43."""

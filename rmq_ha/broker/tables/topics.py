@@ -234,11 +234,11 @@ class TopicConfigManager(VersionedTable[TopicConfig]):
 def _built_in_topics(config: BrokerConfig) -> list[TopicConfig]:
     cluster, broker = config.broker_cluster_name, config.broker_name or ""
     open_perm = PERM_RW | PERM_INHERIT
-    found = [TopicConfig(SELF_TEST_TOPIC, 1, 1)]
+    configs = [TopicConfig(SELF_TEST_TOPIC, 1, 1)]
     if config.auto_create_topic_enable:
         queues = config.default_topic_queue_nums
-        found.append(TopicConfig(DEFAULT_TOPIC, queues, queues, open_perm))
-    found += [
+        configs.append(TopicConfig(DEFAULT_TOPIC, queues, queues, open_perm))
+    configs += [
         TopicConfig(BENCHMARK_TOPIC, 1024, 1024),
         TopicConfig(cluster, 16, 16, open_perm if config.cluster_topic_enable else PERM_INHERIT),
         TopicConfig(broker, 1, 1, open_perm if config.broker_topic_enable else PERM_INHERIT),
@@ -246,6 +246,6 @@ def _built_in_topics(config: BrokerConfig) -> list[TopicConfig]:
         TopicConfig(SCHEDULE_TOPIC, MAX_DELAY_LEVEL, MAX_DELAY_LEVEL),
     ]
     if config.trace_topic_enable:
-        found.append(TopicConfig(config.msg_trace_topic_name, 1, 1))
-    found.append(TopicConfig(cluster + REPLY_SUFFIX, 1, 1))
-    return found
+        configs.append(TopicConfig(config.msg_trace_topic_name, 1, 1))
+    configs.append(TopicConfig(cluster + REPLY_SUFFIX, 1, 1))
+    return configs

@@ -105,10 +105,10 @@ class Fates:
         self.lives += 1
 
     def _queue(self, queue_id: int) -> _Queue:
-        found = self._queues.get(queue_id)
-        if found is None:
-            found = self._queues[queue_id] = _Queue(self._window, self._begins_at)
-        return found
+        queue = self._queues.get(queue_id)
+        if queue is None:
+            queue = self._queues[queue_id] = _Queue(self._window, self._begins_at)
+        return queue
 
     # ------------------------------------------------------------ what is known
 

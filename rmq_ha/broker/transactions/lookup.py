@@ -98,23 +98,23 @@ class HalfMessages:
     async def _read_fate(self, half: Record) -> Fate:
         """What the op messages behind a half message say of it; of later ones, it is noted."""
         queue_id, wanted = half.queue_id, half.queue_offset
-        found = Fate.OPEN
+        outcome = Fate.OPEN
 
         def look(op: Record) -> None:
-            nonlocal found
+            nonlocal outcome
             mark = read_mark(op)
             if mark.half_offset >= wanted:
                 fate = Fate.MOVED if mark.is_moved else Fate.ENDED
                 self._fates.note(queue_id, mark.half_offset, fate)
                 if mark.half_offset == wanted:
-                    found = max(found, fate)
+                    outcome = max(outcome, fate)
 
         life = self._fates.lives
         await self._dispatched()
         first = self._first_behind(OP_HALF_TOPIC, queue_id, half.physical_offset)
         await self._walk(OP_HALF_TOPIC, queue_id, first, look)
         self._fates.knows_from(half, life)
-        return found
+        return outcome
 
     async def _newest_copy(self, half: Record) -> Record | None:
         """The last one behind it that was made of the same message."""
@@ -169,8 +169,8 @@ class HalfMessages:
         result = self._store.get_message(GROUP, topic, queue_id, offset, count, None)
         if result is None:
             raise StoreError(f"{topic} cannot be read now")
-        found = result.messages if result.status is GetMessageStatus.FOUND else []
-        records = [record for data in found if (record := self._decoded(data)) is not None]
+        messages = result.messages if result.status is GetMessageStatus.FOUND else []
+        records = [record for data in messages if (record := self._decoded(data)) is not None]
         return records, result.next_begin_offset
 
     def _decoded(self, data: bytes | None) -> Record | None:

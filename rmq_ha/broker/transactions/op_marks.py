@@ -85,8 +85,8 @@ class OpMarks:
         if index < 0:
             return half_offset
         states = self._states
-        found = states.find(0, index) if index < len(states) else index
-        return min(self._start + (len(states) if found < 0 else found), self.end)
+        unnamed = states.find(0, index) if index < len(states) else index
+        return min(self._start + (len(states) if unnamed < 0 else unnamed), self.end)
 
     def take_ended(self, half_offset: int) -> bool:
         """

@@ -55,5 +55,5 @@ class ProducerAsker:
 
     def _channels(self, group: str) -> list[Channel]:
         clients = [client for client in self._producers.clients(group) if client.may_settle]
-        found = (cast(Channel, client.channel) for client in clients)
-        return [channel for channel in found if channel.is_open]
+        channels = (cast(Channel, client.channel) for client in clients)
+        return [channel for channel in channels if channel.is_open]

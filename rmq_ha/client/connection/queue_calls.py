@@ -127,14 +127,14 @@ class QueueCalls:
         route = await self._instance.route(topic)
         for address in self._candidates(route):
             try:
-                found = await self._members(address, group)
-                if client_id not in found:
+                client_ids = await self._members(address, group)
+                if client_id not in client_ids:
                     await self._instance.heartbeat_now()
-                    found = await self._members(address, group)
+                    client_ids = await self._members(address, group)
             except (RemotingError, BrokerRefused, ProtocolViolation) as error:
                 self.log.debug("who is in {group}: {reason}", group=group, reason=error)
                 continue
-            return found
+            return client_ids
         return None
 
     async def lock(

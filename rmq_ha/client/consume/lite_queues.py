@@ -241,8 +241,8 @@ class LiteQueues:
 
     def _begin(self, queue: MessageQueue, lite: _Lite) -> None:
         lite.timer = None
-        found = Deferred.fromCoroutine(self._base.first_offset(queue))
-        found.addCallbacks(
+        beginning = Deferred.fromCoroutine(self._base.first_offset(queue))
+        beginning.addCallbacks(
             lambda offset: self._found_beginning(queue, lite, offset),
             lambda failure: self._no_beginning(queue, lite, failure),
         )

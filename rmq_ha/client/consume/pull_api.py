@@ -80,9 +80,9 @@ class PullApi:
         return self._ask(pull, addresses)
 
     def _ask(self, pull: Pull, addresses: dict[int, str]) -> "Deferred[Pulled]":
-        found = self.choice.address(pull.queue, addresses)
-        assert found is not None
-        address, broker_id = found
+        chosen_address = self.choice.address(pull.queue, addresses)
+        assert chosen_address is not None
+        address, broker_id = chosen_address
         if pull.wanted.expression_type not in TAG_TYPES:
             version = self._instance.broker_version(address)
             if 0 < version < FIRST_VERSION_WITH_SQL:
@@ -124,8 +124,8 @@ class PullApi:
         return Pulled(result, broker_id != MASTER_ID)
 
     def _decode(self, pulled: PulledRecords, pull: Pull) -> tuple[list[MessageExt], int | None]:
-        found, left = decode_pulled(pulled.body, pull.queue.broker_name)
-        messages = chosen(found, pull.wanted)
+        pulled_messages, left = decode_pulled(pulled.body, pull.queue.broker_name)
+        messages = chosen(pulled_messages, pull.wanted)
         for keep in self._filters:
             messages = keep(messages)
         least, most = str(pulled.min_offset), str(pulled.max_offset)

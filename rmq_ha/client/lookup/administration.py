@@ -124,9 +124,9 @@ def producers_at(address: str) -> Asking[dict[str, list[Connection]]]:
                     optional_text(item.get("language")),
                     int(item.get("version", 0)),
                 )
-                for item in found
+                for item in entry
             ]
-            for group, found in (value.get("data") or {}).items()
+            for group, entry in (value.get("data") or {}).items()
         },
         None,
     )
@@ -141,11 +141,11 @@ def lag_by_group(address: str) -> Asking[dict[str, int]]:
         lambda value: {
             str(group): sum(
                 int(item["brokerOffset"]) - int(item["consumerOffset"])
-                for stats in found
+                for stats in rows
                 for item in (stats.get("offsetTable") or {}).values()
             )
             for entry in value.get("consumeStatsList") or ()
-            for group, found in entry.items()
+            for group, rows in entry.items()
         },
         None,
     )

@@ -50,10 +50,10 @@ def runtime_info(address: str) -> Asking[dict[str, str]]:
 def replication_of(info: dict[str, str]) -> dict[str, Any]:
     """What a broker of ours says of its pair; empty for one of Java's."""
     try:
-        found = json.loads(info.get(REPLICATION_KEY, "{}"))
+        replication = json.loads(info.get(REPLICATION_KEY, "{}"))
     except (ValueError, RecursionError):  # of what nests too deeply
         return {}
-    return found if isinstance(found, dict) else {}
+    return replication if isinstance(replication, dict) else {}
 
 
 def topic_configs(address: str) -> Asking[dict[str, TopicConfig]]:

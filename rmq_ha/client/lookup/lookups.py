@@ -185,10 +185,10 @@ def pull_records(
     command = pull_request(terms.group, wish, is_master=False)
     left = dict(addresses)
     while True:
-        found = choice.address(queue, left)
-        if found is None:
+        chosen_address = choice.address(queue, left)
+        if chosen_address is None:
             raise MQClientError(f"no address of the broker {queue.broker_name} is known")
-        address, broker_id = found
+        address, broker_id = chosen_address
         try:
             response = yield Ask(command, address, timeout_ms)
         except RemotingError:
@@ -288,14 +288,14 @@ def messages_by_key(query: KeyQuery, route: TopicRoute) -> Asking[list[MessageEx
     :raises BrokerRefused: a broker refuses.
     :raises RemotingError: neither master nor slave of a broker answers.
     """
-    found: list[MessageExt] = []
+    messages: list[MessageExt] = []
     for item in route.brokers:
         response = yield from expect_any(
             query.command(), in_order(item.addresses), (ResponseCode.QUERY_NOT_FOUND,)
         )
         if not response.code and response.body:
-            found += _matching(query, decode_messages(response.body, item.broker_name))
-    return sorted(found, key=lambda message: (message.store_timestamp, message.queue_offset))
+            messages += _matching(query, decode_messages(response.body, item.broker_name))
+    return sorted(messages, key=lambda message: (message.store_timestamp, message.queue_offset))
 
 
 def _matching(query: KeyQuery, messages: Iterable[MessageExt]) -> list[MessageExt]:

@@ -53,7 +53,7 @@ def waiting(address: str) -> Asking[dict[tuple[str, str], int]]:
     """Messages that each group has yet to consume of each topic; raises as `growth`."""
     command = RemotingCommand(RequestCode.GET_BROKER_CONSUME_STATS, {"isOrder": "false"})
     response = yield from expect(Ask(command, address))
-    found: Counter[tuple[str, str]] = Counter()
+    sums: Counter[tuple[str, str]] = Counter()
     rows = read_body(
         response.body or b"{}",
         lambda value: [
@@ -70,5 +70,5 @@ def waiting(address: str) -> Asking[dict[tuple[str, str], int]]:
         None,
     )
     for name, topic, count in rows:
-        found[topic, name] += count
-    return found
+        sums[topic, name] += count
+    return sums

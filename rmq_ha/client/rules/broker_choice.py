@@ -77,10 +77,10 @@ class BrokerChoice:
         :param addresses: of the queue's broker, by broker id.
         :returns: the address and its broker id; None when there is none.
         """
-        found = choose_address(addresses, self.broker_id(queue), only_this=False)
-        if found is None:
+        suggested = choose_address(addresses, self.broker_id(queue), only_this=False)
+        if suggested is None:
             return None
-        wanted = found[1]
+        wanted = suggested[1]
         if self._avoided and not self.connect_broker_by_user and self.is_avoided(addresses[wanted]):
             for broker_id in sorted(addresses):
                 if not self.is_avoided(addresses[broker_id]):

@@ -42,9 +42,9 @@ def delay_level(level: int, delay: timedelta | None) -> int:
         raise IllegalMessage("either delay or delay_time_level, not both")
     if not isinstance(delay, timedelta):
         raise IllegalMessage(f"a delay is a timedelta, not {type(delay).__name__}")
-    found = _LEVEL_OF_MS.get(delay // timedelta(milliseconds=1), 0)
-    if not found and delay:
+    level_of_delay = _LEVEL_OF_MS.get(delay // timedelta(milliseconds=1), 0)
+    if not level_of_delay and delay:
         raise IllegalMessage(
             f"RocketMQ has no delay of {delay}, but of {', '.join(_NAMES)}: take one of them"
         )
-    return found
+    return level_of_delay

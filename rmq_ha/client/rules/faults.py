@@ -64,8 +64,8 @@ class LatencyFaults:
 
 def absence_ms(latency_ms: float) -> int:
     """How long to keep away from a broker that took so long."""
-    found = 0
+    away_ms = 0
     for latency, absence in zip(_LATENCIES_MS, _ABSENCES_MS, strict=True):
         if latency_ms >= latency:
-            found = absence
-    return found
+            away_ms = absence
+    return away_ms

@@ -97,15 +97,15 @@ class Resting(Generic[T]):
 
     def due(self, now: float) -> list[T]:
         """Those who are to try now, one for each key; `ended` or `add` has to follow."""
-        found = []
+        triers = []
         for key, rest in self.rests.items():
             if rest.due is not None and rest.due <= now:
                 rest.due = None
                 item, _ = rest.waiting.popitem(last=False)
                 del self._keys[item]
                 self._triers[item] = key
-                found.append(item)
-        return found
+                triers.append(item)
+        return triers
 
     def ended(self, item: T, now: float) -> None:
         """It found nothing out; if it was the one to try, the next one is, after a pause."""
@@ -123,17 +123,17 @@ class Resting(Generic[T]):
 
         :returns: who waited, in order, and for how long the first of them, s.
         """
-        found: list[T] = []
+        waiters: list[T] = []
         lasted = 0.0
         for each in {self._triers.get(item, key): None, key: None}:
             rest = self.rests.pop(each, None)
             if rest is not None:
-                found += rest.waiting
+                waiters += rest.waiting
                 lasted = max(lasted, now - rest.since)
             self._triers = {trier: of for trier, of in self._triers.items() if of != each}
-        for waiting in found:
+        for waiting in waiters:
             del self._keys[waiting]
-        return found, lasted
+        return waiters, lasted
 
     def items(self) -> list[T]:
         """All who wait."""

@@ -153,11 +153,11 @@ class AvroSerializer(Serializer[Mapping[str, Any]]):
     def loads(self, data: bytes) -> Mapping[str, Any]:
         """:raises EOFError: they are cut short."""
         stream = BytesIO(data)
-        found: Mapping[str, Any] = self._avro.schemaless_reader(stream, self._writer, self.schema)
+        record: Mapping[str, Any] = self._avro.schemaless_reader(stream, self._writer, self.schema)
         left = len(data) - stream.tell()
         if left:
             raise ValueError(f"{left} bytes behind the record: another schema?")
-        return found
+        return record
 
 
 class RegisteredSerializer(Serializer[T]):
@@ -192,12 +192,12 @@ class RegisteredSerializer(Serializer[T]):
         if len(data) < _NUMBERED or data[:1] != _MAGIC:
             raise ValueError("it does not begin with a zero and the number of a schema")
         number = int.from_bytes(data[1:_NUMBERED], "big")
-        found = self._readers.get(number)
-        if found is None:
-            found = self._reader(number)
+        reader = self._readers.get(number)
+        if reader is None:
+            reader = self._reader(number)
             if len(self._readers) < _MOST_SCHEMAS:
-                self._readers[number] = found
-        return found.loads(data[_NUMBERED:])
+                self._readers[number] = reader
+        return reader.loads(data[_NUMBERED:])
 
 
 class ProtobufMessage(Protocol):

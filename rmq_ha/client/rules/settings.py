@@ -275,7 +275,7 @@ def name_servers(text: str) -> list[str]:
 
     :raises ConfigurationError: there is none, or one is no address.
     """
-    found: list[str] = []
+    addresses: list[str] = []
     for piece in text.split(";"):
         address = piece.strip().removeprefix("http://").rstrip("/")
         if not address:
@@ -288,13 +288,13 @@ def name_servers(text: str) -> list[str]:
             raise ConfigurationError(
                 f"namesrv_addr: {piece!r} is not host:port; between two of them is a semicolon"
             )
-        if f"{host}:{port}" not in found:
-            found.append(f"{host}:{port}")
-    if not found:
+        if f"{host}:{port}" not in addresses:
+            addresses.append(f"{host}:{port}")
+    if not addresses:
         raise ConfigurationError(
             "no name server: set namesrv_addr, or the environment's NAMESRV_ADDR, to host:port"
         )
-    return found
+    return addresses
 
 
 def name_servers_in(url: str, status: int, body: bytes) -> tuple[str, ...]:

@@ -234,8 +234,8 @@ class Producer:
             known = self._topics.get(topic)
         except MQClientError as error:
             return fail(error)
-        found = succeed(None) if known.info is not None else self._topics.find(known)
-        return found.addCallback(lambda _: list(known.info.queues if known.info else ()))
+        looked_up = succeed(None) if known.info is not None else self._topics.find(known)
+        return looked_up.addCallback(lambda _: list(known.info.queues if known.info else ()))
 
     # What brokers ask (rmq_ha.client.connection.parts.ProducerPart)
 

@@ -43,22 +43,22 @@ class PublishTopics:
 
         :raises IllegalMessage: clients cannot send to it.
         """
-        found = self._topics.get(topic)
-        if found is not None:
-            return found
+        known = self._topics.get(topic)
+        if known is not None:
+            return known
         namespace = self._instance.settings.namespace
         full = wrap(namespace, topic)
         check_topic(full)
         shown = unwrap(namespace, full)
         start = self._instance.host.random.randrange(1 << 30)
-        found = self._topics[topic] = PublishTopic(full, shown, start)
+        known = self._topics[topic] = PublishTopic(full, shown, start)
         self._instance.watch_topic(full)
         if len(self._topics) > _MOST_TOPICS:
             self._forget_one()
         route = self._instance.routes.cached(full)
         if route is not None:
-            self._take(found, route)
-        return found
+            self._take(known, route)
+        return known
 
     @property
     def has_met_brokers(self) -> bool:

@@ -172,9 +172,9 @@ class Attempts:
     def _destination(self, send: Send, broker_name: str) -> Destination:
         key = send.code, broker_name
         destinations = send.topic.destinations
-        found = destinations.get(key)
-        if found is None:
-            found = destinations[key] = Destination(
+        destination = destinations.get(key)
+        if destination is None:
+            destination = destinations[key] = Destination(
                 send.code,
                 self._group,
                 send.topic.name,
@@ -183,7 +183,7 @@ class Attempts:
                 self._config.default_topic_queue_nums,
                 self._instance.settings.unit_mode,
             )
-        return found
+        return destination
 
     def _write(
         self, channel: Channel, to: Destination, queue_id: int, send: Send, left_ms: float

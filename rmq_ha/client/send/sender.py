@@ -153,9 +153,11 @@ class Sender:
             self._attempt(send, now)
             return
         send.call = None
-        found = send.current = self._topics.find(send.topic)
-        found.addTimeout(max(0.0, send.until - now), self._clock, lambda _, __: _no_answer(send))
-        found.addCallbacks(self._found, self._no_route, (send,), {}, (send,))
+        looked_up = send.current = self._topics.find(send.topic)
+        looked_up.addTimeout(
+            max(0.0, send.until - now), self._clock, lambda _, __: _no_answer(send)
+        )
+        looked_up.addCallbacks(self._found, self._no_route, (send,), {}, (send,))
 
     def _found(self, _: object, send: Send) -> None:
         now = self._clock.seconds()

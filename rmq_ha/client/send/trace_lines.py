@@ -34,14 +34,14 @@ class Traced(NamedTuple):
 
 def traces_of(msg_id: str, messages: Iterable[MessageExt]) -> list[Traced]:
     """What the messages of a trace topic say about one message, in order of time."""
-    found = []
+    traces = []
     for message in messages:
         client = str(message.born_host)
         for line in message.body.decode("utf-8", "replace").split(END):
             traced = _traced(msg_id, line.split(FIELD), client)
             if traced is not None:
-                found.append(traced)
-    return sorted(found, key=lambda item: item.at_ms)
+                traces.append(traced)
+    return sorted(traces, key=lambda item: item.at_ms)
 
 
 def _traced(msg_id: str, fields: list[str], client: str) -> Traced | None:

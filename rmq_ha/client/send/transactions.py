@@ -149,10 +149,10 @@ class TransactionProducer(Producer):
         return TransactionSendResult(result, state, error)
 
     def _end(self, broker_name: str, request: RemotingCommand) -> "Deferred[None]":
-        found = self.instance.broker_address(broker_name, only_this=True)
-        if found is None:
+        address = self.instance.broker_address(broker_name, only_this=True)
+        if address is None:
             return fail(MQClientError(f"the broker {broker_name} has no master at the moment"))
-        return self.instance.oneway(self.instance.vip(found[0]), request)
+        return self.instance.oneway(self.instance.vip(address[0]), request)
 
     def check_transaction(
         self,

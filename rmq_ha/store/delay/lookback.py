@@ -111,10 +111,10 @@ class LookBack:
             return True
         offset = max(level.recorded - walk.below, queue.min_offset - 1)
         if offset >= queue.min_offset:
-            found = self._look(self._copies, level, queue, offset)
-            if found is None:
+            seen = self._look(self._copies, level, queue, offset)
+            if seen is None:
                 return False
-            if not self._is_over(walk, level, offset, found):
+            if not self._is_over(walk, level, offset, seen):
                 return False
         elif not walk.places:
             walk.top = queue.min_offset
@@ -122,16 +122,16 @@ class LookBack:
         self._begin_at(level, queue, walk)
         return True
 
-    def _is_over(self, walk: _Walk, level: DelayLevel, offset: int, found: int) -> bool:
+    def _is_over(self, walk: _Walk, level: DelayLevel, offset: int, place: int) -> bool:
         """Take note of a look; whether it was the last one."""
-        if found > ABSENT:
+        if place > ABSENT:
             if not walk.places:
                 walk.top = offset + 1
-            walk.places.append(found)
+            walk.places.append(place)
             walk.below += 1
             return len(walk.places) == _RUN
         walk.places.clear()
-        walk.is_lacking |= found == ABSENT
+        walk.is_lacking |= place == ABSENT
         walk.below += walk.step
         walk.step *= 2
         return False
@@ -147,10 +147,10 @@ class LookBack:
         due = min(self._planned_ms(level, unit), self._ended_ms)
         place = copies.glance(record, due)
         if place == ABSENT:
-            found = copies.find(record, Since(record.physical_offset + 1, due))
-            if found == ABSENT and copies.may_be_gone(record):
+            copy_at = copies.find(record, Since(record.physical_offset + 1, due))
+            if copy_at == ABSENT and copies.may_be_gone(record):
                 return _NOTHING_SAID
-            return found
+            return copy_at
         return place
 
     def _record(self, unit: Unit) -> Record | None:
@@ -190,15 +190,15 @@ class LookBack:
         """
         if offset >= level.unsure_until or self._copies is None:
             return False
-        found = self._copies.take(record, self._since[level.number])
-        if found is False and offset < level.recorded:
+        is_there = self._copies.take(record, self._since[level.number])
+        if is_there is False and offset < level.recorded:
             if self._copies.may_be_gone(record):
                 return True  # as recorded
             level.again += 1
-        elif found:
+        elif is_there:
             level.found += 1
-            level.stored_ahead.add(offset)  # each copy is found once; this may be asked again
-        return found
+            level.stored_ahead.add(offset)  # each is_there is found once; this may be asked again
+        return is_there
 
     def reached(self, level: DelayLevel, offset: int) -> None:
         """Everything below is delivered: from some offset on there is nothing to ask any more."""

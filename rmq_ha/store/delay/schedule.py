@@ -169,12 +169,12 @@ class ScheduleMessageService:
 
     def arrived(self, level: int) -> None:
         """Its queue got a message; harmless before `start`."""
-        found, queue = self._levels.get(level), self._queue(level)
-        if found is None or queue is None:
+        delay_level, queue = self._levels.get(level), self._queue(level)
+        if delay_level is None or queue is None:
             return
-        found.mark(queue.max_offset, self._clock.seconds())
-        if found.wake_at is None and not found.is_putting:
-            self._wake(found, 0)
+        delay_level.mark(queue.max_offset, self._clock.seconds())
+        if delay_level.wake_at is None and not delay_level.is_putting:
+            self._wake(delay_level, 0)
 
     def _wake(self, level: DelayLevel, seconds: float) -> None:
         if self._levels.get(level.number) is not level:

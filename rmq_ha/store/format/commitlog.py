@@ -376,8 +376,8 @@ def dispatch_request_at(
     check_crc: bool = False,
 ) -> DispatchRequest | int:
     """As `row_at`, for whoever reads a row by the names of its fields."""
-    found = row_at(buffer, position, limit, delay_levels, check_crc)
-    return found if isinstance(found, int) else DispatchRequest._make(found)
+    row = row_at(buffer, position, limit, delay_levels, check_crc)
+    return row if isinstance(row, int) else DispatchRequest._make(row)
 
 
 def code_of(

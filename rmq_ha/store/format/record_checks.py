@@ -90,11 +90,11 @@ def message_checks(topic: str, queue_id: int) -> Checks:
             for data, physical_offset, size, queue_offset in zip(
                 records, physical_offsets, sizes, queue_offsets, strict=True
             ):
-                found, magic, number, offset, place, sys_flag, body_size = _PLACE(data)
+                total_size, magic, number, offset, place, sys_flag, body_size = _PLACE(data)
                 if (
                     offset != queue_offset
                     or place != physical_offset
-                    or found != size
+                    or total_size != size
                     or number != queue_id
                     or magic != MESSAGE_MAGIC
                 ):

@@ -265,7 +265,7 @@ class IndexFile:
         return begin <= self.header.end_timestamp and end >= self.header.begin_timestamp
 
     def find(
-        self, key_hash: int, most: int, begin: int, end: int, found: list[int]
+        self, key_hash: int, most: int, begin: int, end: int, places: list[int]
     ) -> Iterator[None]:
         """
         Physical offsets of the items with that hash and a time in the span, newest first.
@@ -284,7 +284,7 @@ class IndexFile:
         slot = self._read(SLOT_SIZE, HEADER_SIZE + key_hash % self._slots * SLOT_SIZE)
         (number,) = SLOT.unpack(slot)
         seen = 0
-        while 0 < number < count and len(found) < most:
+        while 0 < number < count and len(places) < most:
             seen += 1
             if seen % ITEMS_AT_ONCE == 0:
                 yield
@@ -293,7 +293,7 @@ class IndexFile:
             if seconds < 0 or time < begin:
                 break
             if item_hash == key_hash and time <= end:
-                found.append(physical_offset)
+                places.append(physical_offset)
             if previous >= number:
                 break  # no chain of ours goes forward
             number = previous

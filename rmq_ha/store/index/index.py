@@ -97,15 +97,15 @@ class IndexService:
 
         Spec: store.md, section 4.5.
         """
-        found = self._found()
-        if whole.index_file and not any(_number(path) == whole.index_file for path, _ in found):
+        files = self._found()
+        if whole.index_file and not any(_number(path) == whole.index_file for path, _ in files):
             whole = NOTHING_WHOLE
         self.is_whole = whole.offset > 0
         size = index_file_size(self._slots, self._items)
-        good = any(other == size for _, other in found)
-        for number, (path, other) in enumerate(found):
+        good = any(other == size for _, other in files)
+        for number, (path, other) in enumerate(files):
             if other == size:
-                is_last = is_killed and number + 1 == len(found)
+                is_last = is_killed and number + 1 == len(files)
                 if not self.is_whole:
                     self._load(path, last_exit_ok, index_msg_timestamp, is_last)
                 elif _number(path) < whole.index_file:
@@ -124,22 +124,22 @@ class IndexService:
                 )
             if self.damage:
                 self.is_whole = False
-                for later, _ in found[number:]:  # entries have to be in the order of the log
+                for later, _ in files[number:]:  # entries have to be in the order of the log
                     self._remove(later)
                 return
 
     def _found(self) -> list[tuple[str, int]]:
         """Path and size of each file that has something in it."""
-        found: list[tuple[str, int]] = []
+        files: list[tuple[str, int]] = []
         for name in self._disk.list_dir(self._directory):
             path = f"{self._directory}/{name}"
             if not (name.isascii() and name.isdigit()) or self._disk.is_dir(path):
                 continue
             if size := self._disk.size(path):
-                found.append((path, size))
+                files.append((path, size))
             else:
                 self._remove(path)  # the process died while it made this file
-        return found
+        return files
 
     def _load(
         self,
@@ -302,7 +302,7 @@ class IndexService:
     # Looking up
 
     def find(
-        self, topic: str, key: str, max_nums: int, begin: int, end: int, found: list[int]
+        self, topic: str, key: str, max_nums: int, begin: int, end: int, places: list[int]
     ) -> Iterator[None]:
         """
         Records with a key; other keys of the same hash may be among them.
@@ -321,7 +321,7 @@ class IndexService:
                 return  # expired since this began, as have those before it
             if file.overlaps(begin, end):
                 try:
-                    for _ in file.find(wanted, max_nums, begin, end, found):
+                    for _ in file.find(wanted, max_nums, begin, end, places):
                         yield
                         if file not in self._files:
                             return
@@ -329,7 +329,7 @@ class IndexService:
                     self.log.error("an index chain is broken: {error}", error=error)
                 if file is not self._files[-1] and file not in self._full:
                     file.close()
-            if file.header.begin_timestamp < begin or len(found) >= max_nums:
+            if file.header.begin_timestamp < begin or len(places) >= max_nums:
                 return
 
     # Cleaning and flushing

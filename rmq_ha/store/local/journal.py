@@ -125,15 +125,15 @@ class LocalJournal(JournalBase):
         if left is Left.CLEAN:
             verify = store.configuration.ours.verify_log_at_start
             lasts = () if verify else (ends.last if ends else None, queues.last_record())
-            found = recovery.normal(*lasts, dispatched=queues.max_physical_offset)
-            safe = found.end
+            recovered = recovery.normal(*lasts, dispatched=queues.max_physical_offset)
+            safe = recovered.end
         elif left is Left.KILLED:
             begin = self._whole_to()
             queues.truncate(begin)  # a unit that is written in part would pass for a good one
             if store.index is not None:
                 store.index.truncate(begin)
-            found = recovery.normal(queues.last_record(), dispatched=queues.max_physical_offset)
-            safe = found.end
+            recovered = recovery.normal(queues.last_record(), dispatched=queues.max_physical_offset)
+            safe = recovered.end
             rebuild.again_from(begin)
         else:
             safe = self._sure_to(recovery)
@@ -143,26 +143,26 @@ class LocalJournal(JournalBase):
                 rebuild.compare(ends, is_exact=False)
             rebuild.audit(safe)
             rebuild.begin_again(safe)
-            found = recovery.abnormal(safe, rebuild.again)
-            store.checkpoint.logics = max(store.checkpoint.logics, found.last_store_timestamp)
+            recovered = recovery.abnormal(safe, rebuild.again)
+            store.checkpoint.logics = max(store.checkpoint.logics, recovered.last_store_timestamp)
         self.logger.info(
             "the commit log ends at {end} after {how}; {records} records read",
-            end=found.end,
+            end=recovered.end,
             how=_HOW[left],
-            records=found.records,
+            records=recovered.records,
         )
-        self._settle(found, self._promise(ends, left is Left.CLEAN))
-        store.checkpoint.give_up(found.end, found.last_store_timestamp)
-        recovery.cut(found.end, safe)
-        log.last_store_timestamp = found.last_store_timestamp
-        if queues.max_physical_offset >= found.end:
-            queues.truncate(found.end)
+        self._settle(recovered, self._promise(ends, left is Left.CLEAN))
+        store.checkpoint.give_up(recovered.end, recovered.last_store_timestamp)
+        recovery.cut(recovered.end, safe)
+        log.last_store_timestamp = recovered.last_store_timestamp
+        if queues.max_physical_offset >= recovered.end:
+            queues.truncate(recovered.end)
         if store.index is not None:  # a full file of it is on the disk before the log may be
-            store.index.truncate(found.end)
+            store.index.truncate(recovered.end)
         kept_ms = config.file_reserved_time * _HOUR_MS
         tell_lost_files(log, queues, kept_ms, store.host.now_ms())
         if left is Left.CLEAN:
-            self._compare(rebuild, ends, found.end)
+            self._compare(rebuild, ends, recovered.end)
         elif left is Left.KILLED:
             rebuild.look()
             self._rebuild = rebuild
@@ -239,7 +239,7 @@ class LocalJournal(JournalBase):
             return Promise(ends.log_end if ends else 0, _FOR_EVER, "the clean stop before")
         return Promise(times.flushed_offset, times.physic_msg_timestamp, "the checkpoint")
 
-    def _settle(self, found: RecoveredLog, promise: Promise) -> None:
+    def _settle(self, recovered: RecoveredLog, promise: Promise) -> None:
         """What lies behind the end, before it is cut."""
         store = self._store
         damaged = DamagedLog(
@@ -248,9 +248,9 @@ class LocalJournal(JournalBase):
             is_slave=self.role.is_slave,
             may_cut=not store.configuration.ours.keep_damaged_log,
         )
-        damaged.settle_owed(found.end, OwedLog(store.host.disk, store.root))
-        newest = found.last_store_timestamp
-        aside = damaged.settle(found.end, newest, promise, store.host.now_ms())
+        damaged.settle_owed(recovered.end, OwedLog(store.host.disk, store.root))
+        newest = recovered.last_store_timestamp
+        aside = damaged.settle(recovered.end, newest, promise, store.host.now_ms())
         if aside is not None:
             store.statistics.set_aside_bytes += aside.end - aside.start
             store.statistics.set_aside_messages += aside.messages

@@ -83,8 +83,8 @@ class QueueRebuild:
                 continue  # the log has nothing of it
             queue = self._queues.get(*key)
             if queue is None or queue.max_offset < end.end:
-                found = "is gone" if queue is None else f"ends at {queue.max_offset}"
-                self._lacking(self._queues.queue(*key), f"{found}, and ended at {end.end}")
+                state = "is gone" if queue is None else f"ends at {queue.max_offset}"
+                self._lacking(self._queues.queue(*key), f"{state}, and ended at {end.end}")
             elif is_exact and queue.max_offset > end.end:
                 queue.cut_back(partial(_lies_below, end.end))
             if queue is None or not is_exact:
@@ -244,8 +244,8 @@ class QueueRebuild:
             return
         queue = self._queues.queue(request.topic, request.queue_id)
         if queue.max_offset < request.queue_offset + more:
-            found = f"ends at {queue.max_offset}, and the log has {request.queue_offset}"
-            self._lacking(queue, found)
+            state = f"ends at {queue.max_offset}, and the log has {request.queue_offset}"
+            self._lacking(queue, state)
 
     def _stretches(self, begin: int, end: int) -> list[tuple[int, int]]:
         size = self._row.file_size

@@ -149,8 +149,8 @@ class BatchLayout:
     def records(self) -> list[bytes]:
         """Each record, for a log that puts something between them."""
         data, at = self.data(), 0
-        found: list[bytes] = []
+        records: list[bytes] = []
         for size in self.sizes:
-            found.append(data[at : at + size])
+            records.append(data[at : at + size])
             at += size
-        return found
+        return records

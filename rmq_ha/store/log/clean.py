@@ -131,7 +131,7 @@ class LogCleaner:
         """
         log_ratio, queue_ratio = self.log_ratio(), self.queue_ratio()
         ratio = min(max(self._configuration.disk_max_used_space_ratio, 10), 95) / 100
-        too_full = any(not 0 <= found <= ratio for found in (log_ratio, queue_ratio))
+        too_full = any(not 0 <= ratio_now <= ratio for ratio_now in (log_ratio, queue_ratio))
         is_manual = self._manual_rounds > 0
         if not (self._is_the_hour() or too_full or is_manual):
             return self._worker.call(int)

@@ -54,8 +54,8 @@ class LogRecovery:
             stands in the log there: read the last three files.
         :param dispatched: what lies below was whole. A slave may stop within what its master sends.
         """
-        found = self._read_on(last)
-        return found if found.end <= dispatched else self._without_torn(found)
+        recovered = self._read_on(last)
+        return recovered if recovered.end <= dispatched else self._without_torn(recovered)
 
     def _read_on(self, last: Iterable[tuple[int, int] | None]) -> RecoveredLog:
         for offset, size in filter(None, last):
@@ -95,14 +95,14 @@ class LogRecovery:
             return RecoveredLog(0, 0, 0)
         return self._without_torn(self._read_from(start, dispatch))
 
-    def _without_torn(self, found: RecoveredLog) -> RecoveredLog:
-        if found.last is not None and self._is_torn(found.last):
+    def _without_torn(self, recovered: RecoveredLog) -> RecoveredLog:
+        if recovered.last is not None and self._is_torn(recovered.last):
             self.log.warn(
                 "the record at {offset} lost its end in the stop or crash",
-                offset=found.last[2],
+                offset=recovered.last[2],
             )
-            return found._replace(end=found.last[2])
-        return found
+            return recovered._replace(end=recovered.last[2])
+        return recovered
 
     def _is_torn(self, row: Row) -> bool:
         """
@@ -118,10 +118,10 @@ class LogRecovery:
         needed = READ_SIZE
         while needed:
             data = self._row.file(start).pread(needed, 0)
-            found = walk(data, start, self._log.delay_levels, 1, True)
-            if found.run.rows:
-                return found.run.rows[0][5]
-            needed = found.needed if len(data) < found.needed <= self._row.file_size else 0
+            walked = walk(data, start, self._log.delay_levels, 1, True)
+            if walked.run.rows:
+                return walked.run.rows[0][5]
+            needed = walked.needed if len(data) < walked.needed <= self._row.file_size else 0
         return 0
 
     def _read_from(
@@ -135,19 +135,19 @@ class LogRecovery:
             needed, verdict = READ_SIZE, MORE
             while verdict == MORE:
                 data = self._row.file(start).pread(needed, position)
-                found = walk(
+                walked = walk(
                     data, start + position, self._log.delay_levels, _BATCH, self._check_crc
                 )
-                if rows := found.run.rows:
+                if rows := walked.run.rows:
                     last = rows[-1]
                     newest = max(newest, last[5])
                     records += len(rows)
                     if dispatch is not None:
                         dispatch(rows)
-                verdict, needed = found.verdict, max(found.needed, READ_SIZE)
-                if not found.size and position + len(data) >= self._row.file_size:
+                verdict, needed = walked.verdict, max(walked.needed, READ_SIZE)
+                if not walked.size and position + len(data) >= self._row.file_size:
                     break  # what stands there would end behind the end of the file
-                position += found.size
+                position += walked.size
             end = start + position
             position = 0
             if verdict != BLANK:

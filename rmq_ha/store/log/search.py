@@ -43,12 +43,12 @@ def whole_records(
         data = read(min(needed, end - position), position)
         if not data:
             return
-        found = walk(data, position, delay_levels, _BATCH, check_crc)
-        if found.run.rows:
-            yield found.run.rows
-        position += found.size
-        needed = max(READ_SIZE, found.needed)
-        if found.verdict == MORE and (found.size or len(data) < found.needed <= end - position):
+        walked = walk(data, position, delay_levels, _BATCH, check_crc)
+        if walked.run.rows:
+            yield walked.run.rows
+        position += walked.size
+        needed = max(READ_SIZE, walked.needed)
+        if walked.verdict == MORE and (walked.size or len(data) < walked.needed <= end - position):
             continue
         needed = READ_SIZE
         position = _next_candidate(read, position + 1, end, next_data)

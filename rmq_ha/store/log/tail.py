@@ -73,20 +73,20 @@ class LogTail:
         self.unreadable_at = None
         is_far = log.max_offset - position > _READ_SIZE
         data = log.read(position, IDENTITY_SIZE if is_far else _READ_SIZE)
-        found = walk(data, position, log.delay_levels, SLICE, max_work=SLICE_WORK)
-        if found.verdict == MORE and not found.run.rows:
-            if waits and log.max_offset < position + found.needed <= next_file:
+        walked = walk(data, position, log.delay_levels, SLICE, max_work=SLICE_WORK)
+        if walked.verdict == MORE and not walked.run.rows:
+            if waits and log.max_offset < position + walked.needed <= next_file:
                 return None
-            data = log.read(position, max(_READ_SIZE, found.needed))
-            found = walk(data, position, log.delay_levels, SLICE, max_work=SLICE_WORK)
-        if found.verdict == BLANK:
-            return found.run._replace(end=next_file)
-        if found.run.rows:
-            return found.run
-        if found.verdict > 0:
-            what = f"a record of {found.verdict} bytes whose parts do not fit; skipped"
+            data = log.read(position, max(_READ_SIZE, walked.needed))
+            walked = walk(data, position, log.delay_levels, SLICE, max_work=SLICE_WORK)
+        if walked.verdict == BLANK:
+            return walked.run._replace(end=next_file)
+        if walked.run.rows:
+            return walked.run
+        if walked.verdict > 0:
+            what = f"a record of {walked.verdict} bytes whose parts do not fit; skipped"
             self._tell(position, what)
-            return Run(position, position + found.verdict, [])
+            return Run(position, position + walked.verdict, [])
         if waits:
             self.unreadable_at = position
             self._tell(position, "what is there can never become a record; waiting in front of it")

@@ -65,18 +65,18 @@ def walk(
     verdict = MORE
     limit = len(data)
     for _ in range(max_count):
-        found = row_at(data, position, limit, delay_levels, check_crc)
-        if isinstance(found, int):
-            verdict = found
-            if found == UNREADABLE:
+        row = row_at(data, position, limit, delay_levels, check_crc)
+        if isinstance(row, int):
+            verdict = row
+            if row == UNREADABLE:
                 verdict, needed = _unreadable(data, position, limit, physical_offset)
             break
-        if found[2] != physical_offset + position:
+        if row[2] != physical_offset + position:
             verdict = UNREADABLE
             break
-        rows.append(found)
-        position += found[3]
-        work += len(found[7])
+        rows.append(row)
+        position += row[3]
+        work += len(row[7])
         if work >= max_work:
             break
     return Walk(Run(physical_offset, physical_offset + position, rows, work), verdict, needed)

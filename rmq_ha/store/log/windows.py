@@ -70,10 +70,10 @@ class LogWindows:
         else:
             if end - start > _WIDEST or end - start <= sum(sizes) + MAX_GAP:
                 return self._pieces(places, sizes)
-            found = self._open(start, end)
-            if found is None:
+            opened = self._open(start, end)
+            if opened is None:
                 return self._pieces(places, sizes)
-            window = found
+            window = opened
         first, _, data = window
         return [
             data[place - first : place - first + size]

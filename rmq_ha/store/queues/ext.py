@@ -63,16 +63,16 @@ class QueueExtension:
             self.load(self._starts)
             return
         position = position_of(last_address)
-        found = self._read(position)
+        unit = self._read(position)
         start = position - position % self._files.file_size
         self._window = _NO_WINDOW
         for later in [other for other in self._starts if other > start]:
             self._files.remove(self._path(later))
             self._starts.remove(later)
-        if found is None:
+        if unit is None:
             self._end = start + self._files.file_size
             return
-        self._end = position + found[1]
+        self._end = position + unit[1]
         self._files.zero(self._path(start), self._end - start)
 
     def clear(self) -> None:
@@ -139,8 +139,8 @@ class QueueExtension:
 
         :raises StoreError: the disk refuses.
         """
-        found = self._read(position_of(address))
-        return None if found is None else found[0]
+        unit = self._read(position_of(address))
+        return None if unit is None else unit[0]
 
     def delete_before(self, address: int) -> None:
         """
@@ -168,15 +168,15 @@ class QueueExtension:
     def _read(self, position: int) -> tuple[ExtensionUnit, int] | None:
         """The unit and its size, from the bytes read last or from the file."""
         first, data = self._window
-        found = decode_extension(data, position - first)
-        if found is not None:
-            return found
+        unit = decode_extension(data, position - first)
+        if unit is not None:
+            return unit
         start = position - position % self._files.file_size
         if start not in self._starts:
             return None
         for size in (_WINDOW, MAX_UNIT_SIZE):
             self._window = (position, self._files.read(self._path(start), size, position - start))
-            found = decode_extension(self._window[1])
-            if found is not None:
-                return found
+            unit = decode_extension(self._window[1])
+            if unit is not None:
+                return unit
         return None

@@ -173,11 +173,11 @@ class QueueFiles:
             try:
                 self._opening = path
                 try:
-                    found = self._dirty.pop(path, None)
+                    dirty = self._dirty.pop(path, None)
                     made = self._made.get(path)
-                    if found is None or not (made or self._disk.exists(path)):
+                    if dirty is None or not (made or self._disk.exists(path)):
                         continue
-                    count = found
+                    count = dirty
                     file = made or self._open_to_sync(path)
                 finally:
                     self._opening = None

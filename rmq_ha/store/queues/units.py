@@ -184,8 +184,8 @@ class QueueUnits:
         size = UNIT_SIZE  # a message is there, mostly
         while position < end:
             data = self._files.read(self._path(start), min(size, end - position), position - start)
-            for _, found, _ in decode_units(data):
-                if found != FILLER_SIZE:
+            for _, unit_size, _ in decode_units(data):
+                if unit_size != FILLER_SIZE:
                     return position
                 position += UNIT_SIZE
             size = WALK_SIZE
@@ -217,7 +217,7 @@ class QueueUnits:
 
         :raises StoreError: the disk refuses.
         """
-        found = self._end
+        earliest = self._end
         for start in reversed(self._starts):
             limit = min(start + self._size, self._end)
             low = self._behind_fillers(max(start, self._min), limit)
@@ -225,10 +225,10 @@ class QueueUnits:
                 continue
             first = first_from(self._unit, self._behind_fillers, low, limit, physical_offset)
             if first < limit:
-                found = first
+                earliest = first
             if first > low:
                 break
-        return found // UNIT_SIZE
+        return earliest // UNIT_SIZE
 
     def last_record(self) -> tuple[int, int] | None:
         """
@@ -245,8 +245,8 @@ class QueueUnits:
             start = self._start_of(position - UNIT_SIZE)
             size = min(WALK_SIZE, position - start)
             data = self._files.read(self._path(start), size, position - size - start)
-            for _, found, _ in reversed(decode_units(data)):
-                if found != FILLER_SIZE:
+            for _, unit_size, _ in reversed(decode_units(data)):
+                if unit_size != FILLER_SIZE:
                     return position
                 position -= UNIT_SIZE
         return -1

@@ -126,11 +126,11 @@ class ReadDamage:
             units = self._search(queue, queue_offset, low, end)
             key = (queue.topic, queue.queue_id)
             self._stretch = _Stretch(key, queue_offset, has_expired, low, end, units)
-        found = self._stretch.units.get(queue_offset)
-        if found is not None and low <= found[0] <= high - found[1]:
-            record = self._log.read(*found[:2])
-            if self.checks_for(queue)((record,), found[:1], found[1:2], (queue_offset,)):
-                self._mend(queue, queue_offset, unit, found)
+        elsewhere = self._stretch.units.get(queue_offset)
+        if elsewhere is not None and low <= elsewhere[0] <= high - elsewhere[1]:
+            record = self._log.read(*elsewhere[:2])
+            if self.checks_for(queue)((record,), elsewhere[:1], elsewhere[1:2], (queue_offset,)):
+                self._mend(queue, queue_offset, unit, elsewhere)
                 return record
         if not (has_expired and (unit[0] < self._log.min_offset or unit[1] == FILLER_SIZE)):
             what = f"the message {queue_offset} of {queue.topic} {queue.queue_id}"
@@ -172,8 +172,8 @@ class ReadDamage:
             return None
         return data
 
-    def _mend(self, queue: ConsumeQueue, queue_offset: int, unit: Unit, found: Unit) -> None:
-        physical_offset, size, _ = found
+    def _mend(self, queue: ConsumeQueue, queue_offset: int, unit: Unit, elsewhere: Unit) -> None:
+        physical_offset, size, _ = elsewhere
         self.mended += 1
         self.log.error(
             "{topic} {queue_id}: the consume queue was damaged at queue offset {queue_offset}: it "
@@ -186,7 +186,7 @@ class ReadDamage:
             at=physical_offset,
             right=size,
         )
-        queue.mend(queue_offset, found)
+        queue.mend(queue_offset, elsewhere)
 
     def bad_record(self, physical_offset: int) -> None:
         """The index points to a record that is none."""

@@ -294,13 +294,13 @@ class _Scan:
             return False
         self.seen = True
         places, sizes = decode_places(data)
-        found, low, hot_from = len(places), places[0], self._hot_from
+        units_read, low, hot_from = len(places), places[0], self._hot_from
         if low < self._low or min(sizes) <= 0 or sizes[0] > MAX_RECORD_SIZE:
             return False
         if low < hot_from <= places[-1]:
             return False  # some are in memory and some are not
         most, room = self._hot if low >= hot_from else self._cold
-        count = found
+        count = units_read
         if count > most or sum(sizes) > room:
             count = max(1, min(most, bisect_right(list(accumulate(sizes)), room)))
             places, sizes = places[:count], sizes[:count]
@@ -309,7 +309,7 @@ class _Scan:
         self.consumed = good
         if good:
             self.last_physical = places[good - 1]
-        if good == count and (count < found or count == most or found < wanted):
+        if good == count and (count < units_read or count == most or units_read < wanted):
             self.messages = records
             return True
         self.messages = records[:good]

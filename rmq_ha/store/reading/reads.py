@@ -123,10 +123,10 @@ class StoreReads:
 
     def query(self, topic: str, key: str, max_nums: int, begin_ms: int, end_ms: int) -> QueryResult:
         """As `query_in_slices`, all at once."""
-        found: list[QueryResult] = []
-        for _ in self.query_in_slices(topic, key, max_nums, begin_ms, end_ms, found.append):
+        results: list[QueryResult] = []
+        for _ in self.query_in_slices(topic, key, max_nums, begin_ms, end_ms, results.append):
             pass
-        (result,) = found
+        (result,) = results
         return result
 
     def query_in_slices(

@@ -49,12 +49,12 @@ def record_starting_at(store: Records, physical_offset: int) -> bytes | None:
     for _ in range(_SLICES_AT_ONCE):  # an answer may be quicker than the store's next turn
         if dispatcher.position > physical_offset or not dispatcher.run_slice():
             break
-    found = decode_record(record)
-    queue = store.queues.get(found.topic, found.queue_id)
+    message = decode_record(record)
+    queue = store.queues.get(message.topic, message.queue_id)
     if queue is None:
         return None
     place = (physical_offset, len(record))
-    if _is_at(queue, found.queue_offset, place):
+    if _is_at(queue, message.queue_offset, place):
         return record
     # Where a gap in a queue was closed, its numbers are others than those in the records.
     return record if _is_at(queue, queue.offset_by_place(physical_offset), place) else None
