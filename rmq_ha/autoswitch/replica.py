@@ -231,10 +231,10 @@ class EpochReplica:
         All of our log is here, and nobody was told of a message in it that it is kept.
 
         Its master led before all of the set had a whole message. Of the first one they may have a
-        part: reports and the confirm offset count bytes.
+        part: reports and the confirm offset count bytes. A log without a file begins at -1.
         """
         end = min(self.confirm_offset, int(self._log.max_offset))
-        return self._log.min_offset == 0 and (end <= 0 or chain_to(self._log, 0, end) is None)
+        return self._log.min_offset <= 0 and (end <= 0 or chain_to(self._log, 0, end) is None)
 
     def _compare(self, task: _Comparison, frame: Transfer) -> None:
         """What both should have is the same, or nothing is."""

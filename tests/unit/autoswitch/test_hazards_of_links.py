@@ -527,6 +527,15 @@ def test_half_a_message_that_all_had_is_no_message_that_anybody_was_told_of() ->
     assert replica.task == Cut(0, Epochs())
 
 
+def test_who_heard_of_an_epoch_and_has_no_file_of_a_log_yet_forgets_it() -> None:
+    """Seed 123155: its master crashed before it sent a byte; it begins nowhere, which is -1."""
+    log = MemoryLog(4096)
+    assert (log.min_offset, log.max_offset) == (-1, 0)
+    replica = follower(log, epochs((1, 0)))
+    replica.receive_data(hello(900, (2, 0)), 0.0)
+    assert replica.task == Remember(Epochs())
+
+
 def test_hazard_14_a_cut_within_a_record_says_so() -> None:
     log, _ = record_log([b"one", b"two"])
     replica = follower(log, epochs((1, 0)))
