@@ -90,10 +90,8 @@ def text(data: Bytes, starts: Ints, lengths: Ints, present: Flags | None = None)
     """
     A text for each piece.
 
-    :param present: where it is false, there is null.
+    :param present: where it is false, there is null; such a piece has no bytes.
     """
-    if present is not None:
-        lengths = np.where(present, lengths, 0)
     return text_of(*take_bytes(data, starts, lengths), present)
 
 
@@ -162,6 +160,4 @@ def binary(content: Bytes, lengths: Ints) -> Any:
 
 def repeated(value: str | None, count: int) -> Any:
     """The same text, or null, in each row."""
-    if value is None:
-        return pa.nulls(count, pa.string())
     return pa.repeat(pa.scalar(value, pa.string()), count)

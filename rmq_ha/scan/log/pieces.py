@@ -21,6 +21,8 @@ _CUT = 2
 _NAME_END = 1
 _SPARE = 8
 """Bytes behind each string, so that a look at 8 bytes of a name does not leave the data."""
+_AROUND = 2 + _SPARE
+"""The same with the cuts before and behind it."""
 _FEW = 32
 
 
@@ -51,7 +53,7 @@ def pieces_of(buffer: Any, begins: Ints, ends: Ints) -> Pieces:
     data = as_bytes(buffer)
     lengths = ends - begins
     count = len(begins)
-    width = int(lengths.max(initial=0)) + 2 + _SPARE
+    width = int(lengths.max(initial=0)) + _AROUND
     total = int(lengths.sum())
     if count and count * width < 4 * total + 4096 and int(begins.max()) + width <= len(data):
         flat, strings = _side_by_side(data, begins, lengths, width)
@@ -96,20 +98,19 @@ def _joined(buffer: Any, begins: Ints, ends: Ints) -> tuple[Bytes, Ints]:
 
 def values_of(pieces: Pieces, name: bytes) -> tuple[Ints, Ints]:
     """
-    Where the values of one property are: start and length by record; -1 and 0 without it.
+    Where the values of one property are: start and length by record; 0 and 0 without it.
 
     :param name: ASCII.
     """
     count = len(pieces.strings)
-    starts, lengths = np.full(count, -1, np.int64), np.zeros(count, np.int64)
+    starts, lengths = np.zeros(count, np.int64), np.zeros(count, np.int64)
     wanted = name + bytes((_NAME_END,))
     mask = (1 << 8 * min(len(wanted), 8)) - 1
     found = np.flatnonzero(
         pieces.heads & np.uint64(mask) == np.uint64(int.from_bytes(wanted[:8], "little"))
     )
-    for index in range(8, len(wanted)):
-        there = pieces.starts[found] + index
-        found = found[pieces.data[np.minimum(there, len(pieces.data) - 1)] == wanted[index]]
+    for index in range(8, len(wanted)):  # a shorter piece ends with a cut, and no name has one
+        found = found[pieces.data[pieces.starts[found] + index] == wanted[index]]
     begin = pieces.starts[found] + len(wanted)
     length = pieces.stops[found] - begin
     filled = length > 0
@@ -122,7 +123,7 @@ def values_of(pieces: Pieces, name: bytes) -> tuple[Ints, Ints]:
 def text_values(pieces: Pieces, name: bytes) -> Any:
     """The values of one property as an Arrow array; null without it."""
     starts, lengths = values_of(pieces, name)
-    return text(pieces.data, np.maximum(starts, 0), lengths, starts >= 0)
+    return text(pieces.data, starts, lengths, lengths > 0)
 
 
 def maps_of(pieces: Pieces) -> Any:

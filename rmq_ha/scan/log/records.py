@@ -195,7 +195,7 @@ class Records:
         if not is_v6.all():
             v4 = ~is_v6
             raw = windows(self.data, at[v4], 8).view(">u8").ravel()
-            if (raw == raw[0]).all():  # as that of the store is, as a rule
+            if raw.min() == raw.max():  # as that of the store is, as a rule
                 raw = raw[:1]
             else:
                 raw, rows[v4] = np.unique(raw, return_inverse=True)
@@ -204,7 +204,7 @@ class Records:
             rows[row] = len(names)
             names.append(_host_text(self.data[at[row] : at[row] + 20].tobytes()))
         if len(names) == 1:
-            return repeated(names[0], len(self))
+            return repeated(*names, len(self))
         return pa.array(names, pa.string()).take(pa.array(rows))
 
     def topics(self) -> Any:

@@ -123,7 +123,7 @@ def shape_of(data: Bytes, at: Ints, sizes: Ints) -> Shape:
     properties = topic_end + 2
     fits &= (topic_end - body_end <= MAX_TOPIC_SIZE + 1) & (properties <= end)
     if not fits.all():
-        properties = np.where(fits, properties, at + 2)
+        properties = np.where(fits, properties, end)
     size = data[properties - 2].astype(np.int64) << 8 | data[properties - 1]
     fits &= (size <= _MAX_PROPERTIES) & (properties + size == end)
     return Shape(heads, hosts, body, body_end, body_end + 1, properties - 2, properties, end, fits)

@@ -24,7 +24,7 @@ from rmq_ha.scan.log.shape import (
     shape_of,
     windows,
 )
-from rmq_ha.store.format.commitlog import BLANK_SIZE, MESSAGE_MAGIC, RECORD_OVERHEAD
+from rmq_ha.store.format.commitlog import MESSAGE_MAGIC, RECORD_OVERHEAD
 
 _PREFIX = Struct(">iI").unpack_from
 _TERM_TOPIC = TERM_TOPIC.encode()
@@ -67,10 +67,11 @@ def walk(buffer: Any, base: int, start: int = 0, layout: Layout = Layout.CLASSIC
     sizes = np.diff(positions, append=end)
     data = as_bytes(buffer)
     shape = shape_of(data, positions, sizes)
-    bad, reason = _first_bad(base, positions, shape)
-    if bad >= 0:
-        end = int(positions[bad])
-        good = slice(bad)
+    bad = _first_bad(base, positions, shape)
+    if bad is not None:
+        index, reason = bad
+        end = int(positions[index])
+        good = slice(index)
         return Walk(positions[good], sizes[good], end, Tail.TORN, reason, 0, shape.of(good))
     return Walk(positions, sizes, end, *tail_at(buffer, end), shape)
 
@@ -80,7 +81,7 @@ def _chain(buffer: Any, start: int) -> tuple[list[int], int]:
     places: list[int] = []
     found, prefix = places.append, _PREFIX
     position, limit = start, len(buffer)
-    last = limit - BLANK_SIZE
+    last = limit - RECORD_OVERHEAD
     while position <= last:
         size, magic = prefix(buffer, position)
         if magic != MESSAGE_MAGIC or size < RECORD_OVERHEAD or position + size > limit:
@@ -90,13 +91,13 @@ def _chain(buffer: Any, start: int) -> tuple[list[int], int]:
     return places, position
 
 
-def _first_bad(base: int, positions: Ints, shape: Shape) -> tuple[int, str]:
-    """The first record that is none, and why; -1 if all are."""
+def _first_bad(base: int, positions: Ints, shape: Shape) -> tuple[int, str] | None:
+    """The first record that is none, and why."""
     offsets = head_field(shape.heads, 28, ">i8")
     wrong = offsets != positions + base
     bad: Flags = wrong | ~shape.fits
     if not bad.any():
-        return -1, ""
+        return None
     index = int(bad.argmax())
     if wrong[index]:
         return index, f"a record that says that it is at {offsets[index]}"

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from rmq_ha.dledger.format import encode_header
+from rmq_ha.dledger.values import ENTRY_HEADER_SIZE, Entry
 from rmq_ha.host.files import LocalFiles
 from rmq_ha.model.message import Address
 from rmq_ha.offline.queues import RowFile
@@ -95,3 +97,19 @@ def index_of(
     path = folder / f"{len(list(folder.iterdir())):017}"
     path.write_bytes(data)
     return IndexFile(LocalFiles(), str(path), len(data), (slots, size))
+
+
+def ledger_of(*given: dict[str, Any], base: int = 0) -> tuple[bytes, list[int]]:
+    """
+    Entries of a DLedger one behind the other, and where each begins.
+
+    :param given: `index` and `term` of an entry, `raw`: its bytes; else what its record has.
+    """
+    data, places = b"", []
+    for one in given:
+        at = base + len(data)
+        rest = {name: value for name, value in one.items() if name not in ("index", "term", "raw")}
+        body = one["raw"] if "raw" in one else log_of(rest, base=at + ENTRY_HEADER_SIZE)
+        places.append(len(data))
+        data += encode_header(Entry(one.get("index", 0), one.get("term", 0), at, body)) + body
+    return data, places
