@@ -204,7 +204,7 @@ class Records:
             rows[row] = len(names)
             names.append(_host_text(self.data[at[row] : at[row] + 20].tobytes()))
         if len(names) == 1:
-            return repeated(*names, len(self))
+            return repeated(names[0], len(self))
         return pa.array(names, pa.string()).take(pa.array(rows))
 
     def topics(self) -> Any:

@@ -220,7 +220,7 @@ def align_part(sides: Sides, part: Part, most: int) -> list[Told]:
                 break
             shift = rest.end
         past: Iterator[Item] = iter(())
-        if shift >= 0:
+        if at == other:
             at = other = max(at, _before(sides.master, shift))
         else:
             past = sides.master.items(_before(sides.master, at), at)

@@ -148,6 +148,11 @@ def test_the_record_is_named_by_who_knows_it_best() -> None:
     assert (named.topic, named.queue_id, named.queue_offset) == ("t", 1, 9)
 
 
+def test_of_a_record_that_both_sides_name_the_masters_name_is_told() -> None:
+    found = [one._replace(msg_id=one.broker) for one in (TAGS[1], TAGS[0])]
+    assert blamed_on_the_log(found, NAMES)[-1].msg_id == "m"
+
+
 # What is kept of records
 
 

@@ -9,7 +9,18 @@ import pytest
 from rmq_ha.errors import CannotDecide
 from rmq_ha.host.files import LocalFiles
 from rmq_ha.offline.log_files import LogFile
-from rmq_ha.scan.replica.comparing import MOST, Comparison, Sides, compare, is_shifted
+from rmq_ha.scan.replica.aligning import identity_of
+from rmq_ha.scan.replica.comparing import (
+    MORE,
+    MOST,
+    Comparison,
+    Part,
+    Sides,
+    Told,
+    align_part,
+    compare,
+    is_shifted,
+)
 from rmq_ha.scan.replica.logs import Extent, Log, What
 from rmq_ha.store.format.commitlog import encode_blank
 from tests.unit.scan.parts_kit import log_of
@@ -243,3 +254,143 @@ def test_a_record_whose_very_first_byte_differs_is_told(tmp_path: Path, window: 
     found = compare(sides(tmp_path, [data], [harmed], window), 0, 3 * SIZE)
     assert [one.physical_offset for one in found.findings] == [SIZE]
     assert (found.shift, found.end) == (-1, 3 * SIZE)
+
+
+# Parts of logs that are out of step
+
+
+def split(rows: Sequence[Given]) -> list[bytes]:
+    """Two files: the first ten records, and the others."""
+    first = log_of(*rows[:10])
+    return [first, log_of(*rows[10:], base=len(first))]
+
+
+def laid(
+    folder: Path,
+    master: Sequence[Given],
+    slave: Sequence[Given],
+    *,
+    begin: tuple[int, int] = (0, 0),
+    end: tuple[int, int] | None = None,
+    shift: int = -1,
+    is_last: bool = True,
+    most: int = 100,
+) -> list[Told]:
+    """All numbers are of records: all have one size."""
+    both = sides(folder, split(master), split(slave))
+    one, other = end or (len(master), len(slave))
+    part = Part(
+        (begin[0] * SIZE, one * SIZE), (begin[1] * SIZE, other * SIZE), shift * SIZE, is_last
+    )
+    return align_part(both, part, most)
+
+
+def words(told: Sequence[Told]) -> list[tuple[str, int | None]]:
+    """Code, and which record of the log is meant, the slave's for what the master lacks."""
+    return [
+        (one.code, None if one.physical_offset is None else one.physical_offset // SIZE)
+        for one, _ in told
+    ]
+
+
+ROWS = records(40)
+STRANGE = {"body": b"extra"}
+IDENTITIES = [identity_of(log_of(one)) for one in (*ROWS, STRANGE)]
+LOST_20, DIFFERS_2 = ("RECORD_LOST", 20), ("LOG_DIFFERS", 2)
+
+
+@pytest.mark.parametrize("shift", [0, 15, 20])
+def test_a_record_that_is_lost_is_named_once_from_wherever_one_begins(
+    tmp_path: Path, shift: int
+) -> None:
+    told = laid(tmp_path, ROWS, [*ROWS[:20], *ROWS[21:]], shift=shift)
+    assert words(told) == [LOST_20]
+    (one, identity) = told[0]
+    assert identity == IDENTITIES[20]
+    assert (one.broker, one.expected, one.actual) == (
+        "slave", f"at offset {20 * SIZE}", "nowhere near",
+    )  # fmt: skip
+    assert (one.topic, one.queue_id, one.queue_offset) == ("T", 0, 20)
+
+
+def test_what_the_slave_alone_has_is_named_by_its_place_there(tmp_path: Path) -> None:
+    slave = [*ROWS[:20], STRANGE, *ROWS[20:30], ROWS[25], *ROWS[30:]]
+    told = laid(tmp_path, ROWS, slave, shift=15)
+    assert words(told) == [("RECORD_EXTRA", 20), ("RECORD_DUPLICATED", 25)]
+    assert [identity for _, identity in told] == [IDENTITIES[-1], IDENTITIES[25]]
+    assert [(one.expected, one.actual) for one, _ in told] == [
+        ("no such message", f"at offset {20 * SIZE}"),
+        (f"at offset {25 * SIZE}", f"at offset {31 * SIZE}"),
+    ]
+
+
+def test_a_record_from_before_the_part_is_known_again(tmp_path: Path) -> None:
+    """The part begins at other places of both logs, so that nothing is compared byte by byte."""
+    slave = [STRANGE, *ROWS[:20], ROWS[12], *ROWS[20:]]
+    told = laid(tmp_path, ROWS, slave, begin=(15, 16))
+    assert words(told) == [("RECORD_DUPLICATED", 12)]
+    assert words(laid(tmp_path / "more", ROWS, ROWS[1:], begin=(15, 14))) == []
+
+
+def test_a_part_in_step_is_compared_byte_by_byte_up_to_a_shift_and_behind_it(
+    tmp_path: Path,
+) -> None:
+    swapped = [*ROWS[:11], ROWS[12], ROWS[11], *ROWS[13:33], ROWS[34], ROWS[33], *ROWS[35:]]
+    slave = [one | {"flag": 7} if at in (2, 29) else one for at, one in enumerate(swapped)]
+    told = laid(tmp_path, ROWS, slave)
+    moved = [("RECORD_MOVED", at) for at in (11, 12, 33, 34)]
+    # The last one in step is told of by its bytes, and again by its content: what is twice in
+    # all that tasks say is told once.
+    again = [("LOG_DIFFERS", 29)] * 2
+    assert words(told) == [DIFFERS_2, *moved[:2], *again, *moved[2:]]
+    assert all(identity == b"" for _, identity in told)
+
+
+@pytest.mark.parametrize(
+    ("most", "found"),
+    [
+        (0, [DIFFERS_2, (MORE, 20)]),
+        (1, [DIFFERS_2, (MORE, 20)]),
+        (2, [DIFFERS_2, LOST_20, (MORE, 25)]),
+        (3, [DIFFERS_2, LOST_20, ("RECORD_LOST", 25), (MORE, 30)]),
+        (5, [DIFFERS_2, LOST_20, *[("RECORD_LOST", at) for at in (25, 30, 31)]]),
+    ],
+)
+def test_a_part_says_no_more_than_it_may_and_that_there_is_more(
+    tmp_path: Path, most: int, found: list[tuple[str, int]]
+) -> None:
+    slave = [
+        one | {"flag": int(at == 2)} for at, one in enumerate(ROWS) if at not in (20, 25, 30, 31)
+    ]
+    told = laid(tmp_path, ROWS, slave, most=most)
+    assert words(told) == found
+    assert {one.broker for one, _ in told} == {"slave"}
+
+
+def test_of_a_step_with_several_changes_as_many_are_said_as_there_is_room_for(
+    tmp_path: Path,
+) -> None:
+    told = laid(tmp_path, ROWS, [*ROWS[:20], *ROWS[23:]], shift=15, most=2)
+    assert words(told)[:2] == [LOST_20, ("RECORD_LOST", 21)]
+    assert [code for code, _ in words(told)[2:]] == [MORE]
+
+
+def test_at_the_end_of_the_logs_the_longer_one_has_lost_nothing(tmp_path: Path) -> None:
+    """In the middle what only one of the parts has is lost, or too many."""
+    assert laid(tmp_path / "a", ROWS, ROWS[:36]) == []
+    assert words(laid(tmp_path / "b", ROWS, ROWS[:36], is_last=False)) == [
+        ("RECORD_LOST", at) for at in range(36, 40)
+    ]
+    assert words(laid(tmp_path / "c", ROWS[:36], ROWS, is_last=False)) == [
+        ("RECORD_EXTRA", at) for at in range(36, 40)
+    ]
+    assert laid(tmp_path / "d", ROWS, ROWS, end=(30, 30), is_last=False) == []
+
+
+def test_bytes_that_are_no_record_are_told_of_by_the_log_itself(tmp_path: Path) -> None:
+    junk = b"\x00\x00\x00\x01" + b"!" * (SIZE - 4)
+    first = log_of(*ROWS[:20])
+    slave = first + junk + log_of(*ROWS[20:], base=len(first) + SIZE)
+    both = sides(tmp_path, [log_of(*ROWS)], [slave])
+    part = Part((0, 40 * SIZE), (0, 41 * SIZE), 15 * SIZE, True)
+    assert align_part(both, part, 10) == []

@@ -1,14 +1,17 @@
 """What verify-replica says in all: where errors lie, which is the first, and of one store alone."""
 
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from rmq_ha.scan.replica.settings import StoreAt
+from rmq_ha.scan.replica.tasks import Answers, Task, Work
 from rmq_ha.scan.replica.verdicts import LOG_CODES
-from rmq_ha.scan.replica.verifying import verify
+from rmq_ha.scan.replica.verifying import run_here, verify
 from tests.unit.scan.fleet_kit import flip
+from tests.unit.scan.parts_kit import log_of
 from tests.unit.spark.golden_stores import java_store, rows_of_log
 from tests.unit.spark.replica_kit import settings_of
 
@@ -76,3 +79,37 @@ def test_one_store_against_itself_is_told_of_once(harmed: tuple[Path, list[int]]
     assert told.verdict.startswith(
         "store read over [0, 148251): 189 messages; but 3 errors within it"
     )
+
+
+@pytest.mark.parametrize(
+    ("is_open", "grows", "said"),
+    [
+        (False, False, {"CHECKPOINT_MISSING"}),
+        (True, False, {"CHECKPOINT_MISSING"}),
+        (False, True, {"CHECKPOINT_MISSING", "TAIL_RESIDUE"}),
+        (True, True, set()),
+    ],
+)
+def test_how_a_store_ends_is_not_judged_while_it_moves_on(
+    tmp_path: Path, is_open: bool, grows: bool, said: set[str]
+) -> None:
+    """It is open, and has more than when it was opened: what was read of it is from two moments."""
+    data = log_of({}, {}, {})
+    for name in "ms":
+        (tmp_path / name / "commitlog").mkdir(parents=True)
+        (tmp_path / name / "commitlog" / f"{0:020}").write_bytes(data.ljust(4096, b"\0"))
+    if is_open:
+        (tmp_path / "s" / "abort").touch()
+
+    def run(label: str, work: Work, tasks: Sequence[Task], is_apart: bool) -> Answers:
+        if grows:
+            more = data + log_of({}, base=len(data))
+            (tmp_path / "s" / "commitlog" / f"{0:020}").write_bytes(more.ljust(4096, b"\0"))
+        return run_here(label, work, tasks, is_apart)
+
+    told = verify(settings_of(tmp_path / "m", tmp_path / "s", checks=frozenset()), run)
+    codes = {one.code for one in told.findings if one.broker == told.names[1]}
+    assert codes == said
+    assert {one.code for one in told.findings if one.broker == told.names[0]} == {
+        "CHECKPOINT_MISSING"
+    }
