@@ -127,14 +127,12 @@ class IndexFile:
                 break
             slots, rest = divmod(at - before, SLOT_SIZE)
             items, odd = divmod(self.size - HEADER_SIZE - SLOT_SIZE * slots, ITEM_SIZE)
-            if not rest and not odd and self._fits(data, slots, items):
+            if not rest and not odd and self._fits(data, slots):
                 found.append((slots, items))
         return found
 
-    def _fits(self, data: bytes, slots: int, items: int) -> bool:
-        count = self.header.index_count - 1
-        if count >= items:
-            return False
+    def _fits(self, data: bytes, slots: int) -> bool:
+        count = self.header.index_count - 1  # all in the file: the last one's place was found
         start = HEADER_SIZE + SLOT_SIZE * slots + ITEM_SIZE
         item = np.frombuffer(data, ITEMS, count, start)
         hashes, previous = item["hash"].astype(np.int64), item["prev"].astype(np.int64)

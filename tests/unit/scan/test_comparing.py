@@ -111,9 +111,22 @@ def test_of_many_differences_the_first_ones_are_told_and_how_far_it_looked(tmp_p
     master = records(2 * count)
     slave = [one | {"flag": at % 2} for at, one in enumerate(master)]
     found = compared(tmp_path, master, slave)
-    assert MOST <= len(found.findings) < count
+    assert len(found.findings) == MOST + 1
     last = found.findings[-1].physical_offset or 0
     assert last + SIZE <= found.end <= last + 2 * SIZE
+
+
+def test_a_stretch_of_which_all_was_renumbered_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Behind so many differences nobody looks, told or not."""
+    monkeypatch.setattr("rmq_ha.scan.replica.comparing._MOST_SEEN", 5)
+    for count in (5, 6):
+        master = records(10)
+        slave = [one | {"queue_offset": at + (at < count)} for at, one in enumerate(master)]
+        found = compared(tmp_path / str(count), master, slave)
+        assert len(found.findings) == 3
+        assert found[1:] == (-1, 0, 10 * SIZE if count == 5 else 5 * SIZE)
 
 
 @pytest.mark.parametrize(("changed", "shift"), [(range(3, 66), -1), (range(3, 67), 3)])
@@ -311,6 +324,19 @@ def test_a_record_that_is_lost_is_named_once_from_wherever_one_begins(
         "slave", f"at offset {20 * SIZE}", "nowhere near",
     )  # fmt: skip
     assert (one.topic, one.queue_id, one.queue_offset) == ("T", 0, 20)
+
+
+def test_a_log_may_be_out_of_step_from_its_first_record_on(tmp_path: Path) -> None:
+    """Nobody has said so: it is found when both are compared."""
+    assert words(laid(tmp_path, ROWS, ROWS[1:])) == [("RECORD_LOST", 0)]
+
+
+def test_a_changed_record_that_stands_elsewhere_is_told_by_its_content(tmp_path: Path) -> None:
+    """It says another place, and rightly so."""
+    slave = [one | {"flag": int(at == 30)} for at, one in enumerate(ROWS) if at != 20]
+    told = laid(tmp_path, ROWS, slave, shift=15)
+    assert words(told) == [LOST_20, ("LOG_DIFFERS", 30)]
+    assert told[1].finding.detail.startswith("flag differs. ")
 
 
 def test_what_the_slave_alone_has_is_named_by_its_place_there(tmp_path: Path) -> None:

@@ -146,7 +146,7 @@ class Asked:
 
     def run(self, label: str, work: Work, tasks: Sequence[Task], is_apart: bool) -> Answers:
         self.asked.append((label, list(tasks), is_apart))
-        return {task.number: self._answer(task) for task in tasks}
+        return {task.number: self._answer(task) for task in reversed(tasks)}
 
 
 def laid(
@@ -186,18 +186,16 @@ def test_a_short_region_is_one_task_that_tells_at_once() -> None:
 @pytest.mark.parametrize("ends", [(2000, 1700), (1700, 2000), (1701, 1700)])
 def test_a_long_region_is_cut_where_both_logs_have_the_same(ends: tuple[int, int]) -> None:
     """Landmarks of one side lie where the tasks of both pick them, in any order."""
-    marks = {(1, 2): (900, 1000), (2, 3): (1000, 1100), (5, 6): (1690, 1695), (8, 8): (60, 99)}
+    marks = {1: (900, 1000), 2: (1000, 1100), 5: (1690, 1695)}
+    outside = {8: (60, 99), 9: (5000, 5000)}
 
     def answer(task: Task) -> Answer:
-        if isinstance(task, Landmarks):
-            return Answer(
-                anchors=[
-                    (task.side, run, place[task.side])
-                    for (run, _), place in sorted(marks.items(), reverse=True)
-                    if task.low <= place[task.side] < task.high or run == 8
-                ]
-            )
-        return lost(task) if task.number != 0 else Answer()
+        if not isinstance(task, Landmarks):
+            return lost(task) if task.number != 0 else Answer()
+        here = {run: at for run, at in marks.items() if task.low <= at[task.side] < task.high}
+        if task.low == 100:
+            here |= outside
+        return Answer(anchors=[(task.side, run, at[task.side]) for run, at in here.items()])
 
     asked = Asked(answer)
     found = laid(asked, ends)
