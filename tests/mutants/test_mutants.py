@@ -52,7 +52,7 @@ def test_who_asks_for_what_is_not_sampled_is_told_why(capsys):
 def test_the_equivalent_ones_exist_have_a_reason_and_are_few():
     """A name that no longer fits hides nothing, but would hide the next fault of that name."""
     listed = list(run.read_names(run.EQUIVALENT))
-    assert len(listed) <= 300  # of 30,000 faults
+    assert len(listed) <= 400  # of 43,900 faults: below one in a hundred, as when there were fewer
     assert all(reason for _, _, reason in listed)
     known = {
         fault.name
