@@ -237,7 +237,7 @@ class BrokerBoard(Board):
             ):
                 text = f"this slave follows no master ({item.state})"
                 notices.append(Notice(Tone.WARN, text, "is the master dead? docs/failover.md"))
-            elif item.state != GONE and (item.lag_seconds or 0) > _LAG_S:
+            elif item.state != GONE and item.lag_seconds is not None and item.lag_seconds > _LAG_S:
                 text = f"{item.name} is {item.lag_seconds:.0f} s behind"
                 notices.append(Notice(Tone.WARN, text, "look at its disk and at the network"))
         if disk.used >= _FULL:

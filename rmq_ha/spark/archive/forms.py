@@ -59,7 +59,7 @@ class Archive:
         :raises WrongUsage: it is a table of Delta Lake.
         :raises CannotDecide: it is damaged, too old, or where only Hadoop can look.
         """
-        place = self._to.replace("s3a://", "s3://", 1)
+        place = self._to.replace("s3a://", "s3://")
         if listing(f"{place}/{_OLD}"):
             raise CannotDecide(
                 f"{self._to} was archived by rmq-ha 0.1, which kept its own list of files: it is"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections import Counter
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from twisted import internet
 
 from rmq_ha.app import log
 from rmq_ha.app.make import known_brokers
@@ -66,6 +68,20 @@ def test_a_signal_that_somebody_has_stays_his(tmp_path: Path) -> None:
         signal.signal(signal.SIGUSR1, own)
         take()
         assert signal.getsignal(signal.SIGUSR1) is own
+
+
+@pytest.mark.usefixtures("_usr1")
+def test_a_signal_has_the_log_rotated_in_the_reactors_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A handler may come in the middle of a line that is being written."""
+    calls: list[Any] = []
+    reactor = SimpleNamespace(callFromThread=calls.append)
+    monkeypatch.setattr(internet, "reactor", reactor, raising=False)
+    signal.signal(signal.SIGUSR1, signal.SIG_DFL)
+    file = log._rotated(str(tmp_path / "log"), 3)
+    os.kill(os.getpid(), signal.SIGUSR1)
+    assert calls == [file.rotate]
 
 
 def own(*_: Any) -> None: ...

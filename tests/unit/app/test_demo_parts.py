@@ -1,13 +1,16 @@
 """What every demo says of what was acknowledged: by the same steps, on a simulated broker."""
 
 from io import StringIO
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import click
 import pytest
 from rich.console import Console
+from twisted.internet.defer import Deferred
 
+from rmq_ha.app import demo_parts
 from rmq_ha.app.demo_parts import PROBE, QUEUES, SAID_LINES, TOPIC, Story
 from rmq_ha.errors import RemotingConnectError
 from rmq_ha.model.topic_config import TopicConfig
@@ -98,6 +101,49 @@ def test_what_was_not_acknowledged_is_counted_by_its_reason(told: Told) -> None:
     told.cluster.crash("a")
     told.wait(told.story.produce(told.address))
     assert sum(told.story.other.values()) == 2 * SENT
+
+
+@pytest.mark.parametrize("is_lucky", [True, False])
+def test_a_story_is_played_beside_a_name_server_and_all_has_ended_before_it_ends(
+    told: Told, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_lucky: bool
+) -> None:
+    """Whatever the story came to, and whoever is asked to stop has stopped."""
+    steps: dict[str, Deferred[Any]] = {}
+
+    def step(name: str) -> Any:
+        return steps.setdefault(name, Deferred())
+
+    def namesrv(host: Any, config: Any, server: Any, interface: str) -> Any:
+        assert (server.listen_port, interface) == (7000, "127.0.0.1")
+        assert config.kv_config_path == str(tmp_path / "kvConfig.json")
+        return SimpleNamespace(start=lambda: step("start"), stop=lambda: step("stop"))
+
+    monkeypatch.setattr(demo_parts, "free_ports", {3: 7000}.__getitem__)
+    monkeypatch.setattr(demo_parts, "NamesrvController", namesrv)
+    story: Any = told.story
+    story.client = SimpleNamespace(stop=lambda: step("stop client"))
+    story.play = lambda directory, base: step(f"play {directory.name} {base}")
+    ended: list[Any] = []
+    Deferred.fromCoroutine(story.run(tmp_path, 3)).addBoth(ended.append)
+    names = ["start", f"play {tmp_path.name} 7000", "stop client", "stop"]
+    for count, name in enumerate(names, 1):
+        assert (list(steps), ended) == (names[:count], [])
+        if name.startswith("play") and not is_lucky:
+            steps[name].errback(OSError("no"))
+        else:
+            steps[name].callback("the end")
+    assert ended == ["the end"] if is_lucky else ended[0].check(OSError)
+
+
+def test_no_free_ports_is_said_before_anything_starts(
+    told: Told, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def none(count: int) -> int:
+        raise OSError(f"no {count} ports are free")
+
+    monkeypatch.setattr(demo_parts, "free_ports", none)
+    with pytest.raises(click.ClickException, match="no 3 ports are free"):
+        told.wait(told.story.run(tmp_path, 3))
 
 
 def test_addresses_are_those_of_the_route(told: Told) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import sys
@@ -59,13 +60,18 @@ def test_what_does_not_run_is_not_stopped() -> None:
 def test_a_start_that_failed_is_an_exit_code(
     is_good: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    codes: list[int] = []
-    monkeypatch.setattr(os, "_exit", codes.append)
+    """Whoever leaves so has said all that was printed: nobody flushes it later."""
+    left: list[tuple[int, bytes]] = []
+    pipe = io.BytesIO()
+    monkeypatch.setattr(os, "_exit", lambda code: left.append((code, pipe.getvalue())))
+    for name in ("stdout", "stderr"):
+        monkeypatch.setattr(sys, name, io.TextIOWrapper(pipe))
+        print(f"said on {name}", file=getattr(sys, name))
     end = ProcessEnd(Reactor())
     if not is_good:
         end.fail()
     end._leave()
-    assert codes == ([] if is_good else [1])
+    assert left == ([] if is_good else [(1, b"said on stdout\nsaid on stderr\n")])
 
 
 @pytest.mark.parametrize(

@@ -185,13 +185,27 @@ class ServiceTests(SynchronousTestCase):
 
     def test_the_ready_line_is_json_on_the_real_stdout(self) -> None:
         """Tests and supervisors wait for it; the log's own prefix must not be before it."""
-        out = io.StringIO()
-        self.patch(sys, "__stdout__", out)
+        pipe = io.BytesIO()
+        self.patch(sys, "__stdout__", io.TextIOWrapper(pipe))
         self.run_service(ready=True)
-        word, _, facts = out.getvalue().partition(" ")
+        word, _, facts = pipe.getvalue().decode().partition(" ")  # not what a buffer keeps
         self.assertEqual(word, "READY")
         self.assertEqual(json.loads(facts)["listenPort"], 20010)
         self.assertIn("pid", json.loads(facts))
+
+    def test_who_did_not_ask_for_the_ready_line_gets_none(self) -> None:
+        """A program that embeds us prints lines of its own."""
+        out = io.StringIO()
+        self.patch(sys, "__stdout__", out)
+        self.run_service()
+        self.assertEqual(out.getvalue(), "")
+
+    def test_a_daemon_that_has_closed_its_stdout_starts_all_the_same(self) -> None:
+        """There is nowhere to print the READY line."""
+        self.patch(sys, "__stdout__", None)
+        service = self.run_service(ready=True)
+        assert service._started is not None
+        self.successResultOf(service._started)
 
 
 class ExplainTests(SynchronousTestCase):

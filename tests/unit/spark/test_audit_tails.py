@@ -42,3 +42,13 @@ def test_several_stores_and_chosen_topics(tmp_path: Path) -> None:
     written = written_ends([place, place], ("TopicC",))
     assert set(written) == {(str(store), "TopicC", 0)}
     assert tail_findings(written, {}, 5) == []
+    other = StorePlace(str(java_store("killed", tmp_path / "other")))
+    assert {label for label, _, _ in written_ends([place, other], ())} == {place.uri, other.uri}
+
+
+def test_of_a_damaged_store_the_ends_are_told_all_the_same(tmp_path: Path) -> None:
+    """What is missing in its log are gaps."""
+    store = java_store("clean", tmp_path)
+    whole = written_ends([StorePlace(str(store))], ())
+    sorted((store / "commitlog").iterdir())[1].unlink()
+    assert written_ends([StorePlace(str(store))], ()) == whole
