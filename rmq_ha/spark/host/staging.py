@@ -79,4 +79,4 @@ def _sent(context: Any, uri: str) -> str:
 
 
 def _last(uri: str) -> str:
-    return uri.rstrip("/").rsplit("/", 1)[-1]
+    return uri.rstrip("/").rpartition("/")[2]

@@ -51,8 +51,8 @@ def verify_offsets(
     verify-offsets` answers that without Spark); many: --pairs or --cluster.
     """
     limits = asked(given)
-    is_pair = bool(of_master and of_slaves)
-    if is_pair + bool(listed) + bool(cluster) != 1 or bool(of_master) != bool(of_slaves):
+    is_pair = bool(of_master)
+    if is_pair + bool(listed) + bool(cluster) != 1 or is_pair != bool(of_slaves):
         raise click.UsageError("give --master and --slave, or --pairs, or --cluster")
     if limits.repair is not None and not is_pair:
         raise click.UsageError("--repair is for one pair: give --master and --slave")

@@ -11,7 +11,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from twisted import internet
 
 from rmq_ha.app import log
 from rmq_ha.app.make import known_brokers
@@ -21,6 +20,7 @@ from rmq_ha.config.broker_configuration import BrokerConfiguration
 from rmq_ha.config.controller import ControllerConfiguration
 from rmq_ha.config.namesrv_configuration import NamesrvConfiguration
 from rmq_ha.errors import ConfigurationError
+from twisted import internet
 
 
 def test_who_is_named_in_the_settings_is_a_broker_of_this_cluster() -> None:

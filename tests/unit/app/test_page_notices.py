@@ -13,7 +13,7 @@ from rmq_ha.app.page.watch import GONE
 from rmq_ha.app.status.health import Health
 from rmq_ha.model.status import BrokerRole
 
-EMPTY = Disk(0.1, 0.9)
+EMPTY, SOUND = Disk(0.1, 0.9), Health(True, "")
 
 
 def notices(
@@ -21,15 +21,13 @@ def notices(
     disk: Disk = EMPTY,
     role: BrokerRole = BrokerRole.ASYNC_MASTER,
     mode: str = "pair",
-    health: Health = Health(True, ""),
+    health: Health = SOUND,
 ) -> list[tuple[Tone, str]]:
     """Of a broker that knows these members of its pair, group or set."""
     store = SimpleNamespace(broker_role=role)
     board: Any = SimpleNamespace(
         _broker=SimpleNamespace(configuration=SimpleNamespace(store=store)),
-        _status=SimpleNamespace(
-            health=lambda: health, journal=SimpleNamespace(mode=lambda: mode)
-        ),
+        _status=SimpleNamespace(health=lambda: health, journal=SimpleNamespace(mode=lambda: mode)),
         watch=SimpleNamespace(members=list(members)),
         _of_dead=list,
     )

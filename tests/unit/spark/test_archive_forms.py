@@ -186,9 +186,7 @@ def test_the_first_commit_makes_the_table_and_says_how_far_it_goes() -> None:
         ([commit(4, None), commit(2, None)], "5"),
     ],
 )
-def test_a_further_commit_is_numbered_behind_our_last_one(
-    commits: list[Row], version: str
-) -> None:
+def test_a_further_commit_is_numbered_behind_our_last_one(commits: list[Row], version: str) -> None:
     """Of two jobs that saw the same one, Delta lets the first in: others' do not count."""
     lake = Lake(*commits)
     asked = lake.append({QUEUE: 5}, {QUEUE: 8})

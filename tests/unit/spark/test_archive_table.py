@@ -142,7 +142,7 @@ def test_a_finding_names_its_queue_and_no_broker_where_none_was_named() -> None:
 
 
 class Live:
-    """A live topic of one queue: its ends, and when its messages were stored (the offset, in ms)."""
+    """A live topic of one queue: its ends; messages were stored at as many ms as their offset is."""
 
     def __init__(self, first: int, stop: int, broker: str = "b") -> None:
         self.queue, self.span = QueueId("t", broker, 1), (first, stop)
@@ -306,7 +306,8 @@ class Joined:
 def test_an_archive_alone_and_one_that_has_nothing_yet(monkeypatch: pytest.MonkeyPatch) -> None:
     joined = Joined(monkeypatch)
     old, new = joined.of(None)
-    assert old.startswith("archive.select([") and new == ""
+    assert old.startswith("archive.select([")
+    assert new == ""
     assert joined.told == []
     joined.ends = None
     old, new = joined.of(LIVE)
@@ -318,8 +319,8 @@ def test_an_archive_alone_and_one_that_has_nothing_yet(monkeypatch: pytest.Monke
 def test_the_live_part_begins_where_the_archive_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     """And goes by queues, where a store is read: what lies before it is not asked for again."""
     joined = Joined(monkeypatch)
-    for given, scan in ((LIVE, False), (STORE | {"brokerName": "b", "Subscribe": "t"}, True)):
-        _, new = joined.of(given)
+    for asked, scan in ((LIVE, False), (STORE | {"brokerName": "b", "Subscribe": "t"}, True)):
+        _, new = joined.of(asked)
         assert 'assign={"t": {"b": [0]}}' in new
         assert 'startingOffsets={"t": {"b": {"0": 5}}}' in new
         assert ("scan=queues" in new) is scan

@@ -79,7 +79,10 @@ def test_only_of_several_stores_rows_say_which_one_they_are_of() -> None:
     [
         (ClientConfig(), {}),
         (ClientConfig(use_tls=True), {"useTLS": "true"}),
-        (ClientConfig(tls={"tls.client.trustCertPath": "/ca"}), {"tls.client.trustCertPath": "/ca"}),
+        (
+            ClientConfig(tls={"tls.client.trustCertPath": "/ca"}),
+            {"tls.client.trustCertPath": "/ca"},
+        ),
         (
             ClientConfig(credentials=Credentials("me", "secret")),
             {"accessKey": "me", "secretKey": "secret"},

@@ -110,6 +110,23 @@ def test_a_zip_holds_what_executors_import_and_is_the_same_each_time(tmp_path: P
     assert {"rmq_ha/__init__.py", "rmq_ha/spark/source/datasource.py"} <= names
     assert "rmq_ha/spark/report/report.html.jinja" in names
     assert not [name for name in names if name.endswith(".pyc") or "/testing/" in name]
+    with zipfile.ZipFile(zips[0]) as archive:
+        entries = archive.infolist()
+    assert done.output == f"{zips[1]}: {len(entries)} files\n"
+    assert all(entry.compress_type == zipfile.ZIP_DEFLATED for entry in entries)
+    assert all(entry.external_attr == 0o644 << 16 for entry in entries)
+    assert not [name for name in names if name.endswith("/")]
+
+
+def test_a_zip_replaces_the_one_of_before_and_its_directory_is_made(tmp_path: Path) -> None:
+    target = tmp_path / "new" / "folder" / "r.zip"
+    count = packing.write_zip(str(target))
+    assert packing.write_zip(str(target)) == count
+    assert list(target.parent.iterdir()) == [target]
+    with zipfile.ZipFile(target) as archive:
+        assert len(archive.namelist()) == count
+        inside = archive.read("rmq_ha/spark/host/packing.py")
+    assert inside == Path(packing.__file__).read_bytes()
 
 
 def test_a_zip_has_to_be_called_one(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ import os
 import subprocess
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -97,6 +98,27 @@ def test_without_a_release_file_it_is_asked(tmp_path: Path, says: str, version: 
 
 
 @pytest.mark.usefixtures("no_package")
+def test_one_is_asked_for_half_a_minute_and_whatever_its_exit_code_its_answer_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On stdout or stderr, and though it is no UTF-8 all through."""
+    home = made(tmp_path / "java", "1")
+    (home / "release").unlink()
+    script = "#!/bin/sh\nprintf '\\377 java.version = 17.0.1\\n'\nexit 1\n"
+    (home / "bin" / "java").write_text(script)
+    waits: list[float] = []
+    run = subprocess.run
+
+    def timed(*given: Any, timeout: float, **named: Any) -> Any:
+        waits.append(timeout)
+        return run(*given, timeout=timeout, **named)
+
+    monkeypatch.setattr(java.subprocess, "run", timed)
+    found = find_java({"JAVA_HOME": str(home)})
+    assert (found.version, found.release, waits) == (17, 'JAVA_VERSION="17.0.1"', [30])
+
+
+@pytest.mark.usefixtures("no_package")
 @pytest.mark.parametrize("script", ["#!/bin/sh\nexit 1\n", "#!/nowhere/at-all\n"])
 def test_one_that_says_nothing_is_unfit(tmp_path: Path, script: str) -> None:
     home = made(tmp_path / "java", "1")
@@ -147,6 +169,8 @@ def test_where_the_cache_cannot_be_written_it_goes_to_the_temporary_files(
     assert (tmp_path / "tmp") in home.parents
     private = next((tmp_path / "tmp").iterdir())
     assert private.stat().st_mode & 0o077 == 0
+    assert private.name == f"rmq-ha-java-{os.getuid()}", "each user has a directory"
+    assert home_for_spark(find_java({"PATH": ""}), tmp_path / "cache") == home
 
 
 def test_somebody_elses_directory_is_not_trusted(

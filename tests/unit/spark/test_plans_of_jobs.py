@@ -205,7 +205,8 @@ def test_every_broker_of_a_fleet_is_judged_and_the_worst_stand_first(
     assert isinstance(table, Table)
     assert [row[0] for row in table.rows] == ["e", "d", "f", "c", "a", "b"]
     assert result.numbers == {
-        **{"brokers": 6, "stores": 12},
+        "brokers": 6,
+        "stores": 12,
         **dict.fromkeys(("compared", "fetched", "left"), 6),
         "differing": 9,
     }

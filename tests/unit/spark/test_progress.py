@@ -2,6 +2,8 @@
 
 import io
 import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -80,6 +82,81 @@ def test_a_terminal_gets_a_bar_that_goes_away(monkeypatch: Any) -> None:
     assert "reading" in out.getvalue()
 
 
+def test_a_bar_says_how_many_tasks_are_done_and_leaves_no_line(monkeypatch: Any) -> None:
+    """The names of files are text, whatever brackets they have."""
+    out = io.StringIO()
+    tracker = FakeTracker({1: (1, 4)})
+    monkeypatch.setattr(progress, "every", once)
+    with shown(spark_with(tracker), "[red]4 files", Console(file=out, force_terminal=True)):
+        pass
+    text = out.getvalue()
+    assert "[red]4 files" in text
+    assert "1/4" in text
+    assert text.endswith("\x1b[1A\x1b[2K"), "the line of the bar is cleared"
+
+
+def test_a_bar_stays_as_it_was_between_two_stages(monkeypatch: Any) -> None:
+    counts = iter([Tasks(3, 4), Tasks(0, 0)])
+    out = io.StringIO()
+    monkeypatch.setattr(progress, "tasks_of", lambda _: next(counts))
+    monkeypatch.setattr(progress, "every", twice)
+    with shown(spark_with(FakeTracker({})), "reading", Console(file=out, force_terminal=True)):
+        pass
+    assert "3/4" in out.getvalue()
+    assert "0/0" not in out.getvalue()
+
+
+@contextmanager
+def once(seconds: float, call: Callable[[], None]) -> Iterator[None]:
+    call()
+    yield
+
+
+@contextmanager
+def twice(seconds: float, call: Callable[[], None]) -> Iterator[None]:
+    call()
+    call()
+    yield
+
+
+def test_elsewhere_lines_come_every_few_seconds(monkeypatch: Any) -> None:
+    out, waits = io.StringIO(), []
+
+    def ticks(seconds: float, call: Callable[[], None]) -> Any:
+        waits.append(seconds)
+        return once(seconds, call)
+
+    monkeypatch.setattr(progress, "every", ticks)
+    with shown(spark_with(FakeTracker({1: (1, 4)})), "reading", Console(file=out, width=20)):
+        pass
+    assert waits == [5.0]
+    assert out.getvalue() == "reading: 1 of 4 tasks (25 %), 0 s\n", "and are not cut into two"
+
+
+def test_over_connect_who_shows_the_progress_is_told_of_it_and_no_longer(monkeypatch: Any) -> None:
+    monkeypatch.setenv("SPARK_CONNECT_MODE_ENABLED", "1")
+    handlers: list[Any] = []
+    spark: Any = SimpleNamespace(
+        registerProgressHandler=handlers.append, removeProgressHandler=handlers.remove
+    )
+    out = io.StringIO()
+    stage = SimpleNamespace(num_tasks=4, num_completed_tasks=1, done=False)
+
+    @contextmanager
+    def told(seconds: float, call: Callable[[], None]) -> Iterator[None]:
+        call()  # nothing is known yet
+        (handler,) = handlers
+        handler([stage], 1, "op", False)
+        call()
+        yield
+
+    monkeypatch.setattr(progress, "every", told)
+    with shown(spark, "reading", Console(file=out)):
+        assert len(handlers) == 1
+    assert handlers == []
+    assert out.getvalue() == "reading: 1 of 4 tasks (25 %), 0 s\n"
+
+
 def test_ticking_ends_with_the_block_and_survives_an_error() -> None:
     ticked = threading.Event()
 
@@ -91,3 +168,6 @@ def test_ticking_ends_with_the_block_and_survives_an_error() -> None:
     with every(0.001, fail):
         assert ticked.wait(10)
     assert threading.active_count() <= before
+    with every(0.001, ticked.set):
+        assert ticked.wait(10)
+    assert threading.active_count() <= before, "nobody is called after the end"

@@ -127,6 +127,52 @@ def test_where_out_cannot_be_written_is_said_before_anything_starts(tmp_path: Pa
     assert not FakeSession.made
 
 
+def test_a_refusal_of_ours_goes_to_stderr_and_a_verdict_to_stdout() -> None:
+    usage = run(raising(WrongUsage("write it so")))
+    assert (usage.stdout, usage.stderr) == ("", "Error: write it so\n")
+    undecided = run(raising(CannotDecide("it moved")))
+    assert (undecided.stdout, undecided.stderr) == ("could not decide: it moved\n", "")
+    verbose = run(raising(CannotDecide("it moved")), "--verbose")
+    assert verbose.stdout == "could not decide: it moved\n"
+    assert "Traceback" in verbose.stderr
+
+
+@pytest.mark.parametrize(
+    ("error", "session"),
+    [(CannotDecide("it moved"), "a session"), (KeyboardInterrupt(), None)],
+)
+def test_who_writes_a_refusal_has_the_session_unless_it_was_interrupted(
+    monkeypatch: pytest.MonkeyPatch, error: BaseException, session: Any
+) -> None:
+    """An interrupted one may not answer any more."""
+    given: list[Any] = []
+
+    def write_refusal(*arguments: Any) -> Written:
+        given.append(arguments)
+        return Written(arguments[2], arguments[3], digest((), (), 0), {})
+
+    def body(job: Job) -> Any:
+        assert job.spark
+        raise error
+
+    monkeypatch.setattr(output, "write_refusal", write_refusal)
+    run(body, "--out", "/o")
+    ((name, inputs, *_, out, timings, spark),) = given
+    assert (name, inputs, out, spark) == ("look", {"store": "/s"}, "/o", session)
+    assert timings.start >= 0
+
+
+def test_a_refusal_before_there_is_a_session_has_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def none(*_: Any, **__: Any) -> Any:
+        raise NoJava("none; install one")
+
+    monkeypatch.setattr(sessions, "Session", none)
+    result = run(raising(AssertionError("never run")))
+    assert (result.exit_code, result.stdout) == (4, "failed: NoJava: none; install one\n")
+
+
 def test_where_out_becomes_unwritable_the_verdict_is_still_said(tmp_path: Path) -> None:
     def body(job: Job) -> Any:
         (tmp_path / "out").rmdir()
@@ -135,8 +181,8 @@ def test_where_out_becomes_unwritable_the_verdict_is_still_said(tmp_path: Path) 
 
     result = run(body, "--out", str(tmp_path / "out"))
     assert result.exit_code == 3
-    assert "could not decide: it moved" in result.stdout
-    assert "could not be written" in result.stderr
+    assert result.stdout == "could not decide: it moved\n"
+    assert result.stderr.startswith("and --out could not be written: ")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
