@@ -142,7 +142,7 @@ def test_a_finding_names_its_queue_and_no_broker_where_none_was_named() -> None:
 
 
 class Live:
-    """A live topic of one queue: its ends; messages were stored at as many ms as their offset is."""
+    """A live topic of one queue: its ends; a message was stored at as many ms as its offset."""
 
     def __init__(self, first: int, stop: int, broker: str = "b") -> None:
         self.queue, self.span = QueueId("t", broker, 1), (first, stop)
