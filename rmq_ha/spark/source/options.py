@@ -267,13 +267,14 @@ def _check_place(known: dict[str, str]) -> None:
         )
     if len(places) > 1:
         raise WrongUsage("namesrv and brokerAddr both say whom to ask: give one of them")
-    for name in places[0:1] if places[0] != "path" else ():
-        addresses_of(known[name], f"{name}={known[name]}", one=name == "brokerAddr")
-    useless = _OF_CLUSTERS if "path" in places else names_of(OfStores)
-    where = "running brokers" if "path" in places else "stores (path)"
+    (place,) = places
+    if place != "path":
+        addresses_of(known[place], f"{place}={known[place]}", one=place == "brokerAddr")
+    useless = _OF_CLUSTERS if place == "path" else names_of(OfStores)
+    where = "running brokers" if place == "path" else "stores (path)"
     for name in useless:
         if name in known:
-            raise WrongUsage(f"{name} is an option for {where}, not with {places[0]}")
+            raise WrongUsage(f"{name} is an option for {where}, not with {place}")
 
 
 def _check_scan(known: dict[str, str], streaming: bool) -> None:

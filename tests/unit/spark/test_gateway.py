@@ -1,8 +1,12 @@
 """Starting Spark's JVM: what is said when it does not come up."""
 
 import os
+import signal
+import struct
+import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -10,6 +14,7 @@ from rmq_ha.spark.host import gateway
 from rmq_ha.spark.host.gateway import (
     GatewayFailed,
     JvmOptions,
+    Starting,
     command_of,
     environ_for,
     finish,
@@ -41,6 +46,47 @@ def test_it_says_where_it_listens_and_ends_when_we_let_go() -> None:
     assert found.process.stdin is not None
     found.process.stdin.close()
     assert found.process.wait(30) == 0
+
+
+def coming_up(tmp_path: Path, data: bytes | None) -> Starting:
+    """One that runs, and has said this so far."""
+    process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(100)"])
+    folder = tmp_path / "starting"
+    folder.mkdir()
+    if data is not None:
+        (folder / "connection").write_bytes(data)
+    return Starting(process, folder)
+
+
+def test_the_secret_is_as_long_as_it_says(tmp_path: Path) -> None:
+    starting = coming_up(tmp_path, struct.pack(">ii", 4321, 6) + b"secret and more")
+    assert finish(starting)[1:] == (4321, "secret")
+    give_up(starting)
+    assert starting.process.poll() is not None
+
+
+def test_one_that_says_nothing_is_given_up_in_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its directory may be gone already: that is no other error."""
+    clock, waits = iter([1.0, 121.0, 121.5]), list[float]()
+    time = SimpleNamespace(monotonic=lambda: next(clock), sleep=waits.append)
+    monkeypatch.setattr(gateway, "time", time)
+    starting = coming_up(tmp_path, None)
+    starting.directory.rmdir()
+    with pytest.raises(GatewayFailed, match="Java did not answer for 120 s"):
+        finish(starting)
+    assert waits == [0.01]
+    assert starting.process.poll() is not None
+
+
+def test_ctrl_c_does_not_reach_it() -> None:
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        gateway._ignore_interrupt()
+        assert signal.getsignal(signal.SIGINT) == signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_one_that_ends_at_once_is_an_error() -> None:

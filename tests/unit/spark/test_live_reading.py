@@ -7,15 +7,25 @@ import pytest
 
 from rmq_ha.client.lookup.pulls import PulledRecords
 from rmq_ha.client.rules.broker_choice import BrokerChoice
-from rmq_ha.client.rules.errors import BrokerRefused
+from rmq_ha.client.rules.errors import BrokerRefused, MQClientError
 from rmq_ha.client.rules.messages import PullStatus
-from rmq_ha.errors import CannotDecide, RemotingConnectError
+from rmq_ha.errors import CannotDecide, ProtocolViolation, RemotingConnectError
 from rmq_ha.model.message import Address
+from rmq_ha.spark.source import live_reading
 from rmq_ha.spark.source.live import first_since
-from rmq_ha.spark.source.live_reading import BrokerAway, How, Reading, patiently, piece_of
+from rmq_ha.spark.source.live_reading import (
+    BrokerAway,
+    How,
+    Reading,
+    patiently,
+    piece_of,
+    records_of,
+)
+from rmq_ha.spark.source.offline import _of_queue
 from rmq_ha.spark.source.reading import QueueId, QueueRange
 from rmq_ha.store.format.commitlog import Record, encode_record
 from rmq_ha.wire.bodies import MessageQueue
+from rmq_ha.wire.codes import ResponseCode
 
 QUEUE = QueueId("t", "b", 0)
 HOST = Address(bytes([127, 0, 0, 1]), 10911)
@@ -74,6 +84,27 @@ def test_a_range_is_read_whole_and_not_beyond() -> None:
 def test_batches_are_about_as_large_as_asked_for() -> None:
     reading = Reading(QueueRange(QUEUE, 0, 100), FakeBroker(0, 100), How(40, 32), lambda ms: None)
     assert [batch.num_rows for batch in reading.batches(["body"])] == [40, 24, 36]
+
+
+def test_a_batch_ends_with_the_answer_that_makes_it_large_enough() -> None:
+    """And the next one begins with nothing."""
+    reading = Reading(QueueRange(QUEUE, 0, 128), FakeBroker(0, 128), How(33, 32), lambda ms: None)
+    assert [batch.num_rows for batch in reading.batches(["body"])] == [33, 31, 33, 31]
+    assert sizes_of_batches(How(32, 32)) == [32] * 4
+
+
+@pytest.mark.parametrize(("more", "sizes"), [(0, [32] * 4), (1, [64] * 2)])
+def test_a_batch_of_large_messages_ends_by_its_bytes(
+    monkeypatch: pytest.MonkeyPatch, more: int, sizes: list[int]
+) -> None:
+    monkeypatch.setattr(live_reading, "BATCH_BYTES", 32 * len(record(100)) + more)
+    assert sizes_of_batches(How(1000, 32)) == sizes
+
+
+def sizes_of_batches(how: How) -> list[int]:
+    """Of messages that all have the same size."""
+    reading = Reading(QueueRange(QUEUE, 100, 228), FakeBroker(100, 228), how, lambda ms: None)
+    return [batch.num_rows for batch in reading.batches(["body"])]
 
 
 def test_columns_that_only_a_filter_needs_are_not_given() -> None:
@@ -139,6 +170,11 @@ def test_a_slave_that_catches_up_is_waited_for() -> None:
     found, pauses = read(broker, 30, 100, patience=(5, 6, 7))
     assert found == list(range(30, 100))
     assert pauses == [5]
+    broker = FakeBroker(0, 40, broker_id=1)
+    broker.before_pull = lambda: setattr(broker, "high", 40 if broker.pulls < 4 else 100)
+    found, pauses = read(broker, 30, 100, patience=(5, 6))
+    assert found == list(range(30, 100))
+    assert pauses == [5, 6], "as often as asked for"
 
 
 def test_nobody_answers() -> None:
@@ -168,6 +204,52 @@ def test_a_refusal_is_not_tried_again() -> None:
     with pytest.raises(CannotDecide, match="NO_PERMISSION"):
         patiently(call, (1, 1), lambda ms: None, "x")
     assert len(calls) == 1
+
+
+@pytest.mark.parametrize("error", [MQClientError("no address is known"), ProtocolViolation("x")])
+def test_what_no_retry_mends_decides_nothing(error: Exception) -> None:
+    def call() -> None:
+        raise error
+
+    with pytest.raises(CannotDecide, match=f"^what: {error}$"):
+        patiently(call, (1, 1), pytest.fail, "what")
+
+
+def test_a_broker_that_is_busy_is_asked_again() -> None:
+    pauses: list[int] = []
+
+    def call() -> None:
+        raise BrokerRefused(ResponseCode.SYSTEM_BUSY, "busy", "h:1")
+
+    with pytest.raises(CannotDecide, match="busy"):
+        patiently(call, (5, 6), pauses.append, "what")
+    assert pauses == [5, 6]
+
+
+# Records of a store
+
+
+def kept(offsets: list[int], start: int, count: int, **queue: Any) -> list[int]:
+    """Of records of queue 0 of the topic `t`, those that are taken for the queue's."""
+    records = records_of([piece_of(b"".join(map(record, offsets)))])
+    wanted = QueueId(queue.get("topic", "t"), "b", queue.get("number", 0))
+    found: list[int] = _of_queue(records, wanted, start, count).queue_offset.tolist()
+    return found
+
+
+def test_only_records_that_say_so_are_of_a_queue_and_only_in_their_places() -> None:
+    assert kept([5, 6, 7], 5, 3) == [5, 6, 7]
+    assert kept([5, 6, 7], 5, 3, topic="u") == []
+    assert kept([5, 6, 7], 5, 3, number=1) == []
+    assert kept([5, 7, 6], 5, 3) == [5], "each stands where its queue says"
+    assert kept([4, 5, 8, 9], 5, 4) == [], "of as many as there are units, none is where it says"
+    assert kept([4, 5, 8, 9], 5, 5) == [5, 8, 9]
+    assert kept([4, 5, 8, 9], 5, 3) == [5]
+    assert kept([], 5, 3) == []
+
+
+def test_units_of_light_queues_point_at_messages_of_others() -> None:
+    assert kept([5, 9], 0, 2, topic="%LMQ%x") == [5, 9]
 
 
 @pytest.mark.parametrize("answer", [[5, 5, 6], [6, 5], [5, 7, 6]])

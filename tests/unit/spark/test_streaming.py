@@ -16,6 +16,7 @@ from pyspark.sql.types import IntegerType
 
 from rmq_ha.errors import CannotDecide
 from rmq_ha.spark.source import streaming
+from rmq_ha.spark.source.batch import RangesPartition
 from rmq_ha.spark.source.columns import ROCKETMQ, Shape
 from rmq_ha.spark.source.live import Ends, LiveQueues
 from rmq_ha.spark.source.live_reading import BrokerAway
@@ -129,6 +130,26 @@ def test_a_query_that_goes_on_where_a_group_is_writes_down_where_that_was() -> N
     assert start == at(q0=3)
     assert made.latestOffset(start, ALL) == start
     assert made.latestOffset(start, ALL) == at(q0=9)
+
+
+@pytest.mark.parametrize(
+    ("given", "is_known"),
+    [
+        ("earliest", True),
+        ("latest", False),
+        ("group:g", False),
+        ('{"t":{"0":1,"1":2}}', True),
+        ('{"t":{"0":1,"1":-2}}', True),
+        ('{"t":{"0":1,"1":-1}}', False),
+    ],
+)
+def test_only_a_start_that_may_be_another_one_later_is_written_down_first(
+    given: str, is_known: bool
+) -> None:
+    made, _ = reader({queue(0): (0, 9), queue(1): (0, 9)}, startingOffsets=given)
+    start = made.initialOffset()
+    assert (made.latestOffset(start, ALL) != start) is is_known or given == "latest"
+    assert made._start_is_known() is is_known
 
 
 def test_offsets_are_the_next_to_read() -> None:
@@ -362,6 +383,29 @@ def test_the_end_of_the_queues_is_reported() -> None:
     assert made.reportLatestOffset() is None
     made.latestOffset(at(q0=0), ReadMaxRows(1))
     assert made.reportLatestOffset() == at(q0=5)
+
+
+def test_a_task_gives_each_of_its_ranges_in_the_columns_that_were_asked_for() -> None:
+    made, _ = reader({queue(0): (0, 3), queue(1): (0, 2)})
+    found = [
+        batch
+        for part in made.partitions(at(q0=0, q1=0), at(q0=3, q1=2))
+        for batch in made.read(part)
+    ]
+    assert sum(batch.num_rows for batch in found) == 5
+    task = RangesPartition([QueueRange(queue(0), 0, 3), QueueRange(queue(1), 0, 2)])
+    assert [batch.num_rows for batch in made.read(task)] == [3, 2]
+    assert [batch.schema.names for batch in made.read(task)] == [["queueId"]] * 2
+
+
+def test_a_query_that_stops_closes_the_connections_that_it_has() -> None:
+    made, queues = cluster({queue(0): (0, 5)})
+    closed: list[int] = []
+    queues.close = lambda: closed.append(1)  # type: ignore[method-assign]
+    made.stop()
+    assert closed == [1]
+    made, _ = reader({queue(0): (0, 5)})
+    made.stop()
 
 
 def test_large_ranges_are_cut_for_more_tasks() -> None:
