@@ -49,8 +49,8 @@ class PutOutcomes:
 class _Sample(NamedTuple):
     at_ms: int
     put: int
-    found: int
-    missed: int
+    got: int
+    got_none: int
     transferred: int
 
 
