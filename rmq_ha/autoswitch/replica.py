@@ -5,7 +5,7 @@ Spec: controller.md, sections 7.3 to 7.6.
 
 from typing import NamedTuple
 
-from rmq_ha.autoswitch.epochs import Epochs
+from rmq_ha.autoswitch.epochs import BEFORE_CONTROLLERS, Epochs
 from rmq_ha.autoswitch.frames import (
     NOWHERE,
     MasterHandshake,
@@ -231,8 +231,11 @@ class EpochReplica:
         All of our log is here, and nobody was told of a message in it that it is kept.
 
         Its master led before all of the set had a whole message. Of the first one they may have a
-        part: reports and the confirm offset count bytes. A log without a file begins at -1.
+        part: reports and the confirm offset count bytes. A log without a file begins at -1. What a
+        classic pair acknowledged no confirm offset speaks of.
         """
+        if self.epochs.entries[0].epoch == BEFORE_CONTROLLERS:
+            return False
         end = min(self.confirm_offset, int(self._log.max_offset))
         return self._log.min_offset <= 0 and (end <= 0 or chain_to(self._log, 0, end) is None)
 

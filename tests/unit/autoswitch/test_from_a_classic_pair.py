@@ -100,13 +100,14 @@ def test_a_log_that_ends_within_a_record_is_not_taken() -> None:
         follow(led(master), copy_of(master, starts[15] + 20))
 
 
-def test_java_that_led_first_and_knows_of_no_epoch_before_is_refused() -> None:
+@pytest.mark.parametrize("confirm", [0, 1])
+def test_java_that_led_first_and_knows_of_no_epoch_before_is_refused(confirm: int) -> None:
     """5.3.3 forgets what was before its first epoch; so it cannot vouch for that."""
     master, _ = record_log(BODIES)
     slave = copy_of(master)
     feed = led_again(master, Epochs([Epoch(1, master.max_offset)]))
     with pytest.raises(NothingInCommon):
-        follow(feed, slave)
+        follow(feed, slave, confirm=confirm)
 
 
 def classic(role: BrokerRole, configuration: BrokerConfiguration) -> None:

@@ -187,7 +187,7 @@ def test_hazard_14_nothing_in_common_is_told_to_the_owner() -> None:
     slave, _ = record_log([b"other"])
     link = diverged(log, slave, log.max_offset)
     link.epochs = Epochs([Epoch(2, 0)])
-    link.confirm_offset = 1
+    link.confirm_offset = slave.max_offset
     link.connect()
     until(link.world, lambda: bool(link.lost_because), 3.0)
     assert isinstance(link.lost_because[0], NothingInCommon)
