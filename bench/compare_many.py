@@ -50,12 +50,11 @@ def _master(bench: Bench, side: str) -> Iterator[Ends]:
         yield Ends(rig, server.address, {"master": server})
 
 
-def _at_rate(
-    bench: Bench, ends: Ends, side: str, label: str, loads: list[Load], connections: int
-) -> list[float]:
+def _at_rate(bench: Bench, ends: Ends, side: str, label: str, loads: list[Load]) -> list[float]:
     """Send at `RATE`, by some load generators; us of the master's a message, in each window."""
     master = ends.servers["master"]
     before = _connected(master)
+    connections = sum(int(str(load[load.index("--conns") + 1])) for load in loads)
 
     def until(is_so: Callable[[int], bool], what: str) -> None:
         ends.rig.until(lambda: is_so(_connected(master) - before), 60, what, master)
@@ -121,7 +120,7 @@ def slaves_part(bench: Bench) -> None:
                         slaves.append(subprocess.Popen(command, stdout=subprocess.DEVNULL))
                     label = f"{count} slaves"
                     loads: list[Load] = [("--conns", 4, "--inflight", 16)]
-                    costs.append(_at_rate(bench, ends, side, label, loads, 4))
+                    costs.append(_at_rate(bench, ends, side, label, loads))
                     gone = [one for one in slaves if one.poll() is not None]
                     if gone:
                         raise RuntimeError(f"{len(gone)} of {count} slaves ended")
@@ -173,6 +172,5 @@ def _each(
                 loads = loads_of(count)
                 if what == "queues":
                     _make_queues(ends, loads)
-                connections = count if what == "connections" else 8 * len(loads)
-                costs.append(_at_rate(bench, ends, side, f"{count:,} {what}", loads, connections))
+                costs.append(_at_rate(bench, ends, side, f"{count:,} {what}", loads))
         _flat(bench, side, what, costs)

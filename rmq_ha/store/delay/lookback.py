@@ -197,7 +197,7 @@ class LookBack:
             level.again += 1
         elif is_there:
             level.found += 1
-            level.stored_ahead.add(offset)  # each is_there is found once; this may be asked again
+            level.stored_ahead.add(offset)  # each copy is found once; this may be asked again
         return is_there
 
     def reached(self, level: DelayLevel, offset: int) -> None:
