@@ -101,11 +101,11 @@ def tags_of(subscriptions: Iterable[str]) -> Mapping[str, frozenset[str]]:
 
     :raises WrongUsage: it is something else.
     """
-    found = {}
+    subscribed = {}
     for text in subscriptions:
         group, equals, tags = text.partition("=")
         names = frozenset(part.strip() for part in tags.split("||") if part.strip())
         if not (group and equals and names):
             raise WrongUsage(f"--subscription {text}: write GROUP=TagA||TagB")
-        found[group] = names
-    return found
+        subscribed[group] = names
+    return subscribed

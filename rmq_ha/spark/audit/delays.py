@@ -44,8 +44,8 @@ def _due(queue: Queue, at_ms: int) -> int:
     def due_at(offset: int) -> int:
         return int(queue.tags_codes(queue.units(offset, offset + 1))[0])
 
-    there = range(queue.min_offset, queue.max_offset)
-    return queue.min_offset + bisect_right(there, at_ms, key=due_at)
+    offsets = range(queue.min_offset, queue.max_offset)
+    return queue.min_offset + bisect_right(offsets, at_ms, key=due_at)
 
 
 def undelivered(delayed: DataFrame, rows: DataFrame, due: Due, until_ms: int) -> DataFrame:

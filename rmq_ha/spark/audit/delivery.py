@@ -19,22 +19,22 @@ def matched(ledger: DataFrame, rows: DataFrame) -> DataFrame:
 
     A message that comes again through a retry topic is matched with where it was sent to.
     """
-    given, there = ledger.alias("given"), own(rows).alias("there")
-    same_topic = F.col("given.topic").isNull() | (F.col("given.topic") == F.col("there.topic"))
+    given, stored = ledger.alias("given"), own(rows).alias("stored")
+    same_topic = F.col("given.topic").isNull() | (F.col("given.topic") == F.col("stored.topic"))
     # Where it lies, tells copies of a message apart; of a retry it says where the retry lies.
     says_where = (F.col("given.reconsumeTimes") == 0) & F.col("given.queueOffset").isNotNull()
-    same_place = (F.col("given.queueId") == F.col("there.queueId")) & (
-        F.col("given.queueOffset") == F.col("there.queueOffset")
+    same_place = (F.col("given.queueId") == F.col("stored.queueId")) & (
+        F.col("given.queueOffset") == F.col("stored.queueOffset")
     )
     joined = given.join(
-        there,
-        (F.col("given.id") == F.col("there.id"))
+        stored,
+        (F.col("given.id") == F.col("stored.id"))
         & same_topic
         & (~says_where | F.coalesce(same_place, F.lit(True))),
     )
     return joined.select(
         "given.group",
-        *(f"there.{name}" for name in (*QUEUE, "queueOffset", "id", "bornMs", "storedMs")),
+        *(f"stored.{name}" for name in (*QUEUE, "queueOffset", "id", "bornMs", "storedMs")),
         "given.atMs",
         F.coalesce("given.sequence", "given.atMs").alias("order"),
         "given.orderKey",
@@ -76,7 +76,7 @@ def never_findings(
         F.min("queueOffset").alias("least"), F.max("queueOffset").alias("most")
     )
     until = pairs.groupBy("group", "topic").agg(F.max("storedMs").alias("until"))
-    wanted = (
+    due = (
         own(rows)
         .join(F.broadcast(fronts), [*QUEUE])
         .where("queueOffset > least and queueOffset < most")
@@ -84,13 +84,13 @@ def never_findings(
         .where(F.col("storedMs") <= F.col("until") - grace_ms)
     )
     if tags:
-        wanted = wanted.where(_subscribed(tags))
-    wanted, given = wanted.alias("wanted"), pairs.alias("given")
+        due = due.where(_subscribed(tags))
+    due, given = due.alias("due"), pairs.alias("given")
     # By id first, as both lie: what is asked beside it moves no rows.
-    is_there = F.col("wanted.id") == F.col("given.id")
+    is_there = F.col("due.id") == F.col("given.id")
     for name in (*_OF_GROUP, "queueOffset"):
-        is_there &= F.coalesce(F.col(f"wanted.{name}") == F.col(f"given.{name}"), F.lit(False))
-    passed = wanted.join(given, is_there, "left_anti")
+        is_there &= F.coalesce(F.col(f"due.{name}") == F.col(f"given.{name}"), F.lit(False))
+    passed = due.join(given, is_there, "left_anti")
     return findings(
         passed,
         Code.NEVER_DELIVERED,
@@ -143,11 +143,11 @@ def silent_findings(
 
 
 def _subscribed(tags: Mapping[str, Collection[str]]) -> Column:
-    wanted = F.lit(True)
+    is_subscribed = F.lit(True)
     for group, names in tags.items():
         fits = F.coalesce(F.col("tags").isin(*names), F.lit(False))
-        wanted = wanted & ((F.col("group") != group) | fits)
-    return wanted
+        is_subscribed = is_subscribed & ((F.col("group") != group) | fits)
+    return is_subscribed
 
 
 def late_findings(pairs: DataFrame, ordered: Collection[str]) -> DataFrame:
@@ -242,11 +242,11 @@ def gone(absent: DataFrame, bounds: DataFrame, whole: bool) -> DataFrame:
     :param bounds: `topic`, `queueId`, `least` and `most` queue offset that is stored.
     :param whole: nothing was ever deleted.
     """
-    found = absent.where("state is null or state <> 'inFlight'")
+    lost = absent.where("state is null or state <> 'inFlight'")
     if not whole:
-        found = found.where("reconsumeTimes = 0").join(F.broadcast(bounds), ["topic", "queueId"])
-        found = found.where("queueOffset >= least")
-    return found.dropDuplicates(["id"])
+        lost = lost.where("reconsumeTimes = 0").join(F.broadcast(bounds), ["topic", "queueId"])
+        lost = lost.where("queueOffset >= least")
+    return lost.dropDuplicates(["id"])
 
 
 def gone_findings(rows: DataFrame) -> DataFrame:

@@ -86,14 +86,14 @@ class _Audit:
         edges = keys.Edges(totals["leastMs"], totals["mostMs"], asked.grace_ms, is_whole)
         pairs = self._pairs()
         with job.progress("judging"):
-            found = kept(self._findings(sums, totals, edges, pairs))
-            errors = _errors(found)
+            findings = kept(self._findings(sums, totals, edges, pairs))
+            errors = _errors(findings)
         sent = self._produced
         acked = None if sent is None else sent.rows.where(acknowledged(F.col("status")))
         tiers = kept(windows.tiers(sums, acked, pairs, asked.window_ms))
         by_time = tiers.withColumn("window", F.timestamp_millis("window"))
         return JobResult(
-            found,
+            findings,
             Outcome.VIOLATED if errors else Outcome.HOLDS,
             _verdict(totals, errors, self._ledgers),
             self._numbers(totals),
@@ -159,7 +159,7 @@ class _Audit:
         missed, places = self._missed(totals, edges, sums, gaps)
         is_one = len(self._asked.places) == 1  # of several, nobody says whose queue it is
         known = losses.known_in(gaps, places) if places and is_one and not gaps.isEmpty() else None
-        found = [
+        findings = [
             self._inside(queues.queue_findings(judged, known)),
             self._inside(windows.clock_findings(sums, self._asked.grace_ms)),
             *missed,
@@ -167,26 +167,26 @@ class _Audit:
         ]
         torn = tails.tail_findings(self._ends, tails.stored_ends(sums), self._job.now_ms())
         if torn:
-            found.append(frame_of(self._job.spark, torn))
+            findings.append(frame_of(self._job.spark, torn))
         if totals["bad"]:
-            found.append(queues.crc_findings(self._looked_up(self._rows.where("not crcOk"))))
+            findings.append(queues.crc_findings(self._looked_up(self._rows.where("not crcOk"))))
         if totals["halves"]:
             rows = self._looked_up(self._rows.where(halves.concerned()))
             marks = op_marks(self._job.spark, self._asked)
-            found.append(halves.open_findings(rows, marks, totals["mostMs"]))
+            findings.append(halves.open_findings(rows, marks, totals["mostMs"]))
             if self._produced is not None:
                 sent = keys.ledger_in_view(self._produced.rows, edges).where("state is null")
                 old = marks.where(F.col("endedMs") <= totals["mostMs"] - self._asked.grace_ms)
-                found.append(halves.commit_findings(halves.unplaced(sent, self._rows, old)))
+                findings.append(halves.commit_findings(halves.unplaced(sent, self._rows, old)))
         if self._produced is not None:
-            found.append(keys.unproduced_findings(self._rows, self._produced.rows))
+            findings.append(keys.unproduced_findings(self._rows, self._produced.rows))
             sequences = self._produced.rows.where("orderKey is not null and topic is not null")
             if not sequences.isEmpty():
-                found.append(delivery.misplaced_findings(sequences, self._rows))
-        found += self._changed()
+                findings.append(delivery.misplaced_findings(sequences, self._rows))
+        findings += self._changed()
         if self._delivered is not None and pairs is not None:
-            found += self._of_consumers(self._delivered, pairs, sums)
-        return reduce(DataFrame.unionByName, found)
+            findings += self._of_consumers(self._delivered, pairs, sums)
+        return reduce(DataFrame.unionByName, findings)
 
     def _duplicates(self, partitions: int) -> list[DataFrame]:
         several = kept(reduced.several(self._reduced, partitions))
@@ -198,39 +198,39 @@ class _Audit:
 
     def _changed(self) -> list[DataFrame]:
         ledgers = self._ledgers.values()
-        said = [one.rows.where("bodyCrc is not null").select(*keys.SAID) for one in ledgers]
+        said = [ledger.rows.where("bodyCrc is not null").select(*keys.SAID) for ledger in ledgers]
         if all(rows.isEmpty() for rows in said):
             return []
         others = kept(keys.unlike(self._rows, said, F.col("bodyCRC")))
         if others.isEmpty():
             return []
         # Perhaps only compressed: a record's CRC is then of another body than the producer's.
-        there = self._stored(body=True).join(
+        bodies = self._stored(body=True).join(
             others, ["brokerName", "commitLogOffset", "id"], "left_semi"
         )
-        return [keys.changed_findings(keys.unlike(frozen(there), said, keys.crc_of_body()))]
+        return [keys.changed_findings(keys.unlike(frozen(bodies), said, keys.crc_of_body()))]
 
-    def _inside(self, found: DataFrame) -> DataFrame:
+    def _inside(self, findings: DataFrame) -> DataFrame:
         """The rows around the time that was asked for are there for the messages of its edges."""
         asked, at = self._asked, F.unix_millis("observedAt")
         if asked.from_ms is not None:
-            found = found.where(at >= asked.from_ms)
+            findings = findings.where(at >= asked.from_ms)
         if asked.to_ms is not None:
-            found = found.where(at < asked.to_ms)
-        return found
+            findings = findings.where(at < asked.to_ms)
+        return findings
 
     def _missed(
         self, totals: Mapping[str, Any], edges: keys.Edges, sums: DataFrame, gaps: DataFrame
     ) -> tuple[list[DataFrame], list[DataFrame]]:
         """What is missed by its id, each message once: findings, and where they should lie."""
-        found: list[DataFrame] = []
+        findings: list[DataFrame] = []
         places: list[DataFrame] = []
         given = None if self._delivered is None else self._delivered.rows
         lost = None
         if self._produced is not None:
             absent = keys.missing(keys.ledger_in_view(self._produced.rows, edges), self._rows)
             lost = kept(losses.placed(kept(keys.lost(absent)), given, gaps))
-            found.append(keys.lost_findings(lost))
+            findings.append(keys.lost_findings(lost))
             places.append(lost)
         if given is not None:
             absent = keys.missing(keys.ledger_in_view(given, edges), self._rows)
@@ -242,13 +242,13 @@ class _Audit:
                 .agg(F.min("leastOffset").alias("least"))
             )
             gone = kept(delivery.gone(absent, bounds, edges.whole))
-            found.append(delivery.gone_findings(gone))
+            findings.append(delivery.gone_findings(gone))
             places.append(gone)
         if totals["delayed"]:
             late = self._undelivered(edges)
-            found.append(delays.delay_findings(late))
+            findings.append(delays.delay_findings(late))
             places.append(delays.places_of(late))
-        return found, places
+        return findings, places
 
     def _undelivered(self, edges: keys.Edges) -> DataFrame:
         asked, newest = self._asked, edges.newest_ms
@@ -305,9 +305,9 @@ def _totals(sums: DataFrame) -> dict[str, Any]:
     return row.asDict()
 
 
-def _errors(found: DataFrame) -> dict[str, int]:
+def _errors(findings: DataFrame) -> dict[str, int]:
     """How many of each code, by its name."""
-    errors = found.where(F.col("severity") == str(Severity.ERROR))
+    errors = findings.where(F.col("severity") == str(Severity.ERROR))
     return {
         row["code"]: row["count"] for row in errors.groupBy("code").count().sort("code").collect()
     }

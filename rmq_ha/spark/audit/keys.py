@@ -110,8 +110,7 @@ def ledger_in_view(ledger: DataFrame, edges: Edges) -> DataFrame:
 
 def missing(ledger: DataFrame, rows: DataFrame) -> DataFrame:
     """Rows of a ledger whose id is nowhere in the log, in no topic."""
-    there = rows.where("id is not null").select("id")
-    return ledger.join(there, "id", "left_anti")
+    return ledger.join(rows.where("id is not null").select("id"), "id", "left_anti")
 
 
 def lost(absent: DataFrame) -> DataFrame:
@@ -120,8 +119,8 @@ def lost(absent: DataFrame) -> DataFrame:
 
     :param absent: of `missing`, with the `state` of `ledger_in_view`.
     """
-    found = absent.where(acknowledged(F.col("status")) & F.col("state").isNull())
-    return found.dropDuplicates(["id"])
+    acked = absent.where(acknowledged(F.col("status")) & F.col("state").isNull())
+    return acked.dropDuplicates(["id"])
 
 
 def unlike(rows: DataFrame, said: Sequence[DataFrame], crc: Column) -> DataFrame:
@@ -137,9 +136,9 @@ def unlike(rows: DataFrame, said: Sequence[DataFrame], crc: Column) -> DataFrame
         F.col("said.topic").isNull() | (F.col("said.topic") == F.col("have.topic"))
     )
     is_same = F.coalesce(F.col("have.crc") == F.col("said.bodyCrc"), F.lit(False))
-    for one in said:
-        have = have.join(one.alias("said"), fits & is_same, "left_anti").alias("have")
-    named = [have.join(one.alias("said"), fits, "left_semi") for one in said]
+    for ledger in said:
+        have = have.join(ledger.alias("said"), fits & is_same, "left_anti").alias("have")
+    named = [have.join(ledger.alias("said"), fits, "left_semi") for ledger in said]
     return reduce(DataFrame.unionByName, named).dropDuplicates(["brokerName", "commitLogOffset"])
 
 

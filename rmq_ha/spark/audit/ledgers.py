@@ -29,7 +29,7 @@ _ALSO = {
     "deliveredAt": ("consumedAt",),
 }  # fmt: skip
 _NAMES = {
-    name: [spelt for each in (name, *_ALSO.get(name, ())) for spelt in (each, snake_case(each))]
+    name: [spelt for alias in (name, *_ALSO.get(name, ())) for spelt in (alias, snake_case(alias))]
     for name in _COLUMNS
 }
 _ROWS = (
@@ -74,9 +74,10 @@ def read_ledger(spark: SparkSession, uri: str, time: str, key: str) -> Ledger:
     :param key: what identifies a message: `uniqKey` or `keys`.
     :raises CannotDecide: it cannot be read, or no row of it has an id.
     """
+    id_column = "keys" if key == "keys" else "msgId"
     try:
         raw = _text(spark, uri) if is_text(uri) else spark.read.parquet(uri)
-        plain = _plain(raw, time, "keys" if key == "keys" else "msgId")
+        plain = _plain(raw, time, id_column)
         rows = by_id(plain.withColumn("id", F.explode_outer(F.split("id", ","))))
         total, usable = rows.agg(F.count(F.lit(1)), F.count("id")).first() or (0, 0)
     except AnalysisException as error:
@@ -86,9 +87,8 @@ def read_ledger(spark: SparkSession, uri: str, time: str, key: str) -> Ledger:
             " or Parquet"
         ) from error
     if total and not usable:
-        wanted = "keys" if key == "keys" else "msgId"
         raise CannotDecide(
-            f"no row of the ledger {uri} has {wanted}: docs/spark.md, audit_messages, says which"
+            f"no row of the ledger {uri} has {id_column}: docs/spark.md, audit_messages, says which"
             " columns a ledger has"
         )
     return Ledger(rows.where("id is not null"), total - usable)
@@ -96,7 +96,7 @@ def read_ledger(spark: SparkSession, uri: str, time: str, key: str) -> Ledger:
 
 def _text(spark: SparkSession, uri: str) -> DataFrame:
     """All as text first: writers differ in how they write numbers and times."""
-    names = sorted({name for each in _NAMES.values() for name in each})
+    names = sorted({name for spellings in _NAMES.values() for name in spellings})
     fields = [StructField(name, StringType()) for name in (*names, _CORRUPT)]
     return (
         spark.read.schema(StructType(fields))
@@ -107,15 +107,15 @@ def _text(spark: SparkSession, uri: str) -> DataFrame:
 
 
 def _plain(raw: DataFrame, time: str, id_column: str) -> DataFrame:
-    there = {field.name: field.dataType for field in raw.schema.fields}
+    kinds = {field.name: field.dataType for field in raw.schema.fields}
     columns: dict[str, Column] = {}
     for ours, spellings in _NAMES.items():
-        found = [name for name in spellings if name in there]
-        value = F.coalesce(*(raw[name].cast("string") for name in found), F.lit(None))
+        names = [name for name in spellings if name in kinds]
+        value = F.coalesce(*(raw[name].cast("string") for name in names), F.lit(None))
         if ours in _NUMBERS:
             columns[ours] = value.try_cast("bigint")
         elif ours in _TIMES:
-            times = [_ms(raw, name, there[name]) for name in found]
+            times = [_ms(raw, name, kinds[name]) for name in names]
             columns[ours] = F.coalesce(*times, F.lit(None).cast("long"))
         else:
             columns[ours] = value.cast("string")

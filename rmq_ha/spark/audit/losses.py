@@ -20,8 +20,8 @@ def placed(lost: DataFrame, given: DataFrame | None, gaps: DataFrame) -> DataFra
         told = given.where("reconsumeTimes = 0 and queueOffset is not null and topic is not null")
         told = told.join(lost.select("id"), "id", "left_semi")
         lost = _filled(lost, told.dropDuplicates(["topic", "id"]).select("topic", "id", *_PLACE))
-    one = F.count(F.lit(1)).alias("n")
-    alone = lost.where("queueOffset is null").groupBy("topic").agg(one).where("n = 1")
+    count = F.count(F.lit(1)).alias("n")
+    alone = lost.where("queueOffset is null").groupBy("topic").agg(count).where("n = 1")
     hole = (
         gaps.groupBy("topic")
         .agg(
@@ -51,7 +51,7 @@ def known_in(gaps: DataFrame, losses: list[DataFrame]) -> DataFrame:
     :param losses: rows with `topic`, `queueId`, `queueOffset`; what has no offset is one of its
         queue's, and counts if so all of them are named.
     """
-    every = reduce(DataFrame.unionByName, [each.select("topic", *_PLACE) for each in losses])
+    every = reduce(DataFrame.unionByName, [rows.select("topic", *_PLACE) for rows in losses])
     inside = (
         gaps.alias("gap")
         .join(F.broadcast(every.distinct().where("queueOffset is not null").alias("loss")),

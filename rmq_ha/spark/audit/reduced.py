@@ -60,11 +60,11 @@ def _reduced(spark: SparkSession, options: SourceOptions, how: Reduction) -> Dat
     queues.queues(options.subscription)
 
     def work(some: Iterator[Split]) -> Iterator[Any]:
-        wanted = FileWanted(options, None)
+        subscribed = FileWanted(options, None)
         store = OfflineQueues(options).store
         for split in some:
             for piece in scan(store, split):
-                yield from how.batches(wanted.select(piece))
+                yield from how.batches(subscribed.select(piece))
 
     return spread(spark, queues.store.splits(options.split_size), work, SCHEMA)
 
@@ -110,12 +110,12 @@ def several(reduced: DataFrame, partitions: int) -> DataFrame:
 
 def places_of(reduced: DataFrame, hashes: DataFrame) -> DataFrame:
     """`brokerName` and `commitLogOffset` of the messages that have these numbers."""
-    each = reduced.where(F.col("kind") == IDS).select(
-        "brokerName", F.explode(F.arrays_zip("hashes", "places")).alias("one")
+    pairs = reduced.where(F.col("kind") == IDS).select(
+        "brokerName", F.explode(F.arrays_zip("hashes", "places")).alias("pair")
     )
-    named = each.select(
+    named = pairs.select(
         "brokerName",
-        F.col("one.hashes").alias("hash"),
-        F.col("one.places").alias("commitLogOffset"),
+        F.col("pair.hashes").alias("hash"),
+        F.col("pair.places").alias("commitLogOffset"),
     )
     return named.join(hashes.select("hash"), "hash", "left_semi").drop("hash")

@@ -59,8 +59,8 @@ def _each(rule: Callable[[pa.Array], Any], kind: DataType, column: Column) -> Co
     """A rule of plain Python for a column: executors run it over Arrow's arrays."""
 
     def work(values: pa.Array) -> pa.Array:
-        found = pa.array(rule(values.drop_null()))
-        return pc.replace_with_mask(pa.nulls(len(values), found.type), values.is_valid(), found)
+        ruled = pa.array(rule(values.drop_null()))
+        return pc.replace_with_mask(pa.nulls(len(values), ruled.type), values.is_valid(), ruled)
 
     made: Any = arrow_udf
     return cast(Column, made(work, kind)(column))

@@ -120,8 +120,8 @@ def stored_rows(spark: SparkSession, asked: Asked, *, body: bool = False) -> Dat
     :raises WrongUsage: messages cannot be read from a place.
     """
     further = [name for name, is_wanted in (("tags", asked.tags), ("body", body)) if is_wanted]
-    each = [_of_place(spark, place, asked, further) for place in asked.places]
-    return reduce(DataFrame.unionByName, each)
+    frames = [_of_place(spark, place, asked, further) for place in asked.places]
+    return reduce(DataFrame.unionByName, frames)
 
 
 def _of_place(spark: SparkSession, place: Place, asked: Asked, further: Sequence[str]) -> DataFrame:
@@ -170,9 +170,9 @@ def op_marks(spark: SparkSession, asked: Asked) -> DataFrame:
     Spec: store.md, section 11.2.
     """
     names = ["brokerName", "queueId", "storeTimestamp", "body"]
-    each = [read(spark, given, names) for given in _of_topic(asked, OP_HALF_TOPIC)]
+    frames = [read(spark, given, names) for given in _of_topic(asked, OP_HALF_TOPIC)]
     return (
-        reduce(DataFrame.unionByName, each)
+        reduce(DataFrame.unionByName, frames)
         .select(
             F.coalesce("brokerName", F.lit("")).alias("brokerName"),
             "queueId",
@@ -200,11 +200,11 @@ def delayed_rows(spark: SparkSession, asked: Asked) -> DataFrame:
     id_column = "keys" if asked.key == "keys" else "uniqKey"
     names = ["brokerName", "queueId", "queueOffset", "commitLogOffset", "storeTimestamp"]
     columns = [*names, id_column, "properties"]
-    each = [
+    frames = [
         _inside(read(spark, given, columns), asked) for given in _of_topic(asked, SCHEDULE_TOPIC)
     ]
     rows = (
-        reduce(DataFrame.unionByName, each)
+        reduce(DataFrame.unionByName, frames)
         .select(
             F.coalesce("brokerName", F.lit("")).alias("brokerName"),
             *names[1:4],

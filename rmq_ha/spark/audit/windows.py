@@ -41,7 +41,7 @@ def clock_findings(sums: DataFrame, grace_ms: int) -> DataFrame:
         end_of_run("mostPlace", F.col("mostMs"), none),
         end_of_run("leastPlace", none, F.col("leastMs")),
     )
-    found = (
+    set_back = (
         sums.select("brokerName", F.inline(F.array(*ends)))
         .withColumn("before", F.max("high").over(earlier("brokerName", order="place")))
         .where(F.col("low") < F.col("before") - F.lit(grace_ms))
@@ -54,7 +54,7 @@ def clock_findings(sums: DataFrame, grace_ms: int) -> DataFrame:
         .withColumn("back", F.col("before") - F.col("low"))
     )
     return findings(
-        found,
+        set_back,
         Code.CLOCK_BACK,
         sentence(
             "about here the clock that stamps messages went back by {back} ms, and perhaps again"
@@ -160,14 +160,14 @@ def sections(windows: DataFrame, window_ms: int, *, ledgers: Collection[str]) ->
     unit = f"messages in {seconds:g} s"
     clocks = "; on two clocks, the producer's and the broker's"
     born = "Messages by when they were born"
-    found: list[Table | Plot] = [
+    plots: list[Table | Plot] = [
         plot(born, dict(zip(counted, counted, strict=True)), unit, parted, kind="step"),
         plot("Throughput", {"MB/s": "bytes"}, "MB/s", per=seconds * 1e6),
         times("Born to stored", "bornToStored", clocks),
     ]
     if "delivered" in ledgers:
-        found.append(times("Stored to delivered", "storedToDelivered", ""))
-    return found
+        plots.append(times("Stored to delivered", "storedToDelivered", ""))
+    return plots
 
 
 def topics_table(windows: DataFrame) -> Table:
