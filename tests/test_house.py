@@ -440,7 +440,6 @@ NAMELESS = (
     "scan",
     "spark",
     "store",
-    "testing",
     "tls",
     "wire",
 )

@@ -225,9 +225,9 @@ def _requests(path: Path) -> Iterator[list[DispatchRequest]]:
     with path.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as log:
         data: Any = log
         at = 0
-        while isinstance(found := dispatch_request_at(data, at, len(data), []), DispatchRequest):
-            requests.append(found)
-            at += found.size
+        while isinstance(request := dispatch_request_at(data, at, len(data), []), DispatchRequest):
+            requests.append(request)
+            at += request.size
             if len(requests) == MAX_BLOCK:
                 yield requests
                 requests = []

@@ -67,16 +67,16 @@ class Findings:
         return list(dict.fromkeys(finding.kind for finding in self.violations))
 
 
-def compare_logs(one: LogImage, other: LogImage) -> int | None:
+def compare_logs(log: LogImage, other: LogImage) -> int | None:
     """
     Compare two logs byte by byte where both have bytes.
 
     :returns: the physical offset of the first difference; None when there is none.
     """
-    start, end = max(one.start, other.start), min(one.end, other.end)
+    start, end = max(log.start, other.start), min(log.end, other.end)
     if start >= end:
         return None
-    a, b = one.slice(start, end), other.slice(start, end)
+    a, b = log.slice(start, end), other.slice(start, end)
     if a == b:
         return None
     return start + next(i for i, (x, y) in enumerate(zip(a, b, strict=True)) if x != y)
@@ -95,11 +95,11 @@ def check_numbering(records: Iterable[Seen], made_again: Mapping[str, int]) -> s
     expected: dict[Key, int] = {}
     for record in records:
         key = record.topic, record.queue_id
-        wanted = expected.get(key, record.queue_offset)
-        if record.queue_offset != wanted and (
+        due_offset = expected.get(key, record.queue_offset)
+        if record.queue_offset != due_offset and (
             record.queue_offset or record.topic not in made_again
         ):
-            return f"{key} has {record.queue_offset} after {wanted - 1} at {record.offset}"
+            return f"{key} has {record.queue_offset} after {due_offset - 1} at {record.offset}"
         expected[key] = record.queue_offset + 1
     return None
 
@@ -145,9 +145,9 @@ def check_queues(
         image = queues.get(key, QueueImage())
         for record in life:
             unit = _unit(record)
-            found = image.units.get(record.queue_offset)
-            if found != unit:
-                return f"{key} unit {record.queue_offset} is {found} instead of {unit}"
+            stored = image.units.get(record.queue_offset)
+            if stored != unit:
+                return f"{key} unit {record.queue_offset} is {stored} instead of {unit}"
         if life and image.end > life[-1].queue_offset + 1:
             return f"{key} goes on to {image.end}, the log ends with {life[-1]}"
     for key, image in queues.items():
@@ -177,27 +177,27 @@ def check_reading(
     :param may_lack: records that may be passed over.
     :returns: what is wrong, or None.
     """
-    for (topic, queue_id), wanted in lives.items():
-        number, read = wanted[0].queue_offset, 0
-        while read < len(wanted):
+    for (topic, queue_id), life in lives.items():
+        number, read = life[0].queue_offset, 0
+        while read < len(life):
             result = store.get_message("checker", topic, queue_id, number, 32, None)
             messages = [] if result is None else result.messages
             if not messages:
-                if not may_lack(wanted[read]):
+                if not may_lack(life[read]):
                     status = None if result is None else result.status
-                    return f"{topic} {queue_id}: {status} at {number}, {len(wanted) - read} left"
-                number = wanted[read].queue_offset + 1
+                    return f"{topic} {queue_id}: {status} at {number}, {len(life) - read} left"
+                number = life[read].queue_offset + 1
                 read += 1
                 continue
             for message in messages:
-                while read < len(wanted) and not _is(message, wanted[read], image, may_lack):
-                    if not may_lack(wanted[read]):
-                        found = parse_record(message, 0, len(message))
-                        return f"{topic} {queue_id}: read {found} instead of {wanted[read]}"
+                while read < len(life) and not _is(message, life[read], image, may_lack):
+                    if not may_lack(life[read]):
+                        record = parse_record(message, 0, len(message))
+                        return f"{topic} {queue_id}: read {record} instead of {life[read]}"
                     read += 1
                 read += 1
             number = result.next_begin_offset
-        if read > len(wanted):
+        if read > len(life):
             return f"{topic} {queue_id}: read more than the log has"
     return None
 
@@ -213,8 +213,8 @@ def _is(
 def check_index(store: Any, records: Iterable[Seen]) -> str | None:
     """Each record's unique id leads to it; what is wrong, or None."""
     for record in [record for record in records if record.unique_id][::7]:
-        found = store.query(record.topic, record.unique_id, 32, 0, 1 << 62)
-        ids = [parse_record(data, 0, len(data)) for data in found.records]
+        answer = store.query(record.topic, record.unique_id, 32, 0, 1 << 62)
+        ids = [parse_record(data, 0, len(data)) for data in answer.records]
         if record not in ids:
             return f"a query for {record.unique_id} finds {ids} instead of {record}"
     return None

@@ -162,8 +162,8 @@ class ClientWorld:
             raise TimeoutError(f"no outcome within {limit} simulated seconds")
         if isinstance(outcomes[0], Failure):
             outcomes[0].raiseException()
-        found: T = outcomes[0]
-        return found
+        outcome: T = outcomes[0]
+        return outcome
 
     def wind(self, time: float | timedelta) -> None:
         """
@@ -193,21 +193,21 @@ class ClientWorld:
         broker = self._brokers.get(self._master) or self._brokers[self._slave]
         config = broker.topics.get(topic)
         queues = range(config.read_queue_nums if config is not None else 0)
-        return [found for queue_id in queues for found in _read(broker.store, topic, queue_id)]
+        return [message for queue_id in queues for message in _read(broker.store, topic, queue_id)]
 
     def state(self) -> dict[str, str]:
         """What each machine is, and how far its log is."""
-        found = dict.fromkeys([*self.world.hosts], "runs")
+        states = dict.fromkeys([*self.world.hosts], "runs")
         for name in filter(None, (self._master, self._slave)):
             broker = self._brokers.get(name)
             if broker is None:
-                found[name] = "killed"
+                states[name] = "killed"
                 continue
             role = broker.configuration.store.broker_role.name
-            found[name] = f"{role}, log to {broker.store.log.max_offset}"
+            states[name] = f"{role}, log to {broker.store.log.max_offset}"
         if self._is_paused:
-            found[self._master] += ", paused"
-        return found
+            states[self._master] += ", paused"
+        return states
 
     # Faults
 
@@ -280,6 +280,6 @@ def _read(store: Any, topic: str, queue_id: int) -> Iterator[MessageExt]:
         store.max_offset_in_queue(topic, queue_id),
     )
     while offset < end:
-        found = store.get_message("", topic, queue_id, offset, _BATCH, None)
-        yield from decode_messages(b"".join(found.messages))
-        offset = max(offset + 1, found.next_begin_offset)
+        pulled = store.get_message("", topic, queue_id, offset, _BATCH, None)
+        yield from decode_messages(b"".join(pulled.messages))
+        offset = max(offset + 1, pulled.next_begin_offset)

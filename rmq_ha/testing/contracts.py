@@ -142,7 +142,7 @@ class WorkerContract(TestCase):
 
     def test_result(self) -> None:
         """A call's Deferred fires with what the function returned, not at once."""
-        done = self.make_worker().call(lambda one, two: one + two, 1, 2)
+        done = self.make_worker().call(lambda first, second: first + second, 1, 2)
         self.assertFalse(done.called)
         self.assertEqual(self.wait(done), 3)
 
@@ -464,8 +464,8 @@ class NetworkContract(TestCase):
 
     def test_addresses(self) -> None:
         """Both ends know both addresses."""
-        here, there = self.client.transport.getHost(), self.client.transport.getPeer()
-        self.assertEqual((there.host, there.port), (self.address, self.used_port))
+        here, remote = self.client.transport.getHost(), self.client.transport.getPeer()
+        self.assertEqual((remote.host, remote.port), (self.address, self.used_port))
         peer = self.server.transport.getPeer()
         self.assertEqual((peer.host, peer.port), (here.host, here.port))
 

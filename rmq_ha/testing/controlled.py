@@ -53,12 +53,12 @@ def wait(world: World, waiting: "Deferred[Any]", seconds: float = 5.0) -> Any:
 
     :raises NotInTime: it has none.
     """
-    found: list[Any] = []
-    waiting.addBoth(found.append)
-    until(world, lambda: bool(found), seconds)
-    if isinstance(found[0], Failure):
-        found[0].raiseException()
-    return found[0]
+    outcomes: list[Any] = []
+    waiting.addBoth(outcomes.append)
+    until(world, lambda: bool(outcomes), seconds)
+    if isinstance(outcomes[0], Failure):
+        outcomes[0].raiseException()
+    return outcomes[0]
 
 
 class Asker:
@@ -125,9 +125,9 @@ class ControllerDesk:
     def leader(self, seconds: float = 30.0) -> int:
         """Which one leads and serves."""
         until(self.world, lambda: self._leading() is not None, seconds)
-        found = self._leading()
-        assert found is not None
-        return found
+        leader = self._leading()
+        assert leader is not None
+        return leader
 
     def _leading(self) -> int | None:
         for number, service in enumerate(self.services):
@@ -225,13 +225,13 @@ class ControlledBrokers:
     def leader(self) -> BrokerNode:
         """The same, once there is one."""
         self.until(lambda: self.master() is not None)
-        found = self.master()
-        assert found is not None
-        return found
+        master = self.master()
+        assert master is not None
+        return master
 
     def other(self, node: BrokerNode) -> BrokerNode:
         """One that it is not."""
-        return next(each for each in self.nodes if each is not node)
+        return next(other for other in self.nodes if other is not node)
 
     def in_sync(self, count: int = 2) -> BrokerNode:
         """Wait until so many are; who leads."""
@@ -256,13 +256,13 @@ class ControlledBrokers:
 
     def bodies(self, node: BrokerNode, queue: int = 0) -> list[bytes]:
         """All that can be read there."""
-        found: list[bytes] = []
+        bodies: list[bytes] = []
         offset = 0
         while True:
             result = node.store.get_message("readers", TOPIC, queue, offset, 32, None)
             if result is None or not result.messages:
-                return found
-            found += [decode_record(record).body for record in result.messages]
+                return bodies
+            bodies += [decode_record(record).body for record in result.messages]
             offset = result.next_begin_offset
 
     def holds(self, node: BrokerNode, bodies: list[bytes]) -> None:

@@ -61,8 +61,8 @@ class Damage(NamedTuple):
         if not self.bad or image.start > start:
             return False
         low = max(image.start, start - len(before))
-        there = before[len(before) - (start - low) :] + self.bad + behind
-        return image.slice(low, end + len(behind)) == there
+        damaged = before[len(before) - (start - low) :] + self.bad + behind
+        return image.slice(low, end + len(behind)) == damaged
 
     def mend(self, data: bytes, physical_offset: int) -> bytes:
         """Bytes of the log from an offset on, as they were written, of an image that has it."""

@@ -93,8 +93,8 @@ class Script:
     @staticmethod
     def answer_to(token: int, actions: list[Action]) -> Any:
         """The answer to one request among these."""
-        found = [a.message for a in actions if isinstance(a, Answer) and a.token == token]
-        return found[0] if found else None
+        answers = [a.message for a in actions if isinstance(a, Answer) and a.token == token]
+        return answers[0] if answers else None
 
     @property
     def last_token(self) -> int:

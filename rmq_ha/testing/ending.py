@@ -45,13 +45,15 @@ class Ending:
             self._violation("not running", f"{node.host.name} is {node.state}")
         if down:
             return
-        one, other = self._image(master), self._image(slave)
-        self._compare(master, one, slave, other)
-        records = list(one.records())
-        self._check_node(master, one, records)
+        master_log, slave_log = self._image(master), self._image(slave)
+        self._compare(master, master_log, slave, slave_log)
+        records = list(master_log.records())
+        self._check_node(master, master_log, records)
         if not self.is_parted:
             self._see_stopped(master, slave, records)
-            self._check_node(slave, other, records if other.start == one.start else None)
+            self._check_node(
+                slave, slave_log, records if slave_log.start == master_log.start else None
+            )
         logs = {"master": {record.unique_id: record for record in records}}
         crashed = master.crashed | slave.crashed
         check_attempts(self._judge.attempts.values(), self._findings, self._now, logs, crashed)
@@ -62,30 +64,32 @@ class Ending:
         self._spoilt += [(node.host.name, *place) for place in places]
         return image
 
-    def _compare(self, master: StoreNode, one: LogImage, slave: StoreNode, other: LogImage) -> None:
-        difference = compare_logs(one, other)
-        if difference is None and one.end == other.end:
+    def _compare(
+        self, master: StoreNode, master_log: LogImage, slave: StoreNode, slave_log: LogImage
+    ) -> None:
+        difference = compare_logs(master_log, slave_log)
+        if difference is None and master_log.end == slave_log.end:
             return
         self.is_parted = True
-        reason = self._why_out(master, one, slave, other, difference)
+        reason = self._why_out(master, master_log, slave, slave_log, difference)
         if reason:
             self._findings.hazard(self._now, "stays-out", reason)
         elif difference is not None:
             self._violation("diverged", f"the logs differ from {difference} on")
         else:
-            text = f"the master's log ends at {one.end}, the slave's at {other.end}"
+            text = f"the master's log ends at {master_log.end}, the slave's at {slave_log.end}"
             self._violation("not caught up", text)
 
     def _why_out(
         self,
         master: StoreNode,
-        one: LogImage,
+        master_log: LogImage,
         slave: StoreNode,
-        other: LogImage,
+        slave_log: LogImage,
         difference: int | None,
     ) -> str:
         """The reason that the rules accept; empty: there is none."""
-        if master.host.name in self._judge.damages and other.end < one.start:
+        if master.host.name in self._judge.damages and slave_log.end < master_log.start:
             return f"{self._judge.damages[master.host.name]}: the slave needs what is gone"
         link = slave.replication.statistics()["master"]
         if link is None or link["state"] == "following":
@@ -95,11 +99,11 @@ class Ending:
             return f"the slave's log is damaged: {damage}"
         if master.host.name in self._judge.damages:
             return f"the master's log is damaged: {self._judge.damages[master.host.name]}"
-        start, end = max(one.start, other.start), min(one.end, other.end)
+        start, end = max(master_log.start, slave_log.start), min(master_log.end, slave_log.end)
         for place in (difference, compare_logs(master.log_image(), slave.log_image())):
             end = end if place is None else min(end, place)
-        first = next((r for r in one.records() if r.offset >= start), None)
-        if other.end > start and (first is None or first.offset + first.size > end):
+        first = next((r for r in master_log.records() if r.offset >= start), None)
+        if slave_log.end > start and (first is None or first.offset + first.size > end):
             return f"the two logs have not one whole record in common from {start} on"
         return ""
 

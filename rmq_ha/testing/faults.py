@@ -161,10 +161,10 @@ class FaultPlan:
 
     def _do_half_open(self, fault: Fault, machine: str) -> None:
         """The machine's ends vanish; cut off, its kernel cannot say so either."""
-        here, there = self._others(machine)
-        for end in self._network.between(here, there):
+        hit, other = self._others(machine)
+        for end in self._network.between(hit, other):
             self._network.half_open(end)
-        self._network.cut(here, there)
+        self._network.cut(hit, other)
         self._later(fault, self._network.heal)
 
     def _do_partition(self, fault: Fault, machine: str) -> None:

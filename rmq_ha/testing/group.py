@@ -191,13 +191,13 @@ class BrokerGroup:
 
     def bodies(self, member: BrokerNode, topic: str = "TBW102", queue_id: int = 0) -> list[bytes]:
         """All that a consumer finds in a queue of one member."""
-        found: list[bytes] = []
+        bodies: list[bytes] = []
         offset = member.store.min_offset_in_queue(topic, queue_id)
         while True:
             result = member.store.get_message("readers", topic, queue_id, offset, 32, None)
             if result is None or not result.messages:
-                return found
-            found += [decode_record(record).body for record in result.messages]
+                return bodies
+            bodies += [decode_record(record).body for record in result.messages]
             offset = result.next_begin_offset
 
     def pull(self, member: BrokerNode, offset: int) -> RemotingCommand:

@@ -55,16 +55,16 @@ class LogImage:
         """Records from the start to the end, or to the first that is none."""
         position = self.start
         while position + 8 <= self.end:
-            found = parse_record(self.data, position - self.start, self.end - self.start)
-            if found is None:
+            record = parse_record(self.data, position - self.start, self.end - self.start)
+            if record is None:
                 if not self._is_blank(position):
                     return
                 position += self.file_size - position % self.file_size
                 continue
-            if found.offset != position:
+            if record.offset != position:
                 return
-            yield found
-            position += found.size
+            yield record
+            position += record.size
 
     def readable_end(self, records: list[Seen] | None = None) -> int:
         """
@@ -121,15 +121,15 @@ def parse_record(data: bytes, position: int, end: int) -> Seen | None:
     )
 
 
-def is_seen_as(good: bytes, found: bytes) -> bool:
+def is_seen_as(good: bytes, read: bytes) -> bool:
     """
-    Whether nobody can tell `found` from the record `good`: what differs, nothing vouches for.
+    Whether nobody can tell `read` from the record `good`: what differs, nothing vouches for.
 
     Whoever reads knows the size, magic, queue, queue offset, physical offset and topic that he
     wants, the parts have to add up, and the body has a CRC. Nothing covers flag, transaction,
     stamps, hosts and properties: any bytes there may have been written so.
     """
-    return len(found) == len(good) and _vouched_for(found) == _vouched_for(good)
+    return len(read) == len(good) and _vouched_for(read) == _vouched_for(good)
 
 
 def _vouched_for(record: bytes) -> tuple[bytes, ...]:

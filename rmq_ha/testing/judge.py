@@ -194,13 +194,13 @@ class Judge:
             return f"{node.host.name} has it up to {attempt.end}, its queues up to {position}"
         if self._random.randrange(READ_EVERY):
             return ""
-        found = node.store.get_message(
+        pulled = node.store.get_message(
             "judge", attempt.topic, attempt.queue_id, attempt.queue_offset, 1, None
         )
-        if found is None or not found.messages:
-            status = None if found is None else found.status
+        if pulled is None or not pulled.messages:
+            status = None if pulled is None else pulled.status
             return f"{node.host.name} says {status} at queue offset {attempt.queue_offset}"
-        data = found.messages[0]
+        data = pulled.messages[0]
         record = parse_record(data, 0, len(data))
         if record is None or record.unique_id != attempt.unique_id:
             return f"{node.host.name} gives {record} in its place"
@@ -234,8 +234,8 @@ class Judge:
         if end < flushed and machine not in self.damages and not _was_set_aside(node, end):
             text = f"{machine} came back with {end}, but called {flushed} flushed"
             self._violation("flushed-and-lost", text)
-        there = {r.unique_id for r in self._whole(before) if r.offset + r.size <= end}
-        self._take_stock(machine, there)
+        held = {r.unique_id for r in self._whole(before) if r.offset + r.size <= end}
+        self._take_stock(machine, held)
         was = self.parts.get(machine)
         self.parts[machine] = part
         if part is not BrokerRole.SLAVE:
@@ -253,12 +253,12 @@ class Judge:
             if not any(start < behind and record.offset < end for start, end in places):
                 yield record
 
-    def _take_stock(self, machine: str, there: set[str]) -> None:
+    def _take_stock(self, machine: str, held: set[str]) -> None:
         """What a machine has after it came back, and what it should have."""
         for attempt in self.attempts.values():
             if attempt.status is None or not attempt.status.is_stored:
                 continue
-            if attempt.unique_id in there:
+            if attempt.unique_id in held:
                 attempt.held_by.add(machine)
             elif machine in attempt.held_by:
                 attempt.held_by.discard(machine)

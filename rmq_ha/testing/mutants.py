@@ -125,7 +125,7 @@ def _ignore_new_life(patches: Patches) -> None:
     append = ConsumeQueue.append
 
     def deaf(self: Any, requests: Any) -> None:
-        append(self, [one for one in requests if one[6] >= self.max_offset])
+        append(self, [request for request in requests if request[6] >= self.max_offset])
 
     patches.put(ConsumeQueue, "append", deaf)
 

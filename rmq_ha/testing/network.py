@@ -76,10 +76,10 @@ class SimNetwork:
         """Nothing from one machine reaches the other any more; the way back stays open."""
         self._cut[source, destination] = None
 
-    def partition(self, one: str, other: str) -> None:
+    def partition(self, machine: str, other: str) -> None:
         """Nothing passes between two machines."""
-        self.cut(one, other)
-        self.cut(other, one)
+        self.cut(machine, other)
+        self.cut(other, machine)
 
     def block(self, host: str, port: int, source: str = "") -> None:
         """
@@ -107,9 +107,9 @@ class SimNetwork:
         """Both ends of all connections, in the order of machines and connections."""
         return [end for host in self.hosts.values() for end in host.connections]
 
-    def between(self, one: str, other: str) -> list[SimTransport]:
+    def between(self, machine: str, other: str) -> list[SimTransport]:
         """The ends on the first machine of its connections with the second."""
-        host = self.hosts[one]
+        host = self.hosts[machine]
         return [end for end in host.connections if end.peer.owner.name == other]
 
     def drop(self, end: SimTransport) -> None:
@@ -187,8 +187,8 @@ class HostNetwork:
 
     def look_up(self, name: str) -> "Deferred[list[str]]":
         """The address of a machine by its name."""
-        found = self.network.find(name)
-        return succeed([] if found is None else [found.ip])
+        machine = self.network.find(name)
+        return succeed([] if machine is None else [machine.ip])
 
     def free_port(self) -> int:
         """A port for an outgoing connection or a listener that does not care."""
@@ -359,17 +359,17 @@ class _Attempt:
 
     def _accept(self, target: HostNetwork, port: SimPort, back: float) -> None:
         """The other machine has a connection from now on; ours knows a moment later."""
-        here = IPv4Address("TCP", self._from.ip, self._from.free_port())
-        there = IPv4Address("TCP", target.ip, self._port)
-        near = SimTransport(self._cable, self._from, here, there)
-        far = SimTransport(self._cable, target, there, here)
+        near_address = IPv4Address("TCP", self._from.ip, self._from.free_port())
+        far_address = IPv4Address("TCP", target.ip, self._port)
+        near = SimTransport(self._cable, self._from, near_address, far_address)
+        far = SimTransport(self._cable, target, far_address, near_address)
         near.peer, far.peer = far, near
         self._near = near
         target.connections[far] = None
         self._from.connections[near] = None
         far.last_arrival = self._clock.seconds() + back
         self._at(back, self._established, near)
-        protocol = port.factory.buildProtocol(here)
+        protocol = port.factory.buildProtocol(near_address)
         if protocol is None:
             far.loseConnection()
         else:

@@ -76,7 +76,7 @@ class Progress:
             return False
         slave = node.replication.statistics()
         link, address = slave["master"], f"{master.host.ip}:{LISTEN_PORT}"
-        known = [each["broker_id"] for each in master.replication.statistics()["slaves"]]
+        known = [feed["broker_id"] for feed in master.replication.statistics()["slaves"]]
         is_following = link is not None and (link["state"], link["address"]) == (
             "following",
             address,

@@ -568,10 +568,10 @@ class RaftGroup:
 
     def _crash(self, kind: str, machine: Machine, lasts: int) -> None:
         power = kind != "kill" and bool(self.options.settings.get("sync_before_ack"))
-        for one in self.machines if kind == "blackout" else [machine]:
-            one.crash(power=power)
+        for fallen in self.machines if kind == "blackout" else [machine]:
+            fallen.crash(power=power)
             delay = lasts + self.random.randrange(50 * MILLISECOND)
-            self.after(delay, lambda up: up.start(), one)
+            self.after(delay, lambda up: up.start(), fallen)
 
     def _mend(self, _: None) -> None:
         self.cut = set()

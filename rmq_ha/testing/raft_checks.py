@@ -57,28 +57,28 @@ class Judge:
             before -= 1
         if before > member.ledger.first:
             last = self.committed[before - 1]
-            found = member.ledger.entry(last.index)
-            if found != last:
+            entry = member.ledger.entry(last.index)
+            if entry != last:
                 self.violation(
                     "leader-completeness",
-                    f"{member.name} leads term {term} with {found} instead of committed {last}",
+                    f"{member.name} leads term {term} with {entry} instead of committed {last}",
                 )
 
     def commits(self, member: IMember, after: int, index: int, term: int) -> None:
         """State machine safety (Raft, 5.4.3): an index is committed once, as one entry."""
         committed, ledger = self.committed, member.ledger
         for number in range(max(after + 1, ledger.first), index + 1):
-            found = ledger.entry(number)
-            if found is None:
+            entry = ledger.entry(number)
+            if entry is None:
                 self.violation("commit-gap", f"{member.name} commits {number} and has it not")
             elif number < len(committed):
-                if committed[number] is not found and committed[number] != found:
+                if committed[number] is not entry and committed[number] != entry:
                     self.violation(
                         "state-machine-safety",
-                        f"{member.name} commits {found}, committed was {committed[number]}",
+                        f"{member.name} commits {entry}, committed was {committed[number]}",
                     )
             elif number == len(committed):
-                committed.append(found)
+                committed.append(entry)
                 self.terms.append(term)
             else:
                 self.violation("commit-gap", f"{member.name} commits {number}, nobody the last")
@@ -96,12 +96,12 @@ class Judge:
 
     def logs_match(self, members: Sequence[IMember]) -> None:
         """Log matching (Raft, 5.3): an equal index and term means equal ledgers up to there."""
-        for number, one in enumerate(members):
+        for number, member in enumerate(members):
             for other in members[number + 1 :]:
-                self._pair_matches(one, other)
+                self._pair_matches(member, other)
 
-    def _pair_matches(self, one: IMember, other: IMember) -> None:
-        a, b = one.ledger, other.ledger
+    def _pair_matches(self, member: IMember, other: IMember) -> None:
+        a, b = member.ledger, other.ledger
         first = max(a.first, b.first)
         last = min(a.end_index, b.end_index)
         while last >= first and a.term_at(last) != b.term_at(last):
@@ -115,7 +115,8 @@ class Judge:
             )
             self.violation(
                 "log-matching",
-                f"{one.name} {mine[at]} and {other.name} {theirs[at]} before equal {mine[-1][:2]}",
+                f"{member.name} {mine[at]} and {other.name} {theirs[at]} "
+                f"before equal {mine[-1][:2]}",
             )
 
     def at_the_end(self, members: Sequence[IMember]) -> None:

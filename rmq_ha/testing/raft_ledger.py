@@ -100,20 +100,20 @@ class MemoryLedger:
 
     def term_at(self, index: int) -> int:
         """An entry's term; -1: not there."""
-        found = self.entry(index)
-        return -1 if found is None else found.term
+        entry = self.entry(index)
+        return -1 if entry is None else entry.term
 
     def entries(self, index: int, max_bytes: int, max_count: int) -> list[Entry]:
         """Consecutive ones, at least one if there is one."""
         at = index - self.first
-        found: list[Entry] = []
+        entries: list[Entry] = []
         size = 0
         for entry in self.log[at : at + max_count] if at >= 0 else ():
             size += entry.size
-            if found and size > max_bytes:
+            if entries and size > max_bytes:
                 break
-            found.append(entry)
-        return found
+            entries.append(entry)
+        return entries
 
     def commit(self, index: int) -> None:
         """Move the committed index; never back, never beyond the end."""
@@ -156,18 +156,18 @@ class MemoryLedger:
         :param power: only a part of the writes since the last sync has reached the disk, the last
             one perhaps torn, which recovery cuts off.
         """
-        found = MemoryLedger(self.file_size, loses_unsynced=self._loses)
+        ledger = MemoryLedger(self.file_size, loses_unsynced=self._loses)
         if power and self._loses:
             self._land(random.randint(0, len(self._unsynced)))
-            found.first, found.log = self._disk_first, list(self._disk)
+            ledger.first, ledger.log = self._disk_first, list(self._disk)
         else:
-            found.first, found.log = self.first, list(self.log)
+            ledger.first, ledger.log = self.first, list(self.log)
         if self._loses:
-            found._disk_first, found._disk = found.first, list(found.log)
+            ledger._disk_first, ledger._disk = ledger.first, list(ledger.log)
         checkpoint = self.committed_index - random.choice((0, 0, 1, 5))
-        if found.log and checkpoint >= found.first:
-            found.commit(checkpoint)
-        return found
+        if ledger.log and checkpoint >= ledger.first:
+            ledger.commit(checkpoint)
+        return ledger
 
 
 def _truncate(log: list[Entry], first: int, entry: Entry) -> int:

@@ -118,11 +118,11 @@ class SimCluster(HAPair):
             if record.topic in TOPICS:
                 key = record.topic, record.queue_id
                 expected.setdefault(key, []).append(record.unique_id)
-        for key, wanted in expected.items():
+        for key, logged in expected.items():
             got = consumer.read.get(key, [])
-            if got != wanted:
+            if got != logged:
                 text = (
-                    f"{node.host.name}: {key}: got {len(got)} of {len(wanted)} messages: {got[-3:]}"
+                    f"{node.host.name}: {key}: got {len(got)} of {len(logged)} messages: {got[-3:]}"
                 )
                 self.findings.violation(self.now, "consumption", text)
 
@@ -132,14 +132,14 @@ class SimCluster(HAPair):
         if master is None or slave is None:
             return
         for topic in (*TOPICS, DEFAULT_TOPIC):
-            one, other = master.topics.get(topic), slave.topics.get(topic)
-            if one != other:
-                self.findings.violation(self.now, "topics", f"{topic}: {one}, slave {other}")
+            config, copied = master.topics.get(topic), slave.topics.get(topic)
+            if config != copied:
+                self.findings.violation(self.now, "topics", f"{topic}: {config}, slave {copied}")
         for topic in TOPICS:
-            here = dict(master.consumer_offsets.queues(GROUP, topic))
-            there = dict(slave.consumer_offsets.queues(GROUP, topic))
-            if here and here != there:  # what the master forgot stays on the slave
-                text = f"{topic}: the master has {here}, the slave {there}"
+            offsets = dict(master.consumer_offsets.queues(GROUP, topic))
+            copied_offsets = dict(slave.consumer_offsets.queues(GROUP, topic))
+            if offsets and offsets != copied_offsets:  # what the master forgot stays on the slave
+                text = f"{topic}: the master has {offsets}, the slave {copied_offsets}"
                 self.findings.violation(self.now, "consumer offsets", text)
 
     def _finish(self, stopped: "Deferred[None]") -> None:

@@ -324,10 +324,10 @@ def _find_all(name: str, seeds: range, jobs: int) -> int:
         result = find(mutant, seeds, jobs)
         alive += result is None
         if result is None:
-            found = f"NOT FOUND in {len(seeds)} seeds"
+            verdict = f"NOT FOUND in {len(seeds)} seeds"
         else:
-            found = f"seed {result.seed}: {result.violations[0].kind}"
-        print(f"{mutant.name:24} {mutant.kind:8} {found:44} {mutant.what}", flush=True)
+            verdict = f"seed {result.seed}: {result.violations[0].kind}"
+        print(f"{mutant.name:24} {mutant.kind:8} {verdict:44} {mutant.what}", flush=True)
     return 1 if alive else 0
 
 

@@ -88,9 +88,9 @@ class Storm:
         node.store.log.subscribe(self._grew)
 
     def _grew(self) -> None:
-        accepting = [each for each in self.brokers.nodes if accepts(each)]
+        accepting = [node for node in self.brokers.nodes if accepts(node)]
         if len(accepting) > 1:
-            raise Broken(f"{[each.host.name for each in accepting]} accept at once")
+            raise Broken(f"{[node.host.name for node in accepting]} accept at once")
 
     # ------------------------------------------------------------ what a client does
 
@@ -191,7 +191,7 @@ class Storm:
         :returns: in how many seconds it is back.
         """
         random = self._random
-        node = random.choice([each for each in self.brokers.nodes if each is not master])
+        node = random.choice([node for node in self.brokers.nodes if node is not master])
         self._crash(node, random.random() < 0.5)
         self._is_disturbed = True
         self._network.slow(master.host.name, node.host.name, delay)
@@ -247,7 +247,7 @@ class Storm:
     def _disturb(self, node: BrokerNode) -> None:
         """A line of it, to another broker or to a controller; or its disk."""
         random, here = self._random, node.host.name
-        others = [each.host.name for each in self.brokers.nodes if each is not node]
+        others = [neighbour.host.name for neighbour in self.brokers.nodes if neighbour is not node]
         other = random.choice(others + [host.name for host in self.brokers.desk.hosts])
         how = random.choice(("cut", "cut", "to", "from", "slow", "disk"))
         self._note(f"{how} {here} {other}")
@@ -304,11 +304,11 @@ class Storm:
     def _read(self) -> None:
         """What anybody can read once, stays: queues of all are beginnings of one."""
         running = [node for node in self.brokers.nodes if node.state == "running"]
-        found = sorted([*map(self.brokers.bodies, running), self._seen], key=len)
-        for shorter, longer in pairwise(found):
+        queues = sorted([*map(self.brokers.bodies, running), self._seen], key=len)
+        for shorter, longer in pairwise(queues):
             if longer[: len(shorter)] != shorter:
                 raise Broken("what could be read once cannot be any more, or not by all")
-        self._seen = found[-1]
+        self._seen = queues[-1]
 
     def run(self) -> None:
         """

@@ -86,7 +86,7 @@ class SimTransport:
     bufferSize = 65536
 
     def __init__(
-        self, network: Wires, owner: Machine, here: IPv4Address, there: IPv4Address
+        self, network: Wires, owner: Machine, own_address: IPv4Address, peer_address: IPv4Address
     ) -> None:
         self.owner = owner
         self.protocol: IProtocol | None = None
@@ -97,8 +97,8 @@ class SimTransport:
         self.serves: Factory | None = None
         self._network = network
         self._clock = network.clock
-        self._here = here
-        self._there = there
+        self._own_address = own_address
+        self._peer_address = peer_address
         self._options: dict[str, bool] = {"no_delay": False, "keep_alive": False}
         self._out: deque[bytes] = deque()
         self._out_size = 0
@@ -158,11 +158,11 @@ class SimTransport:
 
     def getHost(self) -> IPv4Address:
         """Our address."""
-        return self._here
+        return self._own_address
 
     def getPeer(self) -> IPv4Address:
         """The other end's address."""
-        return self._there
+        return self._peer_address
 
     def getTcpNoDelay(self) -> bool:
         """As set."""
@@ -351,7 +351,7 @@ class SimTransport:
     def establish(self, protocol: IProtocol) -> None:
         """Connect a protocol."""
         self.protocol = protocol
-        self._network.trace(CONNECTED, self, self._there.port)
+        self._network.trace(CONNECTED, self, self._peer_address.port)
         self._call("makeConnection", self)
 
     def _call(self, name: str, *args: Any) -> None:
@@ -394,7 +394,7 @@ class SimTransport:
         producer, self._producer = self._producer, None
         if self.protocol is None:
             return
-        self._network.trace(CLOSED, self, self._there.port, type(error).__name__.encode())
+        self._network.trace(CLOSED, self, self._peer_address.port, type(error).__name__.encode())
         if producer is not None:
             producer.stopProducing()
         try:

@@ -212,7 +212,7 @@ class StoreImage:
 
     def records(self) -> list[Placed]:
         """All records up to the first thing that is none."""
-        found: list[Placed] = []
+        placed: list[Placed] = []
         at = 0
         while at + BLANK_SIZE <= len(self.log):
             if int.from_bytes(self.log[at + 4 : at + 8], "big") == BLANK_MAGIC:
@@ -222,9 +222,9 @@ class StoreImage:
                 record = decode_record(bytes(self.log[at : at + self.file_size]))
             except CorruptRecord:
                 break
-            found.append(Placed(self.base + at, record))
+            placed.append(Placed(self.base + at, record))
             at += record.size
-        return found
+        return placed
 
     def table(self, name: str) -> Any:
         """What a file of `config/` says."""

@@ -84,17 +84,17 @@ class LogFaults:
         self._free = set(range(_APART, len(self._healthy) - _APART))
         self._queues: set[QueueKey] = set()
 
-    def plant(self, wanted: Sequence[tuple[str, str]]) -> list[Planted]:
+    def plant(self, kinds: Sequence[tuple[str, str]]) -> list[Planted]:
         """
         Plant one fault for each kind and variant (keys of `CODES`), in any order.
 
         :raises ValueError: the store has no room for so many.
         """
         planted: list[Planted] = []
-        shifting = [pair for pair in wanted if pair[1] in _SHIFTING and pair[0] in _CUTS]
+        shifting = [pair for pair in kinds if pair[1] in _SHIFTING and pair[0] in _CUTS]
         planted += self._shift(shifting)
-        torn = [pair for pair in wanted if pair[0] == "torn tail"]
-        rest = [pair for pair in wanted if pair not in shifting and pair not in torn]
+        torn = [pair for pair in kinds if pair[0] == "torn tail"]
+        rest = [pair for pair in kinds if pair not in shifting and pair not in torn]
         # An item that is left out moves all behind it: before other faults of the index.
         for kind, variant in sorted(rest, key=lambda pair: pair[1] != "left out"):
             planted.append(_IN_PLACE[kind, variant](self, kind, variant))
@@ -105,15 +105,15 @@ class LogFaults:
 
     def _pick(self, fits: Callable[[Record], bool], neighbours: int = 0) -> int:
         """The number of a record that fits, and is far from all that were hit."""
-        found = [
+        fitting = [
             number
             for number in sorted(self._free)
             if fits(self._healthy[number].record)
             and all(number + step in self._free for step in range(neighbours + 1))
         ]
-        if not found:
+        if not fitting:
             raise ValueError("the store has no room for another fault of that kind")
-        number = self._random.choice(found)
+        number = self._random.choice(fitting)
         self._free -= set(range(number - _APART, number + neighbours + _APART + 1))
         return number
 
@@ -135,12 +135,12 @@ class LogFaults:
 
     # What moves the rest of the log
 
-    def _shift(self, wanted: Sequence[tuple[str, str]]) -> list[Planted]:
-        if not wanted:
+    def _shift(self, kinds: Sequence[tuple[str, str]]) -> list[Planted]:
+        if not kinds:
             return []
         edits: dict[int, str] = {}
         planted = []
-        for kind, variant in wanted:
+        for kind, variant in kinds:
             neighbours = 1 if kind == "swapped" else 0
             number = self._pick(_is_plain, neighbours)
             edits[number] = kind if variant != "gap" else "gap"
@@ -268,10 +268,10 @@ class LogFaults:
         hashed = hashes_of(record)[0]
         for index in self.image.index:
             items = index.items()
-            found = [at for at, item in enumerate(items) if item[:2] == (hashed, offset)]
-            if not found or not 0 < found[0] < len(items) - 1:
+            places = [at for at, item in enumerate(items) if item[:2] == (hashed, offset)]
+            if not places or not 0 < places[0] < len(items) - 1:
                 continue
-            at = found[0]
+            at = places[0]
             if variant == "item":
                 index.put(at + 1, (hashed ^ 1, *items[at][1:]))
             elif variant == "slot":
@@ -346,11 +346,11 @@ def _numbered(record: Record, shift: dict[QueueKey, int]) -> Record:
     return record._replace(queue_offset=record.queue_offset + moved)
 
 
-def _exchanged(one: Record, other: Record) -> tuple[Record, Record]:
+def _exchanged(record: Record, other: Record) -> tuple[Record, Record]:
     """Two neighbours the other way round; those of one queue exchange their queue offsets."""
-    if (one.topic, one.queue_id) != (other.topic, other.queue_id):
-        return other, one
+    if (record.topic, record.queue_id) != (other.topic, other.queue_id):
+        return other, record
     return (
-        other._replace(queue_offset=one.queue_offset),
-        one._replace(queue_offset=other.queue_offset),
+        other._replace(queue_offset=record.queue_offset),
+        record._replace(queue_offset=other.queue_offset),
     )

@@ -45,19 +45,19 @@ class TableFaults:
         self._random = random
         self._hit: set[Any] = set()
 
-    def plant(self, wanted: Sequence[tuple[str, str]]) -> list[Planted]:
+    def plant(self, kinds: Sequence[tuple[str, str]]) -> list[Planted]:
         """
         Plant one fault for each kind and variant (keys of `CODES`).
 
         :raises ValueError: the tables have no entry left for one.
         """
         planted = {}
-        for number, (kind, variant) in sorted(enumerate(wanted), key=_room):
+        for number, (kind, variant) in sorted(enumerate(kinds), key=_room):
             planted[number] = _HOW[kind](self, kind, variant)
-        return [planted[number] for number in range(len(wanted))]
+        return [planted[number] for number in range(len(kinds))]
 
-    def _choose(self, found: Sequence[Any]) -> Any:
-        free = [entry for entry in found if entry not in self._hit]
+    def _choose(self, entries: Sequence[Any]) -> Any:
+        free = [entry for entry in entries if entry not in self._hit]
         if not free:
             raise ValueError("the tables have no room for another fault of that kind")
         chosen = self._random.choice(free)
@@ -71,14 +71,14 @@ class TableFaults:
         table = self._image.table(_OFFSETS)
         offsets = table["offsetTable"]
         ahead = kind == "offset jump"
-        found = [
+        entries = [
             (key, int(queue_id))
             for key, queues in offsets.items()
             for queue_id, offset in queues.items()
             if (self._end(key, int(queue_id)) > int(offset) + 1 if ahead else int(offset) > 1)
             or variant == "beyond the queue"
         ]
-        key, queue_id = self._choose(found)
+        key, queue_id = self._choose(entries)
         queues = offsets[key]
         name = queue_id if queue_id in queues else str(queue_id)
         if variant == "beyond the queue":
