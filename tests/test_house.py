@@ -433,7 +433,6 @@ NAMELESS = (
     "host",
     "namesrv",
     "offline",
-    "offsets",
     "playground.py",
     "plugins.py",
     "properties_file.py",

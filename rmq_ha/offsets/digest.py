@@ -61,12 +61,12 @@ def digest_of_rows(rows: Sequence[Mapping[str, Any]], limit: int) -> Digest:
     return digest(((*key, number) for key, number in counted.items()), rows, limit)
 
 
-def counts_of(found: Digest) -> list[str]:
+def counts_of(findings: Digest) -> list[str]:
     """A line for each code."""
-    width = max(map(len, found.counts), default=0)
+    width = max(map(len, findings.counts), default=0)
     return [
-        f"{found.worst_of[code]:<5}  {code:<{width}}  {count:>12,}"
-        for code, count in found.counts.items()
+        f"{findings.worst_of[code]:<5}  {code:<{width}}  {count:>12,}"
+        for code, count in findings.counts.items()
     ]
 
 

@@ -66,13 +66,13 @@ def worst(rows: Iterable[Judged], most: int) -> list[Worst]:
     for row in rows:
         if row.case.key.kind == OFFSET and row.ruling.repeats + row.ruling.skipped > 0:
             groups[row.slave, row.case.key.group or ""].append(row)
-    found = []
+    harmed = []
     for (slave, group), mine in groups.items():
         queue = max(mine, key=lambda row: row.ruling.repeats + row.ruling.skipped).case.key
         repeats = sum(row.ruling.repeats for row in mine)
         skipped = sum(row.ruling.skipped for row in mine)
-        found.append(Worst(slave, group, repeats, skipped, queue.topic, queue.queue_id))
-    return sorted(found, key=lambda item: (-item.repeats - item.skipped, item[:2]))[:most]
+        harmed.append(Worst(slave, group, repeats, skipped, queue.topic, queue.queue_id))
+    return sorted(harmed, key=lambda item: (-item.repeats - item.skipped, item[:2]))[:most]
 
 
 def findings(rows: Iterable[Judged]) -> Iterator[Finding]:

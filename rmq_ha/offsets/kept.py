@@ -127,21 +127,21 @@ def kept(directory: str, role: str) -> list[Kept]:
     :raises CannotDecide: there is none.
     """
     root = directory.rstrip("/")
-    found = []
+    files = []
     for entry in listing(root):
         moment = entry.name.removeprefix("ts=")
         if moment.isdecimal() and moment != entry.name:
-            found += [
+            files += [
                 Kept(int(moment), role, f"{root}/{entry.name}/{file.name}")
                 for file in listing(f"{root}/{entry.name}")
                 if file.name.startswith(f"{role}-") and file.name.endswith(".json.gz")
             ]
-    if not found:
+    if not files:
         raise CannotDecide(
             f"snapshot:{directory} holds none of a {role}: `rmqha-admin snapshot PLACE --to"
             f" {directory}` makes one"
         )
-    return sorted(found)
+    return sorted(files)
 
 
 def of_one_broker(

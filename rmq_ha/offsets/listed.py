@@ -17,16 +17,16 @@ def pairs_in(text: str) -> list[Pair]:
 
     :raises WrongUsage: a line has no slave, or there is none.
     """
-    found: list[Pair] = []
+    pairs: list[Pair] = []
     for number, line in enumerate(text.splitlines(), 1):
         places = line.partition("#")[0].split()
         if len(places) == 1:
             raise WrongUsage(f"line {number}: write a master and its slaves, blanks between them")
         if places:
-            found.append(places)
-    if not found:
+            pairs.append(places)
+    if not pairs:
         raise WrongUsage("there is no pair in it: write a master and its slaves on each line")
-    return found
+    return pairs
 
 
 def addresses_and_cluster(text: str) -> tuple[str, str]:
@@ -48,13 +48,13 @@ def pairs_of(servers: str, known: ClusterInfo, cluster: str = "") -> list[Pair]:
     :raises CannotDecide: there are none.
     """
     names = known.clusters.get(cluster, ()) if cluster else known.brokers
-    found: list[Pair] = []
+    pairs: list[Pair] = []
     for name in sorted(set(names) & known.brokers.keys()):
         slaves = sorted(set(known.brokers[name].addresses) - {MASTER_ID})
         ids: list[int | None] = [MASTER_ID]
         ids += slaves or [None]
-        found.append([str(NamesrvPlace(servers, name, number)) for number in ids])
-    if not found:
-        there = ", ".join(sorted(known.clusters)) or "none"
-        raise CannotDecide(f"{servers} knows no broker of cluster {cluster!r}, only of: {there}")
-    return found
+        pairs.append([str(NamesrvPlace(servers, name, number)) for number in ids])
+    if not pairs:
+        clusters = ", ".join(sorted(known.clusters)) or "none"
+        raise CannotDecide(f"{servers} knows no broker of cluster {cluster!r}, only of: {clusters}")
+    return pairs

@@ -103,11 +103,11 @@ class LiveReplica:
         for name, number in model.queue_numbers(table).items():
             numbers[name] = max(numbers.get(name, 0), number)
         for name, number in numbers.items():
-            found = self._bounds(name)
+            bounds = self._bounds(name)
             for queue_id in range(number):
-                if queue_id not in found:
-                    found[queue_id] = self._bound(name, queue_id)
-            for queue_id, (low, end) in sorted(found.items()):
+                if queue_id not in bounds:
+                    bounds[queue_id] = self._bound(name, queue_id)
+            for queue_id, (low, end) in sorted(bounds.items()):
                 yield model.queue_fact(name, queue_id, low, end)
 
     def _bounds(self, topic: str) -> dict[int, tuple[int, int]]:
@@ -124,12 +124,12 @@ class LiveReplica:
         }
 
     def _bound(self, topic: str, queue_id: int) -> tuple[int, int]:
-        found = []
+        offsets = []
         for code in (RequestCode.GET_MIN_OFFSET, RequestCode.GET_MAX_OFFSET):
             ext = {"topic": topic, "queueId": str(queue_id)}
             answer = self._call(RemotingCommand(code, ext))
-            found.append(max(0, int((answer.ext or {})["offset"])))
-        return found[0], found[1]
+            offsets.append(max(0, int((answer.ext or {})["offset"])))
+        return offsets[0], offsets[1]
 
     def _log(self) -> Fact:
         table = decode_kv_table(self._body(RequestCode.GET_BROKER_RUNTIME_INFO))

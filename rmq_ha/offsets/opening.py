@@ -51,18 +51,18 @@ def seen(
                 " snapshot:DIR, which may be the same directory"
             )
         return [kept_pairing(kept[0], kept[1], patience.skew_ms)]
-    for one, other in combinations(places, 2):
-        if _is_one(one, other):
-            raise WrongUsage(f"{one} and {other} are the same place: no pair, nothing to compare")
+    for place, other in combinations(places, 2):
+        if _is_same(place, other):
+            raise WrongUsage(f"{place} and {other} are the same place: no pair, nothing to compare")
     with opened(client, now_ms, note) as source:
         replicas = [source(place, is_slave=index > 0) for index, place in enumerate(places)]
         return sample(replicas[0], replicas[1:], patience, now_ms, pause, note)
 
 
-def _is_one(one: Place, other: Place) -> bool:
-    if isinstance(one, StorePlace) and isinstance(other, StorePlace):
-        return is_same_directory(str(one), str(other))
-    return one == other
+def _is_same(place: Place, other: Place) -> bool:
+    if isinstance(place, StorePlace) and isinstance(other, StorePlace):
+        return is_same_directory(str(place), str(other))
+    return place == other
 
 
 def pairs_of_cluster(client: ClientConfig, text: str) -> list[Pair]:
@@ -144,16 +144,16 @@ def _address(client: BlockingClient, place: BrokerPlace | NamesrvPlace, *, is_sl
             f"{place}: the name server knows no broker {place.broker_name!r}, only: {known}"
         )
     ids = sorted(route.addresses)
-    wanted = place.broker_id
-    if wanted is None:
-        wanted = next((number for number in ids if number > 0), -1) if is_slave else 0
-    if wanted not in route.addresses:
-        what = "a slave" if wanted < 0 else f"id {wanted}"
+    broker_id = place.broker_id
+    if broker_id is None:
+        broker_id = next((number for number in ids if number > 0), -1) if is_slave else 0
+    if broker_id not in route.addresses:
+        what = "a slave" if broker_id < 0 else f"id {broker_id}"
         raise CannotDecide(
             f"{place}: {what} is not registered, only {ids}. Is it down? Then give its store's"
             " directory instead"
         )
-    address: str = route.addresses[wanted]
+    address: str = route.addresses[broker_id]
     return address
 
 

@@ -27,10 +27,10 @@ class Pairing(NamedTuple):
     @property
     def before(self) -> int:
         """The last sample that ended before the slave's began; the first, if none did."""
-        found = [
+        earlier = [
             index for index, master in enumerate(self.masters) if master.ended <= self.slave.began
         ]
-        return found[-1] if found else 0
+        return earlier[-1] if earlier else 0
 
     @property
     def kinds(self) -> frozenset[str]:

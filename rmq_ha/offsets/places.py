@@ -81,7 +81,9 @@ def parse_place(text: str) -> Place:
     if text.startswith("snapshot:") and len(text) > len("snapshot:"):
         return SnapshotPlace(text.removeprefix("snapshot:"))
     if text.startswith("broker://"):
-        return BrokerPlace(addresses_of(text.removeprefix("broker://").rstrip("/"), text, one=True))
+        return BrokerPlace(
+            addresses_of(text.removeprefix("broker://").rstrip("/"), text, single=True)
+        )
     if text.startswith("namesrv://"):
         return _namesrv(text)
     # `host:10911` is no path, whatever the working directory has; `./host:10911` is one.
@@ -93,7 +95,7 @@ def parse_place(text: str) -> Place:
     return StorePlace(text)
 
 
-def addresses_of(listed: str, shown: str, *, one: bool = False) -> str:
+def addresses_of(listed: str, shown: str, *, single: bool = False) -> str:
     """
     Check `host:port[;host:port]`.
 
@@ -102,10 +104,10 @@ def addresses_of(listed: str, shown: str, *, one: bool = False) -> str:
     """
     parts = [part.strip() for part in listed.split(";")]
     for part in parts:
-        found = _ADDRESS.fullmatch(part)
-        if found is None or not 0 < int(found[2]) < 65536:
+        address = _ADDRESS.fullmatch(part)
+        if address is None or not 0 < int(address[2]) < 65536:
             raise WrongUsage(f"{shown}: {part!r} is no host:port")
-    if one and len(parts) > 1:
+    if single and len(parts) > 1:
         raise WrongUsage(f"{shown}: names {len(parts)} brokers; write one place for each")
     return ";".join(parts)
 

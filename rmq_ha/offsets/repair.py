@@ -26,7 +26,7 @@ def steps(pairing: Pairing, max_lag: int = 0) -> list[Step]:
     """In the order in which they are to be done; none if these two are no pair."""
     if not is_pair(pairing):
         return []
-    found: list[tuple[int, Step]] = []
+    ranked: list[tuple[int, Step]] = []
     tables: set[str] = set()
     for case in cases(pairing):
         ruling = judge(case, max_lag)
@@ -35,9 +35,9 @@ def steps(pairing: Pairing, max_lag: int = 0) -> list[Step]:
         if known and case.key.kind in (OFFSET, DELAY):
             tables.add(case.key.kind)
         told = (_step(pairing, case, code) for code in ruling.codes)
-        found += [step for step in told if step is not None]
-    found += [(5, _table_step(pairing, kind)) for kind in tables]
-    unique = dict.fromkeys(sorted(found))
+        ranked += [step for step in told if step is not None]
+    ranked += [(5, _table_step(pairing, kind)) for kind in tables]
+    unique = dict.fromkeys(sorted(ranked))
     return [step for _, step in unique]
 
 

@@ -54,7 +54,7 @@ def answer(pairings: Sequence[Pairing], limits: Limits, past: int = 0) -> Answer
     """
     rows = judged(pairings, limits.max_lag)
     by_slave, groups = sums(rows), worst(rows, _GROUPS)
-    heads = list(dict.fromkeys(one for pairing in pairings for one in head_findings(pairing)))
+    heads = list(dict.fromkeys(head for pairing in pairings for head in head_findings(pairing)))
     for item in heads:
         if item.severity == Severity.ERROR:
             # What the master should hold is not known: that is so for every slave.
@@ -123,18 +123,18 @@ def _badness(totals: Forecast, limits: Limits) -> tuple[bool, int, int]:
 
 
 def _reasons(totals: Forecast, limits: Limits) -> list[str]:
-    found = []
+    reasons = []
     if totals.errors:
-        found.append("1 error" if totals.errors == 1 else f"{totals.errors} errors")
+        reasons.append("1 error" if totals.errors == 1 else f"{totals.errors} errors")
     if totals.skipped and not totals.errors:
-        found.append("messages would be skipped")
+        reasons.append("messages would be skipped")
     if totals.lost and not totals.errors and not limits.max_lag:
-        found.append("the slave's log is still being copied")
+        reasons.append("the slave's log is still being copied")
     if totals.unsettled and not totals.errors:
-        found.append(f"{totals.unsettled} differences that may still go away")
+        reasons.append(f"{totals.unsettled} differences that may still go away")
     if limits.max_repeats is not None and totals.repeats > limits.max_repeats:
-        found.append(f"more than {limits.max_repeats} repeats")
-    return found
+        reasons.append(f"more than {limits.max_repeats} repeats")
+    return reasons
 
 
 def _worst_of(slave: str, worst: Sequence[Worst]) -> str:
@@ -150,24 +150,24 @@ def _worst_of(slave: str, worst: Sequence[Worst]) -> str:
 def head_findings(pairing: Pairing) -> list[Finding]:
     """Is this a pair?"""
     master, slave = pairing.masters[-1], pairing.slave
-    found = []
+    heads = []
     if master.role is not None and is_slave(master):
-        found.append(_head("NOT_THE_MASTER", master, "a master", master.role))
+        heads.append(_head("NOT_THE_MASTER", master, "a master", master.role))
     if slave.role is not None and not is_slave(slave):
-        found.append(_head("NOT_A_SLAVE", slave, "SLAVE", slave.role))
+        heads.append(_head("NOT_A_SLAVE", slave, "SLAVE", slave.role))
     if not is_pair(pairing):
         is_other = master.broker != slave.broker
         code = "OTHER_BROKER" if is_other else "SAME_BROKER"
         expected = str(master.broker) if is_other else f"another id than {master.broker_id}"
         actual = str(slave.broker) if is_other else f"{slave.broker}, id {slave.broker_id}"
-        found.append(_head(code, slave, expected, actual))
+        heads.append(_head(code, slave, expected, actual))
     for snapshot in (master, slave):
         for code, where in snapshot.faults:
-            one = _head(code, snapshot, None, None)
+            head = _head(code, snapshot, None, None)
             if snapshot is master and code == "STORE_DAMAGED":  # the slave is as safe as it was
-                one = one._replace(severity=str(Severity.WARN))
-            found.append(one._replace(detail=f"{where}: {one.detail}"))
-    return found
+                head = head._replace(severity=str(Severity.WARN))
+            heads.append(head._replace(detail=f"{where}: {head.detail}"))
+    return heads
 
 
 def _head(code: str, snapshot: Snapshot, expected: str | None, actual: str | None) -> Finding:

@@ -269,7 +269,7 @@ def _check_place(known: dict[str, str]) -> None:
         raise WrongUsage("namesrv and brokerAddr both say whom to ask: give one of them")
     (place,) = places
     if place != "path":
-        addresses_of(known[place], f"{place}={known[place]}", one=place == "brokerAddr")
+        addresses_of(known[place], f"{place}={known[place]}", single=place == "brokerAddr")
     useless = _OF_CLUSTERS if place == "path" else names_of(OfStores)
     where = "running brokers" if place == "path" else "stores (path)"
     for name in useless:
