@@ -421,7 +421,6 @@ NO_NAMES = {"found", "one", "wanted", "each", "there"}
 NAMELESS = (
     "acl",
     "admin",
-    "app",
     "autoswitch",
     "broker",
     "client",

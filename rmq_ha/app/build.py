@@ -17,5 +17,5 @@ def build_labels() -> dict[str, str]:
 
 def build_text() -> str:
     """The same in a line."""
-    found = build_labels()
-    return f"rmq-ha {found['version']} on Python {found['python']}, Twisted {found['twisted']}"
+    labels = build_labels()
+    return f"rmq-ha {labels['version']} on Python {labels['python']}, Twisted {labels['twisted']}"

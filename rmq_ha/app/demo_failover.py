@@ -87,10 +87,10 @@ class FailoverStory(Story):
             for address in both:
                 if (await self.send(address, TOPIC, 0, PROBE))[0] == 0:
                     self._master = address
-            found = await self.route(namesrv, TOPIC)
+            route = await self.route(namesrv, TOPIC)
             ask = RemotingCommand(RequestCode.GET_REPLICA_INFO, {"brokerName": "broker-a"})
             answer = await self.client.invoke(controller, ask, 3000)
-            is_found = set(found.values()) == both and found.get("0") == self._master
+            is_found = set(route.values()) == both and route.get("0") == self._master
             return is_found and len(decode_set(answer.body or b"").members) == BROKERS
 
         await self.until(paired, "no broker was elected")

@@ -53,18 +53,18 @@ class GroupStory(Story):
 
     async def _wait_leader(self, namesrv: str, old: str | None) -> str:
         """Until one that is not the old one leads, and acknowledges a send."""
-        found: list[str] = []
+        leaders: list[str] = []
 
         async def leads() -> bool:
             leader = (await self.route(namesrv, TOPIC)).get("0")
             for address in [leader] if leader else self._addresses(namesrv):
                 if address != old and (await self.send(address, TOPIC, 0, PROBE))[0] == 0:
-                    found.append(address)
+                    leaders.append(address)
                     return True
             return False
 
         await self.until(leads, "no member was elected")
-        return found[0]
+        return leaders[0]
 
     def _addresses(self, namesrv: str) -> list[str]:
         """Of all members; before the first message there is no topic, and so no route."""

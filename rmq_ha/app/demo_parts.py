@@ -227,12 +227,12 @@ class Story:
         :param who: the broker at that address, for people.
         """
         queues = [await self._read_queue(address, queue_id) for queue_id in range(QUEUES)]
-        found = [number for queue in queues for number in queue]
-        missing = self.acknowledged.difference(found)
+        read_back = [number for queue in queues for number in queue]
+        missing = self.acknowledged.difference(read_back)
         in_order = all(queue == sorted(queue) for queue in queues)
-        repeated = len(found) - len(set(found))
+        repeated = len(read_back) - len(set(read_back))
         self.console.print(
-            f"read back from {who} at {address}: {len(found):,} messages;"
+            f"read back from {who} at {address}: {len(read_back):,} messages;"
             f" acknowledged but missing: {len(missing)}; repeated: {repeated};"
             f" order per queue kept: {'yes' if in_order else 'NO'}"
         )
@@ -253,8 +253,8 @@ class Story:
             )
             if response.code != ResponseCode.SUCCESS or response.body is None:
                 return numbers
-            found = [int(record.body) for record in decode_records(response.body)]
-            numbers += [number for number in found if number != PROBE]
+            pulled = [int(record.body) for record in decode_records(response.body)]
+            numbers += [number for number in pulled if number != PROBE]
             offset = int((response.ext or {})["nextBeginOffset"])
 
 

@@ -77,23 +77,25 @@ def tell_replication(samples: Samples, told: Mapping[str, Any], is_slave: bool) 
         _tell_link(samples, told.get("master") or {})
 
 
-def _tell_slaves(samples: Samples, found: Mapping[str, Any]) -> None:
-    connections = found.get("slaves", ())
-    serving = _serving(found)
+def _tell_slaves(samples: Samples, statistics: Mapping[str, Any]) -> None:
+    connections = statistics.get("slaves", ())
+    serving = _serving(statistics)
     samples.add("rmqha_connections", len(connections), port="replication")
     samples.add("rmqha_replication_slaves", len(serving))
-    samples.add("rmqha_replication_diverged_total", found.get("different"))
-    samples.add("rmqha_replication_within_record_total", found.get("within_record"))
-    samples.add("rmqha_replication_refused_total", found.get("refused") or 0)
-    samples.add("rmqha_replication_turned_away_total", found.get("turned_away"))
-    samples.add("rmqha_replication_refused_ahead", len(found.get("refused_ahead") or []))
+    samples.add("rmqha_replication_diverged_total", statistics.get("different"))
+    samples.add("rmqha_replication_within_record_total", statistics.get("within_record"))
+    samples.add("rmqha_replication_refused_total", statistics.get("refused") or 0)
+    samples.add("rmqha_replication_turned_away_total", statistics.get("turned_away"))
+    samples.add("rmqha_replication_refused_ahead", len(statistics.get("refused_ahead") or []))
     told = serving[:_MOST_SLAVES]
     for slave, address in zip(told, slave_names(told), strict=True):
         samples.add("rmqha_replication_lag_bytes", slave["lag"], slave=address)
         samples.add("rmqha_replication_lag_seconds", slave.get("lag_seconds"), slave=address)
         samples.add("rmqha_replication_acked_bytes", slave["acked"], slave=address)
-    samples.add("rmqha_replication_unacknowledged_bytes", found.get("unacknowledged"))
-    samples.add("rmqha_replication_unacknowledged_seconds", found.get("unacknowledged_seconds"))
+    samples.add("rmqha_replication_unacknowledged_bytes", statistics.get("unacknowledged"))
+    samples.add(
+        "rmqha_replication_unacknowledged_seconds", statistics.get("unacknowledged_seconds")
+    )
 
 
 def _tell_link(samples: Samples, link: Mapping[str, Any]) -> None:
@@ -110,10 +112,10 @@ def _tell_link(samples: Samples, link: Mapping[str, Any]) -> None:
     )
 
 
-def _serving(found: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+def _serving(statistics: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """Connections on the HA port that said where they are, and get what they lack."""
     return [
         slave
-        for slave in found.get("slaves", ())
+        for slave in statistics.get("slaves", ())
         if slave["requested"] is not None and slave["stage"] != "stranded"
     ]

@@ -39,22 +39,22 @@ class SetShown:
         return members_of_set(told, address, why_no_puts)
 
 
-def tell_set(samples: Samples, found: Mapping[str, Any]) -> None:
+def tell_set(samples: Samples, statistics: Mapping[str, Any]) -> None:
     """
     Add to a scrape.
 
-    :param found: statistics of `AutoSwitchHAService`.
+    :param statistics: of `AutoSwitchHAService`.
     """
-    samples.add("rmqha_controller_epoch", max(found["epoch"], 0))
-    samples.add("rmqha_controller_is_master", found["leads"])
-    samples.add("rmqha_controller_has_lease", found["lease"])
-    samples.add("rmqha_controller_in_sync", len(found["in_sync"]))
-    samples.add("rmqha_controller_unconfirmed_bytes", found["unconfirmed"])
-    samples.add("rmqha_controller_role_changes_total", found["elections"])
+    samples.add("rmqha_controller_epoch", max(statistics["epoch"], 0))
+    samples.add("rmqha_controller_is_master", statistics["leads"])
+    samples.add("rmqha_controller_has_lease", statistics["lease"])
+    samples.add("rmqha_controller_in_sync", len(statistics["in_sync"]))
+    samples.add("rmqha_controller_unconfirmed_bytes", statistics["unconfirmed"])
+    samples.add("rmqha_controller_role_changes_total", statistics["elections"])
 
 
 def set_health(
-    name: str, found: Mapping[str, Any], why_no_puts: str, most_alone: int = 0
+    name: str, statistics: Mapping[str, Any], why_no_puts: str, most_alone: int = 0
 ) -> Health:
     """
     A master is ready when it takes puts, a slave when it can follow.
@@ -63,14 +63,14 @@ def set_health(
     :param why_no_puts: empty: it takes puts.
     :param most_alone: slaveAloneSeconds.
     """
-    number = "no id yet" if found["id"] is None else f"id {found['id']}"
-    text = f"{name}: {number}, epoch {max(found['epoch'], 0)}"
-    if found["leads"]:
+    number = "no id yet" if statistics["id"] is None else f"id {statistics['id']}"
+    text = f"{name}: {number}, epoch {max(statistics['epoch'], 0)}"
+    if statistics["leads"]:
         if why_no_puts:
             return Health(False, f"{text}: leads, but no puts: {why_no_puts}")
-        members = ", ".join(map(str, sorted(found["in_sync"])))
+        members = ", ".join(map(str, sorted(statistics["in_sync"])))
         return Health(True, f"{text}: leads; in sync: {members}")
-    link = found["master"]
+    link = statistics["master"]
     if link is None:
         return Health(False, f"{text}: {why_no_puts}")
     if link["fault"]:

@@ -22,9 +22,9 @@ class GroupShown:
 
     def health(self, name: str) -> Health:
         """As `group_health`."""
-        found = self._broker.journal.statistics()
+        statistics = self._broker.journal.statistics()
         most = self._broker.configuration.ours.slave_alone_seconds
-        return group_health(name, found, self._broker.store.why_not_writable(), most)
+        return group_health(name, statistics, self._broker.store.why_not_writable(), most)
 
     def mode(self) -> str:
         """With group and term."""
@@ -36,37 +36,37 @@ class GroupShown:
         return members_of_group(self._broker.journal.statistics(), why_no_puts)
 
 
-def tell_group(samples: Samples, found: Mapping[str, Any]) -> None:
+def tell_group(samples: Samples, statistics: Mapping[str, Any]) -> None:
     """
     Add to a scrape.
 
-    :param found: statistics of `DLedgerService`.
+    :param statistics: of `DLedgerService`.
     """
-    role, leader = found["role"] or Role.CANDIDATE.value, found["leader"] or ""
+    role, leader = statistics["role"] or Role.CANDIDATE.value, statistics["leader"] or ""
     samples.add(
         "rmqha_dledger_info",
         1,
-        group=found["group"],
-        member=found["self"],
+        group=statistics["group"],
+        member=statistics["self"],
         role=role,
         leader=leader,
     )
-    samples.add("rmqha_dledger_term", max(found["term"], 0))
-    samples.add("rmqha_dledger_is_leader", found["role"] == Role.LEADER.value)
+    samples.add("rmqha_dledger_term", max(statistics["term"], 0))
+    samples.add("rmqha_dledger_is_leader", statistics["role"] == Role.LEADER.value)
     samples.add("rmqha_dledger_has_leader", bool(leader))
     for which in ("begin", "end", "committed"):
-        samples.add("rmqha_dledger_index", found[which], which=which)
-    samples.add("rmqha_dledger_elections_total", found["elections"])
-    samples.add("rmqha_dledger_pending_appends", found["waiting"])
-    samples.add("rmqha_dledger_diverged", found["diverged"])
-    samples.add("rmqha_dledger_refused_total", found["refused"])
-    for member, (entries, size) in found["behind"].items():
+        samples.add("rmqha_dledger_index", statistics[which], which=which)
+    samples.add("rmqha_dledger_elections_total", statistics["elections"])
+    samples.add("rmqha_dledger_pending_appends", statistics["waiting"])
+    samples.add("rmqha_dledger_diverged", statistics["diverged"])
+    samples.add("rmqha_dledger_refused_total", statistics["refused"])
+    for member, (entries, size) in statistics["behind"].items():
         samples.add("rmqha_dledger_lag_entries", entries, member=member)
         samples.add("rmqha_dledger_lag_bytes", size, member=member)
 
 
 def group_health(
-    name: str, found: Mapping[str, Any], why_not_writable: str, most_alone: int = 0
+    name: str, statistics: Mapping[str, Any], why_not_writable: str, most_alone: int = 0
 ) -> Health:
     """
     A leader is ready when it takes puts, all others when they serve reads, and the same as it.
@@ -75,18 +75,18 @@ def group_health(
     :param why_not_writable: empty: it takes puts.
     :param most_alone: slaveAloneSeconds.
     """
-    text = f"{name}: {found['self']} of group {found['group']}, term {found['term']}"
-    if found["role"] == Role.LEADER.value:
+    text = f"{name}: {statistics['self']} of group {statistics['group']}, term {statistics['term']}"
+    if statistics["role"] == Role.LEADER.value:
         if why_not_writable:
             return Health(False, f"{text}: leads, but no puts: {why_not_writable}")
         return Health(True, f"{text}: leads")
-    if found["diverged"]:
+    if statistics["diverged"]:
         return Health(
             False,
-            f"{text}: diverged: {found['leader']}, which leads, has something else where this "
+            f"{text}: diverged: {statistics['leader']}, which leads, has something else where this "
             "member has committed entries; the log says where: stop the group, compare the ledgers",
         )
-    if found["leader"]:
-        return Health(True, f"{text}: follows {found['leader']}")
+    if statistics["leader"]:
+        return Health(True, f"{text}: follows {statistics['leader']}")
     why = f"{text}: serves reads, but the group has no leader that it knows of"
-    return follows_nobody(why, found["alone_seconds"], most_alone)
+    return follows_nobody(why, statistics["alone_seconds"], most_alone)

@@ -45,10 +45,10 @@ def members_of_pair(
     """
     is_slave = role is BrokerRole.SLAVE
     link = (told.get("master") or {}) if is_slave else None
-    found = [_here(address, "slave" if is_slave else "master", why_no_puts, link)]
+    members = [_here(address, "slave" if is_slave else "master", why_no_puts, link)]
     if link is not None:
-        found.append(_master(link))
-    return found + _slaves(told)
+        members.append(_master(link))
+    return members + _slaves(told)
 
 
 def _master(link: Mapping[str, Any]) -> Member:
@@ -64,13 +64,13 @@ def _master(link: Mapping[str, Any]) -> Member:
 
 def _slaves(told: Mapping[str, Any]) -> list[Member]:
     slaves = [item for item in told.get("slaves", ()) if item["requested"] is not None][:_MOST]
-    found = []
+    members = []
     for slave, name in zip(slaves, slave_names(slaves), strict=True):
         number = slave.get("broker_id")
         stage, lag = str(slave["stage"]), int(slave["lag"])
         is_stranded = stage == "stranded"
         tone = Tone.ERROR if is_stranded else Tone.WARN if lag > _BEHIND else Tone.GOOD
-        found.append(
+        members.append(
             Member(
                 name=f"slave {name}" if number is None else f"slave {number} at {name}",
                 role="slave",
@@ -80,7 +80,7 @@ def _slaves(told: Mapping[str, Any]) -> list[Member]:
                 lag_seconds=slave.get("lag_seconds"),
             )
         )
-    return found
+    return members
 
 
 def members_of_group(told: Mapping[str, Any], why_no_puts: str) -> list[Member]:
@@ -93,13 +93,13 @@ def members_of_group(told: Mapping[str, Any], why_no_puts: str) -> list[Member]:
         fault = "its committed entries are others than the leader's" if told["diverged"] else None
         link = {"state": "following" if leader else "no leader", "fault": fault}
         here = _here(str(told["self"]), role, "", link)
-    found = [here]
+    members = [here]
     if leader and not leads:
-        found.append(Member(name=str(leader), role="leader", state="answers", tone=Tone.GOOD))
+        members.append(Member(name=str(leader), role="leader", state="answers", tone=Tone.GOOD))
     for member, (entries, size) in list(told["behind"].items())[:_MOST]:
         tone = Tone.GOOD if size < _BEHIND else Tone.WARN
         state = "caught up" if not entries else "behind"
-        found.append(
+        members.append(
             Member(
                 name=str(member),
                 role="follower",
@@ -109,7 +109,7 @@ def members_of_group(told: Mapping[str, Any], why_no_puts: str) -> list[Member]:
                 note=f"{entries} entries to go" if entries else "",
             )
         )
-    return found
+    return members
 
 
 def members_of_set(told: Mapping[str, Any], address: str, why_no_puts: str) -> list[Member]:
@@ -117,7 +117,7 @@ def members_of_set(told: Mapping[str, Any], address: str, why_no_puts: str) -> l
     leads, link = bool(told["leads"]), told["master"]
     name = address if told["id"] is None else f"broker {told['id']} at {address}"
     here = _here(name, "master" if leads else "slave", why_no_puts, None if leads else link or {})
-    found = [here]
+    members = [here]
     if link is not None and not leads:
-        found.append(_master(link))
-    return found + _slaves(told)
+        members.append(_master(link))
+    return members + _slaves(told)

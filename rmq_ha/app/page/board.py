@@ -122,10 +122,10 @@ def certificates(ends: Mapping[tuple[str, str], int]) -> list[Certificate]:
     return [Certificate(setting, who, end * 1000) for (setting, who), end in first]
 
 
-def certificate_notices(found: Sequence[Certificate], now_ms: int) -> list[Notice]:
+def certificate_notices(tls_certificates: Sequence[Certificate], now_ms: int) -> list[Notice]:
     """Of those that have ended, or end soon."""
     notices = []
-    for item in found:
+    for item in tls_certificates:
         left_s = (item.ends_ms - now_ms) // 1000
         if left_s >= CERTIFICATE_S:
             continue

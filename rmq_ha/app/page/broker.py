@@ -125,7 +125,7 @@ class BrokerBoard(Board):
         self._fleet.look()
         broker = self._broker
         identity, role = broker.identity, broker.configuration.store.broker_role
-        found = certificates(broker.tls.certificates())
+        tls_certificates = certificates(broker.tls.certificates())
         disk = self._disk()
         return self.told(
             f"{identity.broker_name}",
@@ -135,13 +135,16 @@ class BrokerBoard(Board):
             role=role.name,
             role_since_ms=self._since(),
             mode=self._status.journal.mode(),
-            notices=[*self._notices(disk), *certificate_notices(found, self.host.now_ms())],
+            notices=[
+                *self._notices(disk),
+                *certificate_notices(tls_certificates, self.host.now_ms()),
+            ],
             numbers=self._numbers(),
             machines=self._machines(),
             cluster_note=self._fleet.note,
             disk=disk,
             log=self._log(),
-            certificates=found,
+            certificates=tls_certificates,
             name_servers=list(broker.registration.name_servers),
         )
 
@@ -324,9 +327,9 @@ class BrokerBoard(Board):
 
     def topic_sheet(self, host: str, name: str) -> "Deferred[TopicSheet | None]":
         """One topic; None: there is none of this name."""
-        found: list[TopicSheet] = []
-        later = self.lane.run(host, self.rows.topic_sheet(name, found))
-        return later.addCallback(lambda _: found[0] if found else None)
+        sheets: list[TopicSheet] = []
+        later = self.lane.run(host, self.rows.topic_sheet(name, sheets))
+        return later.addCallback(lambda _: sheets[0] if sheets else None)
 
     def group_sheet(self, host: str, name: str) -> "Deferred[GroupSheet | None]":
         """One group, whose members are asked which queues they have."""
@@ -334,10 +337,10 @@ class BrokerBoard(Board):
 
     async def _group_sheet(self, host: str, name: str) -> GroupSheet | None:
         owners = await ask_members(self._broker, name)
-        found: list[GroupSheet] = []
-        steps = self.rows.group_sheet(name, owners, self.host.now_ms(), found)
+        sheets: list[GroupSheet] = []
+        steps = self.rows.group_sheet(name, owners, self.host.now_ms(), sheets)
         await self.lane.run(host, steps)
-        return found[0] if found else None
+        return sheets[0] if sheets else None
 
 
 def _sorting(sort: str, known: tuple[str, ...]) -> Any:

@@ -89,12 +89,12 @@ class Events:
 
     def since(self, number: int, most: int = MOST_EVENTS) -> list[Event]:
         """Those after this number, newest first."""
-        found: list[Event] = []
+        events: list[Event] = []
         for event in reversed(self._events):
-            if event.number <= number or len(found) >= most:
+            if event.number <= number or len(events) >= most:
                 break
-            found.append(event)
-        return found
+            events.append(event)
+        return events
 
 
 class Span(Struct, frozen=True):

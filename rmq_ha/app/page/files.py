@@ -23,10 +23,12 @@ class PageFile(NamedTuple):
 
 def page_files() -> dict[str, PageFile]:
     """By name."""
-    found = {}
+    by_name = {}
     for item in files("rmq_ha.app.page").joinpath(FOLDER).iterdir():
         content_type = _TYPES.get(item.name.rpartition(".")[2])
         if content_type is not None:
             data = item.read_bytes()
-            found[item.name] = PageFile(content_type, data, sha256(data).hexdigest()[:20].encode())
-    return found
+            by_name[item.name] = PageFile(
+                content_type, data, sha256(data).hexdigest()[:20].encode()
+            )
+    return by_name

@@ -68,19 +68,19 @@ class Fleet:
         if cluster is None:
             return
         names = {name: key for key, members in cluster.clusters.items() for name in members}
-        wanted = [
+        brokers = [
             (name, number, address)
             for name, route in sorted(cluster.brokers.items())
             for number, address in sorted(route.addresses.items())
         ]
-        more = len(wanted) - MOST_MACHINES
+        more = len(brokers) - MOST_MACHINES
         self.note = f"{more} more brokers are registered" if more > 0 else ""
         asked = [
             self._machine(names.get(name, ""), name, number, address)
-            for name, number, address in wanted[:MOST_MACHINES]
+            for name, number, address in brokers[:MOST_MACHINES]
         ]
-        found = [item for is_good, item in await DeferredList(asked) if is_good]
-        self.machines = with_distance(found)
+        machines = [item for is_good, item in await DeferredList(asked) if is_good]
+        self.machines = with_distance(machines)
 
     async def _cluster(self) -> ClusterInfo | None:
         for address in self._name_servers():

@@ -118,8 +118,8 @@ class Gate:
 
     def who(self, now: float, session: str) -> str | None:
         """Whose session this is; None: nobody's, any more."""
-        found = self._sessions.get(session)
-        return found.who if found is not None and found.ends > now else None
+        entry = self._sessions.get(session)
+        return entry.who if entry is not None and entry.ends > now else None
 
     def shows_token(self, now: float, host: str, text: str) -> bool:
         """For scripts, which send the token itself."""

@@ -93,11 +93,11 @@ class Ring:
 
 
 def _told(column: "array[float]", order: list[int]) -> list[float | None]:
-    found: list[float | None] = []
+    values: list[float | None] = []
     for place in order:
         value = column[place]
-        found.append(None if isnan(value) else float(f"{value:.5g}"))
-    return found
+        values.append(None if isnan(value) else float(f"{value:.5g}"))
+    return values
 
 
 class History:
@@ -130,5 +130,5 @@ class History:
         self._taken = 0
 
     def _one(self, name: str) -> float:
-        found = self._minute[name]
-        return max(found) if name in self._peaks else sum(found) / len(found)
+        values = self._minute[name]
+        return max(values) if name in self._peaks else sum(values) / len(values)

@@ -55,14 +55,14 @@ class Listing(Generic[T]):
             return answer
         self._waiting = [answer]
         self.walks += 1
-        found: list[T] = []
-        done = in_slices(self._clock, self._timed(found))
-        done.addCallbacks(lambda _: self._walked(found), self._failed)
+        rows: list[T] = []
+        done = in_slices(self._clock, self._timed(rows))
+        done.addCallbacks(lambda _: self._walked(rows), self._failed)
         return answer
 
-    def _timed(self, found: list[T]) -> Iterator[None]:
+    def _timed(self, rows: list[T]) -> Iterator[None]:
         cost = 0.0
-        steps = self._walk(found)
+        steps = self._walk(rows)
         while True:
             began = self._clock.seconds()
             try:
@@ -74,11 +74,11 @@ class Listing(Generic[T]):
             yield
         self._cost = cost
 
-    def _walked(self, found: list[T]) -> None:
-        self._rows, self._at = found, self._clock.seconds()
+    def _walked(self, rows: list[T]) -> None:
+        self._rows, self._at = rows, self._clock.seconds()
         waiting, self._waiting = self._waiting or [], None
         for answer in waiting:
-            answer.callback(found)
+            answer.callback(rows)
 
     def _failed(self, failure: Failure) -> None:
         waiting, self._waiting = self._waiting or [], None
@@ -98,14 +98,14 @@ def pick(
     lane: Lane,
     host: str,
     rows: list[T],
-    wanted: Callable[[T], bool],
+    matches: Callable[[T], bool],
     key: Callable[[T], Any],
     most: int,
     *,
     largest: bool,
 ) -> "Deferred[Picked[T]]":
     """
-    Those that are wanted, the largest or smallest first.
+    Those that match, the largest or smallest first.
 
     :param host: who asks.
     :param most: rows in the answer.
@@ -116,9 +116,9 @@ def pick(
 
     def walk() -> Iterator[None]:
         for first in range(0, len(rows), FILTERED_AT_ONCE):
-            found = [row for row in rows[first : first + FILTERED_AT_ONCE] if wanted(row)]
-            best.total += len(found)
-            best.rows = take(most, [*best.rows, *found], key=key)
+            matching = [row for row in rows[first : first + FILTERED_AT_ONCE] if matches(row)]
+            best.total += len(matching)
+            best.rows = take(most, [*best.rows, *matching], key=key)
             yield
 
     return lane.run(host, walk()).addCallback(lambda _: best)

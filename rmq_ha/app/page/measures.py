@@ -48,13 +48,13 @@ class Quantile:
         if len(before) != len(counts):
             return None
         grown = [new - old for new, old in zip(counts, before, strict=True)]
-        wanted, seen = sum(grown) * self._share, 0
-        if not wanted:
+        rank, seen = sum(grown) * self._share, 0
+        if not rank:
             return None
         limits: Sequence[float] = (*histogram.limits, histogram.limits[-1])
         for limit, count in zip(limits, grown, strict=True):
             seen += count
-            if seen >= wanted:
+            if seen >= rank:
                 return limit
         return limits[-1]
 

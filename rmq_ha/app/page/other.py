@@ -53,7 +53,7 @@ class NamesrvBoard(Board):
         """The sheet."""
         namesrv = self._namesrv
         machines = self._machines()
-        found = certificates(namesrv.tls.certificates())
+        tls_certificates = certificates(namesrv.tls.certificates())
         alone = [
             Notice(Tone.ERROR, f"{name} has no master: it takes no messages", "docs/failover.md")
             for name in sorted({item.set_name for item in machines})
@@ -66,7 +66,7 @@ class NamesrvBoard(Board):
             f"port {namesrv.port}",
             self._health(),
             role="NAME_SERVER",
-            notices=[*alone, *certificate_notices(found, self.host.now_ms())],
+            notices=[*alone, *certificate_notices(tls_certificates, self.host.now_ms())],
             numbers={
                 "brokers": live,
                 "topics": len(namesrv.routes.topics()),
@@ -74,17 +74,17 @@ class NamesrvBoard(Board):
             },
             machines=machines,
             cluster_note=f"{more} more brokers are registered" if more > 0 else "",
-            certificates=found,
+            certificates=tls_certificates,
         )
 
     def _machines(self) -> list[Machine]:
         routes, now = self._namesrv.routes, self.host.clock.seconds()
         now_ms, info, live = self.host.now_ms(), routes.cluster_info(), routes.registrations()
-        found = []
+        machines = []
         for name, route in sorted(info.brokers.items()):
             for number, address in sorted(route.addresses.items()):
                 age = now - live.get(address, now)
-                found.append(
+                machines.append(
                     Machine(
                         set_name=name,
                         broker_id=number,
@@ -96,7 +96,7 @@ class NamesrvBoard(Board):
                         seen_ms=now_ms - int(age * 1000),
                     )
                 )
-        return found[:MOST_MACHINES]
+        return machines[:MOST_MACHINES]
 
 
 class ControllerBoard(Board):
@@ -125,7 +125,7 @@ class ControllerBoard(Board):
         """The sheet."""
         controller, health = self._controller, Health(*self._controller.state())
         machines = self._machines()
-        found = certificates(controller.tls.certificates())
+        tls_certificates = certificates(controller.tls.certificates())
         alone = [
             Notice(Tone.ERROR, f"the set {name} has no master", "docs/controller.md")
             for name in controller.sets.names()
@@ -137,14 +137,14 @@ class ControllerBoard(Board):
             health,
             role=self._role(),
             mode=f"controllers, term {controller.group.term}",
-            notices=[*alone, *certificate_notices(found, self.host.now_ms())],
+            notices=[*alone, *certificate_notices(tls_certificates, self.host.now_ms())],
             numbers={
                 "sets": len(controller.sets.names()),
                 "brokers": len(machines),
                 "elections": controller.elections,
             },
             machines=machines[:MOST_MACHINES],
-            certificates=found,
+            certificates=tls_certificates,
         )
 
     def _role(self) -> str:
@@ -160,17 +160,17 @@ class ControllerBoard(Board):
         role = self._role().lower()
         tone = Tone.WARN if role == "candidate" else Tone.GOOD
         state = "decides" if group.leads else "follows" if group.leader_id else "no leader"
-        found = [Member(name=own, role=role, state=state, tone=tone, is_here=True)]
+        members = [Member(name=own, role=role, state=state, tone=tone, is_here=True)]
         if group.leader_id not in (None, own):
             name = str(group.leader_id)
-            found.append(Member(name=name, role="leader", state="decides", tone=Tone.GOOD))
-        return found
+            members.append(Member(name=name, role="leader", state="decides", tone=Tone.GOOD))
+        return members
 
     def _machines(self) -> list[Machine]:
         """A follower hears no heartbeats: it knows who there is, and not who lives."""
         controller, now = self._controller, self.host.steady_ms()
         leads, now_ms = controller.group.leads, self.host.now_ms()
-        found = []
+        machines = []
         for name in sorted(controller.sets.names()):
             known = controller.sets.get(name)
             if known is None:
@@ -183,7 +183,7 @@ class ControllerBoard(Board):
                 if leads and beat is None:
                     notes.append("no heartbeat")
                     tone = Tone.ERROR
-                found.append(
+                machines.append(
                     Machine(
                         set_name=name,
                         broker_id=number,
@@ -196,4 +196,4 @@ class ControllerBoard(Board):
                         seen_ms=None if beat is None else now_ms - (now - beat.heard),
                     )
                 )
-        return found
+        return machines

@@ -42,20 +42,20 @@ class Rows:
 
     # ------------------------------------------------------------ lists
 
-    def topics(self, found: list[Topic]) -> Iterator[None]:
+    def topics(self, rows: list[Topic]) -> Iterator[None]:
         """All topics there are."""
         looks = 0
         for name in list(self._broker.topics.table):
             row = self.topic(name)
             if row is None:
                 continue
-            found.append(row)
+            rows.append(row)
             looks += AT_ONCE // 2 + 2 * row.queues
             if looks >= LOOKS_AT_ONCE:
                 looks = 0
                 yield
 
-    def groups(self, found: list[Group]) -> Iterator[None]:
+    def groups(self, rows: list[Group]) -> Iterator[None]:
         """All groups that are configured, have committed or are connected."""
         broker = self._broker
         topics: dict[str, set[str]] = {}
@@ -69,24 +69,24 @@ class Rows:
         looks = 0
         for group in names:
             known = topics.get(group, ())
-            found.append(self.group(group, known))
+            rows.append(self.group(group, known))
             looks += AT_ONCE // 2
             looks += sum([len(broker.consumer_offsets.queues(group, topic)) for topic in known])
             if looks >= LOOKS_AT_ONCE:
                 looks = 0
                 yield
 
-    def clients(self, found: list[Client]) -> Iterator[None]:
+    def clients(self, rows: list[Client]) -> Iterator[None]:
         """All connections of producers and consumers, once for each of their groups."""
         broker = self._broker
         for group in broker.producers.groups():
-            found += [_client(item, group, "producer") for item in broker.producers.clients(group)]
+            rows += [_client(item, group, "producer") for item in broker.producers.clients(group)]
             yield
         for group in broker.consumers.groups():
             info = broker.consumers.group(group)
             if info is not None:
                 members = list(info.members.values())
-                found += [_client(item, group, "consumer") for item in members]
+                rows += [_client(item, group, "consumer") for item in members]
             yield
 
     def topic(self, name: str) -> Topic | None:
@@ -138,7 +138,7 @@ class Rows:
 
     # ------------------------------------------------------------ sheets
 
-    def topic_sheet(self, name: str, found: list[TopicSheet]) -> Iterator[None]:
+    def topic_sheet(self, name: str, sheets: list[TopicSheet]) -> Iterator[None]:
         """Puts the sheet into the list; nothing, if there is no such topic."""
         topic = self.topic(name)
         if topic is None:
@@ -162,18 +162,18 @@ class Rows:
         groups: list[GroupOfTopic] = []
         yield from self._groups_of(name, groups)
         groups.sort(key=lambda item: (-item.lag, item.name))
-        found.append(TopicSheet(topic, queues, max(0, topic.queues - MOST_QUEUES), groups))
+        sheets.append(TopicSheet(topic, queues, max(0, topic.queues - MOST_QUEUES), groups))
 
-    def groups_with(self, topic: str, found: list[str]) -> Iterator[None]:
+    def groups_with(self, topic: str, names: list[str]) -> Iterator[None]:
         """Names of the groups that have committed offsets of a topic."""
         prefix = f"{topic}@"
         for number, key in enumerate(list(self._broker.consumer_offsets.table)):
             if number % 2000 == 1999:
                 yield
             if key.startswith(prefix):
-                found.append(key[len(prefix) :])
+                names.append(key[len(prefix) :])
 
-    def _groups_of(self, topic: str, found: list[GroupOfTopic]) -> Iterator[None]:
+    def _groups_of(self, topic: str, groups: list[GroupOfTopic]) -> Iterator[None]:
         names: list[str] = []
         yield from self.groups_with(topic, names)
         for number, name in enumerate(names[:MOST_QUEUES]):
@@ -181,7 +181,7 @@ class Rows:
                 yield
             info = self._broker.consumers.group(name)
             members = 0 if info is None else len(info.members)
-            found.append(GroupOfTopic(name, self._lag(topic, name), members))
+            groups.append(GroupOfTopic(name, self._lag(topic, name), members))
 
     def is_group(self, name: str) -> bool:
         """It is configured, or somebody of it is connected."""
@@ -189,7 +189,7 @@ class Rows:
         return name in broker.groups.table or broker.consumers.group(name) is not None
 
     def group_sheet(
-        self, name: str, members: _Members, now_ms: int, found: list[GroupSheet]
+        self, name: str, members: _Members, now_ms: int, sheets: list[GroupSheet]
     ) -> Iterator[None]:
         """
         Puts the sheet into the list; nothing, if nobody has heard of this group.
@@ -219,7 +219,7 @@ class Rows:
         info = broker.consumers.group(name)
         clients = [] if info is None else list(info.members.values())[:MOST_MEMBERS]
         subscriptions = [] if info is None else list(info.subscriptions.values())
-        found.append(
+        sheets.append(
             GroupSheet(
                 self.group(name, topics),
                 queues,

@@ -66,7 +66,7 @@ class Searches:
         self._lane = Lane(clock)
         self._rows = rows
 
-    def run(self, host: str, wanted: Query) -> "Deferred[Search]":
+    def run(self, host: str, query: Query) -> "Deferred[Search]":
         """
         Look.
 
@@ -75,38 +75,38 @@ class Searches:
         """
         if sum(map(len, self._lane.waiting.values())) >= MOST_WAITING:
             raise Refused(f"{MOST_WAITING} searches wait already; try again in a moment")
-        steps, notes = self._steps(wanted)
-        found: list[Found] = []
-        later = self._lane.run(host, self._judged(steps, found))
-        return later.addCallback(lambda _: Search(notes[-1], found))
+        steps, notes = self._steps(query)
+        messages: list[Found] = []
+        later = self._lane.run(host, self._judged(steps, messages))
+        return later.addCallback(lambda _: Search(notes[-1], messages))
 
-    def _steps(self, wanted: Query) -> tuple[Iterator[MessageExt | None], list[str]]:
-        place = PlaceId.parse(wanted.value) if wanted.by == "id" else None
+    def _steps(self, query: Query) -> tuple[Iterator[MessageExt | None], list[str]]:
+        place = PlaceId.parse(query.value) if query.by == "id" else None
         if place is not None:
             notes = [f"the record at {place.offset} of the commit log"]
             return self._at(place, notes), notes
-        if wanted.by in ("id", "key") and not wanted.value:
-            raise Refused(f"give the {wanted.by} to look for")
-        if not wanted.topic:
+        if query.by in ("id", "key") and not query.value:
+            raise Refused(f"give the {query.by} to look for")
+        if not query.topic:
             raise Refused("give a topic: only an offsetMsgId says by itself where a message is")
-        if wanted.topic not in self._broker.topics.table:
-            raise Refused(f"there is no topic {wanted.topic!r} on this broker")
-        if wanted.by == "time":
+        if query.topic not in self._broker.topics.table:
+            raise Refused(f"there is no topic {query.topic!r} on this broker")
+        if query.by == "time":
             notes = []
-            return self._between(wanted, notes), notes
-        query = KeyQuery(
-            wanted.topic,
-            wanted.value,
-            wanted.by == "id",
+            return self._between(query, notes), notes
+        key_query = KeyQuery(
+            query.topic,
+            query.value,
+            query.by == "id",
             MOST_FOUND,
-            wanted.from_ms,
-            wanted.to_ms,
+            query.from_ms,
+            query.to_ms,
         )
         if self._broker.store.index is None:
             raise Refused("this broker keeps no index of keys (messageIndexEnable=false)")
-        what = "id" if query.unique else "key"
+        what = "id" if key_query.unique else "key"
         notes = [f"messages with this {what}, the newest {MOST_FOUND} at most"]
-        return self._by_key(query), notes
+        return self._by_key(key_query), notes
 
     def _at(self, place: PlaceId, notes: list[str]) -> Iterator[MessageExt | None]:
         record = self._broker.store.record_starting_at(place.offset)
@@ -129,9 +129,9 @@ class Searches:
             for message in self._message(record):
                 yield message if message is not None and query.matches(message) else None
 
-    def _between(self, wanted: Query, notes: list[str]) -> Iterator[MessageExt | None]:
+    def _between(self, query: Query, notes: list[str]) -> Iterator[MessageExt | None]:
         """The oldest of all queues first, one record of each queue in memory."""
-        store, config = self._broker.store, self._broker.topics.table[wanted.topic]
+        store, config = self._broker.store, self._broker.topics.table[query.topic]
         queues = max(config.read_queue_nums, config.write_queue_nums)
         left_out = max(0, queues - MOST_QUEUES)
         more = f"; {left_out} queues of the topic were not looked at" if left_out else ""
@@ -140,23 +140,23 @@ class Searches:
         for queue_id in range(min(queues, MOST_QUEUES)):
             if queue_id % _RECORDS_AT_ONCE == _RECORDS_AT_ONCE - 1:
                 yield None
-            offset = store.offset_by_time(wanted.topic, queue_id, wanted.from_ms)
-            self._push(heads, wanted, queue_id, offset)
+            offset = store.offset_by_time(query.topic, queue_id, query.from_ms)
+            self._push(heads, query, queue_id, offset)
         while heads:
             _, queue_id, offset = heappop(heads)
-            queue = store.queues.get(wanted.topic, queue_id)
+            queue = store.queues.get(query.topic, queue_id)
             unit = None if queue is None else queue.unit(offset)
             record = None if unit is None else store.record_at(unit[0], unit[1])
             yield from self._message(record) if record is not None else ()
-            self._push(heads, wanted, queue_id, offset + 1)
+            self._push(heads, query, queue_id, offset + 1)
 
     def _push(
-        self, heads: list[tuple[int, int, int]], wanted: Query, queue_id: int, offset: int
+        self, heads: list[tuple[int, int, int]], query: Query, queue_id: int, offset: int
     ) -> None:
         store = self._broker.store
-        offset = max(offset, store.min_offset_in_queue(wanted.topic, queue_id))
-        stored_ms = store.store_timestamp_at(wanted.topic, queue_id, offset)
-        if wanted.from_ms <= stored_ms <= wanted.to_ms:
+        offset = max(offset, store.min_offset_in_queue(query.topic, queue_id))
+        stored_ms = store.store_timestamp_at(query.topic, queue_id, offset)
+        if query.from_ms <= stored_ms <= query.to_ms:
             heappush(heads, (stored_ms, queue_id, offset))
 
     def _message(self, record: bytes) -> Iterator[MessageExt | None]:
@@ -167,7 +167,7 @@ class Searches:
         except CorruptRecord:
             yield None
 
-    def _judged(self, steps: Iterator[MessageExt | None], found: list[Found]) -> Iterator[None]:
+    def _judged(self, steps: Iterator[MessageExt | None], messages: list[Found]) -> Iterator[None]:
         """A turn for so many steps; groups are looked up once for each topic."""
         groups: dict[str, list[str]] = {}
         try:
@@ -177,8 +177,8 @@ class Searches:
                         names: list[str] = []
                         yield from self._rows.groups_with(message.topic, names)
                         groups[message.topic] = sorted(names)[:MOST_GROUPS]
-                    found.append(self._told(message, groups[message.topic]))
-                    if len(found) >= MOST_FOUND:
+                    messages.append(self._told(message, groups[message.topic]))
+                    if len(messages) >= MOST_FOUND:
                         return
                 if message is None or number % 4 == 3:
                     yield

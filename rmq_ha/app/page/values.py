@@ -5,7 +5,7 @@ Sizes are bytes, rates are by second, moments are ms since the epoch (`_ms`), du
 
 from enum import StrEnum
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from rmq_ha.app.page.events import Event, Lane
 
@@ -337,7 +337,7 @@ class Search(Struct, frozen=True):
     """:ivar note: what was looked through, and what was not."""
 
     note: str
-    found: list[Found]
+    messages: list[Found] = field(name="found")
 
 
 class Session(Struct, frozen=True):

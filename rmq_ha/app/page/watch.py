@@ -95,27 +95,27 @@ class Watch:
 
     def _take_members(self, now_ms: int, members: Iterable[Member], *, is_first: bool) -> None:
         before = {member.name: member for member in self.members}
-        found = {}
+        shown = {}
         for member in members:
             name = member.name
             self._gone.pop(name, None)
             is_news = self._timeline.note(now_ms, name, f"{member.role}: {member.state}")
-            found[name] = replace(member, since_ms=self._timeline.since(name))
+            shown[name] = replace(member, since_ms=self._timeline.since(name))
             if is_news and not is_first and not member.is_here:
                 text = f"{name}: {member.state}"
                 self._tell(now_ms, Kind.REPLICATION, _SEVERITY[member.tone], text)
             elif is_news and not is_first and member.note:
                 self._tell(now_ms, Kind.HEALTH, _SEVERITY[member.tone], f"{name}: {member.note}")
         for name, member in before.items():
-            if name not in found and name not in self._gone:
+            if name not in shown and name not in self._gone:
                 self._left(now_ms, member)
         for name, (member, looks) in list(self._gone.items()):
             self._gone[name] = (member, looks + 1)
             if looks >= KEPT_LOOKS:
                 del self._gone[name]
             else:
-                found[name] = member
-        self.members = list(found.values())
+                shown[name] = member
+        self.members = list(shown.values())
 
     def _left(self, now_ms: int, member: Member) -> None:
         """Of us under another name, or of a master that is followed no more, nothing is told."""

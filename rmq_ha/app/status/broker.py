@@ -167,9 +167,9 @@ class BrokerStatus:
 
     def _tell_slave(self, samples: Samples) -> None:
         since_start = self._clock.seconds() - self._began
-        found = self._broker.slave_synchronize.statistics()
-        samples.add("rmqha_slave_sync_streamed", found["streamed"])
-        for table, copies in found.items():
+        statistics = self._broker.slave_synchronize.statistics()
+        samples.add("rmqha_slave_sync_streamed", statistics["streamed"])
+        for table, copies in statistics.items():
             if not isinstance(copies, dict):
                 continue
             age = copies["age_seconds"]

@@ -39,15 +39,15 @@ class GroupLags:
         """
         if not self._pending:
             self._pending = list(keys)
-        wanted = dict.fromkeys(self._told)
-        wanted.update(dict.fromkeys(self._pending[-SLICE:]))
+        due = dict.fromkeys(self._told)
+        due.update(dict.fromkeys(self._pending[-SLICE:]))
         del self._pending[-SLICE:]
-        found = []
-        for key in wanted:
+        lags = []
+        for key in due:
             messages = self._lag_of(key) if key in keys else None
             if messages is not None:
-                found.append(Lag(messages, key))
-        greatest = nlargest(self._limit, found)
+                lags.append(Lag(messages, key))
+        greatest = nlargest(self._limit, lags)
         self._told = [lag.key for lag in greatest]
         return greatest
 

@@ -138,6 +138,6 @@ def _kind(client: Any) -> tuple[str, str]:
 
 def _bounded(kinds: "Counter[tuple[str, ...]]", width: int) -> list[tuple[tuple[str, ...], int]]:
     """The most frequent ones, and one for all others."""
-    found = kinds.most_common(MOST_CLIENT_KINDS)
-    rest = kinds.total() - sum([count for _, count in found])
-    return [*found, ((OTHERS,) * width, rest)] if rest else found
+    frequent = kinds.most_common(MOST_CLIENT_KINDS)
+    rest = kinds.total() - sum([count for _, count in frequent])
+    return [*frequent, ((OTHERS,) * width, rest)] if rest else frequent
