@@ -436,7 +436,6 @@ NAMELESS = (
     "plugins.py",
     "properties_file.py",
     "scan",
-    "spark",
     "store",
     "tls",
     "wire",

@@ -26,15 +26,15 @@ FINDINGS = T.StructType(
 """The columns of every job's findings, in the order of `Finding`."""
 
 
-def finding_row(one: Finding) -> tuple[Any, ...]:
+def finding_row(finding: Finding) -> tuple[Any, ...]:
     """As `FINDINGS` has it."""
-    at = one.observed_at
-    return (*one[:-1], None if at is None else datetime.fromtimestamp(at / 1000, UTC))
+    at = finding.observed_at
+    return (*finding[:-1], None if at is None else datetime.fromtimestamp(at / 1000, UTC))
 
 
 def frame_of(spark: SparkSession, rows: Sequence[Finding]) -> DataFrame:
     """Findings that the driver has made."""
-    return spark.createDataFrame([finding_row(one) for one in rows], FINDINGS)
+    return spark.createDataFrame([finding_row(finding) for finding in rows], FINDINGS)
 
 
 def findings_of(frame: DataFrame, **given: Any) -> DataFrame:
@@ -44,7 +44,7 @@ def findings_of(frame: DataFrame, **given: Any) -> DataFrame:
     :param given: columns, or values, by the name that they have in `FINDINGS`; all else is null.
     """
     return frame.select(
-        *(F.lit(given.get(one.name)).cast(one.dataType).alias(one.name) for one in FINDINGS.fields)
+        *(F.lit(given.get(field.name)).cast(field.dataType).alias(field.name) for field in FINDINGS)
     )
 
 

@@ -77,20 +77,20 @@ def verify(
     """
     spark: SparkSession = job.spark
     replicas = replicas_in(absolute(directory))
-    brokers = [list(some) for _, some in groupby(replicas, key=lambda one: one.state.broker)]
+    brokers = [list(some) for _, some in groupby(replicas, key=lambda store: store.state.broker)]
 
     def work(some: Iterator[Sequence[Replica]]) -> Iterator[Any]:
-        for one in some:
-            yield pa.RecordBatch.from_pylist([_row(one, patience, now_ms)], _ROWS)
+        for broker in some:
+            yield pa.RecordBatch.from_pylist([_row(broker, patience, now_ms)], _ROWS)
 
     frame = spread(spark, brokers, work, _ROWS).persist()
     with job.progress(f"{len(brokers)} brokers, {len(replicas)} stores"):
         rows = frame.orderBy("broker").select(*_BROKERS.names).collect()
-    found = frame.select(F.inline("findings"))
+    findings = frame.select(F.inline("findings"))
     masters = [some[0] for some in brokers]
     twice = duplicates(spark, masters) if looks_for_ids else None
     if twice is not None:
-        found = found.unionByName(twice)
+        findings = findings.unionByName(twice)
     outcome, verdict = decided(rows, len(replicas))
     worst = sorted(rows, key=lambda row: (row.exitCode == 0, row.safe is not False, row.broker))
     total = {
@@ -98,7 +98,7 @@ def verify(
         for name in ("compared", "differing", "fetched", "left")
     }
     return JobResult(
-        found,
+        findings,
         outcome,
         verdict,
         {"brokers": len(rows), "stores": len(replicas), **total},
@@ -109,7 +109,7 @@ def verify(
 
 def _row(replicas: Sequence[Replica], patience: Patience, now_ms: int) -> dict[str, Any]:
     told = judge(replicas, Limits(), patience, now_ms)
-    findings = [dict(zip(COLUMNS, finding_row(one), strict=True)) for one in told.findings]
+    findings = [dict(zip(COLUMNS, finding_row(finding), strict=True)) for finding in told.findings]
     own = {"safe": told.is_safe, "exitCode": int(told.outcome), "findings": findings}
     return told._asdict() | own
 
@@ -135,7 +135,7 @@ def decided(rows: Sequence[Row], stores: int) -> tuple[Outcome, str]:
 
 
 def _read(spark: SparkSession, replicas: Sequence[Replica], kind: str) -> DataFrame | None:
-    paths = [path for one in replicas for path in one.paths(kind)]
+    paths = [path for replica in replicas for path in replica.paths(kind)]
     return spark.read.parquet(*paths) if paths else None
 
 

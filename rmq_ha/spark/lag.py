@@ -62,7 +62,7 @@ def behind(end: str | None, latest: str | None) -> Offsets:
     :return: empty if the source is not ours, or has not looked yet.
     """
     try:
-        read, there = from_json(json.loads(end or "{}")), from_json(json.loads(latest or "{}"))
+        read, ends = from_json(json.loads(end or "{}")), from_json(json.loads(latest or "{}"))
     except (CannotDecide, ValueError):
         return {}
-    return {queue: max(0, last - read[queue]) for queue, last in there.items() if queue in read}
+    return {queue: max(0, last - read[queue]) for queue, last in ends.items() if queue in read}

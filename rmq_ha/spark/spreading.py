@@ -17,7 +17,7 @@ def spread(
     tasks: Sequence[Any],
     work: Callable[[Iterator[Any]], Iterator[Any]],
     schema: Any,
-    each: int = 1,
+    at_once: int = 1,
 ) -> DataFrame:
     """
     What work makes of tasks.
@@ -26,14 +26,14 @@ def spread(
 
     :param work: of some of the tasks; gives `pyarrow.RecordBatch` of the schema.
     :param schema: of Arrow.
-    :param each: tasks that one part does at the same time.
+    :param at_once: tasks that one part does at the same time.
     """
 
     def run(batches: Iterator[Any]) -> Iterator[Any]:
         tasks = (row for batch in batches for row in batch.column(0).to_pylist())
         yield from work(map(pickle.loads, tasks))
 
-    rows = spark.createDataFrame([(pickle.dumps(one),) for one in tasks], "task binary")
+    rows = spark.createDataFrame([(pickle.dumps(task),) for task in tasks], "task binary")
     if len(tasks) > FEW:
-        rows = rows.repartition(min(-(-len(tasks) // each), MOST_PARTS))
+        rows = rows.repartition(min(-(-len(tasks) // at_once), MOST_PARTS))
     return rows.mapInArrow(run, from_arrow_schema(schema))

@@ -69,12 +69,12 @@ def archive(job: Job, asked: Asked) -> JobResult:
     target = open_archive(job.spark, asked.to, asked.form)
     before = target.ends() or {}
     parsed = parse_options(options)
-    queues = queues_of(parsed)
-    there = queues.queues(parsed.subscription)
-    known = {queue: before[queue] for queue in there if queue in before}
+    source = queues_of(parsed)
+    queues = source.queues(parsed.subscription)
+    known = {queue: before[queue] for queue in queues if queue in before}
     lasts = lasts_of(target.rows(before), known)
-    spans, misfits = joint(queues, there, before, lasts, asked.before_ms)
-    findings = [found._replace(observed_at=job.now_ms()) for found in misfits]
+    spans, misfits = joint(source, queues, before, lasts, asked.before_ms)
+    findings = [misfit._replace(observed_at=job.now_ms()) for misfit in misfits]
     if findings:
         options["failOnDataLoss"] = "false"  # told once, and gone on behind it
     # Files of several topics and days at once, in place of sorting all bodies by them.
@@ -204,12 +204,12 @@ def _answer(
     ends: tuple[Offsets, Offsets],
 ) -> JobResult:
     before, after = ends
-    errors = [each for each in findings if each.severity == Severity.ERROR]
+    errors = [finding for finding in findings if finding.severity == Severity.ERROR]
     queues = sum(before.get(queue) != end for queue, end in after.items())
     done = f"{numbers['rows']:,} messages of {queues:,} queues archived"
     verdict = f"HOLDS: {done}, each once"
     if errors:
-        kinds = ", ".join(sorted({each.code for each in errors}))
+        kinds = ", ".join(sorted({error.code for error in errors}))
         verdict = f"VIOLATED: {kinds}: {errors[0].detail}; {done}"
     return JobResult(
         frame_of(job.spark, findings),

@@ -57,16 +57,16 @@ def replay(job: Job, asked: Asked) -> JobResult:
     if not address:
         raise WrongUsage("where to? Give --namesrv host:port")
     options = {"namesrv": address, **client_options((), job.client)}
-    found = _chosen(open_archive(spark, asked.archive, asked.form).rows(), asked)
-    sources = found.select("brokerName", "queueId").distinct().count()
+    chosen = _chosen(open_archive(spark, asked.archive, asked.form).rows(), asked)
+    sources = chosen.select("brokerName", "queueId").distinct().count()
     if not sources:
         raise CannotDecide(f"{asked.archive} has no message of {asked.topic} in this time")
     live = parse_options({**options, "subscribe": asked.to})
     targets = queues_of(live).queues(live.subscription)
-    rows = found
+    rows = chosen
     if not asked.again:
-        there = _read_ids(spark, {**options, "subscribe": asked.to})
-        rows = found.join(there, "uniqKey", "left_anti")
+        ids = _read_ids(spark, {**options, "subscribe": asked.to})
+        rows = chosen.join(ids, "uniqKey", "left_anti")
     seen = Observation()
     messages = _in_order(_messages(rows, targets), asked.rate, sources)
     sent = messages.observe(seen, F.count(F.lit(1)).alias("rows"))
@@ -77,7 +77,7 @@ def replay(job: Job, asked: Asked) -> JobResult:
     count = seen.get["rows"]
     numbers = {"sent": count, "queues": sources}
     if not asked.again:
-        numbers["alreadyThere"] = found.count() - count
+        numbers["alreadyThere"] = chosen.count() - count
     left = f"; {numbers['alreadyThere']:,} were there already" if not asked.again else ""
     return JobResult(
         frame_of(spark, []),

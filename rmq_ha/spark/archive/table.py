@@ -28,10 +28,10 @@ def lasts_of(table: DataFrame, ends: Offsets) -> dict[QueueId, str]:
 
     :param table: an archive's rows.
     """
-    wanted = {(queue.topic, queue.queue_id, end - 1): queue for queue, end in ends.items()}
-    if not wanted:
+    places = {(queue.topic, queue.queue_id, end - 1) for queue, end in ends.items()}
+    if not places:
         return {}
-    topics, ids, offsets = (list(set(values)) for values in zip(*wanted, strict=True))
+    topics, ids, offsets = (list(set(values)) for values in zip(*places, strict=True))
     # Of each file Spark knows least and greatest offset, so few of them are read.
     rows = (
         table.where(F.col("topic").isin(topics) & F.col("queueOffset").isin(offsets))
@@ -43,12 +43,12 @@ def lasts_of(table: DataFrame, ends: Offsets) -> dict[QueueId, str]:
         )
         .orderBy("ms")
     )
-    found = {}
+    lasts = {}
     for row in rows.collect():
         queue = QueueId(row["topic"], row["broker"], row["queueId"])
         if ends.get(queue) == row["queueOffset"] + 1:
-            found[queue] = f"{row['msgId']}@{row['ms']}"
-    return found
+            lasts[queue] = f"{row['msgId']}@{row['ms']}"
+    return lasts
 
 
 def was_replaced(queues: Queues, queue: QueueId, end: int, last: str) -> bool:
@@ -101,9 +101,9 @@ def joint(
 
 
 def _misfits(
-    source: Queues, queue: QueueId, end: int, there: tuple[int, int], last: str
+    source: Queues, queue: QueueId, end: int, bounds: tuple[int, int], last: str
 ) -> Iterator[Finding]:
-    first, stop = there
+    first, stop = bounds
     if end < first:
         yield _error(
             "EXPIRED", queue, end,
@@ -138,13 +138,13 @@ def _error(code: str, queue: QueueId, at: int, *texts: str) -> Finding:
     )  # fmt: skip
 
 
-def check_names(archived: Collection[str], there: Collection[str]) -> None:
+def check_names(archived: Collection[str], current: Collection[str]) -> None:
     """
     A queue must have one name for ever: with two of them it would be archived twice.
 
     :raises WrongUsage: one side has brokers without a name, the other has names.
     """
-    if not archived or not there or ("" in archived) == ("" in there):
+    if not archived or not current or ("" in archived) == ("" in current):
         return
     if "" in archived:
         raise WrongUsage(
@@ -221,16 +221,16 @@ def assigned(queues: Iterable[QueueId]) -> str:
 
 def _only(old: DataFrame, ends: Offsets, options: SourceOptions) -> DataFrame:
     """What was subscribed to; topics are directories, so that others are not opened."""
-    wanted = options.subscription
+    subscription = options.subscription
     if options.tags is not None:
         old = old.where(F.col("tags").isin(*options.tags))
-    if wanted.is_everything:
+    if subscription.is_everything:
         return old
-    queues = [queue for queue in ends if wanted.wants(queue)]
+    queues = [queue for queue in ends if subscription.wants(queue)]
     old = old.where(F.col("topic").isin(*{queue.topic for queue in queues}))
     keys = [
-        F.concat_ws("/", F.lit(each.broker), F.lit(each.queue_id), F.lit(each.topic))
-        for each in queues
+        F.concat_ws("/", F.lit(queue.broker), F.lit(queue.queue_id), F.lit(queue.topic))
+        for queue in queues
     ]
     return old.where(
         F.concat_ws("/", F.coalesce("brokerName", F.lit("")), "queueId", "topic").isin(*keys)
@@ -245,7 +245,7 @@ def _starts(options: SourceOptions, ends: Offsets, lasts: Mapping[QueueId, str])
     if options.subscription.is_everything:
         queues = [queue for queue in queues if queue.topic not in INTERNAL]
     spans, misfits = joint(source, queues, ends, lasts)
-    for found in misfits if options.fail_on_data_loss else ():
-        place = QueueId(found.topic or "", found.broker or "", found.queue_id or 0)
-        raise CannotDecide(f"{place}: {found.detail}. failOnDataLoss=false reads what there is")
+    for misfit in misfits if options.fail_on_data_loss else ():
+        place = QueueId(misfit.topic or "", misfit.broker or "", misfit.queue_id or 0)
+        raise CannotDecide(f"{place}: {misfit.detail}. failOnDataLoss=false reads what there is")
     return {queue: begin for queue, (begin, _) in spans.items()}

@@ -87,12 +87,12 @@ def jars_of(spark_home: Path) -> list[str]:
     return first + [jar for jar in jars if jar not in first]
 
 
-def command_of(java: Java, spark_home: Path, wanted: JvmOptions) -> list[str]:
+def command_of(java: Java, spark_home: Path, jvm: JvmOptions) -> list[str]:
     """The command line of the JVM."""
-    command = [str(java.program), f"-Xmx{wanted.memory}", *LAUNCHER_OPTIONS, *wanted.options]
-    command += ["-cp", os.pathsep.join([*wanted.class_path, *jars_of(spark_home)])]
+    command = [str(java.program), f"-Xmx{jvm.memory}", *LAUNCHER_OPTIONS, *jvm.options]
+    command += ["-cp", os.pathsep.join([*jvm.class_path, *jars_of(spark_home)])]
     command.append("org.apache.spark.deploy.SparkSubmit")
-    for key, value in wanted.conf.items():
+    for key, value in jvm.conf.items():
         if _SECRET.search(key):
             continue  # `ps` would show it; it comes with the session's settings
         command += ["--conf", f"{key}={value}"]

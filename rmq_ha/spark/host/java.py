@@ -103,10 +103,10 @@ def _looked_at(home: Path, source: str) -> Java:
     if not program.is_file():
         raise _Unfit(f"{source}: {home} has no bin/java")
     text = _release(home) or _told(program, source)
-    found = re.search(r'JAVA_VERSION="?(?:1\.)?(\d+)', text)
-    if found is None:
+    number = re.search(r'JAVA_VERSION="?(?:1\.)?(\d+)', text)
+    if number is None:
         raise _Unfit(f"{source}: {program} does not say which Java it is")
-    version = int(found[1])
+    version = int(number[1])
     if version < OLDEST:
         raise _Unfit(f"{source}: {home} is Java {version}, older than {OLDEST}")
     # The list of modules is left out by some who build a Java: then it has them all.
@@ -135,8 +135,8 @@ def _told(program: Path, source: str) -> str:
         )
     except (OSError, subprocess.SubprocessError) as failed:
         raise _Unfit(f"{source}: {program} does not run: {failed}") from None
-    found = re.search(r"java\.version = (\S+)", done.stderr + done.stdout)
-    return f'JAVA_VERSION="{found[1]}"' if found else ""
+    version = re.search(r"java\.version = (\S+)", done.stderr + done.stdout)
+    return f'JAVA_VERSION="{version[1]}"' if version else ""
 
 
 def cache_directory(environ: Mapping[str, str] = os.environ) -> Path:
@@ -164,8 +164,8 @@ def home_for_spark(java: Java, cache: Path) -> Path:
 def _private(directory: Path) -> Path:
     """What is in it will be executed: it has to be ours."""
     directory.mkdir(mode=0o700, exist_ok=True)
-    found = directory.lstat()
-    if not stat.S_ISDIR(found.st_mode) or (hasattr(os, "getuid") and found.st_uid != os.getuid()):
+    stats = directory.lstat()
+    if not stat.S_ISDIR(stats.st_mode) or (hasattr(os, "getuid") and stats.st_uid != os.getuid()):
         raise NoJava(f"{directory} belongs to somebody else; set XDG_CACHE_HOME or JAVA_HOME")
     return directory
 

@@ -292,10 +292,9 @@ def _begin(
     options += shlex.split(given.get("spark.driver.extraJavaOptions", ""))
     class_path = [part for part in (environ.get("SPARK_CONF_DIR"),) if part]
     class_path += filter(None, given.get("spark.driver.extraClassPath", "").split(os.pathsep))
-    wanted = gateway.JvmOptions(
-        given["spark.driver.memory"], options, class_path, {**_NO_BAR, **given}
-    )
-    return gateway.start(gateway.command_of(java, home, wanted), environ)
+    memory, conf = given["spark.driver.memory"], {**_NO_BAR, **given}
+    jvm = gateway.JvmOptions(memory, options, class_path, conf)
+    return gateway.start(gateway.command_of(java, home, jvm), environ)
 
 
 def _import_meanwhile() -> None:
@@ -306,8 +305,8 @@ def _import_meanwhile() -> None:
 
 
 def _connect(starting: gateway.Starting) -> None:
-    found = gateway.finish(starting)
-    connection = {"PYSPARK_GATEWAY_PORT": str(found.port), "PYSPARK_GATEWAY_SECRET": found.secret}
+    jvm = gateway.finish(starting)
+    connection = {"PYSPARK_GATEWAY_PORT": str(jvm.port), "PYSPARK_GATEWAY_SECRET": jvm.secret}
     os.environ.update(connection)
     try:
         SparkContext._ensure_initialized()
@@ -316,4 +315,4 @@ def _connect(starting: gateway.Starting) -> None:
         for name in connection:
             del os.environ[name]
     made: Any = SparkContext._gateway
-    made.proc = found.process
+    made.proc = jvm.process

@@ -60,8 +60,8 @@ def past(spark: SparkSession, directory: str | None) -> Past:
     if directory is None:
         return Past()
     over_time = offsets_over_time(read(spark, directory))
-    found = findings(over_time)
-    return Past(found, found.filter(F.col("severity") == "ERROR").count(), trend(over_time))
+    judged = findings(over_time)
+    return Past(judged, judged.filter(F.col("severity") == "ERROR").count(), trend(over_time))
 
 
 def offsets_over_time(rows: DataFrame) -> DataFrame:

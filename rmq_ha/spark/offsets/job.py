@@ -60,12 +60,12 @@ LAG = pa.schema(
 
 def lag(rows: Sequence[Judged]) -> pa.Table:
     """Every group's queue, both sides beside each other."""
-    found = []
+    lines = []
     for row in rows:
         case, ruling = row.case, row.ruling
         if case.key.kind == OFFSET:
             known = case.master is not None and case.slave is not None
-            found.append(
+            lines.append(
                 (
                     row.slave, case.key.topic, case.key.group, case.key.queue_id,
                     case.master, case.slave, case.slave_first, case.slave_end,
@@ -73,5 +73,5 @@ def lag(rows: Sequence[Judged]) -> pa.Table:
                     ruling.repeats, ruling.skipped, next(iter(ruling.codes), "IN_SYNC"),
                 )
             )  # fmt: skip
-    columns = zip(*found, strict=True) if found else ([] for _ in LAG)
+    columns = zip(*lines, strict=True) if lines else ([] for _ in LAG)
     return pa.table([pa.array(c, f.type) for c, f in zip(columns, LAG, strict=True)], LAG)

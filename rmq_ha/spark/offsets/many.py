@@ -64,25 +64,25 @@ class PairWork(NamedTuple):
 
     def row(self, number: int, places: Sequence[Place]) -> dict[str, Any]:
         """Its line of `_ROWS`."""
-        found: dict[str, Any] = dict.fromkeys(Forecast._fields, None)
-        found |= {"number": number, "findings": [], "lag": []}
-        found |= {"master": str(places[0]), "slaves": list(map(str, places[1:]))}
+        line: dict[str, Any] = dict.fromkeys(Forecast._fields, None)
+        line |= {"number": number, "findings": [], "lag": []}
+        line |= {"master": str(places[0]), "slaves": list(map(str, places[1:]))}
         try:
             pairings = seen(self.client, places, self.patience)
             if self.record is not None:
                 append_pairings(pairings, self.record)
         except (CannotDecide, WrongUsage) as error:
-            found |= {"safe": False, "exitCode": int(Outcome.UNDECIDED)}
-            return found | {"verdict": f"could not decide: {error}"}
+            line |= {"safe": False, "exitCode": int(Outcome.UNDECIDED)}
+            return line | {"verdict": f"could not decide: {error}"}
         told = answer(pairings, self.limits)
         return {
-            **found,
+            **line,
             **best_of(told.by_slave, self.limits)[1]._asdict(),
             "safe": told.numbers["safe"],
             "exitCode": int(told.outcome),
             "verdict": told.verdict,
             "findings": [
-                dict(zip(COLUMNS, finding_row(one), strict=True)) for one in told.findings
+                dict(zip(COLUMNS, finding_row(finding), strict=True)) for finding in told.findings
             ],
             "lag": lag(told.rows).to_pylist(),
         }

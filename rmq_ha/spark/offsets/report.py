@@ -23,13 +23,13 @@ def sections_of(
     plans: Sequence[Sequence[Step]],
 ) -> list[Table | Plot]:
     """In the order in which they are asked for."""
-    found: list[Table | Plot] = [_replicas(pairings), _forecast(by_slave)]
+    sections: list[Table | Plot] = [_replicas(pairings), _forecast(by_slave)]
     if worst:
-        found += [_worst(worst), _bars(worst)]
-    found += trend_of(trend)
+        sections += [_worst(worst), _bars(worst)]
+    sections += trend_of(trend)
     plan = [step for steps in plans for step in steps]
     if plan:
-        found.append(
+        sections.append(
             Table(
                 "Repair plan",
                 ("step", "why", "command"),
@@ -37,7 +37,7 @@ def sections_of(
                 "Proposed, never applied; --repair DIR writes it down, with the merged tables.",
             )
         )
-    return found
+    return sections
 
 
 def _replicas(pairings: Sequence[Pairing]) -> Table:

@@ -20,11 +20,11 @@ def _index_sizes(
     """`maxHashSlotNum,maxIndexNum`."""
     if text is None:
         return None
-    found = re.fullmatch(r"\s*(\d+)\s*,\s*(\d+)\s*", text)
-    if found is None or not int(found[1]):
+    sizes = re.fullmatch(r"\s*(\d+)\s*,\s*(\d+)\s*", text)
+    if sizes is None or not int(sizes[1]):
         what = f"{text!r}: write maxHashSlotNum,maxIndexNum, as 5000000,20000000"
         raise click.BadParameter(what, context, parameter)
-    return int(found[1]), int(found[2])
+    return int(sizes[1]), int(sizes[2])
 
 
 @click.command("verify-replica")
@@ -95,8 +95,7 @@ def verify_replica(
                     " store against its own log give it once"
                 )
         settings = Settings(master, slave, start, window or WINDOW, index_sizes=index_sizes)
-        wanted = frozenset(checks or CHECKS) - {"bytes"}
-        return verify(job, settings._replace(checks=wanted))
+        return verify(job, settings._replace(checks=frozenset(checks or CHECKS) - {"bytes"}))
 
     inputs = {"master": of_master, "slave": of_slave or ""}
     run_job("verify-replica", inputs, body)

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-import msgspec
 import pyarrow as pa
+from msgspec import msgpack
 
 from rmq_ha.host.blocking import pause
 from rmq_ha.offsets.findings import Outcome
@@ -39,8 +39,8 @@ def verify(job: Job, settings: Settings) -> JobResult:
 def _on_executors(job: Job) -> Run:
     def run_tasks(label: str, work: Work, tasks: Sequence[Task], is_apart: bool) -> Answers:
         with job.progress(label):
-            found = spread(job.spark, tasks, _work(work, is_apart), _ANSWERS).collect()
-        return {row.number: msgspec.msgpack.decode(row.answer, type=Answer) for row in found}
+            rows = spread(job.spark, tasks, _work(work, is_apart), _ANSWERS).collect()
+        return {row.number: msgpack.decode(row.answer, type=Answer) for row in rows}
 
     return run_tasks
 
@@ -49,14 +49,14 @@ def _work(work: Work, is_apart: bool) -> Callable[[Iterator[Task]], Iterator[Any
     """What an executor does with its tasks; if nobody asks again, it adds its answers up."""
 
     def run_all(some: Iterator[Task]) -> Iterator[Any]:
-        found: dict[int, Answer] = {}
+        answers: dict[int, Answer] = {}
         first = None
         for task in some:
             first = task.number if first is None or is_apart else first
             answer = Answer()
             run(work, task, answer)
-            found.setdefault(first, Answer()).add(answer)
-        rows = [{"number": at, "answer": msgspec.msgpack.encode(one)} for at, one in found.items()]
+            answers.setdefault(first, Answer()).add(answer)
+        rows = [{"number": at, "answer": msgpack.encode(answer)} for at, answer in answers.items()]
         yield pa.RecordBatch.from_pylist(rows, _ANSWERS)
 
     return run_all

@@ -11,9 +11,9 @@ _MOST = 200
 
 def sections_of(told: Verified) -> list[Table | Plot]:
     """What the report shows."""
-    found: list[Table | Plot] = [_logs(told)]
+    sections: list[Table | Plot] = [_logs(told)]
     if told.along:
-        found.append(
+        sections.append(
             Plot(
                 "Errors along the log",
                 [at for at, _ in told.along],
@@ -25,8 +25,8 @@ def sections_of(told: Verified) -> list[Table | Plot]:
             )
         )
     if told.queues:
-        found.append(_queues(told.queues))
-    return found
+        sections.append(_queues(told.queues))
+    return sections
 
 
 def _logs(told: Verified) -> Table:
@@ -49,7 +49,7 @@ def _logs(told: Verified) -> Table:
 
 def _queues(queues: Sequence[QueueSum]) -> Table:
     worst = sorted(
-        queues, key=lambda one: (-one.wrong - one.missing - max(0, one.surplus), -one.entries)
+        queues, key=lambda row: (-row.wrong - row.missing - max(0, row.surplus), -row.entries)
     )
     return Table(
         "Queues",
@@ -57,6 +57,6 @@ def _queues(queues: Sequence[QueueSum]) -> Table:
             *("store", "topic", "queue", "entries", "right", "wrong", "missing"),
             *("not built yet", "older than the queue", "without a message"),
         ),
-        [(*one, max(0, one.surplus)) for one in worst[:_MOST]],
+        [(*row, max(0, row.surplus)) for row in worst[:_MOST]],
         f"The worst of {len(queues)} queues." if len(queues) > _MOST else "",
     )

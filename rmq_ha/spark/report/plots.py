@@ -116,7 +116,7 @@ def _embeddable(text: str, plot: Plot) -> str:
     """Only the element, named for those who cannot see it, in the page's colours."""
     text = text[text.index("<svg") :]
     used = set(_REFERENCE.findall(text))
-    text = _ID.sub(lambda found: found.group(0) if found.group(1) in used else "", text)
+    text = _ID.sub(lambda match: match.group(0) if match.group(1) in used else "", text)
     text = text.replace(_INK, "currentColor")
     title = escape(str(_clean(plot.title)))
     about = escape(f"{plot.kind} plot of {', '.join(str(_clean(name)) for name in plot.series)}")

@@ -53,8 +53,8 @@ class RangesPartition(InputPartition):
 
     def read(self, queues: Queues, columns: Sequence[str]) -> Iterator[Any]:
         """Their messages, as `Queues.read` gives them."""
-        for each in self.ranges:
-            yield from queues.read(each, columns)
+        for span in self.ranges:
+            yield from queues.read(span, columns)
 
 
 def partitions_of(ranges: list[QueueRange], options: SourceOptions) -> list[RangesPartition]:
@@ -83,10 +83,10 @@ def schema_of(given: Mapping[str, str]) -> StructType:
     """
     table, form, include_properties = columns_asked(given)
     is_table = table != MESSAGES
-    found = table_schema(table) if is_table else default_schema(form, include_properties)
+    schema = table_schema(table) if is_table else default_schema(form, include_properties)
     if is_of_catalog(given):
-        found.fields[0].metadata = {_OPTIONS: json.dumps(by_name(given, SOURCE_NAMES))}
-    return found
+        schema.fields[0].metadata = {_OPTIONS: json.dumps(by_name(given, SOURCE_NAMES))}
+    return schema
 
 
 def make_reader(given: Mapping[str, str], schema: StructType) -> DataSourceReader:
@@ -208,17 +208,17 @@ def _plan_files(queues: OfflineQueues, planner: Planner, options: SourceOptions)
             (queue.topic, queue.queue_id): (at, END_OF_LOG) for queue, at in starts.items()
         }
         return FilePlan(open_spans, queues.log_range(ranges)[0])
-    spans = {(each.queue.topic, each.queue.queue_id): (each.start, each.stop) for each in ranges}
+    spans = {(span.queue.topic, span.queue.queue_id): (span.start, span.stop) for span in ranges}
     return FilePlan(spans, *queues.log_range(ranges))
 
 
 def _are_few(queues: OfflineQueues, ranges: list[QueueRange]) -> bool:
     """The records of these ranges are a small part of the log, by the size of some of them."""
-    largest = sorted(ranges, key=lambda each: each.start - each.stop)[:16]
-    sizes = [queues.mean_size(each) for each in largest]
+    largest = sorted(ranges, key=lambda span: span.start - span.stop)[:16]
+    sizes = [queues.mean_size(span) for span in largest]
     mean = sum(sizes) / max(1, len(sizes))
     log = queues.store.max_offset() - queues.store.min_offset()
-    return mean * sum(each.stop - each.start for each in ranges) * FEW <= log
+    return mean * sum(span.stop - span.start for span in ranges) * FEW <= log
 
 
 def _splits(

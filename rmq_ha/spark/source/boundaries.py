@@ -134,23 +134,23 @@ def parse_timestamps(text: str, option: str) -> Boundary:
     return Boundary(Kind.TIMES, by_queue=table, option=option)
 
 
-def queue_table(text: str, option: str, wanted: str) -> dict[QueueId, int]:
+def queue_table(text: str, option: str, form: str) -> dict[QueueId, int]:
     """
     Read `{"topic":{"0":23}}` or `{"topic":{"broker-a":{"0":23}}}`.
 
     :raises WrongUsage: it is neither.
     """
-    wrong = f"{option}={text!r}: write {wanted}, or with brokers {_LEVELS}"
-    found: dict[QueueId, int] = {}
+    wrong = f"{option}={text!r}: write {form}, or with brokers {_LEVELS}"
+    table: dict[QueueId, int] = {}
     for topic, inner in _read(text, _Numbers, wrong).items():
-        for name, number in inner.items():
-            level = number if isinstance(number, dict) else {name: number}
-            broker = name if isinstance(number, dict) else ""
-            for queue_id, each in level.items():
-                if not _is_id(queue_id) or QueueId(topic, broker, int(queue_id)) in found:
+        for name, value in inner.items():
+            level = value if isinstance(value, dict) else {name: value}
+            broker = name if isinstance(value, dict) else ""
+            for queue_id, number in level.items():
+                if not _is_id(queue_id) or QueueId(topic, broker, int(queue_id)) in table:
                     raise WrongUsage(wrong)  # the same again: as "0" and "00"
-                found[QueueId(topic, broker, int(queue_id))] = each
-    return found
+                table[QueueId(topic, broker, int(queue_id))] = number
+    return table
 
 
 def assigned_queues(text: str, option: str) -> tuple[QueueId, ...]:
@@ -162,13 +162,13 @@ def assigned_queues(text: str, option: str) -> tuple[QueueId, ...]:
     wrong = (
         f'{option}={text!r}: write JSON like {{"topic":[0,1]}}, or {{"topic":{{"broker-a":[0]}}}}'
     )
-    found = {
-        QueueId(topic, broker, each)
+    queues = {
+        QueueId(topic, broker, queue_id)
         for topic, inner in _read(text, _Assigned, wrong).items()
         for broker, ids in (inner if isinstance(inner, dict) else {"": inner}).items()
-        for each in ids
+        for queue_id in ids
     }
-    return tuple(sorted(found))
+    return tuple(sorted(queues))
 
 
 _Some = Meta(min_length=1)
@@ -192,10 +192,10 @@ _LEVELS = '{"topic":{"broker-a":{"0":23}}}'
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    unique = dict(pairs)
+    if len(unique) != len(pairs):
         raise ValueError("a key stands there twice")
-    return found
+    return unique
 
 
 def _is_id(text: str) -> bool:

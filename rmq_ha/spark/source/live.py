@@ -63,7 +63,7 @@ class LiveQueues:
 
     def queues(self, topics: Subscription) -> list[QueueId]:
         """The wanted queues that are there now, of all brokers."""
-        found, missing = self._look(topics)
+        queues, missing = self._look(topics)
         if missing:
             raise CannotDecide(
                 f"no broker has the topic {missing[0]}, as far as"
@@ -71,14 +71,14 @@ class LiveQueues:
                 " is its name right, was it created, is its broker registered there?"
             )
         if self._options.broker_name is not None:
-            self._check_broker(topics, found)
+            self._check_broker(topics, queues)
         for queue in topics.assigned or ():
-            if not any(queue in (each, each._replace(broker="")) for each in found):
+            if not any(queue in (known, known._replace(broker="")) for known in queues):
                 raise CannotDecide(
                     f"there is no queue {queue} on a running broker; there are"
-                    f" {', '.join(map(str, found[:9])) or 'none'}"
+                    f" {', '.join(map(str, queues[:9])) or 'none'}"
                 )
-        return found
+        return queues
 
     def present(self, topics: Subscription) -> list[QueueId]:
         """As `queues`, without those of topics and brokers that nobody knows at the moment."""
@@ -114,15 +114,15 @@ class LiveQueues:
 
         :raises CannotDecide: it was refused.
         """
-        found: dict[QueueId, Ends] = {}
+        ends: dict[QueueId, Ends] = {}
         away: set[str] = set()
         for (_, broker), group in groupby(sorted(queues), key=itemgetter(0, 1)):
             if broker not in away:
                 try:
-                    found |= self.ends_of_topic(list(group))
+                    ends |= self.ends_of_topic(list(group))
                 except BrokerAway:
                     away.add(broker)
-        return found
+        return ends
 
     def ends_of_topic(self, queues: Sequence[QueueId]) -> dict[QueueId, Ends]:
         """As `ends`; they are queues of one topic and broker."""
@@ -139,11 +139,11 @@ class LiveQueues:
                 for queue, item in table.items()
                 for low in (_offset(item, "minOffset"),)
             }
-            return {each: known[each.queue_id] for each in queues if each.queue_id in known}
+            return {queue: known[queue.queue_id] for queue in queues if queue.queue_id in known}
 
-        found = self._any_broker(queues[0], ask)
+        ends = self._any_broker(queues[0], ask)
         # Only queues that can be written are in the answer.
-        return found | {queue: self.ends(queue) for queue in queues if queue not in found}
+        return ends | {queue: self.ends(queue) for queue in queues if queue not in ends}
 
     def offset_at(self, queue: QueueId, ms: int) -> int | None:
         """The first message stored at `ms` or later; None when there is none."""
@@ -159,7 +159,7 @@ class LiveQueues:
 
     def group_offsets(self, group: str, queues: Sequence[QueueId]) -> dict[QueueId, int]:
         """As `Queues.group_offsets`; the tables that brokers keep are the ones with no guesses."""
-        found: dict[QueueId, int] = {}
+        offsets: dict[QueueId, int] = {}
         broker = attrgetter("broker")
         for _, same in groupby(sorted(queues, key=broker), key=broker):
             here = list(same)
@@ -169,10 +169,10 @@ class LiveQueues:
                 answer = self._connected().run(expect(Ask(command, address)))
                 return offsets_of_group(bytes(answer.body or b"{}"), group, here, address)
 
-            found |= self._any_broker(here[0], ask)
-        return found
+            offsets |= self._any_broker(here[0], ask)
+        return offsets
 
-    def read(self, wanted: QueueRange, columns: Sequence[str]) -> Iterator[Any]:
+    def read(self, span: QueueRange, columns: Sequence[str]) -> Iterator[Any]:
         """The messages of a range; a slave is asked when the master does not answer."""
         options = self._options
         how = How(
@@ -183,7 +183,7 @@ class LiveQueues:
             self._patience(),
         )
         puller = _Puller(self._connected(), options, self._routes)
-        yield from Reading(wanted, puller, how, pause).batches(columns)
+        yield from Reading(span, puller, how, pause).batches(columns)
 
     def commit(self, group: str, queue: QueueId, offset: int) -> None:
         """Have the broker keep an offset for a group, for consoles to show."""
@@ -197,24 +197,24 @@ class LiveQueues:
     def _look(self, topics: Subscription) -> tuple[list[QueueId], list[str]]:
         """Queues, and topics that nobody has though they were named."""
         named = topics.named
-        found: list[QueueId] = []
+        known: list[QueueId] = []
         missing: list[str] = []
         for topic in self._topics(topics) if named is None else named:
             queues = self._queues_of(topic)
             if queues is not None:
-                found += queues
+                known += queues
             elif named is not None:
                 missing.append(topic)
         only = self._options.broker_name
-        wanted = [queue for queue in found if topics.wants(queue) and only in (None, queue.broker)]
-        return sorted(wanted), missing
+        chosen = [queue for queue in known if topics.wants(queue) and only in (None, queue.broker)]
+        return sorted(chosen), missing
 
-    def _check_broker(self, topics: Subscription, found: list[QueueId]) -> None:
+    def _check_broker(self, topics: Subscription, queues: list[QueueId]) -> None:
         """Else a misspelt `brokerName` would read nothing, and say nothing."""
-        there = {queue.topic for queue in found}
+        its_topics = {queue.topic for queue in queues}
         for topic in topics.named or ():
             brokers = sorted({queue.broker for queue in self._queues_of(topic) or ()})
-            if topic not in there and brokers and self._options.broker_name not in brokers:
+            if topic not in its_topics and brokers and self._options.broker_name not in brokers:
                 raise CannotDecide(
                     f"{topic} is not on the broker {self._options.broker_name}; it is on"
                     f" {', '.join(brokers)}"
@@ -244,7 +244,7 @@ class LiveQueues:
             addresses = addresses_in(route, queue.broker)
             last: RemotingError | None = None
             away = self._choice.is_avoided
-            for broker_id in sorted(addresses, key=lambda each: (away(addresses[each]), each)):
+            for broker_id in sorted(addresses, key=lambda peer: (away(addresses[peer]), peer)):
                 try:
                     return ask(addresses[broker_id], broker_id)
                 except RemotingError as error:
@@ -289,8 +289,8 @@ def first_since(
     for probe in (near, near - 1, near + 1):
         if low <= probe < stop:
             low, stop = (low, probe) if stored_at(probe) >= ms else (probe + 1, stop)
-    found = low + bisect_left(range(low, stop), ms, key=stored_at)
-    return found if found < high else None
+    first = low + bisect_left(range(low, stop), ms, key=stored_at)
+    return first if first < high else None
 
 
 class _Puller:

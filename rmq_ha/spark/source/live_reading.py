@@ -66,14 +66,14 @@ class Reading:
     """
 
     def __init__(
-        self, wanted: QueueRange, source: Puller, how: How, pause: Callable[[int], None]
+        self, span: QueueRange, source: Puller, how: How, pause: Callable[[int], None]
     ) -> None:
-        self._wanted = wanted
+        self._span = span
         self._source = source
         self._how = how
         self._pause = pause
-        self._queue = MessageQueue(*wanted.queue)
-        self._is_light = wanted.queue.topic.startswith(LMQ_PREFIX)  # records have other offsets
+        self._queue = MessageQueue(*span.queue)
+        self._is_light = span.queue.topic.startswith(LMQ_PREFIX)  # records have other offsets
 
     def batches(self, columns: Sequence[str]) -> Iterator[Any]:
         """
@@ -97,12 +97,12 @@ class Reading:
             return
         try:
             records = records_of(pieces).tagged(self._how.tags)
-            yield from records.batches(columns, self._wanted.queue.broker, self._how.batch_rows)
+            yield from records.batches(columns, self._span.queue.broker, self._how.batch_rows)
         except ValueError as error:
-            raise CannotDecide(f"{self._wanted.queue}: an answer is damaged: {error}") from None
+            raise CannotDecide(f"{self._span.queue}: an answer is damaged: {error}") from None
 
     def _pieces(self) -> Iterator["Piece"]:
-        offset, stop = self._wanted.start, self._wanted.stop
+        offset, stop = self._span.start, self._span.stop
         short = 0
         while offset < stop:
             pulled = self._pull(offset)
@@ -127,7 +127,7 @@ class Reading:
             offset = following
 
     def _pull(self, offset: int) -> PulledRecords:
-        count = min(self._how.pull_size, self._wanted.stop - offset)
+        count = min(self._how.pull_size, self._span.stop - offset)
         return patiently(
             lambda: self._source.pull(self._queue, offset, count),
             self._how.patience,
@@ -143,7 +143,7 @@ class Reading:
             return piece
         except ValueError as error:
             raise CannotDecide(
-                f"{self._wanted.queue}: the answer of {pulled.address} is damaged: {error}"
+                f"{self._span.queue}: the answer of {pulled.address} is damaged: {error}"
             ) from None
 
     def _gap(
@@ -158,14 +158,14 @@ class Reading:
         if has_holes and status is not PullStatus.OFFSET_ILLEGAL:
             return None
         expected = start
-        for found in [*piece.queue_offsets, stop]:
-            if found > expected:
-                return expected, found
-            expected = found + 1
+        for offset in [*piece.queue_offsets, stop]:
+            if offset > expected:
+                return expected, offset
+            expected = offset + 1
         return None
 
     def _deleted(self, gap: tuple[int, int], pulled: PulledRecords) -> None:
-        what = f"{self._wanted.queue}: the messages from {gap[0]} to {gap[1] - 1} are not there"
+        what = f"{self._span.queue}: the messages from {gap[0]} to {gap[1] - 1} are not there"
         if pulled.broker_id != MASTER_ID:
             raise CannotDecide(
                 f"{what} on the slave {pulled.address}, perhaps only there: read again when the"
@@ -199,7 +199,7 @@ class Reading:
             )
 
     def _shown(self, offset: int) -> str:
-        return f"{self._wanted.queue}: offsets {offset} to {self._wanted.stop - 1}"
+        return f"{self._span.queue}: offsets {offset} to {self._span.stop - 1}"
 
 
 _ALLOW = "With failOnDataLoss=false such messages are passed over."

@@ -90,10 +90,10 @@ class OneBroker:
 
     def route(self, client: BlockingClient, topic: str) -> TopicRoute:
         """To itself."""
-        found = self._known(client).get(topic)
-        if found is None:
+        route = self._known(client).get(topic)
+        if route is None:
             raise NoRoute(topic, f"the broker {self._address} has no such topic")
-        return found
+        return route
 
     def _known(self, client: BlockingClient) -> dict[str, TopicRoute]:
         if self._until < self._seconds():

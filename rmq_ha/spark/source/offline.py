@@ -58,29 +58,29 @@ class OfflineQueues:
         """As `Queues.queues`."""
         self._store = None
         broker = self._options.broker_name or ""
-        there = [QueueId(topic, broker, number) for topic, number in self.store.topics_on_disk()]
-        self._check_named(topics, {queue.topic for queue in there})
-        known = set(there)
+        queues = [QueueId(topic, broker, number) for topic, number in self.store.topics_on_disk()]
+        self._check_named(topics, {queue.topic for queue in queues})
+        known = set(queues)
         for queue in topics.assigned or ():
             if queue._replace(broker=queue.broker or broker) not in known:
                 raise CannotDecide(f"{self.store.uri} has no queue {queue}; is its number right?")
-        return sorted(queue for queue in there if topics.wants(queue))
+        return sorted(queue for queue in queues if topics.wants(queue))
 
     def bounds(self, queue: QueueId) -> tuple[int, int]:
         """As `Queues.bounds`."""
-        found = self.store.queue(queue.topic, queue.queue_id)
-        return found.min_offset, found.max_offset
+        stored = self.store.queue(queue.topic, queue.queue_id)
+        return stored.min_offset, stored.max_offset
 
     def offset_at(self, queue: QueueId, ms: int) -> int | None:
         """As `Queues.offset_at`."""
-        found = self.store.queue(queue.topic, queue.queue_id)
+        stored = self.store.queue(queue.topic, queue.queue_id)
 
         def stored_at(offset: int) -> int:
-            return self.store.store_time_of(int(found.units(offset, offset + 1)["offset"][0]))
+            return self.store.store_time_of(int(stored.units(offset, offset + 1)["offset"][0]))
 
-        there = range(found.min_offset, found.max_offset)
-        at = bisect_left(there, ms, key=stored_at)
-        return there[at] if at < len(there) else None
+        offsets = range(stored.min_offset, stored.max_offset)
+        at = bisect_left(offsets, ms, key=stored_at)
+        return offsets[at] if at < len(offsets) else None
 
     def reach_the_end(self) -> bool:
         """The log's last message is in its queue: after a crash, queues may end before the log."""
@@ -103,27 +103,27 @@ class OfflineQueues:
         queue; all of the log if one of these is not where its queue says.
         """
         units: list[tuple[int, int]] = []
-        wanted: list[tuple[int, int]] = []
+        edges: list[tuple[int, int]] = []
         for queue_id, start, stop in ranges:
             queue = self.store.queue_alone(queue_id.topic, queue_id.queue_id)
             for at in (start, stop - 1):
-                found = queue.units(at, at + 1)
-                units += [(int(unit["offset"]), int(unit["size"])) for unit in found]
-                wanted.append((queue_id.queue_id, at))
-        if not units or len(units) != len(wanted):
-            return _ALL if wanted else _NONE
+                pointers = queue.units(at, at + 1)
+                units += [(int(unit["offset"]), int(unit["size"])) for unit in pointers]
+                edges.append((queue_id.queue_id, at))
+        if not units or len(units) != len(edges):
+            return _ALL if edges else _NONE
         offsets, sizes = np.array(units, np.int64).T
         row = self.store.log_files()
         records = pick_records(self.store.files, row, offsets, sizes, row[-1].end)
         ids, places = records.queue_id.tolist(), records.queue_offset.tolist()
-        if list(zip(ids, places, strict=True)) != wanted:
+        if list(zip(ids, places, strict=True)) != edges:
             return _ALL
         return int(offsets.min()), int(offsets.max()) + 1
 
-    def mean_size(self, wanted: QueueRange) -> float:
+    def mean_size(self, span: QueueRange) -> float:
         """Bytes of a record of a range, by some of them; 0 if there are none."""
-        queue = self.store.queue_alone(wanted.queue.topic, wanted.queue.queue_id)
-        sizes = queue.units(wanted.start, min(wanted.stop, wanted.start + _SAMPLE))["size"]
+        queue = self.store.queue_alone(span.queue.topic, span.queue.queue_id)
+        sizes = queue.units(span.start, min(span.stop, span.start + _SAMPLE))["size"]
         return float(sizes.mean()) if len(sizes) else 0.0
 
     def group_offsets(self, group: str, queues: Sequence[QueueId]) -> dict[QueueId, int]:
@@ -133,69 +133,67 @@ class OfflineQueues:
         where = f"{self.store.uri}/config/{name}"
         return offsets_of_group(text, group, queues, where) if text is not None else {}
 
-    def read(self, wanted: QueueRange, columns: Sequence[str]) -> Iterator[Any]:
+    def read(self, span: QueueRange, columns: Sequence[str]) -> Iterator[Any]:
         """As `Queues.read`."""
         options, name = self._options, self._options.broker_name
-        for records in self._records(wanted):
+        for records in self._records(span):
             yield from records.tagged(options.tags).batches(columns, name, rows=options.batch_rows)
 
-    def _records(self, wanted: QueueRange) -> Iterator[Records]:
+    def _records(self, span: QueueRange) -> Iterator[Records]:
         store = self.store
-        queue = store.queue_alone(wanted.queue.topic, wanted.queue.queue_id)
+        queue = store.queue_alone(span.queue.topic, span.queue.queue_id)
         row = store.log_files()
-        at = max(wanted.start, first_unit(queue))
-        if at > wanted.start and self._options.fail_on_data_loss:
-            raise self._changed(wanted, wanted.start)
-        while at < wanted.stop:
-            units = queue.units(at, min(wanted.stop, at + self._options.batch_rows))
+        at = max(span.start, first_unit(queue))
+        if at > span.start and self._options.fail_on_data_loss:
+            raise self._changed(span, span.start)
+        while at < span.stop:
+            units = queue.units(at, min(span.stop, at + self._options.batch_rows))
             sizes = units["size"].astype(np.int64)
             together = np.cumsum(np.maximum(sizes, 0))
             units = units[: max(1, int(np.searchsorted(together, READ_BYTES, "right")))]
             offsets, sizes = units["offset"], sizes[: len(units)]
             if not len(units):
                 if self._options.fail_on_data_loss:
-                    raise self._changed(wanted, at)
+                    raise self._changed(span, at)
                 return
             # A unit says where its record is, so nobody has to find the end of the log for it.
             records = pick_records(store.files, row, offsets, sizes, row[-1].end)
-            records = _of_queue(records, wanted.queue, at, len(units))
+            records = _of_queue(records, span.queue, at, len(units))
             if len(records) < len(units) and self._options.fail_on_data_loss:
-                raise self._not_there(wanted, at, offsets, records)
+                raise self._not_there(span, at, offsets, records)
             yield records
             at += len(units)
 
-    def _changed(self, wanted: QueueRange, at: int) -> CannotDecide:
+    def _changed(self, span: QueueRange, at: int) -> CannotDecide:
         return CannotDecide(
-            f"{wanted.queue} of {self.store.uri} has no message {at} any more: the store changes"
+            f"{span.queue} of {self.store.uri} has no message {at} any more: the store changes"
             " while it is read (its broker deletes what is older than fileReservedTime). Read"
             " again, or pass over what is gone with failOnDataLoss=false"
         )
 
-    def _not_there(
-        self, wanted: QueueRange, at: int, offsets: Any, records: Records
-    ) -> CannotDecide:
-        if wanted.queue.topic.startswith(LMQ_PREFIX):
+    def _not_there(self, span: QueueRange, at: int, offsets: Any, records: Records) -> CannotDecide:
+        if span.queue.topic.startswith(LMQ_PREFIX):
             is_there = np.isin(offsets, records.physical_offset)
         else:
             is_there = np.isin(np.arange(at, at + len(offsets)), records.queue_offset)
         index, missing = int(is_there.argmin()), int((~is_there).sum())
         return CannotDecide(
-            f"{wanted.queue} of {self.store.uri}: message {at + index} is not at {offsets[index]}"
+            f"{span.queue} of {self.store.uri}: message {at + index} is not at {offsets[index]}"
             f" of the log, where its queue says ({missing} such in this part): deleted meanwhile,"
             " or damaged. rmqha-spark verify-replica says which; failOnDataLoss=false leaves them"
             " out"
         )
 
-    def _check_named(self, topics: Subscription, there: set[str]) -> None:
-        missing = [name for name in topics.named or () if name not in there]
+    def _check_named(self, topics: Subscription, stored: set[str]) -> None:
+        missing = [name for name in topics.named or () if name not in stored]
         if not missing:
             return
         table = self.store.topics()
-        known = there | (set(table.topics) if table else set())
+        known = stored | (set(table.topics) if table else set())
         for name in missing:
             if name not in known:
                 near = get_close_matches(name, known, n=1)
-                hint = f"did you mean {near[0]!r}?" if near else f"it has {some(there)}"
+                hint = f"did you mean {near[0]!r}?" if near else f"it has {some(stored)}"
                 raise CannotDecide(f"{self.store.uri} has no topic {name!r}; {hint}")
 
 
@@ -244,8 +242,8 @@ class FileWanted:
         topics = records.topics().dictionary_encode()
         names = topics.dictionary.to_pylist()
         codes = topics.indices.to_numpy()
-        wanted = np.array([self._topics.wants_topic(name) for name in names], np.bool_)
-        mask = wanted[codes]
+        are_wanted = np.array([self._topics.wants_topic(name) for name in names], np.bool_)
+        mask = are_wanted[codes]
         if self._topics.assigned is not None or self._spans is not None:
             mask &= self._in_spans(records, codes, names)
         return records if mask.all() else records.select(mask)
@@ -261,8 +259,8 @@ class FileWanted:
     def _span(self, topic: str, queue_id: int) -> tuple[int, int]:
         if self._spans is not None:
             return self._spans.get((topic, queue_id), _NONE)
-        wanted = self._topics.wants(QueueId(topic, self._broker, queue_id))
-        return _ALL if wanted else _NONE
+        is_wanted = self._topics.wants(QueueId(topic, self._broker, queue_id))
+        return _ALL if is_wanted else _NONE
 
 
 def store_of(options: SourceOptions) -> StoreDirectory:

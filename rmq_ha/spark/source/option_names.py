@@ -55,7 +55,7 @@ def by_name(
     spelt |= {alias.lower(): name for alias, name in aliases.items()}
     not_here = {name.lower(): why for name, why in _NOT_HERE.items()}
     is_table = is_of_catalog(given)
-    found: dict[str, str] = {}
+    options: dict[str, str] = {}
     keys: dict[str, str] = {}
     for key, value in given.items():
         if is_table and (key.lower() in _OF_CATALOG or key.lower().startswith("option.")):
@@ -65,14 +65,14 @@ def by_name(
             raise WrongUsage(_unknown(key, not_here.get(key.lower()), names, aliases))
         if name in _OF_SPARK:
             continue
-        if found.get(name, value) != value:
-            one, other = (
-                each if name in _SECRET else f"{each}={text!r}"
-                for each, text in ((keys[name], found[name]), (key, value))
+        if options.get(name, value) != value:
+            first, other = (
+                alias if name in _SECRET else f"{alias}={text!r}"
+                for alias, text in ((keys[name], options[name]), (key, value))
             )
-            raise WrongUsage(f"options {one} and {other} are the same option: give it once")
-        found[name], keys[name] = value, key
-    return found
+            raise WrongUsage(f"options {first} and {other} are the same option: give it once")
+        options[name], keys[name] = value, key
+    return options
 
 
 def is_of_catalog(given: Mapping[str, str]) -> bool:

@@ -52,14 +52,14 @@ def read(kind: type[T], known: Mapping[str, str]) -> T:
         return msgspec.convert(given, kind, strict=False, dec_hook=_made)
     except msgspec.ValidationError as error:
         name = str(error).rpartition("$.")[2].rstrip("`")
-    fields = {one.encode_name: one.name for one in msgspec.structs.fields(kind)}
-    (wanted,) = _wanted(get_type_hints(kind, include_extras=True)[fields[name]])
-    raise WrongUsage(f"{name}={given[name][:40]!r}: {wanted}")
+    fields = {field.encode_name: field.name for field in msgspec.structs.fields(kind)}
+    (meaning,) = _meanings(get_type_hints(kind, include_extras=True)[fields[name]])
+    raise WrongUsage(f"{name}={given[name][:40]!r}: {meaning}")
 
 
 def names_of(kind: type[msgspec.Struct]) -> tuple[str, ...]:
     """The options of a struct, as users spell them."""
-    return tuple(one.encode_name for one in msgspec.structs.fields(kind))
+    return tuple(field.encode_name for field in msgspec.structs.fields(kind))
 
 
 def own_names(kind: type[msgspec.Struct]) -> tuple[str, ...]:
@@ -83,12 +83,12 @@ def _made(kind: type, text: str) -> Any:
     return made
 
 
-def _wanted(hint: Any) -> Iterator[str]:
+def _meanings(hint: Any) -> Iterator[str]:
     """What stands for a type in an error."""
-    for each in (hint, *get_args(hint)):
-        if each is bool:
+    for part in (hint, *get_args(hint)):
+        if part is bool:
             yield "true or false"
-        elif hasattr(each, "meaning"):
-            yield each.meaning
+        elif hasattr(part, "meaning"):
+            yield part.meaning
         else:
-            yield from (one.description for one in getattr(each, "__metadata__", ()))
+            yield from (meta.description for meta in getattr(part, "__metadata__", ()))

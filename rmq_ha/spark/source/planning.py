@@ -41,12 +41,12 @@ class Planner:
         """
         queues = self._queues.queues(self._options.subscription)
         self._check(queues)
-        found: list[QueueRange] = []
+        ranges: list[QueueRange] = []
         for queue in queues:
             start, stop = self.start_of(queue), self.stop_of(queue)
             if start < stop:
-                found.append(QueueRange(queue, start, stop))
-        return found
+                ranges.append(QueueRange(queue, start, stop))
+        return ranges
 
     def starts(self) -> dict[QueueId, int]:
         """
@@ -146,16 +146,16 @@ class Planner:
 
     def _kept(self, boundary: Boundary) -> Mapping[QueueId, int]:
         """Where a group goes on; it has nothing of a queue that it was not given messages of."""
-        found = self._of_groups.get(boundary.group)
-        if found is None:
-            found = self._queues.group_offsets(boundary.group, self._here)
-            self._of_groups[boundary.group] = found
-        if not found:
+        offsets = self._of_groups.get(boundary.group)
+        if offsets is None:
+            offsets = self._queues.group_offsets(boundary.group, self._here)
+            self._of_groups[boundary.group] = offsets
+        if not offsets:
             raise WrongUsage(
                 f"{boundary.option}: the group {boundary.group} has no offset in any queue that is"
                 " read. Is its name right? Groups in broadcasting mode keep theirs themselves"
             )
-        return found
+        return offsets
 
 
 def cut(
@@ -168,44 +168,44 @@ def cut(
     :param min_partitions: at least so many, if there are so many messages.
     :param max_records: messages of one partition at most.
     """
-    pieces = [each for each in ranges if each.start < each.stop]
+    pieces = [span for span in ranges if span.start < span.stop]
     if max_records is not None:
         pieces = cut_at(pieces, max_records)
     if min_partitions is not None:
-        total = sum(each.stop - each.start for each in pieces)
-        wanted = min(min_partitions, total)
-        if len(pieces) < wanted:  # by size, as Spark's Kafka source does
-            pieces = cut_at(pieces, total // wanted)
+        total = sum(piece.stop - piece.start for piece in pieces)
+        parts = min(min_partitions, total)
+        if len(pieces) < parts:  # by size, as Spark's Kafka source does
+            pieces = cut_at(pieces, total // parts)
         return [(piece,) for piece in pieces]
     if len(pieces) <= ALONE:
         return [(piece,) for piece in pieces]
-    share = sum(each.stop - each.start for each in pieces) // ALONE
+    share = sum(piece.stop - piece.start for piece in pieces) // ALONE
     return bundled(pieces, min(SMALL, max_records or SMALL, max(1, share)))
 
 
 def cut_at(ranges: Iterable[QueueRange], most: int) -> list[QueueRange]:
     """Ranges, none of them empty, in parts of so many messages at most."""
     return [
-        piece for each in ranges for piece in _divided(each, -(-(each.stop - each.start) // most))
+        piece for span in ranges for piece in _divided(span, -(-(span.stop - span.start) // most))
     ]
 
 
-def _divided(each: QueueRange, parts: int) -> list[QueueRange]:
-    size = each.stop - each.start
-    edges = [each.start + size * at // parts for at in range(parts + 1)]
-    return [QueueRange(each.queue, *edge) for edge in pairwise(edges)]
+def _divided(span: QueueRange, parts: int) -> list[QueueRange]:
+    size = span.stop - span.start
+    edges = [span.start + size * at // parts for at in range(parts + 1)]
+    return [QueueRange(span.queue, *edge) for edge in pairwise(edges)]
 
 
 def bundled(pieces: list[QueueRange], most: int) -> list[tuple[QueueRange, ...]]:
     """Small ones together, up to so many offsets."""
-    found: list[tuple[QueueRange, ...]] = []
+    bundles: list[tuple[QueueRange, ...]] = []
     small: list[QueueRange] = []
     together = 0
-    for each in pieces:
-        size = each.stop - each.start
+    for piece in pieces:
+        size = piece.stop - piece.start
         if small and together + size > most:
-            found.append(tuple(small))
+            bundles.append(tuple(small))
             small, together = [], 0
-        small.append(each)
+        small.append(piece)
         together += size
-    return [*found, tuple(small)] if small else found
+    return [*bundles, tuple(small)] if small else bundles

@@ -138,7 +138,7 @@ class Queues(Protocol):
         """
         ...
 
-    def read(self, wanted: QueueRange, columns: Sequence[str]) -> Iterator[Any]:
+    def read(self, span: QueueRange, columns: Sequence[str]) -> Iterator[Any]:
         """
         The messages of a range as `pyarrow.RecordBatch` of exactly these columns, in queue order;
         only those with the tags of the options.

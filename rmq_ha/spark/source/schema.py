@@ -19,7 +19,7 @@ _KINDS: dict[str, T.DataType] = {
 
 def columns(text: str) -> dict[str, T.DataType]:
     """`topic:string queueId:int`, without a JVM: executors read schemas, too."""
-    return {name: _KINDS[kind] for name, _, kind in (each.partition(":") for each in text.split())}
+    return {name: _KINDS[kind] for name, _, kind in (word.partition(":") for word in text.split())}
 
 
 MESSAGE_COLUMNS = columns(

@@ -107,19 +107,19 @@ def send_rows(
     except ConfigurationError as error:
         raise WrongUsage(f"brokers cannot be asked: {error}") from None
     place = SinkTask(query, batch, partition)
-    rows = sent = 0
+    done = sent = 0
     rate, began = options.rows_per_second, seconds()
     step = max(1, (rate or 0) // 10)  # a tenth of a second, so that requests stay large
     with closing(client):
         outbox = Outbox(client, options, place)
-        for each in batches:
-            for message, queue in messages_of(each, options.topic, place, rows, options.subscribed):
+        for rows in batches:
+            for message, queue in messages_of(rows, options.topic, place, done, options.subscribed):
                 outbox.put(message, queue)
                 sent += 1
                 if rate is not None and sent % step == 0:
                     outbox.flush()
                     pause(max(0, round((began + sent / rate - seconds()) * 1000)))
-            rows += each.num_rows
+            done += rows.num_rows
         outbox.flush()
     return WriterCommitMessage()
 

@@ -139,7 +139,7 @@ def check_columns(schema: StructType, options: SinkOptions) -> None:
 
     :raises WrongUsage: one is missing, of another type, or unknown (says what it should be).
     """
-    found: dict[str, str] = {}
+    columns: dict[str, str] = {}
     for column in schema.fields:
         name = OTHER_NAMES.get(column.name, column.name)
         kinds = SINK_COLUMNS.get(name)
@@ -147,20 +147,20 @@ def check_columns(schema: StructType, options: SinkOptions) -> None:
             if column.name not in columns_of(KAFKA):
                 raise WrongUsage(_unknown(column.name))
             continue
-        if name in found:
-            raise WrongUsage(f"columns {found[name]} and {column.name} mean the same: drop one")
-        found[name] = column.name
+        if name in columns:
+            raise WrongUsage(f"columns {columns[name]} and {column.name} mean the same: drop one")
+        columns[name] = column.name
         if not isinstance(column.dataType, kinds):
-            wanted = " or ".join(kind().simpleString() for kind in kinds if kinds is not _PAIRS)
+            types = " or ".join(kind().simpleString() for kind in kinds if kinds is not _PAIRS)
             raise WrongUsage(
                 f"column {column.name} is {column.dataType.simpleString()}: it should be"
-                f" {wanted or _PAIRS_SHOWN}"
+                f" {types or _PAIRS_SHOWN}"
             )
         if kinds is _PAIRS and not _are_pairs(column.dataType):
             raise WrongUsage(f"column {column.name} should be {_PAIRS_SHOWN}")
-    if "body" not in found:
+    if "body" not in columns:
         raise WrongUsage("what to send? There is no column body (or value)")
-    if "topic" not in found and not (options.topic or options.subscribed):
+    if "topic" not in columns and not (options.topic or options.subscribed):
         raise WrongUsage("where to? Give the option topic, or a column topic")
 
 
@@ -171,7 +171,7 @@ def _are_pairs(kind: DataType) -> bool:
 
 
 def _unknown(name: str) -> str:
-    known = {each.lower(): each for each in (*SINK_COLUMNS, *OTHER_NAMES)}
+    known = {column.lower(): column for column in (*SINK_COLUMNS, *OTHER_NAMES)}
     near = get_close_matches(name.lower(), known, n=1, cutoff=0.6)
     hint = f"did you mean {known[near[0]]!r}?" if near else f"there are {', '.join(SINK_COLUMNS)}"
     return f"a message has no {name!r}; {hint}"

@@ -119,9 +119,9 @@ def _own(pairs: Any) -> dict[str, str]:
 
     :param pairs: entries of a map, or headers in the form of Kafka's.
     """
-    found: dict[str, str] = {}
+    own: dict[str, str] = {}
     for pair in pairs or ():
         name, value = pair.values() if isinstance(pair, dict) else pair
         if name and value and name not in _OF_BROKERS:
-            found[name] = value.decode("utf-8", "replace") if isinstance(value, bytes) else value
-    return found
+            own[name] = value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+    return own

@@ -99,8 +99,8 @@ class Outbox:
         return Target(broker, queue_id)
 
     def _queue(self, topic: str, target: Target) -> MessageQueue:
-        found = self._queues.get((topic, target))
-        if found is None:
+        queue = self._queues.get((topic, target))
+        if queue is None:
             queues = self._client.publish_queues(topic)
             fit = [queue for queue in queues if _is(queue, target)]
             if not fit:
@@ -110,8 +110,8 @@ class Outbox:
                     + f"; there are {', '.join(map(_shown, queues)) or 'none'}. Drop the columns"
                     " queueId and brokerName to have queues chosen"
                 )
-            found = self._queues[topic, target] = min(fit)
-        return found
+            queue = self._queues[topic, target] = min(fit)
+        return queue
 
 
 def _is(queue: MessageQueue, target: Target) -> bool:

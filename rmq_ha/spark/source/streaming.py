@@ -121,9 +121,9 @@ class RocketmqStreamReader(InSentences, DataSourceStreamReader, SupportsTriggerA
         """
         begin = from_json(start)
         self._check_name(begin)
-        found = look(self._queues, self._options.subscription)
-        self._reported = {queue: ends.max_offset for queue, ends in found.items()}
-        end, sizes = self._news(begin, found)
+        bounds = look(self._queues, self._options.subscription)
+        self._reported = {queue: ends.max_offset for queue, ends in bounds.items()}
+        end, sizes = self._news(begin, bounds)
         begun, self._begun = self._begun, None
         if begun == start and not self._start_is_known():
             return start
@@ -188,9 +188,9 @@ class RocketmqStreamReader(InSentences, DataSourceStreamReader, SupportsTriggerA
 
     # Parts
 
-    def _tops(self, found: Mapping[QueueId, Ends]) -> Offsets:
+    def _tops(self, bounds: Mapping[QueueId, Ends]) -> Offsets:
         """How far each queue may be read: to its end, or to the time that the options say."""
-        tops = {queue: ends.max_offset for queue, ends in found.items()}
+        tops = {queue: ends.max_offset for queue, ends in bounds.items()}
         end = self._options.end
         if end.kind is Kind.TIME:
             now = current(self._queues)
@@ -235,10 +235,10 @@ class RocketmqStreamReader(InSentences, DataSourceStreamReader, SupportsTriggerA
                 " checkpointLocation"
             )
 
-    def _news(self, begin: Offsets, found: Mapping[QueueId, Ends]) -> tuple[Offsets, Offsets]:
+    def _news(self, begin: Offsets, bounds: Mapping[QueueId, Ends]) -> tuple[Offsets, Offsets]:
         """Where each queue stands, and how much is there behind that."""
-        end, sizes, tops = dict(begin), {}, self._tops(found)
-        for queue, ends in found.items():
+        end, sizes, tops = dict(begin), {}, self._tops(bounds)
+        for queue, ends in bounds.items():
             top = tops[queue]
             if self._until is not None:
                 top = min(top, self._until.get(queue, -1))
@@ -286,8 +286,8 @@ class RocketmqStreamReader(InSentences, DataSourceStreamReader, SupportsTriggerA
         turn = sum(end.values())
         most_bytes = limit.max_bytes if isinstance(limit, ReadMaxBytes) else options.max_bytes
         if most_bytes is not None and sizes:
-            each = {queue: self._message_bytes(queue, end[queue], sizes[queue]) for queue in sizes}
-            sizes = portions_by_bytes(sizes, each, most_bytes, turn)
+            mean = {queue: self._message_bytes(queue, end[queue], sizes[queue]) for queue in sizes}
+            sizes = portions_by_bytes(sizes, mean, most_bytes, turn)
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else options.max_offsets
         return sizes if most is None else portions(sizes, most, turn)
 

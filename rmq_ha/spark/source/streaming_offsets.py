@@ -19,11 +19,11 @@ def to_json(offsets: Mapping[QueueId, int]) -> dict[str, dict[str, dict[str, int
 
     Equal offsets give equal text: Spark compares the text, to see whether there is anything new.
     """
-    found: dict[str, dict[str, dict[str, int]]] = {}
+    topics: dict[str, dict[str, dict[str, int]]] = {}
     for queue in sorted(offsets):
-        brokers = found.setdefault(queue.topic, {})
+        brokers = topics.setdefault(queue.topic, {})
         brokers.setdefault(queue.broker, {})[str(queue.queue_id)] = offsets[queue]
-    return found
+    return topics
 
 
 def from_json(value: Any) -> Offsets:
@@ -85,13 +85,13 @@ def portions_by_bytes(
     :param message_bytes: of a message of each queue, about.
     :param most: bytes; one message of the largest is taken in any case.
     """
-    each = {queue: max(1, message_bytes.get(queue, 1)) for queue in sizes}
-    total = {queue: size * each[queue] for queue, size in sizes.items()}
+    per_message = {queue: max(1, message_bytes.get(queue, 1)) for queue in sizes}
+    total = {queue: size * per_message[queue] for queue, size in sizes.items()}
     waiting = [queue for queue, size in sizes.items() if size > 0]
     if not waiting:
         return {}
     mean = max(1, sum(total[queue] for queue in waiting) // sum(sizes[queue] for queue in waiting))
-    if most < len(waiting) * max(each[queue] for queue in waiting):
+    if most < len(waiting) * max(per_message[queue] for queue in waiting):
         return portions(sizes, max(1, most // mean), turn)  # too little to share it out exactly
     share = portions(total, most, turn)
-    return {queue: min(sizes[queue], max(1, share[queue] // each[queue])) for queue in share}
+    return {queue: min(sizes[queue], max(1, share[queue] // per_message[queue])) for queue in share}

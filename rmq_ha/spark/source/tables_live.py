@@ -54,18 +54,18 @@ class BrokerTables:
             except (MQClientError, RemotingError, ProtocolViolation) as error:
                 raise CannotDecide(f"the brokers cannot be listed: {error}") from None
         only = options.broker_name
-        found = [
+        brokers = [
             Broker(name, route.addresses[min(route.addresses)])
             for name, route in sorted(known.items())
             if route.addresses and only in (None, name)
         ]
-        if not found:
-            there = ", ".join(sorted(known)) or "none"
+        if not brokers:
+            names = ", ".join(sorted(known)) or "none"
             raise CannotDecide(
-                f"{options.namesrv} knows no broker {only or ''}; there are: {there}. Is it"
+                f"{options.namesrv} knows no broker {only or ''}; there are: {names}. Is it"
                 " running, and is its namesrvAddr right?"
             )
-        return found
+        return brokers
 
     def batches(self, broker: Broker, schema: Any) -> Iterator[Any]:
         """
@@ -101,7 +101,7 @@ class BrokerTables:
 
     def _queues(self, client: BlockingClient, broker: Broker) -> Iterator[QueueId]:
         body = _body(client, broker, RequestCode.GET_ALL_TOPIC_CONFIG)
-        wanted = self._options.subscription
+        subscription = self._options.subscription
         counts = {
             topic: max(config.read_queue_nums, config.write_queue_nums)
             for topic, config in decode_topic_table(body).topics.items()
@@ -110,7 +110,7 @@ class BrokerTables:
             counts.setdefault(topic, 1)  # brokers write to them without a configuration
         for topic, count in sorted(counts.items()):
             queues = (QueueId(topic, broker.name or "", number) for number in range(count))
-            yield from filter(wanted.wants, queues)
+            yield from filter(subscription.wants, queues)
 
 
 def _body(client: BlockingClient, broker: Broker, code: int, **ext: str) -> bytes:
@@ -125,17 +125,17 @@ def _units_of(
     while start < stop:
         ext |= {"index": str(start), "count": str(min(UNITS, stop - start))}
         body = _body(client, broker, RequestCode.QUERY_CONSUME_QUEUE, **ext)
-        found = read_body(body, _units, None)
-        if not found:
+        units = read_body(body, _units, None)
+        if not units:
             raise CannotDecide(
                 f"{queue} of {broker.address} has no unit {start}, {stop} was wanted: it was"
                 " deleted meanwhile; read again"
             )
         yield [
             (broker.name, queue.topic, queue.queue_id, start + at, *unit)
-            for at, unit in enumerate(found)
+            for at, unit in enumerate(units)
         ]
-        start += len(found)
+        start += len(units)
 
 
 def _units(value: dict[str, Any]) -> list[Row]:

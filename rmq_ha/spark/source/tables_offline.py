@@ -53,7 +53,7 @@ class StoreTables:
                 [tuple(ranges)]
                 if options.table == "queues"
                 else bundled(
-                    cut_at((each for each in ranges if each.start < each.stop), UNITS), UNITS
+                    cut_at((span for span in ranges if span.start < span.stop), UNITS), UNITS
                 )
             )
         store = store_of(options)
@@ -89,8 +89,8 @@ class StoreTables:
                 schema,
             )
         else:
-            for each in part:
-                yield from self._units(each, schema)
+            for span in part:
+                yield from self._units(span, schema)
 
     def _ranges(self) -> Iterator[QueueRange]:
         """Bounds of the queues that have, or had, a message."""
@@ -100,12 +100,12 @@ class StoreTables:
             if end > 0:
                 yield QueueRange(queue, first, end)
 
-    def _units(self, wanted: QueueRange, schema: Any) -> Iterator[Any]:
-        topic, _, queue_id = wanted.queue
+    def _units(self, span: QueueRange, schema: Any) -> Iterator[Any]:
+        topic, _, queue_id = span.queue
         queue = store_of(self._options).queue_alone(topic, queue_id)
-        at = max(wanted.start, first_unit(queue))
-        while at < wanted.stop:
-            units = queue.units(at, min(at + ROWS, wanted.stop))
+        at = max(span.start, first_unit(queue))
+        while at < span.stop:
+            units = queue.units(at, min(at + ROWS, span.stop))
             count = len(units)
             if not count:
                 return
@@ -125,17 +125,17 @@ class StoreTables:
         file = store_of(self._options).index_files()[part.at]
         name = file.path.rsplit("/", 1)[-1]
         for start in range(part.start, min(part.stop, file.count), ROWS):
-            found = file.entries(start, min(start + ROWS, part.stop))
-            count = len(found.slot)
-            stored = file.header.begin_timestamp + found.time_diff * 1000
+            entries = file.entries(start, min(start + ROWS, part.stop))
+            count = len(entries.slot)
+            stored = file.header.begin_timestamp + entries.time_diff * 1000
             arrays = [
                 repeated(self._options.broker_name, count),
                 repeated(name, count),
                 pa.array(np.arange(start + 1, start + 1 + count, dtype=np.int32)),
-                pa.array(found.slot.astype(np.int32)),
-                pa.array(found.hash.astype(np.int32)),
-                pa.array(found.physical_offset),
+                pa.array(entries.slot.astype(np.int32)),
+                pa.array(entries.hash.astype(np.int32)),
+                pa.array(entries.physical_offset),
                 times(stored),
-                pa.array(found.previous.astype(np.int32)),
+                pa.array(entries.previous.astype(np.int32)),
             ]
             yield pa.RecordBatch.from_arrays(arrays, schema=schema)

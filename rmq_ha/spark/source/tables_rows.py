@@ -73,17 +73,17 @@ def offsets_of_group(
     """
     table = "consumerOffsets"
     rows = rows_of(table, text, None, Subscription(), where)
-    found = {tuple(place): offset for _, name, *place, offset in rows if name == group}
-    kept = {each: found.get((each.topic, each.queue_id), -1) for each in queues}
+    offsets = {tuple(place): offset for _, name, *place, offset in rows if name == group}
+    kept = {queue: offsets.get((queue.topic, queue.queue_id), -1) for queue in queues}
     return {queue: offset for queue, offset in kept.items() if offset >= 0}
 
 
 def _consumer_offsets(text: bytes) -> list[Row]:
-    found: list[Row] = []
+    rows: list[Row] = []
     for name, queues in decode_offset_table(text).items():
         topic, _, group = name.partition("@")
-        found += [(group, topic, queue_id, offset) for queue_id, offset in queues.items()]
-    return found
+        rows += [(group, topic, queue_id, offset) for queue_id, offset in queues.items()]
+    return rows
 
 
 def _configurations(table: str, decode: Callable[[bytes], Any]) -> Callable[[bytes], list[Row]]:
@@ -92,9 +92,9 @@ def _configurations(table: str, decode: Callable[[bytes], Any]) -> Callable[[byt
     of = attrgetter(*map(snake_case, named))
 
     def rows(text: bytes) -> list[Row]:
-        version, found = decode(text)
+        version, configs = decode(text)
         own = version.timestamp, version.counter
-        return [(name, *of(each), *own) for name, each in found.items()]
+        return [(name, *of(config), *own) for name, config in configs.items()]
 
     return rows
 

@@ -153,10 +153,10 @@ class Live:
     def offset_at(self, queue: QueueId, ms: int) -> int | None:
         return ms if ms < self.span[1] else None
 
-    def read(self, wanted: QueueRange, columns: Sequence[str]) -> Iterator[Any]:
-        assert self.span[0] <= wanted.start < self.span[1]
-        at = datetime.fromtimestamp(wanted.start / 1000, UTC)
-        rows = [{"msgId": f"id{wanted.start}", "storeTimestamp": at}]
+    def read(self, span: QueueRange, columns: Sequence[str]) -> Iterator[Any]:
+        assert self.span[0] <= span.start < self.span[1]
+        at = datetime.fromtimestamp(span.start / 1000, UTC)
+        rows = [{"msgId": f"id{span.start}", "storeTimestamp": at}]
         for some in ([], rows):
             yield SimpleNamespace(to_pylist=lambda some=some: some)
 

@@ -36,7 +36,7 @@ class Fake:
         kept = {"g": {A0: 13}, "late": {A0: 3, A1: 5}}.get(group, {})
         return {queue: offset for queue, offset in kept.items() if queue in queues}
 
-    def read(self, wanted: QueueRange, columns: Sequence[str]) -> Iterator[Any]:
+    def read(self, span: QueueRange, columns: Sequence[str]) -> Iterator[Any]:
         raise NotImplementedError
 
 

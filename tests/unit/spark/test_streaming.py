@@ -47,8 +47,8 @@ class FakeQueues:
     def group_offsets(self, group: str, queues: Sequence[QueueId]) -> dict[QueueId, int]:
         return {queues[0]: 3}
 
-    def read(self, wanted: QueueRange, columns: Sequence[str]) -> Iterator[Any]:
-        count = wanted.stop - wanted.start
+    def read(self, span: QueueRange, columns: Sequence[str]) -> Iterator[Any]:
+        count = span.stop - span.start
         yield pa.RecordBatch.from_pydict({name: [100] * count for name in columns})
 
 
@@ -220,7 +220,7 @@ def test_the_sizes_of_messages_are_looked_up_in_the_store_as_it_is_now() -> None
         def __copy__(self) -> FakeQueues:
             return FakeQueues(self.spans)
 
-        def read(self, wanted: QueueRange, columns: Sequence[str]) -> Iterator[Any]:
+        def read(self, span: QueueRange, columns: Sequence[str]) -> Iterator[Any]:
             raise CannotDecide("an old look")
 
     given = parse_options({"path": "/x", "maxBytesPerTrigger": "1k"}, streaming=True)
