@@ -420,7 +420,6 @@ NO_NAMES = {"found", "one", "wanted", "each", "there"}
 # Still to be gone through; all other packages say what they mean.
 NAMELESS = (
     "acl",
-    "admin",
     "autoswitch",
     "broker",
     "client",

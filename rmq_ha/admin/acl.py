@@ -100,12 +100,12 @@ async def show_accounts(
     session: Session, which: str, only: str = "", *, show_secrets: bool = False
 ) -> None:
     """:raises NothingFound: there is none."""
-    asker, found = await targets(session, which)
+    asker, brokers = await targets(session, which)
     rows: list[list[Any]] = []
     variants: dict[str, list[Account | None]] = {}
     known = [
         (target, await _rules(asker, target))
-        for target in session.output.track("asking brokers", found)
+        for target in session.output.track("asking brokers", brokers)
     ]
     white: dict[str, list[str]] = {}
     for target, rules in known:
@@ -203,10 +203,10 @@ def set_(
     What is not given stays. Exit code 1: a broker refuses, or has something else afterwards.
     """
     must_be_askable(yes=yes, dry_run=dry_run)
-    wanted = {**given, "secret_key": new_secret}
+    changes = {**given, "secret_key": new_secret}
 
     async def work(session: Session) -> int | None:
-        return await set_account(session, account, which, wanted, yes=yes, dry_run=dry_run)
+        return await set_account(session, account, which, changes, yes=yes, dry_run=dry_run)
 
     run(work)
 
@@ -218,10 +218,10 @@ async def set_account(
     :returns: the exit code.
     :raises Refused: a new account needs a secret.
     """
-    asker, found = await targets(session, which)
+    asker, brokers = await targets(session, which)
     plan: list[tuple[Target, Account]] = []
     rows: list[list[Any]] = []
-    for target in session.output.track("asking brokers", found):
+    for target in session.output.track("asking brokers", brokers):
         before = (await _rules(asker, target)).accounts.get(name)
         if before is None and not given["secret_key"]:
             raise Refused(f"{target.address} has no {name}: give a new one --new-secret")
@@ -279,9 +279,9 @@ async def _verified(
 ) -> int | None:
     """Ask again: the exit code."""
     wrong = 0
-    for target, wanted in session.output.track("asking again", plan):
-        found = (await _rules(asker, target)).accounts.get(name)
-        for row in _differences(target, wanted, found or Account(name)):
+    for target, planned in session.output.track("asking again", plan):
+        account = (await _rules(asker, target)).accounts.get(name)
+        for row in _differences(target, planned, account or Account(name)):
             wrong += 1
             text = f"{target.address} has {row[3]} {row[5]} of {name}, not {row[4]}"
             session.output.error(text, exit_code=FAILED)
@@ -316,10 +316,10 @@ async def remove_account(session: Session, name: str, which: str, **sure: bool) 
     own = session.options.credentials
     if own is not None and own.access_key == name:
         raise Refused(f"{name} is the account that asks: delete it with another one")
-    asker, found = await targets(session, which)
+    asker, brokers = await targets(session, which)
     have = [
         target
-        for target in session.output.track("asking brokers", found)
+        for target in session.output.track("asking brokers", brokers)
         if name in (await _rules(asker, target)).accounts
     ]
     if not have:
@@ -346,9 +346,9 @@ def version(which: str) -> None:
 
 async def show_versions(session: Session, which: str) -> None:
     """A row for each file of each broker."""
-    asker, found = await targets(session, which)
+    asker, brokers = await targets(session, which)
     rows: list[list[Any]] = []
-    for target in session.output.track("asking brokers", found):
+    for target in session.output.track("asking brokers", brokers):
         try:
             versions = await asker.run(acl_versions(target.address))
         except RemotingTimeout as error:

@@ -60,10 +60,10 @@ def list_(which: str) -> None:
 
 async def show_brokers(session: Session, which: str) -> int | None:
     """:returns: the exit code."""
-    asker, found = await targets(session, which)
+    asker, brokers = await targets(session, which)
     rows: list[list[Any]] = []
     problems = []
-    for target in session.output.track("asking brokers", found):
+    for target in session.output.track("asking brokers", brokers):
         member = await look_at(asker, target.address)
         row: list[Any] = [target.cluster, target.name or member.broker_name]
         number = member.broker_id if target.broker_id is None else target.broker_id
@@ -95,8 +95,8 @@ def status(which: str) -> None:
     """Everything that brokers say of themselves (mqadmin brokerStatus)."""
 
     async def work(session: Session) -> None:
-        asker, found = await targets(session, which)
-        for target in session.output.track("asking brokers", found):
+        asker, brokers = await targets(session, which)
+        for target in session.output.track("asking brokers", brokers):
             info = await asker.run(runtime_info(target.address))
             info.pop(REPLICATION_KEY, None)  # `ha status` shows it
             own = {"broker": target.name, "id": target.broker_id, "address": target.address}
@@ -130,16 +130,16 @@ def get(which: str, keys: tuple[str, ...]) -> None:
 
 async def show_config(session: Session, which: str, keys: Iterable[str]) -> None:
     """:raises NothingFound: no such keys."""
-    asker, found = await targets(session, which)
-    wanted = set(keys)
+    asker, brokers = await targets(session, which)
+    only = set(keys)
     known = False
-    for target in session.output.track("asking brokers", found):
+    for target in session.output.track("asking brokers", brokers):
         config = await asker.run(broker_config(target.address))
-        shown = {key: value for key, value in config.items() if not wanted or key in wanted}
+        shown = {key: value for key, value in config.items() if not only or key in only}
         known = known or bool(shown)
         session.output.fields({"address": target.address, **shown})
     if not known:
-        raise NothingFound(f"{which} has no {', '.join(sorted(wanted))} (or it is empty)")
+        raise NothingFound(f"{which} has no {', '.join(sorted(only))} (or it is empty)")
 
 
 def assignments(_: Any, __: Any, values: Iterable[str]) -> dict[str, str]:
@@ -184,27 +184,27 @@ async def set_config(
     session: Session, which: str, changes: dict[str, str], **sure: bool
 ) -> int | None:
     """:returns: the exit code."""
-    asker, found = await targets(session, which)
+    asker, brokers = await targets(session, which)
     if ":" not in which:
-        masters(found)  # else the slaves would be other than the master that is missing
+        masters(brokers)  # else the slaves would be other than the master that is missing
     rows = []
-    for target in session.output.track("asking brokers", found):
+    for target in session.output.track("asking brokers", brokers):
         before = await asker.run(broker_config(target.address))
         rows += [
             [target.name, target.address, key, before.get(key), value]
             for key, value in changes.items()
         ]
     session.output.table("settings", SET_COLUMNS, rows, done=False)
-    if not is_wanted(f"Change {len(rows)} settings of {len(found)} brokers?", **sure):
+    if not is_wanted(f"Change {len(rows)} settings of {len(brokers)} brokers?", **sure):
         return None
-    for target in session.output.track("changing brokers", found):
+    for target in session.output.track("changing brokers", brokers):
         await asker.run(change_config(target.address, changes))
     wrong = 0
-    for target in session.output.track("asking again", found):
+    for target in session.output.track("asking again", brokers):
         wrong += tell_unchanged(
             session, target.address, await asker.run(broker_config(target.address)), changes
         )
-    session.output.line(f"changed on {len(found)} brokers", {"done": not wrong})
+    session.output.line(f"changed on {len(brokers)} brokers", {"done": not wrong})
     return FAILED if wrong else None
 
 

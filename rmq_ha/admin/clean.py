@@ -50,9 +50,9 @@ def clean(which: str, what: str, **sure: bool) -> None:
 
 async def clean_brokers(session: Session, which: str, what: str, **sure: bool) -> None:
     """Show how they are, ask, have it done."""
-    asker, found = await targets(session, which)
+    asker, brokers = await targets(session, which)
     rows: list[list[Any]] = []
-    for target in session.output.track("asking brokers", found):
+    for target in session.output.track("asking brokers", brokers):
         info = await asker.run(runtime_info(target.address))
         config = await asker.run(broker_config(target.address))
         topics = await asker.run(topic_configs(target.address))
@@ -61,8 +61,8 @@ async def clean_brokers(session: Session, which: str, what: str, **sure: bool) -
         hours = config.get("fileReservedTime")
         rows.append([target.name or None, target.address, *ends, disk, hours, len(topics)])
     session.output.table(MEANINGS[what], COLUMNS, rows, done=False)
-    if not is_wanted(f"Have {len(found)} brokers do this now?", **sure):
+    if not is_wanted(f"Have {len(brokers)} brokers do this now?", **sure):
         return
-    for target in session.output.track("telling brokers", found):
+    for target in session.output.track("telling brokers", brokers):
         await asker.run(have_cleaned(target.address, KINDS[what]))
-    session.output.line(f"{len(found)} brokers were told", {"done": True})
+    session.output.line(f"{len(brokers)} brokers were told", {"done": True})

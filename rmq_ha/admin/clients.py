@@ -49,9 +49,9 @@ async def show_clients(session: Session, name: str, *, stacks: bool = False) -> 
     :returns: the exit code.
     :raises NothingFound: nobody is there.
     """
-    asker, found = await targets(session)
+    asker, brokers = await targets(session)
     where: dict[str, tuple[Connection, str]] = {}
-    for target in session.output.track("asking brokers", first_of_each(found)):
+    for target in session.output.track("asking brokers", first_of_each(brokers)):
         members = await asker.run(members_of(target.address, name))
         for item in members.connections:
             where.setdefault(item.client_id, (item, target.address))

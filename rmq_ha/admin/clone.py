@@ -51,8 +51,8 @@ async def clone_offsets(
     """
     if source == group:
         raise Refused(f"{group} is both: name FROM first, then the group that shall go on there")
-    asker, found = await targets(session)
-    chosen = masters(found)
+    asker, brokers = await targets(session)
+    chosen = masters(brokers)
     rows: list[list[Any]] = []
     where: dict[str, str] = {}
     for target in session.output.track("asking brokers", chosen):

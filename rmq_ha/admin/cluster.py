@@ -45,12 +45,12 @@ def list_(which: str) -> None:
 
 async def show_clusters(session: Session, which: str = "") -> int | None:
     """:returns: the exit code."""
-    asker, found = await targets(session, which)
+    asker, brokers = await targets(session, which)
     counts: dict[str, Counter[str]] = {}
     rates: dict[str, Counter[str]] = {}
     names: dict[str, dict[str, bool]] = {}
     topics: dict[str, set[str]] = {}
-    for target in session.output.track("asking brokers", found):
+    for target in session.output.track("asking brokers", brokers):
         member = await look_at(asker, target.address)
         count = counts.setdefault(target.cluster, Counter())
         led = names.setdefault(target.cluster, {})

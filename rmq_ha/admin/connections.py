@@ -30,10 +30,10 @@ def connections(which: str, group: str) -> None:
 
 async def show_connections(session: Session, which: str = "", only: str = "") -> None:
     """A row for each client, group and broker."""
-    asker, found = await targets(session, which)
+    asker, brokers = await targets(session, which)
     rows: list[list[Any]] = []
     with session.output.progress("asking brokers", None) as steps:
-        for target in found:
+        for target in brokers:
             here = target.address
             producers = await asker.run(producers_at(here), steps.advance)
             for name, clients in producers.items():

@@ -50,8 +50,8 @@ class Contexts:
             return cls(
                 None if used is None else str(used),
                 {
-                    str(name): {key: found[key] for key in KEYS if key in found}
-                    for name, found in known.items()
+                    str(name): {key: context[key] for key in KEYS if key in context}
+                    for name, context in known.items()
                 },
             )
         except (ValueError, TypeError, AttributeError, RecursionError):
@@ -68,13 +68,13 @@ class Contexts:
 
     def get(self, name: str) -> dict[str, Any]:
         """:raises ConfigurationError: there is none of this name."""
-        found = self.known.get(name)
-        if found is None:
+        context = self.known.get(name)
+        if context is None:
             known = ", ".join(sorted(self.known)) or "none"
             raise ConfigurationError(
                 f"there is no context {name} (known: {known}); `context add` makes one"
             )
-        return found
+        return context
 
 
 def merged(given: Values, on_line: Collection[str], context: Values, *, is_named: bool) -> Values:

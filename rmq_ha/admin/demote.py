@@ -109,15 +109,15 @@ async def _new_master(change: RoleChange, own: Member) -> Registered:
     """:raises ChangeRefused: there is none."""
 
     async def look() -> Registered | None:
-        found = await change.registered()
-        return found if found.master not in (None, change.file.address) else None
+        registered = await change.registered()
+        return registered if registered.master not in (None, change.file.address) else None
 
     if own.is_master or change.how.dry_run:
-        found = await look()
+        registered = await look()
     else:
-        found = await change.until("until there is a new master", look)
-    if found is not None:
-        return found
+        registered = await change.until("until there is a new master", look)
+    if registered is not None:
+        return registered
     now = await change.registered()
     if own.is_master:
         raise ChangeRefused(
@@ -179,7 +179,7 @@ def _show_set_aside(change: RoleChange, new: Member, began_ms: int) -> None:
     """What was set aside since; the store is on this machine."""
     disk = change.session.host.disk
     folder = f"{new.root}/{FOLDER}"
-    found = []
+    set_aside = []
     for name in disk.list_dir(folder):
         path = f"{folder}/{name}"
         try:
@@ -188,12 +188,12 @@ def _show_set_aside(change: RoleChange, new: Member, began_ms: int) -> None:
             change.session.output.note(f"{path} does not say what is kept there")
             continue
         if about["time"] >= began_ms:
-            found.append({"folder": path, **about})
-    change.report["set_aside"] = found
-    for item in found:
+            set_aside.append({"folder": path, **about})
+    change.report["set_aside"] = set_aside
+    for item in set_aside:
         topics = ", ".join(f"{topic}: {count}" for topic, count in item["topics"].items())
         change.session.output.say(
             f"{item['messages']} messages are set aside in {item['folder']} ({topics})"
         )
-    if not found:
+    if not set_aside:
         change.session.output.say("It had nothing that the master has not")

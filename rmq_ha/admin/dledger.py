@@ -58,8 +58,8 @@ def known_group(group: str | None, peers: str | None, config: Any) -> Known:
     :raises click.UsageError: they do not name a group and its members.
     """
     if config is not None:
-        found = {item.key: item.value.strip() for item in parse(decode(config.read()))}
-        group, peers = group or found.get("dLegerGroup"), peers or found.get("dLegerPeers")
+        settings = {item.key: item.value.strip() for item in parse(decode(config.read()))}
+        group, peers = group or settings.get("dLegerGroup"), peers or settings.get("dLegerPeers")
     if not group or not peers:
         raise click.UsageError("give --group and --peers, or the --config file of a member")
     try:
@@ -107,20 +107,20 @@ def status(group: str | None, peers: str | None, config: Any) -> None:
 
 async def show_status(session: Session, known: Known) -> int | None:
     """:returns: the exit code."""
-    found = await client_of(session, known).status()
-    show_found(session, known, found)
-    if leader_of(found) is None:
+    members = await client_of(session, known).status()
+    show_members(session, known, members)
+    if leader_of(members) is None:
         return FAILED
-    return NO_ANSWER if any(one.problem for one in found) else None
+    return NO_ANSWER if any(member.problem for member in members) else None
 
 
-def show_found(session: Session, known: Known, found: list[MemberStatus]) -> None:
+def show_members(session: Session, known: Known, members: list[MemberStatus]) -> None:
     """A row for each member, and why some are not known."""
-    rows = [[getattr(one, column) for column in COLUMNS] for one in found]
-    problems = [f"{one.member}: {one.problem}" for one in found if one.problem]
+    rows = [[getattr(member, column) for column in COLUMNS] for member in members]
+    problems = [f"{member.member}: {member.problem}" for member in members if member.problem]
     columns = COLUMNS if session.output.as_json else COLUMNS[:-1]
     shown = [row[: len(columns)] for row in rows]
-    leader = leader_of(found)
+    leader = leader_of(members)
     session.output.table(
         f"group {known.group}", columns, shown, leader=leader.member if leader else None
     )
@@ -155,7 +155,7 @@ async def hand_over(session: Session, known: Known, to: str, **sure: bool) -> in
     """:returns: the exit code."""
     client = client_of(session, known)
     if not sure["yes"]:
-        show_found(session, known, await client.status())
+        show_members(session, known, await client.status())
     if not is_wanted(f"Hand {known.group} over to {to}? It takes no messages meanwhile", **sure):
         return None
     try:

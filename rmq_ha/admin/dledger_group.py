@@ -82,13 +82,13 @@ class GroupClient:
     async def status(self) -> list[MemberStatus]:
         """Of all members, asked at the same time."""
         asked = [Deferred.fromCoroutine(self._member(name)) for name in self.peers]
-        found: list[MemberStatus] = await gatherResults(asked)
-        leader = leader_of(found)
+        members: list[MemberStatus] = await gatherResults(asked)
+        leader = leader_of(members)
         if leader is not None and leader.end is not None:
-            for one in found:
-                if one.end is not None:
-                    one.lag = max(0, leader.end - one.end)
-        return found
+            for member in members:
+                if member.end is not None:
+                    member.lag = max(0, leader.end - member.end)
+        return members
 
     async def transfer(self, to: str) -> int | None:
         """
@@ -103,10 +103,10 @@ class GroupClient:
                 f"{to} is not a member of {self.group}, which has {', '.join(self.peers)}",
                 ResponseCode.UNKNOWN_MEMBER,
             )
-        found = await self.status()
-        leader = leader_of(found)
+        members = await self.status()
+        leader = leader_of(members)
         if leader is None or leader.term is None:
-            raise GroupRefused(_nobody(found), ResponseCode.NOT_LEADER)
+            raise GroupRefused(_nobody(members), ResponseCode.NOT_LEADER)
         if leader.member == to:
             return None
         request = LeadershipTransferRequest(
@@ -136,26 +136,26 @@ class GroupClient:
         status = MemberStatus(name, self.peers[name])
         try:
             request = MetadataRequest(group=self.group, remote_id=name, status=True)
-            found = await self._ask(name, RequestCode.METADATA, request, MetadataResponse)
-            if found.code != ResponseCode.SUCCESS:
-                status.problem = _not_this_member(found.code, self.group, name)
-            elif found.role is not None:
-                _take_ours(status, found)
+            metadata = await self._ask(name, RequestCode.METADATA, request, MetadataResponse)
+            if metadata.code != ResponseCode.SUCCESS:
+                status.problem = _not_this_member(metadata.code, self.group, name)
+            elif metadata.role is not None:
+                _take_ours(status, metadata)
             else:
-                await self._java(status, found)
+                await self._java(status, metadata)
         except (RemotingError, ProtocolViolation) as error:
             status.problem = str(error)
         return status
 
-    async def _java(self, status: MemberStatus, found: MetadataResponse) -> None:
+    async def _java(self, status: MemberStatus, metadata: MetadataResponse) -> None:
         """Its refusals tell what its METADATA does not."""
         name = status.member
         status.kind = "Java"
-        status.leader = found.leader_id
-        if found.leader_id is None:
+        status.leader = metadata.leader_id
+        if metadata.leader_id is None:
             status.role = Role.CANDIDATE.value
         else:
-            leads = found.leader_id == name
+            leads = metadata.leader_id == name
             status.role = (Role.LEADER if leads else Role.FOLLOWER).value
         other = next((peer for peer in self.peers if peer != name), None)
         if other is not None:
@@ -178,21 +178,22 @@ class GroupClient:
         status.begin, status.end = ends.begin_index, ends.end_index
 
 
-def _take_ours(status: MemberStatus, found: MetadataResponse) -> None:
+def _take_ours(status: MemberStatus, metadata: MetadataResponse) -> None:
     status.kind = "rmq-ha"
-    status.role, status.term, status.leader = found.role, found.current_term, found.leader_id
-    status.begin, status.end = found.begin_index, found.end_index
-    status.committed = found.committed_index
+    status.role, status.term = metadata.role, metadata.current_term
+    status.leader = metadata.leader_id
+    status.begin, status.end = metadata.begin_index, metadata.end_index
+    status.committed = metadata.committed_index
 
 
-def leader_of(found: list[MemberStatus]) -> MemberStatus | None:
+def leader_of(members: list[MemberStatus]) -> MemberStatus | None:
     """Who says that it leads, in the highest term: a leader that was cut off says so, too."""
-    leaders = [one for one in found if one.role == Role.LEADER.value]
-    return max(leaders, key=lambda one: -1 if one.term is None else one.term, default=None)
+    leaders = [member for member in members if member.role == Role.LEADER.value]
+    return max(leaders, key=lambda member: -1 if member.term is None else member.term, default=None)
 
 
-def _nobody(found: list[MemberStatus]) -> str:
-    silent = [f"{one.member}: {one.problem}" for one in found if one.problem]
+def _nobody(members: list[MemberStatus]) -> str:
+    silent = [f"{member.member}: {member.problem}" for member in members if member.problem]
     text = "nobody of the group says that it leads"
     return f"{text} ({'; '.join(silent)})" if silent else f"{text}; an election may be on its way"
 

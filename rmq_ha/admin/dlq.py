@@ -67,10 +67,10 @@ def list_(which: str, fail_above: int | None) -> None:
 
 async def show_groups(session: Session, which: str = "") -> int:
     """:returns: how many there are."""
-    asker, found = await targets(session, which)
+    asker, brokers = await targets(session, which)
     messages: dict[str, int] = {}
     last: dict[str, int] = {}
-    for target in session.output.track("asking brokers", first_of_each(found)):
+    for target in session.output.track("asking brokers", first_of_each(brokers)):
         for topic in await asker.run(topic_configs(target.address)):
             if not topic.startswith(DLQ_PREFIX):
                 continue
@@ -192,7 +192,7 @@ class DeadLetters:
     async def count(self, *, every: bool) -> int:
         """How many `messages` would give, unless new ones come."""
         asker, starts = await self._starts(every=every)
-        found = 0
+        messages = 0
         for queue, start in self._session.output.track("counting", list(starts.items())):
             route = await asker.run(topic_route(self._topic))
             addresses = addresses_in(route, queue.broker_name)
@@ -200,8 +200,8 @@ class DeadLetters:
                 await asker.run(topic_offsets(addresses[min(addresses)], self._topic))
             ).items():
                 if known.queue_id == queue.queue_id:
-                    found += item.max_offset - start
-        return found
+                    messages += item.max_offset - start
+        return messages
 
     async def messages(self, *, every: bool) -> AsyncIterator[tuple[MessageExt, MessageQueue]]:
         """

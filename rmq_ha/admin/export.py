@@ -60,10 +60,10 @@ async def gathered(
     session: Session, which: str = "", *, offsets: bool = False
 ) -> tuple[dict[str, Any], list[str]]:
     """The document, and who did not answer."""
-    asker, found = await targets(session, which)
-    brokers = []
+    asker, brokers = await targets(session, which)
+    entries = []
     problems = []
-    for target in session.output.track("asking brokers", found):
+    for target in session.output.track("asking brokers", brokers):
         here = target.address
         try:
             config = await asker.run(broker_config(here))
@@ -90,5 +90,5 @@ async def gathered(
                 key: {str(queue): offset for queue, offset in sorted(table.items())}
                 for key, table in sorted(known.items())
             }
-        brokers.append(about)
-    return {"exported": time_text(session.host.now_ms()), "brokers": brokers}, problems
+        entries.append(about)
+    return {"exported": time_text(session.host.now_ms()), "brokers": entries}, problems

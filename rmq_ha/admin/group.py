@@ -56,25 +56,25 @@ def list_(which: str, every: bool) -> None:
 
 async def show_groups(session: Session, which: str = "", *, every: bool = False) -> None:
     """A row for each."""
-    asker, found = await targets(session, which)
-    brokers: Counter[str] = Counter()
+    asker, brokers = await targets(session, which)
+    broker_counts: Counter[str] = Counter()
     lag: Counter[str] = Counter()
     clients: dict[str, set[str]] = {}
     is_on: dict[str, bool] = {}
     with session.output.progress("asking brokers", None) as steps:
-        for target in first_of_each(found):
+        for target in first_of_each(brokers):
             lag.update(await asker.run(lag_by_group(target.address), steps.advance))
             table = await asker.run(group_configs(target.address), steps.advance)
             for name, config in table.items():
                 if not every and _is_own(name):
                     continue
-                brokers[name] += 1
+                broker_counts[name] += 1
                 is_on[name] = is_on.get(name, False) or config.consume_enable
                 members = await asker.run(members_of(target.address, name), steps.advance)
                 clients.setdefault(name, set()).update(m.client_id for m in members.connections)
     rows = [
-        [name, brokers[name], len(clients[name]), lag[name], is_on[name]]
-        for name in sorted(brokers)
+        [name, broker_counts[name], len(clients[name]), lag[name], is_on[name]]
+        for name in sorted(broker_counts)
     ]
     session.output.table("groups", LIST_COLUMNS, rows)
 
@@ -101,8 +101,8 @@ def show(name: str) -> None:
 
 async def show_group(session: Session, name: str) -> None:
     """:raises NothingFound: there is none."""
-    asker, found = await targets(session)
-    settings, members = await _known(session, asker, first_of_each(found), name)
+    asker, brokers = await targets(session)
+    settings, members = await _known(session, asker, first_of_each(brokers), name)
     if not settings and not members.connections:
         raise NothingFound(f"no broker knows the group {name}")
     lags = await asker.run(consume_stats(name))
@@ -133,11 +133,11 @@ async def show_group(session: Session, name: str) -> None:
 
 
 async def _known(
-    session: Session, asker: Asker, found: list[Target], name: str
+    session: Session, asker: Asker, brokers: list[Target], name: str
 ) -> tuple[dict[str, dict[str, Any]], Members]:
     """Its settings by address, and its members at all brokers together."""
     settings = {}
-    steps = session.output.track("asking brokers", found)
+    steps = session.output.track("asking brokers", brokers)
     everybody = Members([], {}, {})
     for target in steps:
         config = (await asker.run(group_configs(target.address))).get(name)
@@ -183,8 +183,8 @@ async def delete_everywhere(
     :raises NothingFound: there is none.
     :raises Refused: it has members.
     """
-    asker, found = await targets(session)
-    chosen = masters(found)
+    asker, brokers = await targets(session)
+    chosen = masters(brokers)
     settings, members = await _known(session, asker, chosen, name)
     if not settings:
         raise NothingFound(f"no broker has the group {name}")

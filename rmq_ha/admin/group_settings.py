@@ -96,10 +96,10 @@ async def change_group(
     if fault is not None:
         raise Refused(fault)
     changes = {key: value for key, value in given.items() if value is not None}
-    asker, found = await targets(session, which)
+    asker, brokers = await targets(session, which)
     plan: list[tuple[Target, SubscriptionGroupConfig]] = []
     rows: list[list[Any]] = []
-    for target in session.output.track("asking brokers", masters(found)):
+    for target in session.output.track("asking brokers", masters(brokers)):
         before = (await asker.run(group_configs(target.address))).get(name)
         if is_new and before is not None:
             raise Refused(f"{target.name or target.address} has {name} already: use group update")

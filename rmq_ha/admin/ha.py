@@ -51,14 +51,14 @@ def status(which: str) -> None:
 
 async def show_pairs(session: Session, which: str) -> int | None:
     """:returns: the exit code."""
-    asker, found = await targets(session, which)
+    asker, brokers = await targets(session, which)
     members = [
         (target, await look_at(asker, target.address))
-        for target in session.output.track("asking brokers", found)
+        for target in session.output.track("asking brokers", brokers)
     ]
     problems: list[str] = []
     rows: list[list[Any]] = []
-    for name in dict.fromkeys(target.name for target in found):
+    for name in dict.fromkeys(target.name for target in brokers):
         mine = [item for item in members if item[0].name == name]
         problems += _faults(name, mine)
         rows += _rows(mine)

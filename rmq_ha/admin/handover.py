@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from rmq_ha.admin.confirm import is_wanted, must_be_askable, sure_options
-from rmq_ha.admin.dledger import Known, client_of, group_options, known_group, show_found
+from rmq_ha.admin.dledger import Known, client_of, group_options, known_group, show_members
 from rmq_ha.admin.dledger_group import GroupRefused, MemberStatus, leader_of
 from rmq_ha.admin.handover_set import elect, set_of
 from rmq_ha.admin.options import common_options, refuse_given
@@ -73,9 +73,9 @@ async def give_over_of(session: Session, which: str, to: str | None, **sure: boo
     :raises ChangeRefused: it is in none.
     :raises NothingFound: there is no such broker.
     """
-    asker, found = await targets(session, which)
+    asker, brokers = await targets(session, which)
     problem: RemotingError | None = None
-    for target in found:
+    for target in brokers:
         try:
             config = await asker.run(broker_config(target.address))
         except RemotingError as error:
@@ -93,10 +93,10 @@ async def give_over_of(session: Session, which: str, to: str | None, **sure: boo
 async def give_over(session: Session, known: Known, to: str | None, **sure: bool) -> int | None:
     """:returns: the exit code."""
     client = client_of(session, known)
-    found = await client.status()
-    leader = leader_of(found)
-    show_found(session, known, found)
-    chosen = to or _best(found, leader)
+    members = await client.status()
+    leader = leader_of(members)
+    show_members(session, known, members)
+    chosen = to or _best(members, leader)
     if leader is None or chosen is None:
         text = "nobody leads" if leader is None else "no other member answers"
         session.output.error(f"{known.group}: {text}, so nobody can hand over", exit_code=NO_ANSWER)
@@ -121,8 +121,8 @@ async def give_over(session: Session, known: Known, to: str | None, **sure: bool
     return None
 
 
-def _best(found: list[MemberStatus], leader: MemberStatus | None) -> str | None:
+def _best(members: list[MemberStatus], leader: MemberStatus | None) -> str | None:
     """Of those that follow, who lacks least; the first of equals."""
-    others = [one for one in found if one is not leader and one.problem is None]
-    followers = [one for one in others if one.lag is not None]
-    return min(followers, key=lambda one: one.lag or 0).member if followers else None
+    others = [member for member in members if member is not leader and member.problem is None]
+    followers = [member for member in others if member.lag is not None]
+    return min(followers, key=lambda member: member.lag or 0).member if followers else None

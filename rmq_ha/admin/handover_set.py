@@ -73,21 +73,21 @@ def leading(known: ControlledSet) -> Asking[Leading]:
     header = GetReplicaInfoRequest(broker_name=known.broker_name)
     asked = RemotingCommand(RequestCode.GET_REPLICA_INFO, ext=ext_fields(header))
     answer = yield from expect(Ask(asked, controller))
-    found = decode_header(GetReplicaInfoResponse, answer.ext)
+    info = decode_header(GetReplicaInfoResponse, answer.ext)
     members = answer.read(decode_set).members
-    return Leading(controller, found.master_broker_id, found.master_address, members)
+    return Leading(controller, info.master_broker_id, info.master_address, members)
 
 
 def _leader(known: ControlledSet) -> Asking[str]:
     problem = "controllerAddr is empty"
     for address in known.controllers:
         try:
-            found = yield from leader_named_by(address)
+            leader = yield from leader_named_by(address)
         except RemotingError as error:
             problem = str(error)
             continue
-        if found:
-            return found
+        if leader:
+            return leader
         problem = f"{address} knows no leader of the controllers"
     raise ChangeRefused(f"no controller can elect: {problem}")
 
@@ -114,18 +114,20 @@ async def elect(
     :returns: the exit code.
     :raises ChangeRefused: nobody, or not that one, may be elected without losing messages.
     """
-    found = await asker.run(leading(known))
-    chosen = _chosen(found, to)
-    if chosen == found.master_id:
+    current = await asker.run(leading(known))
+    chosen = _chosen(current, to)
+    if chosen == current.master_id:
         session.output.line(
             f"{chosen} leads {known.broker_name} already", {"leader": chosen, "changed": False}
         )
         return None
-    plan = f"{found.master_id} ({found.master_address}) hands {known.broker_name} over to {chosen}"
-    if found.master_id is None:
+    plan = (
+        f"{current.master_id} ({current.master_address}) hands {known.broker_name} over to {chosen}"
+    )
+    if current.master_id is None:
         plan = f"nobody leads {known.broker_name}: {chosen} is elected"
     if not is_wanted(f"{plan}. Do it?", **sure):
-        session.output.line(f"dry run: {plan}", {"leader": found.master_id, "to": chosen})
+        session.output.line(f"dry run: {plan}", {"leader": current.master_id, "to": chosen})
         return None
     request = ElectMasterRequest(
         cluster_name=known.cluster,
@@ -135,7 +137,7 @@ async def elect(
     )
     asked = RemotingCommand(RequestCode.ELECT_MASTER, ext=ext_fields(request))
     with session.output.progress("electing", None):
-        answer = await asker.run(expect(Ask(asked, found.controller)))
+        answer = await asker.run(expect(Ask(asked, current.controller)))
     elected = decode_header(ElectMasterResponse, answer.ext)
     text = f"{chosen} ({elected.master_address}) leads {known.broker_name}"
     session.output.line(
@@ -197,13 +199,13 @@ async def _own(asker: Asker, file: RoleFile) -> tuple[ControlledSet, int]:
     return known, number
 
 
-def _chosen(found: Leading, to: str | None) -> int:
-    who = ", ".join(map(str, found.members)) or "nobody"
+def _chosen(current: Leading, to: str | None) -> int:
+    who = ", ".join(map(str, current.members)) or "nobody"
     if to is not None:
-        if not to.isdecimal() or int(to) not in found.members:
+        if not to.isdecimal() or int(to) not in current.members:
             raise ChangeRefused(f"broker {to} is not in sync ({who} are): it would lose messages")
         return int(to)
-    others = [number for number in sorted(found.members) if number != found.master_id]
+    others = [number for number in sorted(current.members) if number != current.master_id]
     if not others:
         raise ChangeRefused(
             f"no other broker is in sync ({who} is): start it, or see why it does not follow"

@@ -66,9 +66,9 @@ def init(
     except WrongUsage as error:
         raise click.UsageError(str(error)) from None
     output, disk = Output(current_options().as_json), RealDisk()
-    there = [item.file for item in planned if disk.exists(f"{directory}/{item.file}")]
-    if there:
-        output.error(f"{directory} has {', '.join(there)} already: name another directory")
+    existing = [item.file for item in planned if disk.exists(f"{directory}/{item.file}")]
+    if existing:
+        output.error(f"{directory} has {', '.join(existing)} already: name another directory")
         click.get_current_context().exit(FAILED)
     if not dry_run:
         for item in planned:

@@ -134,13 +134,13 @@ class Ports:
     def __init__(self) -> None:
         self._taken: set[tuple[str, int]] = set()
 
-    def take(self, host: str, wanted: int, step: int = 1) -> int:
+    def take(self, host: str, lowest: int, step: int = 1) -> int:
         """
-        The first free one from `wanted` on.
+        The first free one from `lowest` on.
 
         :param step: how far the next try is away.
         """
-        port = wanted
+        port = lowest
         while (host, port) in self._taken:
             port += step
         self._taken.add((host, port))

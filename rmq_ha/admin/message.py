@@ -89,18 +89,18 @@ def show(
         try:
             asking = at_spot(topic, spot) if spot else find(place, query)
             with session.output.progress("asking brokers", None) as steps:
-                found = await asker.run(asking, steps.advance)
+                messages = await asker.run(asking, steps.advance)
         except BrokerRefused as error:
             if place is None:
                 raise
             raise NothingFound(
                 f"{error.address} has no message there: {error.remark} (deleted, or another store?)"
             ) from None
-        found = [item for item in found if topic in ("", item.topic)]
-        if not found:
+        messages = [item for item in messages if topic in ("", item.topic)]
+        if not messages:
             what = f"the key {key}" if key else f"the id {msg_id}"
             raise NothingFound(f"no broker of the topic {topic} has a message with {what}")
-        for item in found:
+        for item in messages:
             session.output.fields(message_values(item))
 
     run(work)
@@ -118,19 +118,18 @@ def at_spot(topic: str, spot: Spot) -> Asking[list[MessageExt]]:
     addresses = addresses_in(route, spot.broker)
     terms = PullTerms(READER_GROUP, 1)
     result = yield from pull(choice, addresses, queue, spot.offset, terms)
-    found = [item for item in result.msg_found_list if item.queue_offset == spot.offset]
-    if not found:
+    messages = [item for item in result.msg_found_list if item.queue_offset == spot.offset]
+    if not messages:
         raise NothingFound(
             f"queue {spot.queue} of {topic} at {spot.broker} has no message {spot.offset}: it goes"
             f" from {result.min_offset} to {result.max_offset}"
         )
-    return found
+    return messages
 
 
 def find(place: PlaceId | None, query: KeyQuery) -> Asking[list[MessageExt]]:
     """By place if it is known, else by unique id or key."""
     if place is not None:
-        found = yield from message_at(place)
-        return [found]
+        return [(yield from message_at(place))]
     route = yield from topic_route(query.topic)
     return (yield from messages_by_key(query, route))

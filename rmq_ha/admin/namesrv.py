@@ -48,14 +48,14 @@ async def show_settings(session: Session, keys: Iterable[str] = ()) -> int | Non
     :raises NothingFound: there are no such keys.
     """
     tables, silent = await ask_name_servers(session, namesrv_config)
-    wanted = set(keys)
+    only = set(keys)
     known = False
     for server, table in tables.items():
-        shown = {key: value for key, value in table.items() if not wanted or key in wanted}
+        shown = {key: value for key, value in table.items() if not only or key in only}
         known = known or bool(shown)
         session.output.fields({"name_server": server, **shown})
     if not known and not silent:
-        raise NothingFound(f"no name server has {', '.join(sorted(wanted))}: `namesrv config get`")
+        raise NothingFound(f"no name server has {', '.join(sorted(only))}: `namesrv config get`")
     return NO_ANSWER if silent else None
 
 

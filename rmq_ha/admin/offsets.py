@@ -35,23 +35,23 @@ def lag(group: str, topic: str, fail_above: int | None) -> None:
     async def work(session: Session) -> int | None:
         asker = Asker(await session.client())
         with session.output.progress("asking brokers", None) as steps:
-            found = await asker.run(consume_stats(group, topic), steps.advance)
-        if not found.queues:
+            group_lag = await asker.run(consume_stats(group, topic), steps.advance)
+        if not group_lag.queues:
             about = f" of the topic {topic}" if topic else ""
             raise NothingFound(
                 f"the group {group} has no offsets{about}: is its name right (`group list` shows"
                 " all), has it consumed?"
             )
-        show_lag(session, group, found)
-        if fail_above is not None and found.lag > fail_above:
-            session.output.error(f"{group} is {found.lag} messages behind", exit_code=FAILED)
+        show_lag(session, group, group_lag)
+        if fail_above is not None and group_lag.lag > fail_above:
+            session.output.error(f"{group} is {group_lag.lag} messages behind", exit_code=FAILED)
             return FAILED
         return None
 
     run(work)
 
 
-def show_lag(session: Session, group: str, found: GroupLag) -> None:
+def show_lag(session: Session, group: str, group_lag: GroupLag) -> None:
     """A row for each queue."""
     rows = [
         [
@@ -63,9 +63,9 @@ def show_lag(session: Session, group: str, found: GroupLag) -> None:
             item.lag,
             time_text(item.last_timestamp) if item.last_timestamp else None,
         ]
-        for item in found.queues
+        for item in group_lag.queues
     ]
-    more = {"group": group, "lag": found.lag, "consume_tps": round(found.consume_tps, 2)}
+    more = {"group": group, "lag": group_lag.lag, "consume_tps": round(group_lag.consume_tps, 2)}
     session.output.table(group, LAG_COLUMNS, rows, **more)
 
 
@@ -107,13 +107,13 @@ async def move_offsets(
     show_reset(session, group, topic, done, is_done=True)
 
 
-def show_reset(session: Session, group: str, topic: str, found: Reset, *, is_done: bool) -> None:
+def show_reset(session: Session, group: str, topic: str, outcome: Reset, *, is_done: bool) -> None:
     """A row for each queue, and how it was done."""
     rows = [
         [item.queue.broker_name, item.queue.queue_id, item.before, item.after]
-        for item in found.moved
+        for item in outcome.moved
     ]
-    how = "consumers were told" if found.told else "no consumer is there: offsets were set"
+    how = "consumers were told" if outcome.told else "no consumer is there: offsets were set"
     if not is_done:
         how = "nothing was changed"
     session.output.table(f"{group} in {topic}", MOVED_COLUMNS, rows, group=group, done=how)

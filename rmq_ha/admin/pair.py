@@ -114,17 +114,17 @@ class Lack(NamedTuple):
     topic: str
     queue: int
     here: int
-    there: int
+    other: int
     group: str = ""
 
     @property
     def missing(self) -> int:
         """Messages that are missing here, or that the group gets again."""
-        return self.there - self.here
+        return self.other - self.here
 
 
 async def lacks(
-    asker: Asker, here: str, there: str, step: Callable[[], object] | None = None
+    asker: Asker, here: str, other: str, step: Callable[[], object] | None = None
 ) -> list[Lack]:
     """
     What one broker has not that another has, queue by queue, then offsets of groups.
@@ -132,9 +132,9 @@ async def lacks(
     :param step: called after each answer.
     :raises RemotingError: one of them does not answer.
     """
-    found = []
-    for topic in sorted(await asker.run(topic_configs(there), step)):
-        theirs = await asker.run(topic_offsets(there, topic), step)
+    lacking = []
+    for topic in sorted(await asker.run(topic_configs(other), step)):
+        theirs = await asker.run(topic_offsets(other, topic), step)
         if not any(item.max_offset for item in theirs.values()):
             continue
         ours = {
@@ -144,12 +144,12 @@ async def lacks(
         for queue, item in sorted(theirs.items()):
             known = ours.get(queue.queue_id, 0)
             if known < item.max_offset:
-                found.append(Lack(topic, queue.queue_id, known, item.max_offset))
+                lacking.append(Lack(topic, queue.queue_id, known, item.max_offset))
     mine = await asker.run(consumer_offsets(here), step)
-    for name, queues in sorted((await asker.run(consumer_offsets(there), step)).items()):
+    for name, queues in sorted((await asker.run(consumer_offsets(other), step)).items()):
         topic, _, group = name.partition("@")
         for number, offset in sorted(queues.items()):
             known = mine.get(name, {}).get(number, 0)
             if known < offset:
-                found.append(Lack(topic, number, known, offset, group))
-    return found
+                lacking.append(Lack(topic, number, known, offset, group))
+    return lacking

@@ -55,19 +55,19 @@ async def show_times(
     session: Session, which: str = "", count: int = 10, topic: str = "", size: int = 128
 ) -> int | None:
     """:returns: the exit code."""
-    asker, found = await targets(session, which)
+    asker, brokers = await targets(session, which)
     servers = name_servers(session.options.namesrv)
     asked: list[tuple[list[Any], Callable[[], Awaitable[object]]]] = [
         (["name server", None, server], _question(asker, server, _OF_NAME_SERVERS))
         for server in servers
     ]
-    for target in found:
+    for target in brokers:
         about: list[Any] = [_kind(target), target.name or None, target.address]
         asked.append((about, _question(asker, target.address, _OF_BROKERS)))
     producer = None
     if topic:
         producer = await _producer(session)
-        asked += await _sends(session, asker, producer, topic, size, {t.name for t in found})
+        asked += await _sends(session, asker, producer, topic, size, {t.name for t in brokers})
     rows = []
     try:
         with session.output.progress("asking", len(asked) * count) as steps:

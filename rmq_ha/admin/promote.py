@@ -140,14 +140,14 @@ async def _look_at_old_master(change: RoleChange, own: Member, known: Registered
 
 async def _show_lacks(change: RoleChange, own: Member, old: Member) -> None:
     output = change.session.output
-    found: list[Lack] = []
+    lacking: list[Lack] = []
     if own.role is not None:
         with output.progress("comparing queues", None) as steps:
             asker = await change.asker()
-            found = await lacks(asker, own.address, old.address, steps.advance)
-    rows = [[i.topic, i.queue, i.group or None, i.here, i.there, i.missing] for i in found]
+            lacking = await lacks(asker, own.address, old.address, steps.advance)
+    rows = [[i.topic, i.queue, i.group or None, i.here, i.other, i.missing] for i in lacking]
     change.report["lacks"] = [dict(zip(_COLUMNS, row, strict=True)) for row in rows]
-    messages = sum(item.missing for item in found if not item.group)
+    messages = sum(item.missing for item in lacking if not item.group)
     output.say(f"{own.address} lacks {messages} messages of its master's at this moment")
     if rows and not output.as_json:
         output.table("", _COLUMNS, rows)
@@ -241,13 +241,13 @@ async def _verify_route(change: RoleChange) -> None:
     """:raises ChangeRefused: name servers send clients elsewhere."""
 
     async def is_routed() -> Registered | None:
-        found = await change.registered()
-        return found if found.master == change.file.address else None
+        registered = await change.registered()
+        return registered if registered.master == change.file.address else None
 
     if await change.until("until name servers say so", is_routed) is None:
-        found = await change.registered()
+        now = await change.registered()
         change.report["done"] = False
         raise ChangeRefused(
             f"{change.file.address} is a master, but the name server says"
-            f" {found.problem or found.master or 'nothing of one'}: does the old one run again?"
+            f" {now.problem or now.master or 'nothing of one'}: does the old one run again?"
         )

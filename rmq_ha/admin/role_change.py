@@ -109,13 +109,13 @@ class RoleChange:
 
         :raises ChangeRefused: another one answers there.
         """
-        found = await look_at(await self.asker(), self.file.address)
-        if found.role is not None and found.broker_name != self.file.broker_name:
+        member = await look_at(await self.asker(), self.file.address)
+        if member.role is not None and member.broker_name != self.file.broker_name:
             raise ChangeRefused(
-                f"{found.address} is the broker {found.broker_name}, and {self.file.path} is of"
+                f"{member.address} is the broker {member.broker_name}, and {self.file.path} is of"
                 f" {self.file.broker_name}: is it the right file?"
             )
-        return found
+        return member
 
     async def registered(self) -> Registered:
         """What name servers know of its name."""
@@ -184,9 +184,9 @@ class RoleChange:
         began, shown = clock.seconds(), 0
         with self.session.output.progress(f"{title}, s", int(self.how.wait)) as steps:
             while True:
-                found = await look()
-                if found is not None:
-                    return found
+                seen = await look()
+                if seen is not None:
+                    return seen
                 passed = clock.seconds() - began
                 if passed >= self.how.wait or self.session.interrupted.called:
                     return None

@@ -69,17 +69,17 @@ class RoleFile:
 
         :raises ConfigurationError: the broker would not start with it.
         """
-        wanted = {"brokerRole": role.value, "brokerId": str(broker_id)}
+        settings = {"brokerRole": role.value, "brokerId": str(broker_id)}
         known = {item.key: item.value.strip() for item in properties.parse(self._text)}
         if known.get("haMasterAddress") and self.configuration.broker.namesrv_addr:
-            wanted["haMasterAddress"] = ""  # of the pair as it was; name servers know the new one
-        found = [
+            settings["haMasterAddress"] = ""  # of the pair as it was; name servers know the new one
+        changes = [
             Change(key, known.get(key), value)
-            for key, value in wanted.items()
+            for key, value in settings.items()
             if known.get(key) != value
         ]
-        self._load(self._changed(found))
-        return found
+        self._load(self._changed(changes))
+        return changes
 
     def write(self, changes: list[Change]) -> None:
         """

@@ -25,17 +25,17 @@ def route(topic: str) -> None:
     """
 
     async def work(session: Session) -> None:
-        found = await Asker(await session.client()).run(topic_route(topic))
-        session.output.table(topic, COLUMNS, rows_of(found), topic=topic)
+        rows = rows_of(await Asker(await session.client()).run(topic_route(topic)))
+        session.output.table(topic, COLUMNS, rows, topic=topic)
 
     run(work)
 
 
-def rows_of(found: TopicRoute) -> list[list[Any]]:
+def rows_of(route: TopicRoute) -> list[list[Any]]:
     """One row for each broker name."""
-    brokers = {item.broker_name: item for item in found.brokers}
+    brokers = {item.broker_name: item for item in route.brokers}
     rows: list[list[Any]] = []
-    for queues in sorted(found.queues, key=lambda item: item.broker_name):
+    for queues in sorted(route.queues, key=lambda item: item.broker_name):
         broker = brokers.get(queues.broker_name)
         addresses = broker.addresses if broker else {}
         rows.append(

@@ -38,30 +38,30 @@ async def show_stats(
     session: Session, which: str = "", only: str = "", *, show_all: bool = False
 ) -> None:
     """:raises NothingFound: no such topic."""
-    asker, found = await targets(session, which)
+    asker, brokers = await targets(session, which)
     comes: dict[str, Growth] = defaultdict(Growth)
     goes: dict[tuple[str, str], list[Any]] = {}
     with session.output.progress("asking brokers", None) as steps:
-        for target in masters(found):
+        for target in masters(brokers):
             here = target.address
             for name in await asker.run(topic_configs(here), steps.advance):
                 if only in ("", name) and (show_all or only or not is_system(name)):
-                    one = await asker.run(growth(here, TOPIC_PUTS, name), steps.advance)
-                    comes[name] = _sum(comes[name], one)
+                    puts = await asker.run(growth(here, TOPIC_PUTS, name), steps.advance)
+                    comes[name] = _sum(comes[name], puts)
             for (name, group), count in (await asker.run(waiting(here), steps.advance)).items():
                 if name in comes and (show_all or group not in BUILT_IN_GROUPS):
                     key = f"{name}@{group}"
-                    one = await asker.run(growth(here, GROUP_GETS, key), steps.advance)
+                    gets = await asker.run(growth(here, GROUP_GETS, key), steps.advance)
                     before, waits = goes.get((name, group), (Growth(), 0))
-                    goes[name, group] = [_sum(before, one), waits + count]
+                    goes[name, group] = [_sum(before, gets), waits + count]
     if not comes:
         raise NothingFound(f"no broker has {only or 'topics'}")
     rows = _rows(comes, goes, every=show_all or bool(only))
     session.output.table("messages", COLUMNS, rows)
 
 
-def _sum(one: Growth, other: Growth) -> Growth:
-    return Growth(one.per_second + other.per_second, one.day + other.day)
+def _sum(first: Growth, second: Growth) -> Growth:
+    return Growth(first.per_second + second.per_second, first.day + second.day)
 
 
 def _rows(

@@ -35,13 +35,13 @@ class StdinLines(LineReceiver):
         while not self._lines and not self._ended:
             self._waiting = Deferred()
             await self._waiting
-        found = list(islice(self._lines, most))
-        for _ in found:
+        lines = list(islice(self._lines, most))
+        for _ in lines:
             self._lines.popleft()
         if self._paused and not self._ended:  # fewer wait now than those that made it pause
             self._paused = False
             self.resumeProducing()  # type: ignore[no-untyped-call]
-        return found
+        return lines
 
     def end(self) -> None:
         """Wait for no more."""

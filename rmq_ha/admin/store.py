@@ -51,9 +51,9 @@ def verify(root: str, commit_log: str | None) -> None:
 def show_faults(session: Session, root: str, commit_log: str | None = None) -> int | None:
     """:returns: the exit code."""
     with locked(session.host.disk, root):
-        found = verified(session, root, commit_log)
-    show_findings(session, root, found)
-    return FAILED if any(item.is_fault for item in found.findings) else None
+        report = verified(session, root, commit_log)
+    show_findings(session, root, report)
+    return FAILED if any(item.is_fault for item in report.findings) else None
 
 
 @store.command()
@@ -95,15 +95,15 @@ def dump_records(
     """:returns: the exit code."""
     output, code, shown = session.output, None, 0
     with locked(session.host.disk, root):
-        for found in records(opened(root, commit_log), start):
+        for piece in records(opened(root, commit_log), start):
             if session.interrupted.called:
                 break
-            if isinstance(found, Damage):
+            if isinstance(piece, Damage):
                 code = FAILED
-                output.line("", {"damage": found._asdict()})
-            elif topic in (None, found.request.topic):
-                message = message_of(decode_record(found.data))
-                where = {"physical_offset": found.request.physical_offset}
+                output.line("", {"damage": piece._asdict()})
+            elif topic in (None, piece.request.topic):
+                message = message_of(decode_record(piece.data))
+                where = {"physical_offset": piece.request.physical_offset}
                 output.line(message_line(message), {**where, **message_values(message)})
                 shown += 1
                 if shown == count:

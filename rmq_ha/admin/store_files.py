@@ -33,9 +33,9 @@ def locked(disk: Disk, root: str) -> Iterator[None]:
 def opened(root: str, commit_log: str | None = None) -> StoreFiles:
     """:raises CannotDecide: there is no log."""
     files, path = files_of(root)
-    found = StoreFiles(root, files, path, commit_log, damaged=True)
-    found.log_files()
-    return found
+    store = StoreFiles(root, files, path, commit_log, damaged=True)
+    store.log_files()
+    return store
 
 
 def verified(session: Session, root: str, commit_log: str | None) -> Verified:
@@ -44,9 +44,9 @@ def verified(session: Session, root: str, commit_log: str | None) -> Verified:
         return verify(opened(root, commit_log), steps.advance)
 
 
-def show_findings(session: Session, root: str, found: Verified) -> None:
+def show_findings(session: Session, root: str, report: Verified) -> None:
     """A row for each, and how many messages there are."""
-    session.output.table(root, COLUMNS, map(_row, found.findings), messages=found.records)
+    session.output.table(root, COLUMNS, map(_row, report.findings), messages=report.records)
 
 
 def _row(item: Finding) -> list[Any]:

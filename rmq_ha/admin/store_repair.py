@@ -54,15 +54,15 @@ async def repair_store(session: Session, config: str, how: How) -> int | None:
     configuration = _load(disk, config, how.surroundings)
     root, commit_log = store_root(configuration.store), configuration.store.store_path_commit_log
     with locked(disk, root):
-        found = verified(session, root, commit_log)
-        show_findings(session, root, found)
-        lost = [item for item in found.findings if item.code in _OF_LOG]
+        before = verified(session, root, commit_log)
+        show_findings(session, root, before)
+        lost = [item for item in before.findings if item.code in _OF_LOG]
         if lost:
             raise RepairRefused(
                 f"the log is damaged in {len(lost)} places, the first at {lost[0].place}: copy its"
                 ' files from a replica first (docs/operations.md, "Damaged stores")'
             )
-        parts = how.parts | {item.mend for item in found.findings if item.mend}
+        parts = how.parts | {item.mend for item in before.findings if item.mend}
         if not parts:
             output.line("nothing to repair", {"repaired": []})
             return None

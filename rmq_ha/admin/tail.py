@@ -34,13 +34,13 @@ class Only(NamedTuple):
 
 
 def _queues(_: Any, __: Any, values: Iterable[str]) -> list[Only]:
-    found = []
+    only = []
     for value in values:
         broker, _, number = value.rpartition(":")
         if not (number.isascii() and number.isdecimal()):
             raise click.BadParameter(f"{value!r} is not N or BROKER:N, like 3 or broker-a:3")
-        found.append(Only(broker, int(number)))
-    return found
+        only.append(Only(broker, int(number)))
+    return only
 
 
 @click.command()
@@ -115,8 +115,8 @@ class Tail:
         known = subscribe_queues(self._topic, route)
         queues = [queue for queue in known if not only or _is_meant(queue, only)]
         if not queues:
-            there = ", ".join(f"{queue.broker_name}:{queue.queue_id}" for queue in known) or "none"
-            raise NothingFound(f"{self._topic} has no such queue that may be read (it has {there})")
+            names = ", ".join(f"{queue.broker_name}:{queue.queue_id}" for queue in known) or "none"
+            raise NothingFound(f"{self._topic} has no such queue that may be read (it has {names})")
         timestamp = since.at(self._session.host.now_ms())
         starts = {}
         with self._session.output.progress("finding offsets", len(queues)) as steps:

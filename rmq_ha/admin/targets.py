@@ -44,11 +44,11 @@ async def targets(session: Session, which: str = "") -> tuple[Asker, list[Target
         return Asker(await session.direct()), [Target("", "", None, which)]
     asker = Asker(await session.client())
     known = targets_of(await asker.run(cluster_info()))
-    found = [item for item in known if which in ("", item.name, item.cluster)]
-    if not found:
+    brokers = [item for item in known if which in ("", item.name, item.cluster)]
+    if not brokers:
         names = ", ".join(sorted({item.name for item in known})) or "none"
         raise NothingFound(f"no broker is called {which or 'anything'} (known: {names})")
-    return asker, found
+    return asker, brokers
 
 
 async def ask_name_servers(
@@ -67,13 +67,13 @@ async def ask_name_servers(
     return answers, is_silent
 
 
-def masters(found: list[Target]) -> list[Target]:
+def masters(brokers: list[Target]) -> list[Target]:
     """
     Those that may be changed: masters, and whatever was named by its address.
 
     :raises NothingFound: there is none.
     """
-    chosen = [item for item in found if item.broker_id in (MASTER_ID, None)]
+    chosen = [item for item in brokers if item.broker_id in (MASTER_ID, None)]
     if not chosen:
         raise NothingFound(
             "none of these brokers is a master, and slaves take no changes: see docs/failover.md"
@@ -81,7 +81,7 @@ def masters(found: list[Target]) -> list[Target]:
     return chosen
 
 
-def first_of_each(found: list[Target]) -> list[Target]:
+def first_of_each(brokers: list[Target]) -> list[Target]:
     """The master of each name, or a slave where there is none: for those who only ask."""
-    chosen = {item.name: item for item in reversed(found)}
+    chosen = {item.name: item for item in reversed(brokers)}
     return [chosen[name] for name in sorted(chosen)]

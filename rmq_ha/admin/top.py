@@ -95,8 +95,8 @@ async def look(session: Session, which: str) -> Sample:
 
     :raises NothingFound: there is no such broker.
     """
-    asker, found = await targets(session, which)
-    members = [(target, await look_at(asker, target.address)) for target in found]
+    asker, brokers = await targets(session, which)
+    members = [(target, await look_at(asker, target.address)) for target in brokers]
     problems = [f"{m.address}: {m.problem}" for _, m in members if m.problem is not None]
     ends: dict[str, int] = {}
     for target, member in members:

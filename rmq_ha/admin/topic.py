@@ -58,9 +58,9 @@ def list_(which: str, every: bool) -> None:
 
 async def show_topics(session: Session, which: str = "", *, every: bool = False) -> None:
     """A row for each topic and broker."""
-    asker, found = await targets(session, which)
+    asker, brokers = await targets(session, which)
     rows = []
-    for target in session.output.track("asking brokers", first_of_each(found)):
+    for target in session.output.track("asking brokers", first_of_each(brokers)):
         table = await asker.run(topic_configs(target.address))
         rows += [_row(target, item) for item in table.values() if every or not _is_own(item)]
     session.output.table("topics", LIST_COLUMNS, sorted(rows))
@@ -129,9 +129,9 @@ async def change_topic(
     fault = topic_fault(name)
     if fault is not None:
         raise Refused(fault)
-    asker, found = await targets(session, which)
+    asker, brokers = await targets(session, which)
     plan: list[tuple[Target, TopicConfig, TopicConfig | None]] = []
-    for target in session.output.track("asking brokers", masters(found)):
+    for target in session.output.track("asking brokers", masters(brokers)):
         before = (await asker.run(topic_configs(target.address))).get(name)
         if is_new and before is not None:
             raise Refused(f"{target.name or target.address} has {name} already: use topic update")
@@ -181,9 +181,9 @@ def delete(name: str, **sure: bool) -> None:
 
 async def delete_everywhere(session: Session, name: str, **sure: bool) -> None:
     """:raises NothingFound: there is none."""
-    asker, found = await targets(session)
+    asker, brokers = await targets(session)
     have = []
-    for target in session.output.track("asking brokers", masters(found)):
+    for target in session.output.track("asking brokers", masters(brokers)):
         queues = await asker.run(topic_offsets(target.address, name))
         if queues:
             count = sum(item.max_offset - item.min_offset for item in queues.values())
@@ -229,9 +229,9 @@ def status(name: str, which: str) -> None:
 
 async def show_topic(session: Session, name: str, which: str = "") -> None:
     """:raises NothingFound: there is none."""
-    asker, found = await targets(session, which)
+    asker, brokers = await targets(session, which)
     rows: list[list[Any]] = []
-    for target in session.output.track("asking brokers", first_of_each(found)):
+    for target in session.output.track("asking brokers", first_of_each(brokers)):
         for queue, item in sorted((await asker.run(topic_offsets(target.address, name))).items()):
             last = time_text(item.last_update_timestamp) if item.last_update_timestamp > 0 else None
             ends = [item.min_offset, item.max_offset, item.max_offset - item.min_offset]

@@ -39,10 +39,10 @@ async def show_trace(session: Session, msg_id: str, trace_topic: str = TRACE_TOP
     route = await asker.run(topic_route(trace_topic))
     with session.output.progress("asking brokers", None) as steps:
         query = KeyQuery(trace_topic, msg_id, max_num=_MOST)
-        found = await asker.run(messages_by_key(query, route), steps.advance)
+        messages = await asker.run(messages_by_key(query, route), steps.advance)
     rows = [
-        [one.what, time_text(one.at_ms), one.by, one.client, one.took_ms, one.status]
-        for one in traces_of(msg_id, found)
+        [event.what, time_text(event.at_ms), event.by, event.client, event.took_ms, event.status]
+        for event in traces_of(msg_id, messages)
     ]
     if not rows:
         raise NothingFound(

@@ -55,23 +55,23 @@ def verify_offsets(
             pairings = seen(options.client_config(), places, patience, note)
             told = answer(pairings, limits)
         outcome, verdict, numbers = told.outcome, told.verdict, told.numbers
-        rows = [dict(zip(COLUMNS, one, strict=True)) for one in told.findings]
+        rows = [dict(zip(COLUMNS, finding, strict=True)) for finding in told.findings]
         if repair is not None:
             save(pairings, repair, limits.max_lag)
             note(f"a repair plan is in {repair}; nothing was done")
     except (Exception, KeyboardInterrupt) as error:
         outcome, verdict = _refusal(error, raises=options.verbose)
-    found = digest_of_rows(rows, len(rows))
-    strictly = outcome_of(outcome, found, strict)
+    digest = digest_of_rows(rows, len(rows))
+    strictly = outcome_of(outcome, digest, strict)
     verdict += STRICT if strictly is not outcome else ""
     if options.as_json:
         inputs = {"master": of_master, "slave": " ".join(of_slaves)}
         timings = timings._replace(run=seconds() - began)
-        of = ("verify-offsets", version(), inputs, strictly, verdict, found, numbers, timings)
-        click.echo(json.dumps({**summary_of(*of), "findings": found.top}, ensure_ascii=False))
+        of = ("verify-offsets", version(), inputs, strictly, verdict, digest, numbers, timings)
+        click.echo(json.dumps({**summary_of(*of), "findings": digest.top}, ensure_ascii=False))
     else:
-        told_lines = [_line(row) for row in found.top] if shows else []
-        click.echo("\n".join([*told_lines, *counts_of(found), verdict]))
+        told_lines = [_line(row) for row in digest.top] if shows else []
+        click.echo("\n".join([*told_lines, *counts_of(digest), verdict]))
     click.get_current_context().exit(int(strictly))
 
 

@@ -38,9 +38,9 @@ async def set_white(
     session: Session, addresses: list[str], which: str = "", **sure: bool
 ) -> int | None:
     """:returns: the exit code."""
-    asker, found = await targets(session, which)
+    asker, brokers = await targets(session, which)
     rows: list[list[Any]] = []
-    for target in session.output.track("asking brokers", found):
+    for target in session.output.track("asking brokers", brokers):
         before = (await asker.run(acl_rules(target.address))).white_addresses
         if before != addresses:
             rows.append([target.name, target.address, " ".join(before), " ".join(addresses)])

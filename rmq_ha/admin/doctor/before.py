@@ -69,8 +69,8 @@ async def look_before_start(session: Session, scope: Scope) -> Facts:
     await _look_at_addresses(host, local)
     await _look_at_master(asker, session, facts, local)
     for port, purpose in local.ports if not local.not_here else ():
-        found = await port_at(host, f"{local.bind_address or '127.0.0.1'}:{port}", _TIMEOUT_S)
-        if found.problem is None:
+        listener = await port_at(host, f"{local.bind_address or '127.0.0.1'}:{port}", _TIMEOUT_S)
+        if listener.problem is None:
             local.taken_ports.append(f"{port}: {purpose}")
     for broker in facts.brokers:
         if broker.name == local.broker_name and broker.address != local.address:
@@ -86,11 +86,11 @@ async def look_before_start(session: Session, scope: Scope) -> Facts:
 
 async def _look_at_addresses(host: Host, local: Local) -> None:
     """Who can listen on an address has it."""
-    for found, keys in ((local.not_here, _LISTENED), (local.elsewhere, _TOLD)):
+    for foreign, keys in ((local.not_here, _LISTENED), (local.elsewhere, _TOLD)):
         for key in keys:
             value = local.settings.get(key, "")
             if value not in ANY_ADDRESS and not await _is_here(host, value):
-                found.append(f"{key}={value}")
+                foreign.append(f"{key}={value}")
 
 
 async def _is_here(host: Host, address: str) -> bool:

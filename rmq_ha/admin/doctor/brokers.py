@@ -141,14 +141,14 @@ def samples_in(text: str) -> dict[str, list[Sample]]:
 
     :raises ValueError: it is none.
     """
-    found: dict[str, list[Sample]] = {}
+    samples: dict[str, list[Sample]] = {}
     try:
         for family in text_string_to_metric_families(text):
             for sample in family.samples:
-                found.setdefault(sample.name, []).append((sample.labels, sample.value))
+                samples.setdefault(sample.name, []).append((sample.labels, sample.value))
     except _UNREADABLE as error:
         raise ValueError(f"/metrics cannot be read: {error}") from None
-    return found
+    return samples
 
 
 def clock_ahead(date: str, now_ms: int) -> int | None:

@@ -17,8 +17,10 @@ def _two_subscriptions(facts: Facts) -> Iterator[Said]:
     for group in facts.groups:
         own = RETRY_PREFIX + group.name
         kinds: dict[tuple[tuple[str, str], ...], str] = {}
-        for client, found in sorted(group.subscriptions.items()):
-            kinds.setdefault(tuple(sorted((t, e) for t, e in found.items() if t != own)), client)
+        for client, expressions in sorted(group.subscriptions.items()):
+            kinds.setdefault(
+                tuple(sorted((t, e) for t, e in expressions.items() if t != own)), client
+            )
         if len(kinds) > 1:
             told = "; ".join(f"{who}: {_shown(what)}" for what, who in kinds.items())
             yield Said(group.name, f"its members subscribe different things ({told})")

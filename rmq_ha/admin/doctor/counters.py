@@ -161,12 +161,12 @@ def _now(metric: str, facts: Facts) -> Iterator[Said]:
 def _reasons(status: Status, metric: str) -> str:
     """By the label `reason`, of those that grew."""
     before = {labels.get("reason"): value for labels, value in status.metrics.get(metric, ())}
-    found = [
+    reasons = [
         str(labels["reason"])
         for labels, value in status.later.get(metric, ())
         if labels.get("reason") and value > before.get(labels["reason"], 0.0)
     ]
-    return f" ({', '.join(sorted(found))})" if found else ""
+    return f" ({', '.join(sorted(reasons))})" if reasons else ""
 
 
 def _refused_ahead(facts: Facts) -> Iterator[Said]:
@@ -235,8 +235,7 @@ def _rules(
     counters: Iterable[_Counter], look: Callable[[str, Facts], Iterator[Said]]
 ) -> Iterator[Rule]:
     for item in counters:
-        found = partial(look, item.metric)
-        yield Rule(item.code, Severity.WARNING, item.cause, item.fix, found)
+        yield Rule(item.code, Severity.WARNING, item.cause, item.fix, partial(look, item.metric))
 
 
 RULES = (

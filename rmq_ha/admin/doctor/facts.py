@@ -35,8 +35,8 @@ def number(values: Mapping[str, str], key: str, default: float | None = None) ->
 
 def size_in(text: str) -> float | None:
     """Bytes of the first size in RocketMQ's words (`6.2 KiB`)."""
-    found = _SIZE.search(text)
-    return float(found[1]) * 1024 ** _UNITS.index(found[2]) if found else None
+    match = _SIZE.search(text)
+    return float(match[1]) * 1024 ** _UNITS.index(match[2]) if match else None
 
 
 @dataclass(kw_only=True)
@@ -218,14 +218,14 @@ class Broker:
     @property
     def link(self) -> dict[str, Any]:
         """Of a slave of ours: how it follows its master; else empty."""
-        found = self.replication.get("master")
-        return found if isinstance(found, dict) else {}
+        link = self.replication.get("master")
+        return link if isinstance(link, dict) else {}
 
     @property
     def slaves(self) -> list[dict[str, Any]] | None:
         """Of a master of ours: who follows it; None: it does not say."""
-        found = self.replication.get("slaves")
-        return found if isinstance(found, list) else None
+        slaves = self.replication.get("slaves")
+        return slaves if isinstance(slaves, list) else None
 
     @property
     def reserved_s(self) -> float:
@@ -245,10 +245,10 @@ class Broker:
     @property
     def runs_s(self) -> int | None:
         """Since its start."""
-        found = _RUNTIME.search(self.info.get("runtime", ""))
-        if found is None:
+        match = _RUNTIME.search(self.info.get("runtime", ""))
+        if match is None:
             return None
-        days, hours, minutes, seconds = map(int, found.groups())
+        days, hours, minutes, seconds = map(int, match.groups())
         return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
 
 
@@ -366,8 +366,8 @@ class Facts:
 
 def master_of(members: Iterable[Broker]) -> Broker | None:
     """Who answers as the only master of a name; None: nobody, or more than one."""
-    found = [item for item in members if item.is_master]
-    return found[0] if len(found) == 1 else None
+    masters = [item for item in members if item.is_master]
+    return masters[0] if len(masters) == 1 else None
 
 
 def registered_master(members: Iterable[Broker]) -> Broker | None:

@@ -61,12 +61,12 @@ class Finding(NamedTuple):
 def judge(facts: Facts, rules: Iterable[Rule]) -> list[Finding]:
     """All that is wrong, the worst first."""
     order = [severity.value for severity in Severity]
-    found = [
+    findings = [
         Finding(rule.severity.value, rule.code, said.about, said.text, rule.fix)
         for rule in rules
         for said in rule.look(facts)
     ]
-    return sorted(found, key=lambda item: order.index(item.severity))
+    return sorted(findings, key=lambda item: order.index(item.severity))
 
 
 def is_healthy(findings: Iterable[Finding]) -> bool:

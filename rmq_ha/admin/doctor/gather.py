@@ -153,7 +153,7 @@ async def _look_at_name_server(asker: Asker, session: Session, address: str) -> 
     try:
         command = RemotingCommand(RequestCode.GET_BROKER_CLUSTER_INFO)
         response = await asker.run(expect(Ask(command, address)))
-        found = ClusterInfo.decode(response.body or b"{}")
+        cluster = ClusterInfo.decode(response.body or b"{}")
     except RemotingError as error:
         return NameServer(address=address, problem=str(error))
     except (BrokerRefused, ProtocolViolation) as error:
@@ -169,9 +169,9 @@ async def _look_at_name_server(asker: Asker, session: Session, address: str) -> 
         address=address,
         topics=topics,
         brokers={
-            name: dict(sorted(item.addresses.items())) for name, item in found.brokers.items()
+            name: dict(sorted(item.addresses.items())) for name, item in cluster.brokers.items()
         },
-        clusters={name: item.cluster for name, item in found.brokers.items()},
+        clusters={name: item.cluster for name, item in cluster.brokers.items()},
     )
 
 
@@ -184,10 +184,10 @@ async def _look_at_hidden_masters(asker: Asker, session: Session, facts: Facts, 
         if not address or address in known or not slave.name:
             continue
         known.add(address)
-        found = Broker(address=address, name=slave.name, cluster=slave.cluster)
-        missing = await look_at_broker(asker, session, facts, found, here)
-        if found.answers and found.own_name == slave.name:
-            facts.brokers.append(found)
+        master = Broker(address=address, name=slave.name, cluster=slave.cluster)
+        missing = await look_at_broker(asker, session, facts, master, here)
+        if master.answers and master.own_name == slave.name:
+            facts.brokers.append(master)
             facts.not_looked += missing
 
 
@@ -212,7 +212,7 @@ def _is_name(host: str) -> bool:
 
 def _registered(servers: list[NameServer], which: str) -> list[Broker]:
     """Slaves first: so the end of a master's log is always asked for after its slaves'."""
-    found = {
+    brokers = {
         (name, number, address): Broker(
             address=address, name=name, cluster=server.clusters.get(name, ""), broker_id=number
         )
@@ -221,5 +221,5 @@ def _registered(servers: list[NameServer], which: str) -> list[Broker]:
         for number, address in ids.items()
         if which in ("", name, server.clusters.get(name, ""))
     }
-    order = sorted(found, key=lambda key: (key[0], -key[1], key[2]))
-    return [found[key] for key in order]
+    order = sorted(brokers, key=lambda key: (key[0], -key[1], key[2]))
+    return [brokers[key] for key in order]

@@ -37,16 +37,16 @@ async def look_at_groups(asker: Asker, facts: Facts, step: Step) -> None:
 
 def first_that_answer(facts: Facts) -> list[Broker]:
     """One for each name: who has the offsets."""
-    found: dict[str, Broker] = {}
+    by_name: dict[str, Broker] = {}
     for broker in facts.answering():
         name = broker.name or broker.own_name
         if (
-            name not in found
-            or (broker.is_master and not found[name].is_master)
+            name not in by_name
+            or (broker.is_master and not by_name[name].is_master)
             or (broker.is_dledger and broker.broker_id == MASTER_ID)
         ):
-            found[name] = broker
-    return list(found.values())
+            by_name[name] = broker
+    return list(by_name.values())
 
 
 async def _look(
@@ -70,7 +70,7 @@ async def _look(
         queues = ends.get(topic)
         if not queues or _is_own(group):
             continue
-        found = groups.setdefault(group, Group(name=group))
+        group_facts = groups.setdefault(group, Group(name=group))
         for number, offset in sorted(mine.items()):
             if number in queues:
                 begin, end = queues[number].min_offset, queues[number].max_offset
@@ -79,7 +79,7 @@ async def _look(
                     last_ms = queues[number].last_update_timestamp
                     old_end = await _old_end(asker, facts, broker, queue, last_ms)
                     queue = queue._replace(old_end=old_end)
-                found.queues.append(queue)
+                group_facts.queues.append(queue)
     for known in configs:
         if known in groups:
             await _members(asker, facts, broker, groups[known], step)
@@ -125,9 +125,9 @@ async def _old_end(
 
 
 async def _members(asker: Asker, facts: Facts, broker: Broker, group: Group, step: Step) -> None:
-    found = await asker.run(members_of(broker.address, group.name), step)
-    group.model = found.how.get("messageModel") or group.model
-    new = {item.client_id: item for item in found.connections}
+    members = await asker.run(members_of(broker.address, group.name), step)
+    group.model = members.how.get("messageModel") or group.model
+    new = {item.client_id: item for item in members.connections}
     group.members |= new
     if len(group.members) < 2:
         return  # nobody to differ from
@@ -182,5 +182,5 @@ async def look_again(asker: Asker, facts: Facts) -> None:
 
 
 def _later(queue: Queue, broker: str, group: str, offsets: Offsets) -> Queue:
-    found = offsets.get(f"{queue.topic}@{group}", {}).get(queue.queue)
-    return queue if queue.broker != broker or found is None else queue._replace(later=found)
+    offset = offsets.get(f"{queue.topic}@{group}", {}).get(queue.queue)
+    return queue if queue.broker != broker or offset is None else queue._replace(later=offset)

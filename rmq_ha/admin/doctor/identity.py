@@ -89,10 +89,10 @@ def _unregistered_slave(facts: Facts) -> Iterator[Said]:
 
 def _two_masters(facts: Facts) -> Iterator[Said]:
     for name, members in facts.pairs():
-        found = {m.address: m for m in members if m.is_master and m.own_name in ("", name)}
-        if len(found) > 1:
-            who = ", ".join(f"{m.address} (log ends at {m.end})" for m in found.values())
-            yield Said(name, f"{len(found)} brokers of it run as master: {who}")
+        masters = {m.address: m for m in members if m.is_master and m.own_name in ("", name)}
+        if len(masters) > 1:
+            who = ", ".join(f"{m.address} (log ends at {m.end})" for m in masters.values())
+            yield Said(name, f"{len(masters)} brokers of it run as master: {who}")
 
 
 def _master_unregistered(facts: Facts) -> Iterator[Said]:
@@ -121,7 +121,7 @@ def _no_master(facts: Facts) -> Iterator[Said]:
 
 def _wrong_name(facts: Facts) -> Iterator[Said]:
     """A slave of a name that nobody leads, beside a master that misses one."""
-    lonely = [each for each in _alone(facts) if each.role == BrokerRole.SYNC_MASTER.value]
+    lonely = [master for master in _alone(facts) if master.role == BrokerRole.SYNC_MASTER.value]
     for name, members in facts.pairs():
         if not all(m.is_slave and not m.is_dledger for m in members):
             continue
@@ -143,7 +143,7 @@ def _followers(master: Broker, members: list[Broker]) -> int:
 def _alone(facts: Facts) -> Iterator[Broker]:
     """Whom nobody follows."""
     for _, members in facts.pairs():
-        yield from (each for each in members if not _followers(each, members))
+        yield from (broker for broker in members if not _followers(broker, members))
 
 
 def _no_slave(facts: Facts) -> Iterator[Said]:
@@ -171,10 +171,11 @@ def _pair_differs(facts: Facts) -> Iterator[Said]:
         telling = [m for m in members if m.answers]
         for first, other in pairwise(telling):
             for key in _SAME:
-                one, two = first.config.get(key), other.config.get(key)
-                if one is not None and two is not None and one != two:
+                value, other_value = first.config.get(key), other.config.get(key)
+                if value is not None and other_value is not None and value != other_value:
                     yield Said(
-                        name, f"{key} is {one} at {first.address} and {two} at {other.address}"
+                        name,
+                        f"{key} is {value} at {first.address} and {other_value} at {other.address}",
                     )
 
 

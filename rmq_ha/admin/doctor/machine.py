@@ -64,7 +64,10 @@ def _look_at_certificates(facts: Facts, disk: Disk, own: BrokerConfiguration) ->
         except ConfigurationError as error:
             facts.not_looked.append(NotLooked(f"certificates of {prefix}", str(error)))
             continue
-        for key, found in ((f"{prefix}.certPath", shown), (f"{prefix}.trustCertPath", trusted)):
+        for key, certificates in (
+            (f"{prefix}.certPath", shown),
+            (f"{prefix}.trustCertPath", trusted),
+        ):
             facts.certificates += [
                 Certificate(
                     key,
@@ -73,7 +76,7 @@ def _look_at_certificates(facts: Facts, disk: Disk, own: BrokerConfiguration) ->
                     item.not_valid_after_utc,
                     certificate_names(item),
                 )
-                for item in found
+                for item in certificates
             ]
 
 

@@ -69,10 +69,12 @@ def _behind(facts: Facts) -> Iterator[Said]:
                     str(master),
                     f"{slave.get('address')} lacks {slave.get('lag')} bytes, for {seconds:.0f} s",
                 )
-    for one, master in _pairs(facts):
+    for follower, master in _pairs(facts):
         most = number(master.config, "haSlaveFallbehindMax", 256 << 20)
-        if not master.is_ours and master.end - one.end > most:
-            yield Said(str(one), f"it lacks {master.end - one.end} bytes of {master.address}")
+        if not master.is_ours and master.end - follower.end > most:
+            yield Said(
+                str(follower), f"it lacks {master.end - follower.end} bytes of {master.address}"
+            )
 
 
 def _ahead(facts: Facts) -> Iterator[Said]:
