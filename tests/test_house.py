@@ -430,7 +430,6 @@ NAMELESS = (
     "ha",
     "host",
     "namesrv",
-    "offline",
     "playground.py",
     "plugins.py",
     "properties_file.py",

@@ -136,9 +136,11 @@ def restore(disk: "Disk", target: str, store: Store, tell: Callable[[int], None]
             f"the backup's log has files of {manifest.file_size} bytes: set "
             f"mappedFileSizeCommitLog={manifest.file_size}"
         )
-    there = [path for path in (store.log, f"{store.root}/config") if disk.list_dir(path)]
-    if there or disk.exists(f"{store.root}/checkpoint"):
-        raise CannotDecide(f"{(there or [store.root])[0]} is not empty: restore into a new store")
+    occupied = [path for path in (store.log, f"{store.root}/config") if disk.list_dir(path)]
+    if occupied or disk.exists(f"{store.root}/checkpoint"):
+        raise CannotDecide(
+            f"{(occupied or [store.root])[0]} is not empty: restore into a new store"
+        )
     size = manifest.file_size
     for base in range(manifest.begin, max(manifest.end, manifest.begin + 1), size):
         source = disk.open(f"{target}/commitlog/{base:020}", size)
@@ -199,27 +201,27 @@ class _LogCopy:
         while position < file.end:
             length = min(want, file.end - position)
             buffer = window_of(self._files, file.path, position - file.base, length)
-            found = chain(buffer, position)
-            if found.end:
-                yield position, bytes(buffer[: found.end])
-                position, want = position + found.end, WINDOW
-            if found.tail is Tail.BLANK:
+            records = chain(buffer, position)
+            if records.end:
+                yield position, bytes(buffer[: records.end])
+                position, want = position + records.end, WINDOW
+            if records.tail is Tail.BLANK:
                 rest = bytes(window_of(self._files, file.path, position - file.base, 8))
                 yield position, rest + bytes(file.end - position - 8)
                 return
-            if found.tail is Tail.TORN:
-                if first_record(buffer, position - found.end, found.end + 1) < 0:
+            if records.tail is Tail.TORN:
+                if first_record(buffer, position - records.end, records.end + 1) < 0:
                     return  # the broker is writing it
                 raise CannotDecide(
                     f"{file.path} has no record at {position}: the store is damaged there, and a "
                     "start of the broker says what to do"
                 )
-            if found.tail is Tail.NOT_WRITTEN:
+            if records.tail is Tail.NOT_WRITTEN:
                 return
-            if not found.end:
-                if length >= file.end - position or found.needed <= length:
+            if not records.end:
+                if length >= file.end - position or records.needed <= length:
                     return
-                want = found.needed
+                want = records.needed
 
 
 def _must_fit(

@@ -81,7 +81,7 @@ def chain(buffer: Any, base: int, layout: Layout = Layout.CLASSIC) -> Chain:
     if layout is Layout.DLEDGER:
         return _chain_of_entries(buffer, base)
     places: list[int] = []
-    found, identity = places.append, _IDENTITY.unpack_from
+    keep, identity = places.append, _IDENTITY.unpack_from
     position, limit = 0, len(buffer)
     last = limit - _IDENTITY.size
     is_torn = False
@@ -92,7 +92,7 @@ def chain(buffer: Any, base: int, layout: Layout = Layout.CLASSIC) -> Chain:
         is_torn = offset != base + position
         if is_torn:
             break
-        found(position)
+        keep(position)
         position += size
     # One of which only the parts do not add up matters at the end: elsewhere the next one follows.
     while places and _cuts(buffer, places[-1], position - places[-1]) is None:
@@ -165,7 +165,7 @@ def tail_at(buffer: Any, end: int) -> tuple[Tail, str, int]:
 def entry_chain(buffer: Any, start: int) -> tuple[list[int], int]:
     """The entries that magic and size make, and where they end."""
     places: list[int] = []
-    found, prefix = places.append, BLANK.unpack_from
+    keep, prefix = places.append, BLANK.unpack_from
     position, limit = start, len(buffer)
     while position + ENTRY_HEADER_SIZE <= limit:
         magic, size = prefix(buffer, position)
@@ -173,7 +173,7 @@ def entry_chain(buffer: Any, start: int) -> tuple[list[int], int]:
             break
         if position + size > limit:
             break
-        found(position)
+        keep(position)
         position += size
     return places, position
 
@@ -210,8 +210,8 @@ def first_record(buffer: Any, base: int, start: int = 0, layout: Layout = Layout
     """
     if layout is Layout.DLEDGER:
         return _first_entry(buffer, base, start)
-    for found in _MAGIC.finditer(buffer, start + 4):
-        position = found.start() - 4
+    for magic in _MAGIC.finditer(buffer, start + 4):
+        position = magic.start() - 4
         if _says(buffer, position + 28, base + position) and _may_begin(buffer, base, position):
             return position
     return -1
@@ -242,8 +242,8 @@ def _may_begin(buffer: Any, base: int, position: int) -> bool:
 
 
 def _first_entry(buffer: Any, base: int, start: int) -> int:
-    for found in _ENTRY.finditer(buffer, start):
-        position = found.start()
+    for magic in _ENTRY.finditer(buffer, start):
+        position = magic.start()
         if position + ENTRY_HEADER_SIZE > len(buffer):
             return -1
         head = Header(*HEADER.unpack_from(buffer, position))

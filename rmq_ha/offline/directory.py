@@ -102,13 +102,13 @@ class StoreFiles:
     @cached_property
     def _queue_rows(self) -> dict[tuple[str, int], None]:
         base = f"{self.root}/consumequeue"
-        found: dict[tuple[str, int], None] = {}
+        queues: dict[tuple[str, int], None] = {}
         for topic in self.files.list(base):
             if topic.is_directory:
                 for queue in self.files.list(f"{base}/{topic.name}"):
                     if queue.is_directory and _is_queue_id(queue.name):
-                        found[topic.name, int(queue.name)] = None
-        return found
+                        queues[topic.name, int(queue.name)] = None
+        return queues
 
     def queue(self, topic: str, queue_id: int) -> QueueFiles:
         """
@@ -145,25 +145,25 @@ class StoreFiles:
         """
         path = f"{self.root}/config/{name}"
         faults = []
-        for one in (path, f"{path}.bak"):
+        for copy in (path, f"{path}.bak"):
             try:
-                data = self.files.read(one)
+                data = self.files.read(copy)
             except FileNotFoundError:
                 continue
             except OSError as error:
-                faults.append(f"{one} cannot be read: {error}")
+                faults.append(f"{copy} cannot be read: {error}")
                 continue
             if not data:
-                faults.append(f"{one} is empty")
+                faults.append(f"{copy} is empty")
                 continue
             try:
                 _DECODERS.get(name, _as_it_is)(data)
             except ProtocolViolation as error:
-                faults.append(f"{one} is damaged: {error}")
+                faults.append(f"{copy} is damaged: {error}")
                 continue
-            if one != path:
+            if copy != path:
                 fault = faults[0] if faults else f"{path} is missing"
-                self.notes.append(f"{fault}; read {one} in its place")
+                self.notes.append(f"{fault}; read {copy} in its place")
             return data
         if any("empty" not in fault for fault in faults):
             raise CannotDecide(

@@ -48,17 +48,17 @@ class _End:
         position, want = self._file.base, self._size
         while position >= 0 and position + 8 <= self._file.end:
             buffer = self._window(position, want)
-            found = chain(buffer, position, self._file.layout)
-            position += found.end
-            if found.end:
+            records = chain(buffer, position, self._file.layout)
+            position += records.end
+            if records.end:
                 self.end = position
-            if found.last >= 0:
-                self._stored = found.last
+            if records.last >= 0:
+                self._stored = records.last
             want = self._size
-            if found.tail is Tail.BLANK:
+            if records.tail is Tail.BLANK:
                 return self._file.end
-            if found.tail is Tail.MORE and position + found.needed <= self._file.end:
-                want = max(want, found.needed)
+            if records.tail is Tail.MORE and position + records.needed <= self._file.end:
+                want = max(want, records.needed)
             else:
                 position = self._after(position + 1)
         return self.end
@@ -81,10 +81,10 @@ class _End:
     def _is_later(self, position: int) -> bool:
         """A whole record is there that was stored no earlier than the last one."""
         buffer = self._window(position, self._size)
-        found = chain(buffer, position, self._file.layout)
-        if found.first < 0 and self._size < found.needed <= self._file.end - position:
-            found = chain(self._window(position, found.needed), position, self._file.layout)
-        return found.first >= max(0, self._stored)
+        records = chain(buffer, position, self._file.layout)
+        if records.first < 0 and self._size < records.needed <= self._file.end - position:
+            records = chain(self._window(position, records.needed), position, self._file.layout)
+        return records.first >= max(0, self._stored)
 
     def _window(self, position: int, length: int) -> Any:
         length = min(length, self._file.end - position)

@@ -51,7 +51,7 @@ def window_of(files: Files, path: str, offset: int, length: int) -> Any:
     :raises CannotDecide: the file is gone, or shorter than it was, or the disk refuses.
     """
     try:
-        found = files.window(path, offset, length)
+        window = files.window(path, offset, length)
     except FileNotFoundError:
         raise CannotDecide(
             f"{path} vanished while it was read: the broker deletes what is older than "
@@ -59,9 +59,9 @@ def window_of(files: Files, path: str, offset: int, length: int) -> Any:
         ) from None
     except OSError as error:
         raise CannotDecide(f"{path} cannot be read at {offset}: {error}") from None
-    if len(found) < length:
+    if len(window) < length:
         raise CannotDecide(
-            f"{path} was cut to {offset + len(found)} bytes while it was read: read a copy, or "
+            f"{path} was cut to {offset + len(window)} bytes while it was read: read a copy, or "
             "read again when nobody changes it"
         )
-    return found
+    return window

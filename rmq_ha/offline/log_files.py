@@ -78,37 +78,37 @@ def log_files(files: Files, root: str, commit_log: str | None = None) -> list[Lo
             f"{root} holds the logs of several DLedger members ({', '.join(ledgers)}): say which "
             f"with the commit log's directory, as {root}/{ledgers[0]}/data"
         )
-    found = classic
+    row = classic
     for name in ledgers:
-        found = classic + _of(files, [f"{root}/{name}/data"], Layout.DLEDGER)
-    if not found:
+        row = classic + _of(files, [f"{root}/{name}/data"], Layout.DLEDGER)
+    if not row:
         raise CannotDecide(
             f"{root} has no commit log: neither commitlog/ nor dledger-<id>/data/ below it holds a "
             "file. Give the directory that storePathRootDir names, and where storePathCommitLog "
             "is set, that one too"
         )
-    for one, following in pairwise(found):
-        if one.end > following.base:
+    for file, following in pairwise(row):
+        if file.end > following.base:
             raise CannotDecide(
-                f"{one.path} with {one.size} bytes reaches into {following.path}: these are files "
-                "of different stores or of different mappedFileSizeCommitLog"
+                f"{file.path} with {file.size} bytes reaches into {following.path}: these are "
+                "files of different stores or of different mappedFileSizeCommitLog"
             )
-    return found
+    return row
 
 
 def holes_in(row: Sequence[LogFile]) -> list[Hole]:
     """What is missing between the first file and the last one."""
     return [
-        Hole(one.end, following.base, f"{one.path} and {following.path}")
-        for one, following in pairwise(row)
-        if one.end < following.base
+        Hole(file.end, following.base, f"{file.path} and {following.path}")
+        for file, following in pairwise(row)
+        if file.end < following.base
     ]
 
 
 def _of(files: Files, directories: Sequence[str], layout: Layout) -> list[LogFile]:
-    found = [
+    row = [
         LogFile(f"{directory}/{entry.name}", int(entry.name), entry.size, layout)
         for directory in directories
         for entry in numbered(files.list(directory))
     ]
-    return sorted(found, key=lambda file: file.base)
+    return sorted(row, key=lambda file: file.base)

@@ -130,8 +130,8 @@ class QueueFiles:
             data = bytes(self._bytes(file, at, min(_CHUNK, file.size - at)))
             start = file.base + at
             self._chunk = start, data
-        found: tuple[int, int, int] = UNIT.unpack_from(data, position - start)
-        return found
+        unit: tuple[int, int, int] = UNIT.unpack_from(data, position - start)
+        return unit
 
     def _bytes(self, file: RowFile, at: int, length: int) -> Any:
         try:
@@ -148,17 +148,17 @@ class QueueFiles:
 def _faults_of(row: Sequence[RowFile], name: str) -> tuple[int, list[str]]:
     """From which file on they follow each other, and why not from the first on."""
     start, faults = 0, []
-    for at, (one, following) in enumerate(pairwise(row), 1):
-        if one.size % UNIT_SIZE:
+    for at, (file, following) in enumerate(pairwise(row), 1):
+        if file.size % UNIT_SIZE:
             start = at
             faults.append(
-                f"{one.path} has {one.size} bytes, which are no whole units of {UNIT_SIZE}: it was"
-                " cut; copy it from a replica"
+                f"{file.path} has {file.size} bytes, which are no whole units of {UNIT_SIZE}: it"
+                " was cut; copy it from a replica"
             )
-        elif one.base + one.size != following.base:
+        elif file.base + file.size != following.base:
             start = at
             faults.append(
-                f"{name} lacks the file between {one.path} and {following.path}: copy it from a"
+                f"{name} lacks the file between {file.path} and {following.path}: copy it from a"
                 " replica, or let the broker build the queue again (move its directory away and"
                 " start it)"
             )

@@ -62,15 +62,15 @@ def _of_file(store: StoreFiles, file: LogFile, position: int, end: int) -> Itera
     while position < end:
         length = min(want, file.end - position)
         data = bytes(window_of(store.files, file.path, position - file.base, length))
-        found = walk(data, position, [], len(data), check_crc=True)
-        for request in map(DispatchRequest._make, found.run.rows):
+        walked = walk(data, position, [], len(data), check_crc=True)
+        for request in map(DispatchRequest._make, walked.run.rows):
             at = request.physical_offset - position
             yield Found(request, data[at : at + request.size])
-        want, position = WINDOW, position + found.size
-        if found.verdict == BLANK:
+        want, position = WINDOW, position + walked.size
+        if walked.verdict == BLANK:
             return
-        if found.verdict == MORE and length < file.end - (position - found.size):
-            want = max(WINDOW, found.needed)
+        if walked.verdict == MORE and length < file.end - (position - walked.size):
+            want = max(WINDOW, walked.needed)
         elif position < end:
             following = _next(store, file, position + 1, end)
             yield Damage(file.path, position, following)

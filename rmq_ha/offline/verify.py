@@ -82,14 +82,14 @@ def verify(store: StoreFiles, step: Callable[[], object] = lambda: None) -> Veri
     queues: dict[tuple[str, int], _Queue] = {}
     forgotten: Counter[str] = Counter()
     count = 0
-    for found in records(store):
-        if isinstance(found, Damage):
-            findings.append(_damage(found))
+    for stretch in records(store):
+        if isinstance(stretch, Damage):
+            findings.append(_damage(stretch))
             continue
         count += 1
         if count % 1000 == 0:
             step()
-        request, _ = found
+        request, _ = stretch
         key = request.topic, request.queue_id
         if request.sys_flag & _NOT_FOR_CONSUMERS or request.physical_offset < begins.get(key, 0):
             continue
@@ -125,11 +125,11 @@ def _log_holes(store: StoreFiles) -> Iterator[Finding]:
         )
 
 
-def _damage(found: Damage) -> Finding:
+def _damage(damage: Damage) -> Finding:
     return Finding(
         "log-damaged",
-        f"{found.path}, {found.start}",
-        f"{found.end - found.start} bytes are no whole record, or its body is not as it was",
+        f"{damage.path}, {damage.start}",
+        f"{damage.end - damage.start} bytes are no whole record, or its body is not as it was",
         "these messages are lost here: copy the file from a replica; docs/operations.md, "
         '"Damaged stores"',
     )
@@ -227,12 +227,12 @@ def _index(store: StoreFiles) -> Iterator[Finding]:
 
 def _checkpoint(store: StoreFiles) -> Iterator[Finding]:
     path = f"{store.root}/checkpoint"
-    found = [item for item in store.files.list(store.root) if item.name == "checkpoint"]
+    entries = [entry for entry in store.files.list(store.root) if entry.name == "checkpoint"]
     meaning = "after a stop that was not clean all of the log is read"
-    if not found:
+    if not entries:
         yield Finding("checkpoint", path, "it is missing", meaning, CHECKPOINT, is_fault=False)
-    elif found[0].size != CHECKPOINT_SIZE:
-        text = f"it has {found[0].size} bytes, not {CHECKPOINT_SIZE}"
+    elif entries[0].size != CHECKPOINT_SIZE:
+        text = f"it has {entries[0].size} bytes, not {CHECKPOINT_SIZE}"
         yield Finding("checkpoint", path, text, meaning, CHECKPOINT)
     else:
         times = store.checkpoint()
