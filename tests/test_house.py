@@ -433,7 +433,6 @@ NAMELESS = (
     "playground.py",
     "plugins.py",
     "properties_file.py",
-    "scan",
     "store",
     "tls",
     "wire",

@@ -47,9 +47,9 @@ def is_ordinary(topic: str) -> bool:
 
 def are_ordinary(topics: Any) -> Any:
     """`is_ordinary` of each text of an Arrow array."""
-    found = topics.dictionary_encode()
-    known = np.array([is_ordinary(name) for name in found.dictionary.to_pylist()], np.bool_)
-    return known[np.asarray(found.indices)]
+    encoded = topics.dictionary_encode()
+    known = np.array([is_ordinary(name) for name in encoded.dictionary.to_pylist()], np.bool_)
+    return known[np.asarray(encoded.indices)]
 
 
 def are_in_queue(sys_flags: Any) -> Any:
@@ -193,14 +193,15 @@ class Reduction(NamedTuple):
         )
 
     def _ids(self, seen: "_Seen", ids: Any) -> Iterator[Any]:
-        wanted = seen.in_queue & seen.ordinary
+        belong_once = seen.in_queue & seen.ordinary
         if ids.null_count:
-            wanted &= np.asarray(ids.is_valid())
-        if not wanted.any():
+            belong_once &= np.asarray(ids.is_valid())
+        if not belong_once.any():
             return
-        hashes = text_hashes(ids, seen.seeds)[wanted].view(np.int64)
+        hashes = text_hashes(ids, seen.seeds)[belong_once].view(np.int64)
         lists = [
-            pa.array([column], pa.list_(pa.int64())) for column in (hashes, seen.places[wanted])
+            pa.array([column], pa.list_(pa.int64()))
+            for column in (hashes, seen.places[belong_once])
         ]
         row = {"kind": pa.array([IDS], pa.int32()), "brokerName": pa.array([self.label])}
         row |= dict(zip(("hashes", "places"), lists, strict=True))
@@ -216,7 +217,7 @@ class Reduction(NamedTuple):
             "topic": names.take(pa.array(seen.codes[first])),
             "queueId": pa.array(seen.queue_id[first].astype(np.int32)),
         }
-        return _of(row | {name: pa.array(each) for name, each in columns.items()}, count)
+        return _of(row | {name: pa.array(column) for name, column in columns.items()}, count)
 
 
 class _Seen:
@@ -255,11 +256,11 @@ class _Seen:
         return np.frombuffer(digests, np.uint64)[self.codes]
 
 
-def _of_records(found: Records) -> _Seen:
+def _of_records(records: Records) -> _Seen:
     return _Seen(
-        found.topics(), found.queue_id, found.stored_sys_flag, found.queue_offset,
-        found.physical_offset, found.born_timestamp, found.store_timestamp, found.sizes,
-        found.crc_ok(),
+        records.topics(), records.queue_id, records.stored_sys_flag, records.queue_offset,
+        records.physical_offset, records.born_timestamp, records.store_timestamp, records.sizes,
+        records.crc_ok(),
     )  # fmt: skip
 
 
@@ -294,7 +295,7 @@ def text_hashes(texts: Any, seeds: Any) -> Any:
     ends = np.frombuffer(buffers[1], np.int32)[texts.offset : texts.offset + len(texts) + 1]
     data = np.frombuffer(buffers[2] or b"", np.uint8)
     starts, lengths = ends[:-1].astype(np.int64), np.diff(ends)
-    found = np.empty(len(texts), np.uint64)
+    hashes = np.empty(len(texts), np.uint64)
     for length in np.unique(lengths).tolist():
         mine = np.flatnonzero(lengths == length)
         width = -(-length // 8) * 8
@@ -306,5 +307,5 @@ def text_hashes(texts: Any, seeds: Any) -> Any:
         for column in words.view(np.uint64).T:
             mixed = (mixed ^ column) * _ODD
             mixed ^= mixed >> _SHIFT
-        found[mine] = mixed * _ODD
-    return found
+        hashes[mine] = mixed * _ODD
+    return hashes

@@ -98,13 +98,13 @@ class Replica(NamedTuple):
         :raises CannotDecide: a file is missing or damaged.
         """
         parts = [
-            _read(f"{self.directory}/{one.name}") for one in self.state.files if one.kind == kind
+            _read(f"{self.directory}/{file.name}") for file in self.state.files if file.kind == kind
         ]
         return pa.concat_tables(parts) if parts else SCHEMAS[kind].empty_table()
 
     def paths(self, kind: str) -> list[str]:
         """Of the files of a kind that count."""
-        return [f"{self.directory}/{one.name}" for one in self.state.files if one.kind == kind]
+        return [f"{self.directory}/{file.name}" for file in self.state.files if file.kind == kind]
 
     def findings(self) -> Iterator[Finding]:
         """What is wrong with the store by itself."""
@@ -126,14 +126,14 @@ def state_in(directory: str) -> State | None:
     """
     path = f"{directory}/{STATE}"
     try:
-        found = msgspec.json.decode(read_small(path), type=State)
+        state = msgspec.json.decode(read_small(path), type=State)
     except FileNotFoundError:
         return None
     except (OSError, msgspec.MsgspecError) as error:
         raise CannotDecide(f"{path} cannot be read: {error}. Remove it, and scan again") from None
-    if found.format != FORMAT:
-        raise CannotDecide(f"{path} has format {found.format}: another rmq-ha wrote it")
-    return found
+    if state.format != FORMAT:
+        raise CannotDecide(f"{path} has format {state.format}: another rmq-ha wrote it")
+    return state
 
 
 def replicas_in(directory: str) -> list[Replica]:
@@ -144,10 +144,10 @@ def replicas_in(directory: str) -> list[Replica]:
     """
     root = directory.rstrip("/")
     paths = [f"{root}/{entry.name}" for entry in listing(root) if entry.is_directory]
-    found = [Replica(path, state) for path in paths if (state := state_in(path)) is not None]
-    if not found:
+    replicas = [Replica(path, state) for path in paths if (state := state_in(path)) is not None]
+    if not replicas:
         raise CannotDecide(f"{directory} holds no facts: `rmqha-scan STORE --to {directory}` does")
-    return sorted(found, key=lambda one: (one.state.broker, one.state.broker_id))
+    return sorted(replicas, key=lambda replica: (replica.state.broker, replica.state.broker_id))
 
 
 def keep(
@@ -160,11 +160,11 @@ def keep(
     :param tables: kind, whether it is a tail, and rows.
     :param span: part of the new files' names that no scan before had.
     """
-    files = [one for one in known if not one.is_tail]
+    files = [file for file in known if not file.is_tail]
     for kind, is_tail, table in tables:
         if not table.num_rows:
             continue
-        last = next((one for one in reversed(files) if one.kind == kind), None)
+        last = next((file for file in reversed(files) if file.kind == kind), None)
         if not is_tail and last is not None and last.rows < _SMALL:
             files.remove(last)
             table = pa.concat_tables([_read(f"{directory}/{last.name}"), table])

@@ -63,7 +63,7 @@ class Told(NamedTuple):
     @property
     def outcome(self) -> Outcome:
         """As of a job that was asked for this broker alone."""
-        if any(one.severity == Severity.ERROR for one in self.findings):
+        if any(finding.severity == Severity.ERROR for finding in self.findings):
             return Outcome.VIOLATED
         return Outcome.UNDECIDED if self.is_safe is None and self.replicas > 1 else Outcome.HOLDS
 
@@ -77,26 +77,26 @@ def judge(replicas: Sequence[Replica], limits: Limits, patience: Patience, now_m
     master, slaves = replicas[0], replicas[1:]
     told = Told(master.state.broker, len(replicas), None, "", [])
     try:
-        for one in replicas:
-            more = [*one.findings(), *_old(one, patience, now_ms)]
+        for replica in replicas:
+            more = [*replica.findings(), *_old(replica, patience, now_ms)]
             told = told._replace(findings=[*told.findings, *more])
         for slave in slaves:
             told = _compared(told, master, slave, patience)
         safe, verdict, offsets = _offsets(master, slaves, limits, patience)
     except CannotDecide as error:
         return told._replace(verdict=f"could not decide: {error}")
-    found = [*told.findings, *offsets]
-    errors = [one for one in found if one.severity == Severity.ERROR]
+    findings = [*told.findings, *offsets]
+    errors = [finding for finding in findings if finding.severity == Severity.ERROR]
     if errors:
         verdict = f"{len(errors)} errors, first {errors[0].code}; {verdict}"
-    return told._replace(findings=found, is_safe=safe and not errors, verdict=verdict)
+    return told._replace(findings=findings, is_safe=safe and not errors, verdict=verdict)
 
 
-def _old(one: Replica, patience: Patience, now_ms: int) -> Iterator[Finding]:
-    age = now_ms - one.state.scanned_at
+def _old(replica: Replica, patience: Patience, now_ms: int) -> Iterator[Finding]:
+    age = now_ms - replica.state.scanned_at
     if age > patience.age_ms:
-        note = f"Scanned {age // 60_000} minutes ago on {one.state.host or 'an unnamed host'}."
-        yield finding("FACTS_OLD", note, broker=one.state.place)
+        note = f"Scanned {age // 60_000} minutes ago on {replica.state.host or 'an unnamed host'}."
+        yield finding("FACTS_OLD", note, broker=replica.state.place)
 
 
 def _offsets(
@@ -105,8 +105,10 @@ def _offsets(
     """Safe to fail over, by the tables that both sides kept with their facts."""
     if not slaves:
         return None, "no slave", [finding("NO_REPLICA", broker=master.state.broker)]
-    seen = [f"{one.directory}/snapshots" for one in (master, *slaves)]
-    told = answer([kept_pairing(seen[0], one, patience.skew_ms) for one in seen[1:]], limits)
+    seen = [f"{replica.directory}/snapshots" for replica in (master, *slaves)]
+    told = answer(
+        [kept_pairing(seen[0], of_slave, patience.skew_ms) for of_slave in seen[1:]], limits
+    )
     is_open = told.outcome is Outcome.UNDECIDED
     return None if is_open else bool(told.numbers["safe"]), told.verdict, told.findings
 
@@ -115,25 +117,25 @@ def _offsets(
 
 
 def _compared(told: Told, master: Replica, slave: Replica, patience: Patience) -> Told:
-    found = list(told.findings)
-    one, other = master.state, slave.state
-    names = one.place, other.place
-    if other.scanned_at <= one.scanned_at or other.high <= one.high:
-        ranges = (one.low, one.high), (other.low, other.high)
-        found += judge_bounds(names, ranges, is_quorum=False)
-    low, high = max(one.low, other.low), min(one.high, other.high)
+    findings = list(told.findings)
+    mine, theirs = master.state, slave.state
+    names = mine.place, theirs.place
+    if theirs.scanned_at <= mine.scanned_at or theirs.high <= mine.high:
+        ranges = (mine.low, mine.high), (theirs.low, theirs.high)
+        findings += judge_bounds(names, ranges, is_quorum=False)
+    low, high = max(mine.low, theirs.low), min(mine.high, theirs.high)
     same, spans = differing(master, slave, low, high)
     fetched, shifted = 0, False
     for number, span in enumerate(spans):
         if number >= _MOST_FETCHED or not patience.fetches:
-            found.append(_named(names, span, "it was not fetched"))
+            findings.append(_named(names, span, "it was not fetched"))
             continue
         more, why, shifted = _fetched(names, span, shifted)
         fetched += 0 if why else 2 * (span[1] - span[0])
-        found += more or [_named(names, span, why)]
+        findings += more or [_named(names, span, why)]
     compared = same + sum(end - begin for begin, end in spans)
     return told._replace(
-        findings=found,
+        findings=findings,
         compared=told.compared + compared,
         differing=told.differing + len(spans),
         fetched=told.fetched + fetched,
@@ -149,14 +151,14 @@ def differing(
 
     :param low: what both have, as `high`.
     """
-    one, other = (_columns(replica, low, high) for replica in (master, slave))
-    _, mine, theirs = np.intersect1d(one[0], other[0], assume_unique=True, return_indices=True)
-    comparable = one[1][mine] == other[1][theirs]
+    left, right = (_columns(replica, low, high) for replica in (master, slave))
+    _, mine, theirs = np.intersect1d(left[0], right[0], assume_unique=True, return_indices=True)
+    comparable = left[1][mine] == right[1][theirs]
     mine, theirs = mine[comparable], theirs[comparable]
-    equal = (one[2][mine] == other[2][theirs]).all(axis=1)
-    sizes = one[1][mine] - one[0][mine]
+    equal = (left[2][mine] == right[2][theirs]).all(axis=1)
+    sizes = left[1][mine] - left[0][mine]
     odd = mine[~equal]
-    spans = list(zip(one[0][odd].tolist(), one[1][odd].tolist(), strict=True))
+    spans = list(zip(left[0][odd].tolist(), left[1][odd].tolist(), strict=True))
     return int(sizes[equal].sum()), sorted(spans)
 
 
@@ -206,11 +208,11 @@ def _fetched(
         if (was_shifted or first.start < span[0]) and is_shifted(sides, first):
             return [], "the logs are out of step since before it", True
         result = compare(sides, *span)
-        found = result.findings
+        findings = result.findings
         if result.shift >= 0:
             part = Part(span, span, result.shift, is_last=True)
-            found += [one.finding for one in align_part(sides, part, _MOST_ALIGNED)]
+            findings += [change.finding for change in align_part(sides, part, _MOST_ALIGNED)]
         is_apart = sides.master.place_of(span[1] - 1) != sides.slave.place_of(span[1] - 1)
     except CannotDecide as error:
         return [], f"it could not be read ({error})", was_shifted
-    return found, "" if found else "both sides have the same there now", is_apart
+    return findings, "" if findings else "both sides have the same there now", is_apart

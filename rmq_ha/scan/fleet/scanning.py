@@ -84,29 +84,29 @@ def scan(
             " --again to begin anew"
         )
     _keep_tables(asked, directory, now_ms)
-    one = opened(asked.at, None)
-    log = one.log
+    replica = opened(asked.at, None)
+    log = replica.log
     if known is not None and not _goes_on(known, directory, log):
         known = None
-    start = one.low if known is None else max(one.low, known.end)
-    windows = list(windows_of(log, start, one.high, asked.window))
-    whole = [span for span in windows if span[1] < one.high or span[1] % asked.window == 0]
+    start = replica.low if known is None else max(replica.low, known.end)
+    windows = list(windows_of(log, start, replica.high, asked.window))
+    whole = [span for span in windows if span[1] < replica.high or span[1] % asked.window == 0]
     tables = []
     for is_tail, spans in ((False, whole), (True, windows[len(whole) :])):
-        found = _Found(asked, is_tail)
+        facts = _Found(asked, is_tail)
         for low, high, chunk in _chunks(log, spans):
-            found.read(log, low, high, chunk)
+            facts.read(log, low, high, chunk)
             rest(high - low)
         if is_tail:
-            found.findings += judge_holes(asked.at.uri, one.store.holes)
-            found.findings += _checked(asked)
-        tables += found.tables()
+            facts.findings += judge_holes(asked.at.uri, replica.store.holes)
+            facts.findings += _checked(asked)
+        tables += facts.tables()
     now = now_ms()
     files = () if known is None else known.files
     end = whole[-1][1] if whole else start
     state = State(
-        asked.broker, asked.broker_id, asked.at.uri, asked.host, asked.window, one.low, end,
-        one.high, now, keep(directory, files, tables, f"{start}-{one.high}-{now}"),
+        asked.broker, asked.broker_id, asked.at.uri, asked.host, asked.window, replica.low, end,
+        replica.high, now, keep(directory, files, tables, f"{start}-{replica.high}-{now}"),
     )  # fmt: skip
     keep_state(directory, state)
     return state
@@ -209,15 +209,15 @@ class _Found:
         """As `keep` takes them."""
         columns = zip(*self._windows, strict=True) if self._windows else ([], [], [])
         arrays = [pa.array(c, f.type) for c, f in zip(columns, SCHEMAS[WINDOWS], strict=True)]
-        rows = [dict(zip(COLUMNS, one, strict=True)) for one in self.findings]
-        found = {
+        rows = [dict(zip(COLUMNS, finding, strict=True)) for finding in self.findings]
+        tables = {
             WINDOWS: pa.table(arrays, SCHEMAS[WINDOWS]),
             SUMS: self._summed(),
             FINDINGS: pa.Table.from_pylist(rows, SCHEMAS[FINDINGS]),
         }
         if self._ids:
-            found[IDS] = pa.concat_tables(self._ids)
-        return [(kind, self._is_tail, table) for kind, table in found.items()]
+            tables[IDS] = pa.concat_tables(self._ids)
+        return [(kind, self._is_tail, table) for kind, table in tables.items()]
 
     def _summed(self) -> Any:
         if not self._sums:
@@ -225,7 +225,7 @@ class _Found:
         every = pa.Table.from_batches(self._sums)
         every = every.filter(every["inQueue"])
         summed = every.group_by(["topic", "queueId", "window"]).aggregate(list(_ADDED))
-        names = ["topic", "queueId", "window", *("_".join(one) for one in _ADDED)]
+        names = ["topic", "queueId", "window", *("_".join(added) for added in _ADDED)]
         return summed.select(names).rename_columns(SCHEMAS[SUMS].names).cast(SCHEMAS[SUMS])
 
 
@@ -233,4 +233,4 @@ def _checked(asked: Asked) -> Iterator[Finding]:
     """The store's queues and index against its log."""
     if asked.checks:
         told = verify(Settings(asked.at, asked.at, checks=asked.checks))
-        yield from (one for one in told.findings if one.code != "LOG_HOLE")
+        yield from (finding for finding in told.findings if finding.code != "LOG_HOLE")

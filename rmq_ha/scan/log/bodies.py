@@ -14,10 +14,10 @@ which looks at every view that lives for long, sees none of them."""
 
 def crcs_of(buffer: Any, starts: Ints, ends: Ints) -> Any:
     """CRC-32 of each body."""
-    found: list[int] = []
+    crcs: list[int] = []
     for views in _views(buffer, starts, ends):
-        found += map(crc32, views)
-    return np.array(found, np.uint32)
+        crcs += map(crc32, views)
+    return np.array(crcs, np.uint32)
 
 
 def joined(buffer: Any, starts: Ints, ends: Ints) -> Bytes:
@@ -27,9 +27,9 @@ def joined(buffer: Any, starts: Ints, ends: Ints) -> Bytes:
 
 def joined_with_crcs(buffer: Any, starts: Ints, ends: Ints) -> tuple[Bytes, Any]:
     """Both: for half the price."""
-    found: list[int] = []
-    content = _copied(buffer, starts, ends, found)
-    return content, np.array(found, np.uint32)
+    crcs: list[int] = []
+    content = _copied(buffer, starts, ends, crcs)
+    return content, np.array(crcs, np.uint32)
 
 
 def _copied(buffer: Any, starts: Ints, ends: Ints, crcs: list[int] | None) -> Bytes:

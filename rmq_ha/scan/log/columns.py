@@ -138,12 +138,12 @@ def _is_utf8(array: Any, content: Bytes) -> bool:
 
 def _repaired(content: Bytes, offsets: Ints, present: Flags | None) -> Any:
     data = content.tobytes()
-    found: list[str | None] = [
+    texts: list[str | None] = [
         data[start:end].decode("utf-8", "replace") for start, end in pairwise(offsets.tolist())
     ]
     if present is not None:
-        found = [value if there else None for value, there in zip(found, present, strict=True)]
-    return pa.array(found, pa.string())
+        texts = [value if is_set else None for value, is_set in zip(texts, present, strict=True)]
+    return pa.array(texts, pa.string())
 
 
 def binary(content: Bytes, lengths: Ints) -> Any:

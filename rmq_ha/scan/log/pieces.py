@@ -104,17 +104,17 @@ def values_of(pieces: Pieces, name: bytes) -> tuple[Ints, Ints]:
     """
     count = len(pieces.strings)
     starts, lengths = np.zeros(count, np.int64), np.zeros(count, np.int64)
-    wanted = name + bytes((_NAME_END,))
-    mask = (1 << 8 * min(len(wanted), 8)) - 1
-    found = np.flatnonzero(
-        pieces.heads & np.uint64(mask) == np.uint64(int.from_bytes(wanted[:8], "little"))
+    prefix = name + bytes((_NAME_END,))
+    mask = (1 << 8 * min(len(prefix), 8)) - 1
+    named = np.flatnonzero(
+        pieces.heads & np.uint64(mask) == np.uint64(int.from_bytes(prefix[:8], "little"))
     )
-    for index in range(8, len(wanted)):  # a shorter piece ends with a cut, and no name has one
-        found = found[pieces.data[pieces.starts[found] + index] == wanted[index]]
-    begin = pieces.starts[found] + len(wanted)
-    length = pieces.stops[found] - begin
+    for index in range(8, len(prefix)):  # a shorter piece ends with a cut, and no name has one
+        named = named[pieces.data[pieces.starts[named] + index] == prefix[index]]
+    begin = pieces.starts[named] + len(prefix)
+    length = pieces.stops[named] - begin
     filled = length > 0
-    rows = pieces.rows[found[filled]]
+    rows = pieces.rows[named[filled]]
     starts[rows] = begin[filled]  # of several the last one stays
     lengths[rows] = length[filled]
     return starts, lengths
@@ -154,8 +154,8 @@ def _name_ends(pieces: Pieces) -> Ints:
         if inside.all():  # exactly one each
             return ends
     ends = np.append(ends, len(pieces.data))
-    found: Ints = ends[np.searchsorted(ends, pieces.starts)]
-    return found
+    firsts: Ints = ends[np.searchsorted(ends, pieces.starts)]
+    return firsts
 
 
 def _last_of_name(pieces: Pieces, rows: Ints, starts: Ints, name_ends: Ints, heads: Any) -> Flags:
@@ -183,16 +183,16 @@ def _last_of_name(pieces: Pieces, rows: Ints, starts: Ints, name_ends: Ints, hea
 
 
 def _are_same(
-    pieces: Pieces, rows: Ints, starts: Ints, name_ends: Ints, one: Ints, other: Ints
+    pieces: Pieces, rows: Ints, starts: Ints, name_ends: Ints, earlier: Ints, later: Ints
 ) -> Flags:
     """Whether two names are those of one record and equal."""
-    lengths = name_ends[one] - starts[one]
-    found: Flags = (rows[one] == rows[other]) & (lengths == name_ends[other] - starts[other])
-    longest = int(lengths[found].max(initial=0))
+    lengths = name_ends[earlier] - starts[earlier]
+    equal: Flags = (rows[earlier] == rows[later]) & (lengths == name_ends[later] - starts[later])
+    longest = int(lengths[equal].max(initial=0))
     for index in range(longest):
         at = np.minimum(index, lengths)
-        found &= pieces.data[starts[one] + at] == pieces.data[starts[other] + at]
-    return found
+        equal &= pieces.data[starts[earlier] + at] == pieces.data[starts[later] + at]
+    return equal
 
 
 _MASKS = np.array([(1 << 8 * size) - 1 for size in range(9)], np.uint64)

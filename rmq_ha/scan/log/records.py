@@ -225,8 +225,8 @@ class Records:
     @property
     def msg_id(self) -> Any:
         """Arrow texts: the producer's id, else the offsetMsgId."""
-        found = self.uniq_key
-        return pc.coalesce(found, self.offset_msg_id) if found.null_count else found
+        uniq_key = self.uniq_key
+        return pc.coalesce(uniq_key, self.offset_msg_id) if uniq_key.null_count else uniq_key
 
     @property
     def offset_msg_id(self) -> Any:
@@ -258,10 +258,10 @@ class Records:
 
     def bodies(self) -> list[Any]:
         """Decompressed, where they are compressed and can be; else a view of the buffer."""
-        found = slices(self.buffer, self.shape.body, self.shape.body_end)
+        bodies = slices(self.buffer, self.shape.body, self.shape.body_end)
         for row, body in self._inflated.items():
-            found[row] = body
-        return found
+            bodies[row] = body
+        return bodies
 
     def _body_column(self) -> Any:
         if self._inflated:
@@ -281,8 +281,8 @@ class Records:
     @cached_property
     def _inflated(self) -> dict[int, bytes]:
         """Row to decompressed body."""
-        found = {row: self._inflate(row) for row in self._compressed_rows()}
-        return {row: body for row, body in found.items() if body is not None}
+        bodies = {row: self._inflate(row) for row in self._compressed_rows()}
+        return {row: body for row, body in bodies.items() if body is not None}
 
     def _compressed_rows(self) -> list[int]:
         rows: list[int] = np.flatnonzero(self.stored_sys_flag & COMPRESSED).tolist()

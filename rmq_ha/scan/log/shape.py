@@ -64,8 +64,8 @@ def slices(buffer: Any, starts: Ints, ends: Ints) -> list[Any]:
 def inside(lengths: Ints, width: int) -> Flags:
     """A row for each piece: which of the bytes of a window belong to it."""
     small: Any = np.uint16 if width < 1 << 16 else np.int64  # half the time of the whole gather
-    found: Flags = np.arange(width, dtype=small) < lengths.astype(small)[:, None]
-    return found
+    mask: Flags = np.arange(width, dtype=small) < lengths.astype(small)[:, None]
+    return mask
 
 
 def windows(data: Bytes, at: Ints, width: int) -> Bytes:

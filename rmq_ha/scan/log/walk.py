@@ -79,14 +79,14 @@ def walk(buffer: Any, base: int, start: int = 0, layout: Layout = Layout.CLASSIC
 def _chain(buffer: Any, start: int) -> tuple[list[int], int]:
     """The records that magic and size make, and where they end."""
     places: list[int] = []
-    found, prefix = places.append, _PREFIX
+    keep, prefix = places.append, _PREFIX
     position, limit = start, len(buffer)
     last = limit - RECORD_OVERHEAD
     while position <= last:
         size, magic = prefix(buffer, position)
         if magic != MESSAGE_MAGIC or size < RECORD_OVERHEAD or position + size > limit:
             break
-        found(position)
+        keep(position)
         position += size
     return places, position
 

@@ -125,10 +125,10 @@ class _Aligning:
             if not (left and right) and (self._is_last or not (left or right)):
                 return self._result(False)
             if left and right and left[0].identity == right[0].identity:
-                one, other = left[0], right[0]
+                master, slave = left[0], right[0]
                 self._pass(left.popleft())
                 right.popleft()
-                equal = equal + 1 if one.offset == other.offset else 0
+                equal = equal + 1 if master.offset == slave.offset else 0
                 if equal >= _IN_STEP and self._steps:
                     return self._result(True)
                 continue
@@ -173,16 +173,16 @@ class _Aligning:
         gone = [item for item in lost if item.identity not in arrived]
         come = [item for item in new if item.identity not in left]
         if len(gone) == len(come):  # as many on both sides: they were changed where they stood
-            for one, other in zip(gone, come, strict=True):
-                self._add(Change.CHANGED, one, other)
+            for master, slave in zip(gone, come, strict=True):
+                self._add(Change.CHANGED, master, slave)
             return
         for item in gone:
             self._add(Change.LOST, item, None)
         for item in come:
             self._add_new(item)
 
-    def _add(self, change: Change, one: Item | None, other: Item | None) -> None:
-        self._steps.append(Step(change, one, other))
+    def _add(self, change: Change, master: Item | None, slave: Item | None) -> None:
+        self._steps.append(Step(change, master, slave))
 
     def _add_new(self, item: Item) -> None:
         original = self._past.get(item.identity)
@@ -204,16 +204,16 @@ def _next_common(left: Sequence[Item], right: Sequence[Item]) -> tuple[int, int]
     for number, item in enumerate(left):
         if best is not None and number >= sum(best):
             break
-        found = places.get(item.identity)
-        if found is None or (best is not None and number + found >= sum(best)):
+        place = places.get(item.identity)
+        if place is None or (best is not None and number + place >= sum(best)):
             continue
-        if _go_on(left, number, right, found):
-            best = number, found
+        if _go_on(left, number, right, place):
+            best = number, place
     return best
 
 
-def _go_on(left: Sequence[Item], one: int, right: Sequence[Item], other: int) -> bool:
-    pairs = zip(left[one : one + _SURE], right[other : other + _SURE], strict=False)
+def _go_on(left: Sequence[Item], at: int, right: Sequence[Item], other: int) -> bool:
+    pairs = zip(left[at : at + _SURE], right[other : other + _SURE], strict=False)
     return all(a.identity == b.identity for a, b in pairs)
 
 
@@ -224,7 +224,7 @@ def _moved(steps: list[Step]) -> list[Step]:
         for step in steps
         if step.change is Change.LOST and step.master is not None
     }
-    found: list[Step] = []
+    with_moves: list[Step] = []
     gone: set[bytes] = set()
     for step in steps:
         slave = step.slave
@@ -232,12 +232,12 @@ def _moved(steps: list[Step]) -> list[Step]:
             source = lost.get(slave.identity)
             if source is not None and slave.identity not in gone:
                 gone.add(slave.identity)
-                found.append(Step(Change.MOVED, source.master, slave))
+                with_moves.append(Step(Change.MOVED, source.master, slave))
                 continue
-        found.append(step)
+        with_moves.append(step)
     return [
         step
-        for step in found
+        for step in with_moves
         if not (
             step.change is Change.LOST and step.master is not None and step.master.identity in gone
         )

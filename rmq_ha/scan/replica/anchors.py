@@ -40,7 +40,7 @@ def anchors_in(items: Iterable[Item], stop: int, every: int) -> Iterator[Anchor]
             return
         middle = run[RUN // 2]
         if int.from_bytes(middle.identity[:8]) * every < middle.size << _WORD:
-            whole = blake2b(b"".join(one.identity for one in run), digest_size=8)
+            whole = blake2b(b"".join(record.identity for record in run), digest_size=8)
             yield Anchor(int.from_bytes(whole.digest()), middle.offset)
 
 
@@ -69,9 +69,9 @@ def in_both(master: Iterable[Anchor], slave: Iterable[Anchor]) -> list[tuple[int
 
 
 def _once(anchors: Iterable[Anchor]) -> dict[int, int]:
-    found = list(anchors)
-    times = Counter(run for run, _ in found)
-    return {run: at for run, at in found if times[run] == 1}
+    anchors = list(anchors)
+    times = Counter(run for run, _ in anchors)
+    return {run: at for run, at in anchors if times[run] == 1}
 
 
 def cuts(pairs: Sequence[tuple[int, int]], start: int, step: int) -> Iterator[tuple[int, int]]:
@@ -81,7 +81,7 @@ def cuts(pairs: Sequence[tuple[int, int]], start: int, step: int) -> Iterator[tu
     :param start: of both logs.
     """
     at = other = start
-    for one, two in pairs:
-        if max(one - at, two - other) >= step:
-            at, other = one, two
+    for mine, theirs in pairs:
+        if max(mine - at, theirs - other) >= step:
+            at, other = mine, theirs
             yield at, other

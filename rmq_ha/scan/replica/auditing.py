@@ -42,10 +42,10 @@ class Side:
 
     def queue(self, topic: str, queue_id: int) -> Queue:
         """A queue, kept for the next stretch."""
-        found = self._queues.get((topic, queue_id))
-        if found is None:
-            found = self._queues[topic, queue_id] = self.store.queue(topic, queue_id)
-        return found
+        queue = self._queues.get((topic, queue_id))
+        if queue is None:
+            queue = self._queues[topic, queue_id] = self.store.queue(topic, queue_id)
+        return queue
 
     @property
     def index(self) -> Index:
@@ -98,49 +98,49 @@ def _audit(
     sides: Sequence[Side], piece: Records, low: int, high: int, checks: frozenset[str], names: str
 ) -> Audited:
     facts = Facts(piece)
-    found = list(bodies(piece, facts, names)) if CRC in checks else []
+    findings = list(bodies(piece, facts, names)) if CRC in checks else []
     checked: list[tuple[int, Checked]] = []
     if QUEUES in checks:
         for number, side in enumerate(sides):
             for mine in facts.queues:
                 queue = side.queue(mine.topic, mine.queue_id)
-                one = check_queue(facts, mine, queue, side.dispatched, side.name)
-                found += one.findings
-                checked.append((number, one))
+                of_queue = check_queue(facts, mine, queue, side.dispatched, side.name)
+                findings += of_queue.findings
+                checked.append((number, of_queue))
     counts: list[tuple[int, Counts]] = []
     if INDEX in checks:
         more, _, counts = _index(sides, facts, low, high)
-        found += more
-    return Audited(len(piece), int(piece.sizes.sum()), found, checked, counts)
+        findings += more
+    return Audited(len(piece), int(piece.sizes.sum()), findings, checked, counts)
 
 
 def _index(
     sides: Sequence[Side], facts: Facts, low: int, high: int
 ) -> tuple[list[Finding], list[tuple[int, Checked]], list[tuple[int, Counts]]]:
-    found: list[Finding] = []
+    findings: list[Finding] = []
     counts = []
     for number, side in enumerate(sides):
         if side.index.files:
-            one, more = check_index(facts, side.index, low, high, side.name)
-            counts.append((number, one))
-            found += more
-    return found, [], counts
+            counted, more = check_index(facts, side.index, low, high, side.name)
+            counts.append((number, counted))
+            findings += more
+    return findings, [], counts
 
 
 def bodies(piece: Records, facts: Facts, name: str) -> Iterator[Finding]:
     """Bodies that are not those that were stored."""
     bad = np.flatnonzero(~piece.crc_ok())
     for row in bad[:MOST].tolist():
-        one = piece.select(slice(row, row + 1))
+        record = piece.select(slice(row, row + 1))
         yield finding(
             "BODY_CRC",
             broker=name,
             topic=facts.topics[row].as_py(),
-            queue_id=int(one.queue_id[0]),
+            queue_id=int(record.queue_id[0]),
             queue_offset=int(facts.queue_offsets[row]),
             physical_offset=int(facts.offsets[row]),
-            msg_id=one.msg_id[0].as_py(),
-            expected=f"bodyCRC {one.body_crc[0]}",
+            msg_id=record.msg_id[0].as_py(),
+            expected=f"bodyCRC {record.body_crc[0]}",
             actual="another one",
         )
 

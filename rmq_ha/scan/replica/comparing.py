@@ -66,7 +66,7 @@ def compare(sides: Sides, low: int, high: int) -> Comparison:
 
     :raises CannotDecide: a file vanished, or cannot be read.
     """
-    found: list[Finding] = []
+    findings: list[Finding] = []
     renumbered: Counter[tuple[str | None, int | None]] = Counter()
     row: list[Finding] = []  # of records side by side, up to `row_end`
     blank, seen, at, row_end = 0, 0, low, -1
@@ -79,42 +79,42 @@ def compare(sides: Sides, low: int, high: int) -> Comparison:
             at = end
             continue
         seen += 1
-        if len(found) >= MOST or seen > _MOST_SEEN:
-            return Comparison(found + row, -1, blank, at)
+        if len(findings) >= MOST or seen > _MOST_SEEN:
+            return Comparison(findings + row, -1, blank, at)
         place = _place(sides, at + different)
         if place.start != row_end:
-            found, row = found + row, []
+            findings, row = findings + row, []
         if place.what is What.BLANK:
             blank += place.size
         elif is_shifted(sides, place):
-            return Comparison(found + row, place.start, blank, place.start)
+            return Comparison(findings + row, place.start, blank, place.start)
         else:
-            one = _changed(sides, place)
-            queue = one.topic, one.queue_id
-            if one.detail.startswith(_RENUMBERED):
+            difference = _changed(sides, place)
+            queue = difference.topic, difference.queue_id
+            if difference.detail.startswith(_RENUMBERED):
                 renumbered[queue] += 1
                 if renumbered[queue] <= _MOST_RENUMBERED:
-                    found.append(one)
+                    findings.append(difference)
             else:
-                row.append(one)
+                row.append(difference)
                 row_end = place.start + place.size
             if len(row) >= _NEAR:
                 start = row[0].physical_offset or 0
-                return Comparison(found, start, blank, start)
+                return Comparison(findings, start, blank, start)
         at = place.start + place.size
-    return Comparison(found + row, -1, blank, high)
+    return Comparison(findings + row, -1, blank, high)
 
 
 def _place(sides: Sides, offset: int) -> Extent:
     """What stands there: the master's record, or else the slave's."""
-    one, other = sides.master.place_of(offset), sides.slave.place_of(offset)
-    if one.what is What.BLANK and other.what is What.BLANK:
-        if one.start == other.start and offset >= one.start + 8:
-            return one
+    mine, theirs = sides.master.place_of(offset), sides.slave.place_of(offset)
+    if mine.what is What.BLANK and theirs.what is What.BLANK:
+        if mine.start == theirs.start and offset >= mine.start + 8:
+            return mine
         return Extent(What.OTHER, offset, 8)
-    if one.what is What.RECORD or other.what is not What.RECORD:
-        return Extent(What.OTHER, *one[1:]) if one.what is What.BLANK else one
-    return other
+    if mine.what is What.RECORD or theirs.what is not What.RECORD:
+        return Extent(What.OTHER, *mine[1:]) if mine.what is What.BLANK else mine
+    return theirs
 
 
 def is_shifted(sides: Sides, place: Extent) -> bool:
@@ -126,28 +126,28 @@ def is_shifted(sides: Sides, place: Extent) -> bool:
     right = list(islice(sides.slave.items(start, sides.slave.stop), _NEAR))
     if not left or not right:
         return False
-    one, other = left[0], right[0]
-    if one.identity != other.identity:
-        if other.identity in {item.identity for item in left[1:]}:
+    mine, theirs = left[0], right[0]
+    if mine.identity != theirs.identity:
+        if theirs.identity in {item.identity for item in left[1:]}:
             return True
-        if one.identity in {item.identity for item in right[1:]}:
+        if mine.identity in {item.identity for item in right[1:]}:
             return True
     ends = {item.offset for item in left[1:]} | {left[-1].offset + left[-1].size}
     return not any(item.offset + item.size in ends for item in right)
 
 
 def _changed(sides: Sides, place: Extent) -> Finding:
-    one = _bytes(sides.master, place.start, place.size)
-    other = _bytes(sides.slave, place.start, place.size)
-    return _difference(sides, one, other, place.start, shifted=False)
+    mine = _bytes(sides.master, place.start, place.size)
+    theirs = _bytes(sides.slave, place.start, place.size)
+    return _difference(sides, mine, theirs, place.start, shifted=False)
 
 
 def _bytes(log: Log, offset: int, size: int) -> bytes:
     return bytes(log.read(offset, size))
 
 
-def _difference(sides: Sides, one: bytes, other: bytes, offset: int, *, shifted: bool) -> Finding:
-    difference = describe(one, other, shifted=shifted)
+def _difference(sides: Sides, mine: bytes, theirs: bytes, offset: int, *, shifted: bool) -> Finding:
+    difference = describe(mine, theirs, shifted=shifted)
     also = f", and also {', '.join(difference.others)}" if difference.others else ""
     witness = f" ({difference.verdict})" if difference.verdict else ""
     blames_master = difference.verdict.startswith(("the master's", "only the slave"))
@@ -158,7 +158,7 @@ def _difference(sides: Sides, one: bytes, other: bytes, offset: int, *, shifted:
         physical_offset=offset,
         expected=f"{difference.field} {difference.expected}",
         actual=f"{difference.field} {difference.actual}",
-        **_who(_record(one) or _record(other)),
+        **_who(_record(mine) or _record(theirs)),
     )
 
 
@@ -228,7 +228,7 @@ def align_part(sides: Sides, part: Part, most: int) -> list[Told]:
         left, right = sides.master.items(at, end), sides.slave.items(other, other_end)
         result = align(left, right, room, past, is_last=is_last)
         steps = result.steps[:room]
-        told += [one for step in steps for one in _told(sides, step)]
+        told += [difference for step in steps for difference in _told(sides, step)]
         if not result.complete or len(steps) < len(result.steps):
             more = finding(MORE, broker=sides.slave_name, physical_offset=result.end)
             told.append(Told(more))
@@ -244,15 +244,15 @@ def _before(log: Log, at: int) -> int:
 
 def _told(sides: Sides, step: Step) -> Iterator[Told]:
     master, slave = step.master, step.slave
-    one = _read(sides.master, master)
-    other = _read(sides.slave, slave)
+    mine = _read(sides.master, master)
+    theirs = _read(sides.slave, slave)
     if step.change is Change.CHANGED and master is not None:
-        yield Told(_difference(sides, one, other, master.offset, shifted=True))
+        yield Told(_difference(sides, mine, theirs, master.offset, shifted=True))
         return
-    record = _record(one) or _record(other)
+    record = _record(mine) or _record(theirs)
     if record is None:
         return  # a gap: the log itself is told of it
-    found = finding(
+    difference = finding(
         step.change.value,
         broker=sides.slave_name,
         physical_offset=master.offset if master is not None else slave and slave.offset,
@@ -261,7 +261,7 @@ def _told(sides: Sides, step: Step) -> Iterator[Told]:
         **_who(record),
     )
     alone = {Change.LOST: master}.get(step.change, None if step.change is Change.MOVED else slave)
-    yield Told(found, alone.identity if alone is not None else b"")
+    yield Told(difference, alone.identity if alone is not None else b"")
 
 
 def _read(log: Log, item: Item | None) -> bytes:

@@ -46,14 +46,14 @@ class Difference(NamedTuple):
     verdict: str
 
 
-def first_difference(one: Any, other: Any) -> int:
+def first_difference(buffer: Any, other: Any) -> int:
     """
     The first position at which two buffers differ; -1 if they are equal.
 
     A shorter one that the other begins with differs where it ends.
     """
-    length = min(len(one), len(other))
-    left, right = np.frombuffer(one, np.uint8), np.frombuffer(other, np.uint8)
+    length = min(len(buffer), len(other))
+    left, right = np.frombuffer(buffer, np.uint8), np.frombuffer(other, np.uint8)
     for start in range(0, length, _CHUNK):
         end = min(start + _CHUNK, length)
         words = (end - start) // 8 * 8
@@ -63,7 +63,7 @@ def first_difference(one: Any, other: Any) -> int:
         a, b = left[start + words : end], right[start + words : end]
         if end - start > words and not np.array_equal(a, b):
             return start + words + int((a != b).argmax())
-    return -1 if len(one) == len(other) else length
+    return -1 if len(buffer) == len(other) else length
 
 
 def is_blank(data: Any, layout: Layout) -> bool:
@@ -107,43 +107,43 @@ def _decoded(data: bytes) -> Record | None:
     return record if record.size == len(data) else None
 
 
-def _fields(one: Record, other: Record) -> list[tuple[str, Any, Any]]:
+def _fields(master: Record, slave: Record) -> list[tuple[str, Any, Any]]:
     pairs: list[tuple[str, Any, Any]] = [
-        ("bodyCRC", one.body_crc, other.body_crc),
-        ("queueId", one.queue_id, other.queue_id),
-        ("flag", one.flag, other.flag),
-        ("queueOffset", one.queue_offset, other.queue_offset),
-        ("commitLogOffset", one.physical_offset, other.physical_offset),
-        ("sysFlag", one.sys_flag, other.sys_flag),
-        ("bornTimestamp", one.born_timestamp, other.born_timestamp),
-        ("bornHost", one.born_host, other.born_host),
-        ("storeTimestamp", one.store_timestamp, other.store_timestamp),
-        ("storeHost", one.store_host, other.store_host),
-        ("reconsumeTimes", one.reconsume_times, other.reconsume_times),
+        ("bodyCRC", master.body_crc, slave.body_crc),
+        ("queueId", master.queue_id, slave.queue_id),
+        ("flag", master.flag, slave.flag),
+        ("queueOffset", master.queue_offset, slave.queue_offset),
+        ("commitLogOffset", master.physical_offset, slave.physical_offset),
+        ("sysFlag", master.sys_flag, slave.sys_flag),
+        ("bornTimestamp", master.born_timestamp, slave.born_timestamp),
+        ("bornHost", master.born_host, slave.born_host),
+        ("storeTimestamp", master.store_timestamp, slave.store_timestamp),
+        ("storeHost", master.store_host, slave.store_host),
+        ("reconsumeTimes", master.reconsume_times, slave.reconsume_times),
         (
             "preparedTransactionOffset",
-            one.prepared_transaction_offset,
-            other.prepared_transaction_offset,
+            master.prepared_transaction_offset,
+            slave.prepared_transaction_offset,
         ),
     ]
-    if one.body != other.body:
-        at = first_difference(one.body, other.body)
-        pairs.append(("body", _around(one.body, at), _around(other.body, at)))
-    pairs.append(("topic", one.topic, other.topic))
-    if one.properties_string != other.properties_string:
-        pairs.append(("properties", *_properties(one, other)))
+    if master.body != slave.body:
+        at = first_difference(master.body, slave.body)
+        pairs.append(("body", _around(master.body, at), _around(slave.body, at)))
+    pairs.append(("topic", master.topic, slave.topic))
+    if master.properties_string != slave.properties_string:
+        pairs.append(("properties", *_properties(master, slave)))
     return pairs
 
 
-def _properties(one: Record, other: Record) -> tuple[str, str]:
+def _properties(master: Record, slave: Record) -> tuple[str, str]:
     """Those that differ; the strings where only their form does."""
-    left, right = one.properties, other.properties
+    left, right = master.properties, slave.properties
     names = [name for name in {**left, **right} if left.get(name) != right.get(name)]
     if not names:
-        return repr(one.properties_string)[:200], repr(other.properties_string)[:200]
+        return repr(master.properties_string)[:200], repr(slave.properties_string)[:200]
     return tuple(  # type: ignore[return-value]
-        ", ".join(f"{name}={found.get(name)!r}" for name in names[:4])[:200]
-        for found in (left, right)
+        ", ".join(f"{name}={properties.get(name)!r}" for name in names[:4])[:200]
+        for properties in (left, right)
     )
 
 

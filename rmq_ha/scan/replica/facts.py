@@ -48,8 +48,8 @@ class Facts:
     @cached_property
     def offsets(self) -> Ints:
         """Physical offsets."""
-        found: Ints = self.records.positions + self.records.base
-        return found
+        offsets: Ints = self.records.positions + self.records.base
+        return offsets
 
     @cached_property
     def sizes(self) -> Ints:
@@ -59,14 +59,14 @@ class Facts:
     @cached_property
     def queue_offsets(self) -> Ints:
         """Where in its queue each record says that it is."""
-        found: Ints = self.records.queue_offset
-        return found
+        queue_offsets: Ints = self.records.queue_offset
+        return queue_offsets
 
     @cached_property
     def store_timestamps(self) -> Ints:
         """ms."""
-        found: Ints = self.records.store_timestamp
-        return found
+        timestamps: Ints = self.records.store_timestamp
+        return timestamps
 
     @cached_property
     def topics(self) -> Any:
@@ -76,8 +76,8 @@ class Facts:
     @cached_property
     def has_entry(self) -> Flags:
         """Records of prepared and rolled-back messages are in no queue."""
-        found: Flags = self.records.stored_sys_flag & _NOT_FOR_CONSUMERS == 0
-        return found
+        has_entry: Flags = self.records.stored_sys_flag & _NOT_FOR_CONSUMERS == 0
+        return has_entry
 
     @cached_property
     def queues(self) -> list[QueueRows]:
@@ -89,13 +89,13 @@ class Facts:
         rows = np.flatnonzero(self.has_entry)
         rows = rows[np.argsort(groups[rows], kind="stable")]
         cuts = np.flatnonzero(np.diff(groups[rows])) + 1
-        found = []
+        queues = []
         for mine in np.split(rows, cuts):
             if len(mine):
                 group = int(groups[mine[0]])
                 queue_id = np.array(group & 0xFFFFFFFF, np.uint32).astype(np.int32)
-                found.append(QueueRows(names[group >> 32], int(queue_id), mine))
-        return found
+                queues.append(QueueRows(names[group >> 32], int(queue_id), mine))
+        return queues
 
     @cached_property
     def tag_codes(self) -> Ints:
@@ -105,29 +105,29 @@ class Facts:
     @cached_property
     def levels(self) -> Ints:
         """Delay level of what is in the schedule topic, as it stands in the record."""
-        found = np.full(len(self.records), NO_LEVEL, np.int64)
+        levels = np.full(len(self.records), NO_LEVEL, np.int64)
         if not any(queue.topic == SCHEDULE_TOPIC for queue in self.queues):
-            return found
+            return levels
         texts = text_values(self.records.pieces, DELAY.encode())
         for queue in self.queues:
             if queue.topic == SCHEDULE_TOPIC:
                 for row in queue.rows.tolist():
                     text = texts[row].as_py()
                     level = parse_delay_level(text) if text is not None else None
-                    found[row] = max(level or NO_LEVEL, NO_LEVEL)
-        return found
+                    levels[row] = max(level or NO_LEVEL, NO_LEVEL)
+        return levels
 
     @cached_property
     def keys(self) -> tuple[Ints, Ints]:
         """The index items that there should be: row and hash, in any order."""
         indexed = self.records.stored_sys_flag & _ROLLBACK != _ROLLBACK
         unique = self.records.uniq_key
-        one = np.flatnonzero(unique.is_valid().to_numpy(zero_copy_only=False))
+        with_id = np.flatnonzero(unique.is_valid().to_numpy(zero_copy_only=False))
         several, words = split_keys(text_values(self.records.pieces, KEYS.encode()))
-        rows = np.concatenate((one, several))
+        rows = np.concatenate((with_id, several))
         hashes = np.concatenate(
             (
-                key_hashes(self.topics.take(_arrow(one)), unique.take(_arrow(one))),
+                key_hashes(self.topics.take(_arrow(with_id)), unique.take(_arrow(with_id))),
                 key_hashes(self.topics.take(_arrow(several)), words),
             )
         )

@@ -30,8 +30,8 @@ def tag_codes(tags: Any) -> Ints:
     codes = [tags_code(tag.as_py()) for tag in encoded.dictionary]
     table = np.array([*codes, 0], np.int64)
     rows = encoded.indices.fill_null(len(codes)).to_numpy(zero_copy_only=False)
-    found: Ints = table[rows]
-    return found
+    by_row: Ints = table[rows]
+    return by_row
 
 
 def key_hashes(topics: Any, keys: Any) -> Ints:
@@ -51,9 +51,9 @@ def key_hashes(topics: Any, keys: Any) -> Ints:
     signed = whole.astype(np.uint32).view(np.int32).astype(np.int64)
     for row in np.flatnonzero(odd).tolist():
         signed[row] = java_hash(f"{topics[row].as_py()}#{keys[row].as_py()}")
-    found: Ints = np.abs(signed)
-    found[found > 0x7FFFFFFF] = 0
-    return found
+    positive: Ints = np.abs(signed)
+    positive[positive > 0x7FFFFFFF] = 0
+    return positive
 
 
 def _hashes(texts: Any) -> tuple[Any, Any, Any]:
@@ -98,8 +98,8 @@ def split_keys(keys: Any) -> tuple[Ints, Any]:
 
     lists = pc.split_pattern(keys, " ")
     words, rows = pc.list_flatten(lists), pc.list_parent_indices(lists)
-    there = pc.not_equal(words, "")
-    return rows.filter(there).to_numpy().astype(np.int64), _plain(words.filter(there))
+    filled = pc.not_equal(words, "")
+    return rows.filter(filled).to_numpy().astype(np.int64), _plain(words.filter(filled))
 
 
 def _plain(texts: Any) -> Any:

@@ -83,10 +83,10 @@ class Index:
 
     def covered(self, offsets: Ints) -> Flags:
         """Whether each record lies between a file's first and last one."""
-        found: Flags = np.zeros(len(offsets), np.bool_)
+        is_covered: Flags = np.zeros(len(offsets), np.bool_)
         for begin, end in zip(self.begins, self.ends, strict=True):
-            found |= (offsets >= begin) & (offsets <= end)
-        return found
+            is_covered |= (offsets >= begin) & (offsets <= end)
+        return is_covered
 
 
 def _row_of(file: IndexFile, offset: int, start: int) -> int:
@@ -125,27 +125,27 @@ def check_index(
     """
     rows, hashes = facts.keys
     offsets = facts.offsets[rows]
-    wanted = (offsets - low) << _HASH_BITS | hashes
+    expected = (offsets - low) << _HASH_BITS | hashes
     items = index.stretch(low, high)
-    there = (items.offsets - low) << _HASH_BITS | items.hashes & 0x7FFFFFFF
-    found: list[Finding] = []
-    if np.array_equal(np.sort(wanted), np.sort(there)):
-        found += _late(facts, items, np.ones(len(there), np.bool_), side)
-        return Counts(len(wanted), 0, 0), found
-    lost = ~np.isin(wanted, there)
-    foreign = ~np.isin(there, wanted)
+    stored = (items.offsets - low) << _HASH_BITS | items.hashes & 0x7FFFFFFF
+    findings: list[Finding] = []
+    if np.array_equal(np.sort(expected), np.sort(stored)):
+        findings += _late(facts, items, np.ones(len(stored), np.bool_), side)
+        return Counts(len(expected), 0, 0), findings
+    lost = ~np.isin(expected, stored)
+    foreign = ~np.isin(stored, expected)
     before = pending = 0
     if lost.any():
         missing = offsets[lost]
         first, last = index.begins[0], max(index.ends)
         before, pending = int((missing < first).sum()), int((missing > last).sum())
         holes = lost & index.covered(offsets)
-        found += _holes("INDEX_HOLE", facts, rows, hashes, holes, side)
+        findings += _holes("INDEX_HOLE", facts, rows, hashes, holes, side)
         gaps = lost & ~holes & (offsets > first) & (offsets < last)
-        found += _gaps(offsets[gaps], side)
-    found += _foreign(items, foreign, side)
-    found += _late(facts, items, ~foreign, side)
-    return Counts(len(wanted), before, pending), found
+        findings += _gaps(offsets[gaps], side)
+    findings += _foreign(items, foreign, side)
+    findings += _late(facts, items, ~foreign, side)
+    return Counts(len(expected), before, pending), findings
 
 
 def _holes(
@@ -153,16 +153,16 @@ def _holes(
 ) -> Iterator[Finding]:
     for number in np.flatnonzero(holes)[:MOST].tolist():
         row = int(rows[number])
-        one = facts.records.select(slice(row, row + 1))
+        record = facts.records.select(slice(row, row + 1))
         yield finding(
             code,
             f"{int(holes.sum())} keys in this stretch." if int(holes.sum()) > MOST else "",
             broker=side,
             topic=facts.topics[row].as_py(),
-            queue_id=int(one.queue_id[0]),
+            queue_id=int(record.queue_id[0]),
             queue_offset=int(facts.queue_offsets[row]),
             physical_offset=int(facts.offsets[row]),
-            msg_id=one.msg_id[0].as_py(),
+            msg_id=record.msg_id[0].as_py(),
             expected=f"an entry with hash {hashes[number]}",
             actual="none",
         )
@@ -216,12 +216,12 @@ def check_structure(file: IndexFile, side: str) -> list[Finding]:
     count = file.count
     if not count:
         return []
-    found: list[Finding] = []
+    findings: list[Finding] = []
     first, last = (int(file.entries(row, row + 1).physical_offset[0]) for row in (0, count - 1))
     header = file.header
     said = header.begin_physical_offset, header.end_physical_offset
     if said != (first, last):
-        found.append(
+        findings.append(
             finding(
                 "INDEX_HEADER",
                 file.path,
@@ -233,8 +233,8 @@ def check_structure(file: IndexFile, side: str) -> list[Finding]:
         )
     slots, disorder, links = _links(file, count)
     if disorder >= 0:
-        found.append(finding("INDEX_ORDER", file.path, broker=side, physical_offset=disorder))
-    return [*found, *_unreachable(file, slots, links, side)]
+        findings.append(finding("INDEX_ORDER", file.path, broker=side, physical_offset=disorder))
+    return [*findings, *_unreachable(file, slots, links, side)]
 
 
 def _links(file: IndexFile, count: int) -> tuple[Any, int, Any]:

@@ -75,7 +75,7 @@ class Log:
         file = self.file_at(offset)
         length = min(length, file.end - offset, self.stop - offset)
         try:
-            found = self.files.window(file.path, offset - file.base, length)
+            data = self.files.window(file.path, offset - file.base, length)
         except FileNotFoundError:
             directory = file.path.rpartition("/")[0]
             if not self.files.list(directory):
@@ -90,9 +90,9 @@ class Log:
             ) from None
         except OSError as error:
             raise CannotDecide(f"{file.path} cannot be read at {offset}: {error}") from None
-        if len(found) < length:
+        if len(data) < length:
             raise CannotDecide(f"{file.path} became shorter while it was read: compare again")
-        return found
+        return data
 
     def pieces(self, start: int, stop: int) -> Iterator[Records | Gap]:
         """Records that start in [start, stop), and what stands between them that is none."""
@@ -102,16 +102,16 @@ class Log:
 
     def items(self, start: int, stop: int) -> Iterator[Item]:
         """The same one by one, for `align`; a gap is a record of no content."""
-        for found in self.pieces(start, stop):
-            if isinstance(found, Gap):
-                size = found.end - found.start
-                yield Item(found.start, size, b"gap at %d" % found.start)
+        for piece in self.pieces(start, stop):
+            if isinstance(piece, Gap):
+                size = piece.end - piece.start
+                yield Item(piece.start, size, b"gap at %d" % piece.start)
                 continue
-            view = memoryview(found.buffer)
-            sizes = found.sizes.tolist()
-            for position, size in zip(found.positions.tolist(), sizes, strict=True):
+            view = memoryview(piece.buffer)
+            sizes = piece.sizes.tolist()
+            for position, size in zip(piece.positions.tolist(), sizes, strict=True):
                 identity = identity_of(view[position : position + size])
-                yield Item(found.base + position, size, identity)
+                yield Item(piece.base + position, size, identity)
 
     def place_of(self, offset: int) -> Extent:
         """
@@ -121,14 +121,14 @@ class Log:
         """
         file = self.file_at(offset)
         end = low = max(file.base, offset - LOOK_BACK)
-        for found in self.pieces(low, offset + 1):
-            if isinstance(found, Gap):
-                if found.start <= offset < found.end:
-                    return Extent(What.GAP, found.start, found.end - found.start)
+        for piece in self.pieces(low, offset + 1):
+            if isinstance(piece, Gap):
+                if piece.start <= offset < piece.end:
+                    return Extent(What.GAP, piece.start, piece.end - piece.start)
                 continue
-            at = int((found.positions + found.base).searchsorted(offset, "right")) - 1
+            at = int((piece.positions + piece.base).searchsorted(offset, "right")) - 1
             if at >= 0:
-                start, size = int(found.positions[at]) + found.base, int(found.sizes[at])
+                start, size = int(piece.positions[at]) + piece.base, int(piece.sizes[at])
                 if offset < start + size:
                     return Extent(What.RECORD, start, size)
                 end = start + size
@@ -143,7 +143,7 @@ class Log:
         """
         low = max(self.row[0].base, self.stop - LOOK_BACK)
         newest = 0
-        for found in self.pieces(low, self.stop):
-            if isinstance(found, Records) and len(found):
-                newest = max(newest, int(found.store_timestamp.max()))
+        for piece in self.pieces(low, self.stop):
+            if isinstance(piece, Records) and len(piece):
+                newest = max(newest, int(piece.store_timestamp.max()))
         return newest

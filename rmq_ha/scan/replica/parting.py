@@ -77,15 +77,15 @@ def parting(sides: Sides, low: int, high: int) -> Parting | None:
 
 def _last_equal(sides: Sides, low: int, high: int) -> int | None:
     """Behind the last record that both have there; None: they have none."""
-    one, other = _seen(sides.master, low, high), _seen(sides.slave, low, high)
-    ends = [at + len(data) for at, data in one.at.items() if other.at.get(at) == data]
+    master, slave = _seen(sides.master, low, high), _seen(sides.slave, low, high)
+    ends = [at + len(data) for at, data in master.at.items() if slave.at.get(at) == data]
     return max(ends, default=None)
 
 
 def _seen(log: Log, low: int, high: int) -> _Seen:
     """The records that lie in `[low, high)`, whole."""
     at: dict[int, bytes] = {}
-    found: list[Records] = []
+    pieces: list[Records] = []
     is_sound = True
     for piece in log.pieces(low, high):
         if not isinstance(piece, Records):
@@ -96,34 +96,40 @@ def _seen(log: Log, low: int, high: int) -> _Seen:
             if piece.base + position + size <= high:
                 at[piece.base + position] = bytes(view[position : position + size])
         if len(piece):
-            found.append(piece)
+            pieces.append(piece)
             is_sound = is_sound and bool(piece.crc_ok().all())
-    return _Seen(at, found, is_sound)
+    return _Seen(at, pieces, is_sound)
 
 
 def _contents(seen: _Seen) -> set[bytes]:
     return {identity_of(data) for data in seen.at.values()}
 
 
-def parting_finding(found: Parting, slave: str) -> Finding:
+def parting_finding(parted: Parting, slave: str) -> Finding:
     """As a finding; its first words are what an operator has to know."""
-    one, other = found.messages
-    stored = datetime.fromtimestamp(found.stored / 1000, UTC).isoformat(sep=" ", timespec="seconds")
-    count = f"{one} messages on each side" if one == other else f"{one} and {other} messages"
-    mine, theirs = found.hosts
-    if found.is_all and mine != theirs:
+    of_master, of_slave = parted.messages
+    stored = datetime.fromtimestamp(parted.stored / 1000, UTC).isoformat(
+        sep=" ", timespec="seconds"
+    )
+    count = (
+        f"{of_master} messages on each side"
+        if of_master == of_slave
+        else f"{of_master} and {of_slave} messages"
+    )
+    mine, theirs = parted.hosts
+    if parted.is_all and mine != theirs:
         code = "NOT_ITS_SLAVE"
         note = (
             f"not its slave: stored by {theirs}, the master's by {mine}, and no message is the same"
         )
     else:
         code = "DIVERGED"
-        note = f"diverged from offset {found.offset} ({stored}) to the end, {count}"
+        note = f"diverged from offset {parted.offset} ({stored}) to the end, {count}"
     return finding(
         code,
         f"{note}.",
         broker=slave,
-        physical_offset=found.offset,
-        expected=f"{one} messages stored by {mine}",
-        actual=f"{other} stored by {theirs}",
+        physical_offset=parted.offset,
+        expected=f"{of_master} messages stored by {mine}",
+        actual=f"{of_slave} stored by {theirs}",
     )

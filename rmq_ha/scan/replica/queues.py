@@ -101,8 +101,8 @@ def check_queue(facts: Facts, mine: QueueRows, queue: Queue, dispatched: int, si
     :param side: whose they are.
     """
     rows = mine.rows
-    offsets, wanted = facts.offsets[rows], facts.queue_offsets[rows]
-    units, inside = _units_at(queue, wanted)
+    offsets, queue_offsets = facts.offsets[rows], facts.queue_offsets[rows]
+    units, inside = _units_at(queue, queue_offsets)
     written = inside & (units["size"] > 0) & (units["size"] != FILLER_SIZE)
     home = written & (units["offset"] == offsets)
     wrong, absent = written & ~home, ~written
@@ -110,7 +110,7 @@ def check_queue(facts: Facts, mine: QueueRows, queue: Queue, dispatched: int, si
     if wrong.any() or absent.any():
         first, begin = first_entry(queue)
         # What was wiped out at the queue's start was there; what it never had left no trace.
-        wiped = inside & (wanted < first) & (units["size"] == 0) & (begin < _BEYOND)
+        wiped = inside & (queue_offsets < first) & (units["size"] == 0) & (begin < _BEYOND)
         old = (offsets < begin) & ~wiped
         wrong, absent = wrong & ~old, absent & ~old
     pending = absent & (offsets >= dispatched)
@@ -123,14 +123,16 @@ def check_queue(facts: Facts, mine: QueueRows, queue: Queue, dispatched: int, si
     plain = home & (levels == NO_LEVEL) & (codes > _EXTENSION)
     tags = plain & (codes != facts.tag_codes[rows])
     view = _View(facts, mine, units, side)
-    found = [
+    findings = [
         *view.runs("CQ_OFFSET", wrong, "offset", offsets),
         *view.runs("CQ_MISSING", missing, None, offsets),
         *view.runs("CQ_SIZE", sizes, "size", facts.sizes[rows]),
         *view.runs("CQ_TAGS", tags, "tagsCode", facts.tag_codes[rows]),
     ]
     delayed = np.flatnonzero(home & (levels > NO_LEVEL))
-    delays = _delays(levels, codes - facts.store_timestamps[rows], delayed, offsets, wanted, mine)
+    delays = _delays(
+        levels, codes - facts.store_timestamps[rows], delayed, offsets, queue_offsets, mine
+    )
     tally = Tally(
         mine.topic,
         mine.queue_id,
@@ -140,22 +142,22 @@ def check_queue(facts: Facts, mine: QueueRows, queue: Queue, dispatched: int, si
         int(pending.sum()),
         int(old.sum()),
     )
-    return Checked(tally, found, delays)
+    return Checked(tally, findings, delays)
 
 
-def _units_at(queue: Queue, wanted: Ints) -> tuple[Any, Flags]:
+def _units_at(queue: Queue, offsets: Ints) -> tuple[Any, Flags]:
     """The units at these offsets, and which of them lie in the queue's files."""
-    units = np.zeros(len(wanted), NATIVE_UNITS)
+    units = np.zeros(len(offsets), NATIVE_UNITS)
     low, high = bounds(queue)
-    inside: Flags = (wanted >= low) & (wanted < high)
-    there = np.flatnonzero(inside)
-    if len(there):
-        first, last = int(wanted[there].min()), int(wanted[there].max())
-        if last - first < _SPARSE * len(there) + _CHUNK:
-            units[there] = queue.units(first, last + 1)[wanted[there] - first]
+    inside: Flags = (offsets >= low) & (offsets < high)
+    rows = np.flatnonzero(inside)
+    if len(rows):
+        first, last = int(offsets[rows].min()), int(offsets[rows].max())
+        if last - first < _SPARSE * len(rows) + _CHUNK:
+            units[rows] = queue.units(first, last + 1)[offsets[rows] - first]
         else:  # records that name places far apart, as damaged ones may
-            for row in there.tolist():
-                units[row] = queue.units(int(wanted[row]), int(wanted[row]) + 1)[0]
+            for row in rows.tolist():
+                units[row] = queue.units(int(offsets[row]), int(offsets[row]) + 1)[0]
     return units, inside
 
 
@@ -168,11 +170,14 @@ class _View:
         self._units = units
         self._side = side
 
-    def runs(self, code: str, bad: Flags, field: str | None, wanted: Ints) -> Iterator[Finding]:
-        """:param field: of the entry that is wrong, and what `wanted` has; None: there is none."""
+    def runs(self, code: str, bad: Flags, field: str | None, expected: Ints) -> Iterator[Finding]:
+        """
+        :param field: of the entry that is wrong; None: there is no entry.
+        :param expected: what it should have; without an entry, where its record is.
+        """
         for start, end in _runs(bad)[:MOST_RUNS]:
             row = int(self._mine.rows[start])
-            one = self._facts.records.select(slice(row, row + 1))
+            record = self._facts.records.select(slice(row, row + 1))
             name = field or "offset"
             more = (
                 f", as are the {end - start - 1} behind it in the queue" if end - start > 1 else ""
@@ -185,8 +190,8 @@ class _View:
                 queue_id=self._mine.queue_id,
                 queue_offset=int(self._facts.queue_offsets[row]),
                 physical_offset=int(self._facts.offsets[row]),
-                msg_id=one.msg_id[0].as_py(),
-                expected=f"{name} {wanted[start]}",
+                msg_id=record.msg_id[0].as_py(),
+                expected=f"{name} {expected[start]}",
                 actual=f"{name} {self._units[name][start]}" if field else "no entry",
             )
 
@@ -200,16 +205,16 @@ def _runs(flags: Flags) -> list[tuple[int, int]]:
 
 
 def _delays(
-    levels: Ints, delays: Ints, delayed: Ints, offsets: Ints, wanted: Ints, mine: QueueRows
+    levels: Ints, delays: Ints, delayed: Ints, offsets: Ints, queue_offsets: Ints, mine: QueueRows
 ) -> list[Delay]:
-    found: list[Delay] = []
+    by_delay: list[Delay] = []
     if not len(delayed):
-        return found
+        return by_delay
     pairs = np.stack((levels[delayed], delays[delayed]), axis=1)
     for level, delay in np.unique(pairs, axis=0).tolist():
         rows = delayed[(pairs == (level, delay)).all(axis=1)]
         first, last = int(rows[0]), int(rows[-1])
-        found.append(
+        by_delay.append(
             Delay(
                 level,
                 delay,
@@ -217,10 +222,10 @@ def _delays(
                 int(offsets[first]),
                 int(offsets[last]),
                 mine.queue_id,
-                int(wanted[first]),
+                int(queue_offsets[first]),
             )
         )
-    return found
+    return by_delay
 
 
 class Scan(NamedTuple):
@@ -267,7 +272,7 @@ def scan_queue(queue: Queue, low: int, high: int, side: str) -> Scan:
     """
     start, stop = bounds(queue)
     entries, end, last, previous, first = 0, -1, -1, -1, -1
-    found: list[Finding] = []
+    findings: list[Finding] = []
     for at in range(start, stop, _CHUNK):
         units = queue.units(at, min(at + _CHUNK, stop))
         rows = np.flatnonzero((units["size"] > 0) & (units["size"] != FILLER_SIZE))
@@ -282,8 +287,8 @@ def scan_queue(queue: Queue, low: int, high: int, side: str) -> Scan:
         if int(ends.max()) > end:
             end, last = int(ends.max()), at + int(rows[int(ends.argmax())])
         before = np.concatenate(([previous], offsets[:-1]))
-        for row in np.flatnonzero(offsets <= before)[: MOST_RUNS - len(found)].tolist():
-            found.append(
+        for row in np.flatnonzero(offsets <= before)[: MOST_RUNS - len(findings)].tolist():
+            findings.append(
                 finding(
                     "CQ_ORDER",
                     broker=side,
@@ -296,7 +301,7 @@ def scan_queue(queue: Queue, low: int, high: int, side: str) -> Scan:
                 )
             )
         previous = int(offsets[-1])
-    return Scan(queue.topic, queue.queue_id, entries, end, last, first, found)
+    return Scan(queue.topic, queue.queue_id, entries, end, last, first, findings)
 
 
 def dangling(store: StoreDirectory, queue: Queue, stop: int, side: str) -> Iterator[Finding]:
@@ -343,7 +348,7 @@ def dangling(store: StoreDirectory, queue: Queue, stop: int, side: str) -> Itera
 
 def _homes(records: Records, queue: Queue) -> dict[int, int]:
     """Place to queue offset, of the queue's own records; `_ELSEWHERE` of those sent to several."""
-    found: dict[int, int] = {}
+    homes: dict[int, int] = {}
     several = text_values(records.pieces, _SEVERAL)
     for place, topic, queue_id, offset, names in zip(
         records.physical_offset.tolist(),
@@ -354,7 +359,7 @@ def _homes(records: Records, queue: Queue) -> dict[int, int]:
         strict=True,
     ):
         if (topic, queue_id) == (queue.topic, queue.queue_id):
-            found[place] = offset
+            homes[place] = offset
         elif names is not None and queue.topic in names.split(","):
-            found[place] = _ELSEWHERE
-    return found
+            homes[place] = _ELSEWHERE
+    return homes

@@ -94,9 +94,9 @@ def open_pair(settings: Settings) -> list[Opened]:
     # The slave first: while both move, the master is ahead of what was seen of the slave.
     slave = opened(settings.slave, settings.index_sizes)
     master = opened(settings.master, settings.index_sizes)
-    for one, other in ((master.store, slave.store), (slave.store, master.store)):
+    for store, other in ((master.store, slave.store), (slave.store, master.store)):
         sizes = [(file.slots, file.items) for file in other.index_parts()[0] if file.count]
-        one.index_hint = sizes[0] if sizes else None
+        store.index_hint = sizes[0] if sizes else None
     low, high = common_of([master, slave], settings.start)
     if low >= high:
         raise CannotDecide(
@@ -109,4 +109,4 @@ def open_pair(settings: Settings) -> list[Opened]:
 
 def common_of(pair: list[Opened], start: int) -> tuple[int, int]:
     """What all of them have, from an offset on."""
-    return max(start, *(one.low for one in pair)), min(one.high for one in pair)
+    return max(start, *(replica.low for replica in pair)), min(replica.high for replica in pair)

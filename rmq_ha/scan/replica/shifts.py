@@ -76,15 +76,15 @@ class Aligned(NamedTuple):
     findings: Sequence[Finding]
     regions: Sequence[Region]
 
-    def leave(self, found: Iterable[Finding]) -> Iterator[Finding]:
+    def leave(self, findings: Iterable[Finding]) -> Iterator[Finding]:
         """Without what bytes said where content counts."""
         shifts = [region.shift for region in self.regions]
-        for one in found:
-            at = one.physical_offset or 0
+        for fault in findings:
+            at = fault.physical_offset or 0
             number = bisect_right(shifts, at) - 1
             is_inside = number >= 0 and at < self.regions[number].ends[0]
-            if one.code != Change.CHANGED or not is_inside:
-                yield one
+            if fault.code != Change.CHANGED or not is_inside:
+                yield fault
 
 
 class Shifts:
@@ -122,7 +122,7 @@ class Shifts:
         changes = [answers[number].changes for number in range(len(parts))]
         if len(parts) > 1:
             answers |= self._align(_first_of(changes), parts, tells=True)
-        told = [one for number in sorted(answers) for one in answers[number].told]
+        told = [change for number in sorted(answers) for change in answers[number].told]
         return Aligned(_moved(told, sum(changes) > len(told)), regions)
 
     def _landmarks(self, regions: Iterable[Region]) -> Marks:
@@ -148,9 +148,9 @@ class Shifts:
             for side, end in zip(marks, region.ends, strict=True)
         ]
         at, other, shift = region.known, region.known, region.shift
-        for one, two in cuts(in_both(*mine), region.shift, self._split):
-            yield Part((at, one), (other, two), shift, False)
-            at, other, shift = one, two, -1
+        for end, other_end in cuts(in_both(*mine), region.shift, self._split):
+            yield Part((at, end), (other, other_end), shift, False)
+            at, other, shift = end, other_end, -1
         yield Part((at, region.ends[0]), (other, region.ends[1]), shift, region.is_last)
 
     def _align(
@@ -160,11 +160,11 @@ class Shifts:
         return self._run("where the logs are out of step", tasks, is_apart=True)
 
     def _run(self, label: str, tasks: Sequence[Task], *, is_apart: bool) -> dict[int, Answer]:
-        found = dict(self._run_tasks(label, self._work, tasks, is_apart)) if tasks else {}
-        for answer in found.values():
+        answers = dict(self._run_tasks(label, self._work, tasks, is_apart)) if tasks else {}
+        for answer in answers.values():
             if answer.failed:
                 raise CannotDecide(answer.failed)
-        return found
+        return answers
 
 
 def _first_of(changes: Iterable[int]) -> Iterator[int]:
@@ -178,20 +178,24 @@ def _first_of(changes: Iterable[int]) -> Iterator[int]:
 
 def _moved(told: Sequence[Told], is_cut: bool) -> list[Finding]:
     """What one part has lost and another one has too many is one record that moved."""
-    lost = {one.identity: one.finding for one in told if one.finding.code == Change.LOST}
+    lost = {
+        change.identity: change.finding for change in told if change.finding.code == Change.LOST
+    }
     usual = finding(Change.MOVED.value)
     gone: set[bytes] = set()
-    found = []
-    for one, identity in told:
+    changes = []
+    for change, identity in told:
         source = lost.get(identity)
-        if source is None or identity in gone or one.code == Change.LOST:
-            found.append((one, identity))
+        if source is None or identity in gone or change.code == Change.LOST:
+            changes.append((change, identity))
             continue
         gone.add(identity)
-        moved = source._replace(code=usual.code, detail=usual.detail, actual=one.actual)
-        found.append((moved, b""))
-    rest = [one for one, identity in found if one.code != Change.LOST or identity not in gone]
-    ends = [number for number, one in enumerate(rest) if one.code == MORE]
+        moved = source._replace(code=usual.code, detail=usual.detail, actual=change.actual)
+        changes.append((moved, b""))
+    rest = [
+        change for change, identity in changes if change.code != Change.LOST or identity not in gone
+    ]
+    ends = [number for number, change in enumerate(rest) if change.code == MORE]
     if ends:
         return rest[: ends[0] + 1]
     if is_cut:

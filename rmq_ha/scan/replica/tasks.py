@@ -71,7 +71,7 @@ class Answer(msgspec.Struct):
     def is_bad(self) -> bool:
         """It found an error, which in a store that moves may be none."""
         return any(shift >= 0 for *_, shift in self.apart) or any(
-            one.severity == Severity.ERROR for one in self.findings
+            finding.severity == Severity.ERROR for finding in self.findings
         )
 
     def add(self, other: "Answer") -> None:
@@ -120,7 +120,7 @@ class Answer(msgspec.Struct):
             if len(self.delays) < _MOST_DELAYS:
                 self.delays[key] = [*row]
             return
-        first = min(had, row, key=lambda one: one[1])
+        first = min(had, row, key=lambda numbers: numbers[1])
         self.delays[key] = [had[0] + row[0], first[1], max(had[2], row[2]), *first[3:]]
 
 
@@ -239,10 +239,10 @@ def _survey(work: Work, survey: Survey, answer: Answer) -> None:
     for topic, queue_id in survey.queues:
         queue = side.queue(topic, queue_id)
         answer.findings += check_files(queue, usual, side.name)
-        found = scan_queue(queue, survey.low, survey.high, side.name)
+        scanned = scan_queue(queue, survey.low, survey.high, side.name)
         key = survey.side, topic, queue_id
-        answer.ends[key] = QueueEnd(found.entries, found.end, found.last, found.first)
-        answer.findings += found.findings
+        answer.ends[key] = QueueEnd(scanned.entries, scanned.end, scanned.last, scanned.first)
+        answer.findings += scanned.findings
     if survey.index_file >= 0:
         files = side.store.index_parts()[0]
         if survey.index_file < len(files):
@@ -265,8 +265,8 @@ class Landmarks(NamedTuple):
 
 def _pick(work: Work, task: Landmarks, answer: Answer) -> None:
     log = work.sides[task.side].log
-    found = anchors_in(log.items(task.low, log.stop), task.high, task.every)
-    answer.anchors = [(task.side, *one) for one in found]
+    anchors = anchors_in(log.items(task.low, log.stop), task.high, task.every)
+    answer.anchors = [(task.side, *anchor) for anchor in anchors]
 
 
 class Shifted(NamedTuple):
@@ -327,7 +327,7 @@ def plan(
     """
     edges = {edge for mine in holes for hole in mine for edge in hole[:2]}
     cuts = sorted({*bases, *common, *edges, *(end for pair in ranges for end in pair)})
-    found: list[Stretch] = []
+    stretches: list[Stretch] = []
     for low, end in pairwise(cuts):
         sides = tuple(
             side
@@ -342,10 +342,10 @@ def plan(
         for at in range(low, end, step):
             high = min(at + step, end)
             if compares or len(sides) == 1:
-                found.append(Stretch(len(found), at, high, sides, compares))
+                stretches.append(Stretch(len(stretches), at, high, sides, compares))
             else:  # both have it, but it is not to be compared (--from)
-                found += [
-                    Stretch(len(found) + extra, at, high, (side,), False)
+                stretches += [
+                    Stretch(len(stretches) + extra, at, high, (side,), False)
                     for extra, side in enumerate(sides)
                 ]
-    return found
+    return stretches

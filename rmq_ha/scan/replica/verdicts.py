@@ -84,25 +84,29 @@ def judge_queues(sums: Sequence[QueueSum]) -> Iterator[Finding]:
     """What whole queues lack, in few words."""
     pending: dict[str, int] = defaultdict(int)
     filled: dict[tuple[str, int], int] = {}
-    for one in sums:
-        if one.entries:
-            queue = one.topic, one.queue_id
-            filled[queue] = min(one.first, filled.get(queue, one.first))
-    for one in sums:
-        pending[one.side] += one.pending
-        where: dict[str, Any] = {"broker": one.side, "topic": one.topic, "queue_id": one.queue_id}
-        least = filled.get((one.topic, one.queue_id), one.first)
-        if one.old and not one.entries and (one.topic, one.queue_id) in filled:
+    for queue in sums:
+        if queue.entries:
+            name = queue.topic, queue.queue_id
+            filled[name] = min(queue.first, filled.get(name, queue.first))
+    for queue in sums:
+        pending[queue.side] += queue.pending
+        where: dict[str, Any] = {
+            "broker": queue.side,
+            "topic": queue.topic,
+            "queue_id": queue.queue_id,
+        }
+        least = filled.get((queue.topic, queue.queue_id), queue.first)
+        if queue.old and not queue.entries and (queue.topic, queue.queue_id) in filled:
             yield finding(
                 "CQ_MISSING",
-                f"{one.old} messages: the whole queue is empty here, and not on the other side.",
+                f"{queue.old} messages: the whole queue is empty here, and not on the other side.",
                 **where,
             )
-        elif one.old and least < one.first:
-            note = f"{one.old} messages: begins at {one.first}, on the other side at {least}."
+        elif queue.old and least < queue.first:
+            note = f"{queue.old} messages: begins at {queue.first}, on the other side at {least}."
             yield finding("CQ_FORGOTTEN", note, severity=Severity.ERROR, **where)
-        elif one.old:
-            yield finding("CQ_FORGOTTEN", f"{one.old} messages.", **where)
+        elif queue.old:
+            yield finding("CQ_FORGOTTEN", f"{queue.old} messages.", **where)
     for side, count in pending.items():
         if count:
             yield finding("CQ_NOT_DISPATCHED", f"{count} messages.", broker=side)
@@ -111,30 +115,30 @@ def judge_queues(sums: Sequence[QueueSum]) -> Iterator[Finding]:
 def judge_delays(sums: Sequence[DelaySum]) -> Iterator[Finding]:
     """Each level has one delay, unless its setting was changed."""
     levels: dict[tuple[str, int], list[DelaySum]] = defaultdict(list)
-    for one in sums:
-        levels[one.side, one.level].append(one)
+    for delay in sums:
+        levels[delay.side, delay.level].append(delay)
     usual: dict[int, DelaySum] = {}
     for (_, level), row in levels.items():
-        main = max(row, key=lambda one: one.messages)
-        for one in row:
-            if one is not main:
-                yield _odd_delay(one, main, one.first > main.last or one.last < main.first)
+        main = max(row, key=lambda delay: delay.messages)
+        for delay in row:
+            if delay is not main:
+                yield _odd_delay(delay, main, delay.first > main.last or delay.last < main.first)
         other = usual.setdefault(level, main)
         if other.delay != main.delay:
             yield _odd_delay(main, other, True)
 
 
-def _odd_delay(one: DelaySum, main: DelaySum, changed: bool) -> Finding:
+def _odd_delay(odd: DelaySum, main: DelaySum, changed: bool) -> Finding:
     return finding(
         "CQ_LEVELS_CHANGED" if changed else "CQ_DELIVERY_TIME",
-        f"{one.messages} messages of level {one.level}.",
-        broker=one.side,
+        f"{odd.messages} messages of level {odd.level}.",
+        broker=odd.side,
         topic=SCHEDULE_TOPIC,
-        queue_id=one.queue_id,
-        queue_offset=one.queue_offset,
-        physical_offset=one.first,
+        queue_id=odd.queue_id,
+        queue_offset=odd.queue_offset,
+        physical_offset=odd.first,
         expected=f"{main.delay} ms after it was stored",
-        actual=f"{one.delay} ms",
+        actual=f"{odd.delay} ms",
     )
 
 
@@ -214,14 +218,16 @@ class IndexState(NamedTuple):
 
 def judge_index(states: Sequence[IndexState]) -> Iterator[Finding]:
     """Files that are damaged, and an index that only one side has."""
-    for at, one in enumerate(states):
-        for fault in one.faults:
-            yield finding("INDEX_UNREADABLE", f"{fault}.", broker=one.side)
-        mine = [span for span in states[at - 1].spans if span[1] >= one.low and span[0] < one.known]
-        if not one.faults and not one.spans and mine:
+    for at, state in enumerate(states):
+        for fault in state.faults:
+            yield finding("INDEX_UNREADABLE", f"{fault}.", broker=state.side)
+        mine = [
+            span for span in states[at - 1].spans if span[1] >= state.low and span[0] < state.known
+        ]
+        if not state.faults and not state.spans and mine:
             yield finding(
                 "INDEX_MISSING",
-                broker=one.side,
+                broker=state.side,
                 physical_offset=min(mine)[0],
                 expected=f"as on the other side, from {min(mine)[0]} on",
                 actual="no index file",
@@ -267,18 +273,18 @@ def verdict(
     :param is_alone: one store was held against itself.
     """
     stretch = f"[{common[0]}, {common[1]})"
-    found = "1 error" if errors == 1 else f"{errors} errors"
+    error_count = "1 error" if errors == 1 else f"{errors} errors"
     if first is not None and first.code in PARTED:
-        return f"replica differs over {stretch}: {first.detail.partition('. ')[0]}; {found}"
+        return f"replica differs over {stretch}: {first.detail.partition('. ')[0]}; {error_count}"
     if first is not None:
         who = f"message {first.msg_id} (" if first.msg_id else "("
         if first.topic is not None:
             who += f"topic {first.topic}, queue {first.queue_id}, offset {first.queue_offset}, "
         return (
             f"replica differs over {stretch}: first at {first.physical_offset}, "
-            f"{who}{first.code}): master {first.expected}, slave {first.actual}; {found}"
+            f"{who}{first.code}): master {first.expected}, slave {first.actual}; {error_count}"
         )
     count = f"{common[1] - common[0]} bytes" if messages is None else f"{messages} messages"
     same = f"{'store read' if is_alone else 'replica identical'} over {stretch}: {count}"
     where = "it" if is_alone else "the stores"
-    return f"{same}; but {found} within {where}: see the findings" if errors else same
+    return f"{same}; but {error_count} within {where}: see the findings" if errors else same

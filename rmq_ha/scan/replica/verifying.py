@@ -59,10 +59,10 @@ _POINTS = 120
 
 def run_here(label: str, work: Work, tasks: Sequence[Task], is_apart: bool) -> Answers:
     """One after the other, in this process."""
-    found: dict[int, Answer] = {}
+    answers: dict[int, Answer] = {}
     for task in tasks:
-        run(work, task, found.setdefault(task.number, Answer()))
-    return found
+        run(work, task, answers.setdefault(task.number, Answer()))
+    return answers
 
 
 class Verified(NamedTuple):
@@ -143,16 +143,16 @@ class _Verification:
         self._note = note
         self._pause = pause
         self._is_alone = settings.master == settings.slave
-        self._names = [one.store.uri for one in pair]
+        self._names = [replica.store.uri for replica in pair]
         if self._is_alone:
             self._names[1] += " (again)"
-        self._ranges = [(one.low, one.high) for one in pair]
+        self._ranges = [(replica.low, replica.high) for replica in pair]
         self._common = common_of(pair, settings.start)
         self._told: list[Finding] = list(
-            judge_bounds(self._names, self._ranges, any(one.is_quorum for one in pair))
+            judge_bounds(self._names, self._ranges, any(replica.is_quorum for replica in pair))
         )
-        for name, one in zip(self._names, pair, strict=True):
-            self._told += judge_holes(name, one.store.holes)
+        for name, replica in zip(self._names, pair, strict=True):
+            self._told += judge_holes(name, replica.store.holes)
         self._compared = self._common
         names = self._names[0], self._names[1]
         logs = Sides(pair[0].log, pair[1].log, *names, settings.window)
@@ -160,7 +160,7 @@ class _Verification:
         if parted is not None:
             self._compared = self._common[0], parted.offset
             ahead = ("SLAVE_AHEAD", "MASTER_AHEAD")
-            self._told = [one for one in self._told if one.code not in ahead]
+            self._told = [finding for finding in self._told if finding.code not in ahead]
             self._told.append(parting_finding(parted, self._names[1]))
 
     def run(self) -> Verified:
@@ -188,13 +188,13 @@ class _Verification:
         self._told += judge_index(self._indexes(known))
         aligned = self._aligned(work, sums)
         doubts = self._doubts(work, queues)
-        found = self._findings([*survey.findings, *sums.findings, *doubts.findings], aligned)
-        return self._verified(found, sums, list(queues.values()))
+        findings = self._findings([*survey.findings, *sums.findings, *doubts.findings], aligned)
+        return self._verified(findings, sums, list(queues.values()))
 
     def _work(self, known: Sequence[int]) -> Work:
         sides = tuple(
-            one.side(name, min(end, one.high))
-            for name, one, end in zip(self._names, self._pair, known, strict=True)
+            replica.side(name, min(end, replica.high))
+            for name, replica, end in zip(self._names, self._pair, known, strict=True)
         )
         return Work(sides, self._settings.checks, self._settings.window)
 
@@ -202,24 +202,24 @@ class _Verification:
 
     def _survey(self) -> Answer:
         tasks: list[Survey] = []
-        for side, one in enumerate(self._pair):
-            low = max(one.low, self._settings.start)
+        for side, replica in enumerate(self._pair):
+            low = max(replica.low, self._settings.start)
             if QUEUES in self._settings.checks:
-                names = one.store.topics_on_disk()
+                names = replica.store.topics_on_disk()
                 for at in range(0, len(names), _QUEUES_A_TASK):
                     some = names[at : at + _QUEUES_A_TASK]
-                    tasks.append(Survey(len(tasks), side, some, -1, low, one.high))
+                    tasks.append(Survey(len(tasks), side, some, -1, low, replica.high))
             if INDEX in self._settings.checks:
-                for number in range(len(one.store.index_parts()[0])):
-                    tasks.append(Survey(len(tasks), side, (), number, low, one.high))
+                for number in range(len(replica.store.index_parts()[0])):
+                    tasks.append(Survey(len(tasks), side, (), number, low, replica.high))
         return self._run("queues and index", self._work([0, 0]), tasks)
 
     def _run(self, label: str, work: Work, tasks: Sequence[Task]) -> Answer:
         """Run tasks; again those that found errors in a store that moves."""
-        may_move = any(one.store.abort for one in self._pair)
-        found = dict(self._run_tasks(label, work, tasks, may_move)) if tasks else {}
+        may_move = any(replica.store.abort for replica in self._pair)
+        answers = dict(self._run_tasks(label, work, tasks, may_move)) if tasks else {}
         for _ in range(_AGAIN if may_move else 0):
-            bad = sorted(number for number, answer in found.items() if answer.is_bad)[:_MOST_AGAIN]
+            bad = sorted(number for number in answers if answers[number].is_bad)[:_MOST_AGAIN]
             if not bad:
                 break
             self._note(f"looking again at {len(bad)} of {len(tasks)} parts: a store is open")
@@ -227,11 +227,11 @@ class _Verification:
             moves = self._moves()
             again = set(bad)
             some = [task for task in tasks if task.number in again]
-            found |= self._run_tasks(label, work, some, True)
+            answers |= self._run_tasks(label, work, some, True)
             if not moves:
                 break
         sums = Answer()
-        for answer in found.values():
+        for answer in answers.values():
             sums.add(answer)
         if sums.failed:
             raise CannotDecide(sums.failed)
@@ -249,10 +249,13 @@ class _Verification:
     def _stretches(self, work: Work) -> Answer:
         start = self._settings.start
         bases = [
-            file.base for one in self._pair for file in one.store.log_files() if file.base > start
+            file.base
+            for replica in self._pair
+            for file in replica.store.log_files()
+            if file.base > start
         ]
         ranges = [(max(low, start), high) for low, high in self._ranges]
-        holes = [one.store.holes for one in self._pair]
+        holes = [replica.store.holes for replica in self._pair]
         tasks = plan(ranges, self._compared, self._settings.split, bases, holes)
         self._plan = [(task.low, task.high) for task in tasks if task.compares]
         label = f"{self._compared[1] - self._compared[0]:,} bytes of both logs"
@@ -261,46 +264,46 @@ class _Verification:
     # What it adds up to
 
     def _add_tails(self, ends: Mapping[tuple[int, str, int], QueueEnd]) -> None:
-        for side, one in enumerate(self._pair):
+        for side, replica in enumerate(self._pair):
             mine = [(end, key) for key, end in ends.items() if key[0] == side]
             last, key = max(mine, key=lambda pair: pair[0].end, default=(None, (side, "", -1)))
-            beyond = last is not None and last.end > one.high
-            if one.store.abort and self._moved_on(side):
+            beyond = last is not None and last.end > replica.high
+            if replica.store.abort and self._moved_on(side):
                 continue
             where = ("", -1, -1) if last is None else (key[1], key[2], last.last)
             state = TailState(
                 self._names[side],
-                one.high,
+                replica.high,
                 last.end if last is not None and beyond else -1,
                 *where,
-                one.store.abort,
-                self._has_residue(one),
+                replica.store.abort,
+                self._has_residue(replica),
             )
             self._told += judge_tail(state)
 
     @staticmethod
-    def _has_residue(one: Opened) -> bool:
-        log = one.log
-        if one.high >= log.row[-1].end:
+    def _has_residue(replica: Opened) -> bool:
+        log = replica.log
+        if replica.high >= log.row[-1].end:
             return False
-        file = log.file_at(one.high)
-        return any(log.files.read(file.path, one.high - file.base, 8))
+        file = log.file_at(replica.high)
+        return any(log.files.read(file.path, replica.high - file.base, 8))
 
     def _queue_sums(
         self, ends: Mapping[tuple[int, str, int], QueueEnd], sums: Answer
     ) -> dict[tuple[int, str, int], QueueSum]:
-        found = {}
+        queues = {}
         for key in sorted({*ends, *sums.tallies}):
             end = ends.get(key, QueueEnd(0, -1, -1, -1))
             tally = sums.tallies.get(key, [0] * 5)
-            one = QueueSum(self._names[key[0]], *key[1:], end.entries, *tally)
-            found[key] = one._replace(first=end.first)
-        return found
+            queue = QueueSum(self._names[key[0]], *key[1:], end.entries, *tally)
+            queues[key] = queue._replace(first=end.first)
+        return queues
 
     def _doubts(self, work: Work, queues: Mapping[tuple[int, str, int], QueueSum]) -> Answer:
         # Light queues have no records of their own: they are always in doubt, and so come last.
         doubted = sorted(
-            (key for key, one in queues.items() if one.surplus > 0),
+            (key for key, queue in queues.items() if queue.surplus > 0),
             key=lambda key: key[1].startswith(_LIGHT),
         )
         tasks = [Doubt(number, *key) for number, key in enumerate(doubted[:_MOST_DOUBTS])]
@@ -313,59 +316,63 @@ class _Verification:
         return shifts.aligned(self._plan, sums.apart, is_whole=is_whole)
 
     def _checkpoints(self) -> Iterator[Finding]:
-        for side, (name, one) in enumerate(zip(self._names, self._pair, strict=True)):
-            told = list(judge_checkpoint(name, one.store.checkpoint(), one.log.newest_time()))
-            if told and not (one.store.abort and self._moved_on(side)):
+        for side, (name, replica) in enumerate(zip(self._names, self._pair, strict=True)):
+            told = list(
+                judge_checkpoint(name, replica.store.checkpoint(), replica.log.newest_time())
+            )
+            if told and not (replica.store.abort and self._moved_on(side)):
                 yield from told
 
     def _indexes(self, known: Sequence[int]) -> list[IndexState]:
-        found = []
-        for name, one, end in zip(self._names, self._pair, known, strict=True):
-            files, faults = one.store.index_parts()
+        states = []
+        for name, replica, end in zip(self._names, self._pair, known, strict=True):
+            files, faults = replica.store.index_parts()
             headers = [file.header for file in files if file.count]
             spans = [(head.begin_physical_offset, head.end_physical_offset) for head in headers]
             if INDEX in self._settings.checks:
-                low = max(one.low, self._settings.start)
-                found.append(IndexState(name, [*map(str, faults)], spans, low, end or one.high))
-        return found
+                low = max(replica.low, self._settings.start)
+                states.append(
+                    IndexState(name, [*map(str, faults)], spans, low, end or replica.high)
+                )
+        return states
 
-    def _findings(self, found: Sequence[Finding], aligned: Aligned) -> list[Finding]:
+    def _findings(self, findings: Sequence[Finding], aligned: Aligned) -> list[Finding]:
         """Each once; where logs are out of step a record is compared by its content alone."""
         kept: dict[tuple[object, ...], Finding] = {}
-        for one in [*aligned.leave(found), *aligned.findings]:
+        for finding in [*aligned.leave(findings), *aligned.findings]:
             key = (
-                one.code, one.broker, one.topic, one.queue_id, one.queue_offset,
-                one.physical_offset, one.expected,
+                finding.code, finding.broker, finding.topic, finding.queue_id, finding.queue_offset,
+                finding.physical_offset, finding.expected,
             )  # fmt: skip
-            kept.setdefault(key, one)
+            kept.setdefault(key, finding)
         mine = list(kept.values())
         if not self._is_alone:
             mine = blamed_on_the_log(mine, self._names)
         every = [*mine, *self._told]
         if self._is_alone:  # what is said of the other side was said of this one
-            every = [one for one in every if one.broker != self._names[1]]
+            every = [finding for finding in every if finding.broker != self._names[1]]
         return every
 
     def _verified(
-        self, found: Sequence[Finding], sums: Answer, queues: Sequence[QueueSum]
+        self, findings: Sequence[Finding], sums: Answer, queues: Sequence[QueueSum]
     ) -> Verified:
         low, high = self._common
         width = max(1, (high - low) // _POINTS)
-        errors = [one for one in found if one.severity == Severity.ERROR]
-        apart = [one for one in errors if one.code in LOG_CODES]
+        errors = [finding for finding in findings if finding.severity == Severity.ERROR]
+        apart = [finding for finding in errors if finding.code in LOG_CODES]
         along = Counter(
-            low + (one.physical_offset - low) // width * width
-            for one in errors
-            if one.physical_offset is not None
+            low + (finding.physical_offset - low) // width * width
+            for finding in errors
+            if finding.physical_offset is not None
         )
         return Verified(
             self._names,
             self._ranges,
             self._common,
-            found,
+            findings,
             sums,
             queues,
-            min(apart, key=lambda one: one.physical_offset or 0, default=None),
+            min(apart, key=lambda finding: finding.physical_offset or 0, default=None),
             len(apart),
             len(errors),
             sorted(along.items()),

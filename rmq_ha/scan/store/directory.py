@@ -132,10 +132,10 @@ class StoreDirectory(StoreFiles):
 
         :raises CannotDecide: how many slots they have is not known.
         """
-        found, unreadable = self.index_parts()
-        for one in unreadable:
-            raise one
-        return found
+        files, unreadable = self.index_parts()
+        for fault in unreadable:
+            raise fault
+        return files
 
     def index_parts(self) -> tuple[list[IndexFile], list[CannotDecide]]:
         """
@@ -144,16 +144,16 @@ class StoreDirectory(StoreFiles):
         One that does not show how many slots it has, has as many as another one of its size.
         """
         base = f"{self.root}/index"
-        found: dict[str, IndexFile] = {}
+        files: dict[str, IndexFile] = {}
         unknown: dict[str, tuple[int, CannotDecide]] = {}
         for entry in self.files.list(base):
             if not entry.is_directory and entry.name.isdecimal():
                 path = f"{base}/{entry.name}"
                 try:
-                    found[path] = IndexFile(self.files, path, entry.size, self._index_sizes)
+                    files[path] = IndexFile(self.files, path, entry.size, self._index_sizes)
                 except CannotDecide as error:
                     unknown[path] = entry.size, error
-        known = {file.size: (file.slots, file.items) for file in found.values() if file.count}
+        known = {file.size: (file.slots, file.items) for file in files.values() if file.count}
         unreadable = []
         for path, (size, fault) in unknown.items():
             sizes = known.get(size, self.index_hint)
@@ -161,10 +161,10 @@ class StoreDirectory(StoreFiles):
                 unreadable.append(fault)
                 continue
             try:
-                found[path] = IndexFile(self.files, path, size, sizes)
+                files[path] = IndexFile(self.files, path, size, sizes)
             except CannotDecide:
                 unreadable.append(fault)
-        return [found[path] for path in sorted(found)], unreadable
+        return [files[path] for path in sorted(files)], unreadable
 
 
 def scan(store: StoreDirectory, split: Split) -> Iterator[Records]:

@@ -106,30 +106,30 @@ class IndexFile:
         if self.header.index_count <= 1:  # nothing is in it: any numbers that fit will do
             slots = (self.size - HEADER_SIZE) // SLOT_SIZE % 5
             return slots or 5, (self.size - HEADER_SIZE - SLOT_SIZE * (slots or 5)) // ITEM_SIZE
-        found = self._guessed() if self.size <= _GUESSABLE else []
-        if len(found) != 1:
+        guesses = self._guessed() if self.size <= _GUESSABLE else []
+        if len(guesses) != 1:
             raise CannotDecide(
                 f"{self.path} has {self.size} bytes, which are not those of the default "
                 "maxHashSlotNum=5000000 and maxIndexNum=20000000: give the broker's numbers"
             )
-        return found[0]
+        return guesses[0]
 
     def _guessed(self) -> list[tuple[int, int]]:
         """The sizes with which the items are what the header says of them."""
         data = bytes(self._files.window(self.path, 0, self.size))
         last = self.header.end_physical_offset.to_bytes(8, "big", signed=True)
         before = HEADER_SIZE + ITEM_SIZE * (self.header.index_count - 1) + 4
-        found: list[tuple[int, int]] = []
+        guesses: list[tuple[int, int]] = []
         at = before
         for _ in range(_GUESSES):
             at = data.find(last, at + 1)
-            if at < 0 or len(found) > 1:
+            if at < 0 or len(guesses) > 1:
                 break
             slots, rest = divmod(at - before, SLOT_SIZE)
             items, odd = divmod(self.size - HEADER_SIZE - SLOT_SIZE * slots, ITEM_SIZE)
             if not rest and not odd and self._fits(data, slots):
-                found.append((slots, items))
-        return found
+                guesses.append((slots, items))
+        return guesses
 
     def _fits(self, data: bytes, slots: int) -> bool:
         count = self.header.index_count - 1  # all in the file: the last one's place was found

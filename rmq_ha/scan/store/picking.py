@@ -26,9 +26,9 @@ def pick_records(
     """
     numbers = np.searchsorted([file.base for file in row], offsets, "right") - 1
     limits = np.minimum([file.end for file in row], stop)[numbers]
-    there = (sizes >= RECORD_OVERHEAD) & (sizes <= MAX_RECORD_SIZE) & (numbers >= 0)
-    there &= sizes <= limits - offsets
-    offsets, sizes, numbers = offsets[there], sizes[there], numbers[there]
+    possible = (sizes >= RECORD_OVERHEAD) & (sizes <= MAX_RECORD_SIZE) & (numbers >= 0)
+    possible &= sizes <= limits - offsets
+    offsets, sizes, numbers = offsets[possible], sizes[possible], numbers[possible]
     order = np.argsort(offsets, kind="stable")
     starts = offsets[order]
     parts = [

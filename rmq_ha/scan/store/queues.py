@@ -32,8 +32,8 @@ class Queue(QueueFiles):
             high = min(stop * UNIT_SIZE, file.base + file.size)
             if low < high:
                 parts.append(self._window(file, low - file.base, high - low))
-        found = np.concatenate(parts) if parts else np.empty(0, UNITS)
-        return found.astype(NATIVE_UNITS)
+        units = np.concatenate(parts) if parts else np.empty(0, UNITS)
+        return units.astype(NATIVE_UNITS)
 
     def tags_codes(self, units: Any) -> Any:
         """
@@ -43,9 +43,9 @@ class Queue(QueueFiles):
         """
         codes = units["tagsCode"].copy()
         for index in np.flatnonzero(codes <= -2147483649):
-            found = self._extended(int(codes[index]))
-            if found is not None:
-                codes[index] = found
+            code = self._extended(int(codes[index]))
+            if code is not None:
+                codes[index] = code
         return codes
 
     def _window(self, file: RowFile, at: int, length: int) -> Any:
@@ -61,5 +61,5 @@ class Queue(QueueFiles):
             return None
         file = self._extension[index]
         data = bytes(self._bytes(file, position - file.base, _MAX_EXTENSION))
-        found = decode_extension(data)
-        return None if found is None else found[0].tags_code
+        decoded = decode_extension(data)
+        return None if decoded is None else decoded[0].tags_code

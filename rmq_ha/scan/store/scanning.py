@@ -60,13 +60,13 @@ class Gap(NamedTuple):
 
 def splits_of(row: list[LogFile], split_size: int, start: int, stop: int) -> list[Split]:
     """All records from `start` up to `stop`."""
-    found = []
+    splits = []
     for file in row:
         for low in range(file.base, file.end, split_size):
             lo, hi = max(low, start), min(low + split_size, file.end, stop)
             if lo < hi:
-                found.append(Split(file.path, file.base, lo, hi, stop, file.end, file.layout))
-    return found
+                splits.append(Split(file.path, file.base, lo, hi, stop, file.end, file.layout))
+    return splits
 
 
 def pieces(
@@ -100,30 +100,30 @@ def pieces(
             torn = None
             if position + start >= split.hi:
                 return
-        found = walk(buffer, position, start, split.layout)
-        yield from _mine(buffer, position, found, split)
-        position += found.end
-        is_sure = found.tail is Tail.MORE and position + found.needed <= limit
-        needed = found.needed
-        is_end = found.tail is Tail.MORE and position + BLANK_SIZE > limit
-        if found.tail is Tail.BLANK or is_end or position >= split.hi:
+        walked = walk(buffer, position, start, split.layout)
+        yield from _mine(buffer, position, walked, split)
+        position += walked.end
+        is_sure = walked.tail is Tail.MORE and position + walked.needed <= limit
+        needed = walked.needed
+        is_end = walked.tail is Tail.MORE and position + BLANK_SIZE > limit
+        if walked.tail is Tail.BLANK or is_end or position >= split.hi:
             return
         if not is_sure:
-            torn = position, _reason(found)
+            torn = position, _reason(walked)
             position += 1
     if torn is not None and limit == split.end and torn[0] >= split.lo:
         yield Gap(split.path, torn[0], limit, torn[1])
 
 
-def _reason(found: Walk) -> str:
-    if found.tail is Tail.NOT_WRITTEN:
+def _reason(walked: Walk) -> str:
+    if walked.tail is Tail.NOT_WRITTEN:
         return "zeros"
-    return found.reason or f"a record that claims {found.needed} bytes, more than there are"
+    return walked.reason or f"a record that claims {walked.needed} bytes, more than there are"
 
 
-def _mine(buffer: Any, position: int, found: Walk, split: Split) -> Iterator[Records]:
-    begin = int(np.searchsorted(found.positions, split.lo - position))
-    end = int(np.searchsorted(found.positions, split.hi - position))
-    records = Records(buffer, position, found.positions, found.shape)
+def _mine(buffer: Any, position: int, walked: Walk, split: Split) -> Iterator[Records]:
+    begin = int(np.searchsorted(walked.positions, split.lo - position))
+    end = int(np.searchsorted(walked.positions, split.hi - position))
+    records = Records(buffer, position, walked.positions, walked.shape)
     for at in range(begin, end, MAX_BATCH_ROWS):
         yield records.select(slice(at, min(at + MAX_BATCH_ROWS, end)))
