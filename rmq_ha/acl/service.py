@@ -277,10 +277,10 @@ class PlainAccessControl:
         def home() -> str:
             if path is None:
                 return self._files.default
-            wanted = os.path.normpath(path)
+            normal_path = os.path.normpath(path)
             known = [file.path for file in self._rules.files]
             for item in known:
-                if os.path.normpath(item) == wanted:
+                if os.path.normpath(item) == normal_path:
                     return item
             raise ConfigurationError(f"{path} is none of the ACL files: {', '.join(known)}")
 

@@ -290,7 +290,7 @@ class EpochFeed:
             return self._expiry_time()
         time = min(self._heartbeat_time(), self._expiry_time())
         due = None if self._stream is None else self._stream.deadline
-        return min(each for each in (time, due, self._next_second) if each is not None)
+        return min(moment for moment in (time, due, self._next_second) if moment is not None)
 
     def _heartbeat_time(self) -> float:
         """Soon, where the slave has what it may let be read and does not know it."""

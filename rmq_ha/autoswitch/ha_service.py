@@ -582,9 +582,9 @@ class AutoSwitchHAService:
         state, now = self._state, self._now()
         if state is None:
             return  # whoever heard of its put has ended the leadership
-        wanted = state.proposal(now)
-        if wanted is not None:
-            self._conversation.propose(wanted)
+        proposal = state.proposal(now)
+        if proposal is not None:
+            self._conversation.propose(proposal)
         self._log.confirmed(state.confirm_offset)
         while self._puts and state.is_kept(self._puts[0].end):
             self._puts.popleft().decided(PutMessageStatus.PUT_OK, now)

@@ -214,7 +214,7 @@ class ReplicasManager:
         if self._busy is None:
             self._step_at = now
 
-    def propose(self, wanted: SyncStateSet, now: float) -> None:
+    def propose(self, proposal: SyncStateSet, now: float) -> None:
         """As master: have the set changed, unless a change is under way."""
         if self.role is not Role.MASTER or self._altering is not None or self._is_doubted:
             return
@@ -227,7 +227,7 @@ class ReplicasManager:
             invoke_time=self._now_ms(),
         )
         self._altering = self._ask(
-            self.leader, RequestCode.ALTER_SYNC_STATE_SET, request, now, encode_set(wanted)
+            self.leader, RequestCode.ALTER_SYNC_STATE_SET, request, now, encode_set(proposal)
         )
 
     # ------------------------------------------------------------ what to ask

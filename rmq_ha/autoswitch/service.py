@@ -106,10 +106,10 @@ class ControllerClient:
             self.manager.notified(header, self._now())
             self._drain()
 
-    def propose(self, wanted: SyncStateSet) -> None:
+    def propose(self, proposal: SyncStateSet) -> None:
         """As master: have the set changed."""
         if self._is_running:
-            self.manager.propose(wanted, self._now())
+            self.manager.propose(proposal, self._now())
             self._drain()
 
     def failed(self) -> None:

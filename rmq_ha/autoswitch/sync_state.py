@@ -153,11 +153,17 @@ class SyncState:
             self.wanted = None
         if self.wanted is None:
             members = frozenset(self.known.members)
-            stay = {each for each in members if each == self._id or self._stays(each, now)}
+            stay = {
+                broker_id
+                for broker_id in members
+                if broker_id == self._id or self._stays(broker_id, now)
+            }
             join = {
-                each
-                for each, slave in self._slaves.items()
-                if slave.may_join and each not in members and now >= self._barred.get(each, now)
+                broker_id
+                for broker_id, slave in self._slaves.items()
+                if slave.may_join
+                and broker_id not in members
+                and now >= self._barred.get(broker_id, now)
             }
             if stay | join == members or self._id not in members:
                 return None
@@ -171,11 +177,15 @@ class SyncState:
     def _joining(self) -> frozenset[int]:
         return (self.wanted or frozenset()) - frozenset(self.known.members)
 
-    def _can_be(self, wanted: frozenset[int], now: float) -> bool:
+    def _can_be(self, proposed: frozenset[int], now: float) -> bool:
         """Nobody left, or got stuck, while it was waited for."""
-        others = wanted | frozenset(self.known.members)
-        stay = {each for each in others if each == self._id or self._stays(each, now)}
-        return stay == wanted
+        others = proposed | frozenset(self.known.members)
+        stay = {
+            broker_id
+            for broker_id in others
+            if broker_id == self._id or self._stays(broker_id, now)
+        }
+        return stay == proposed
 
     def _has_all(self, broker_id: int) -> bool:
         """What was acknowledged or read without it; in an asynchronous set nobody asks for it."""
@@ -206,8 +216,8 @@ class SyncState:
 
         Who would have joined is not asked for again before haMaxTimeSlaveNotCatchup is over.
         """
-        for each in self._joining:
-            self._barred[each] = now + self._settings.ha_max_time_slave_not_catchup / 1000
+        for broker_id in self._joining:
+            self._barred[broker_id] = now + self._settings.ha_max_time_slave_not_catchup / 1000
         self.wanted = None
         self._confirm()
 
@@ -215,9 +225,10 @@ class SyncState:
         """When `proposal` may have a member to leave out, if nothing else happens."""
         limit = self._settings.ha_max_time_slave_not_catchup / 1000
         times = [
-            (self._began if each not in self._slaves else self._slaves[each].progress) + limit
-            for each in self.known.members
-            if each != self._id
+            (self._began if broker_id not in self._slaves else self._slaves[broker_id].progress)
+            + limit
+            for broker_id in self.known.members
+            if broker_id != self._id
         ]
         return min((time for time in times if time > now), default=None)
 
@@ -233,8 +244,8 @@ class SyncState:
         if not self.has_enough:
             return False
         if self._waits_for_all:
-            return all(self._holds(each, end) for each in self.union)
-        holders = sum(1 for each in self._certain if self._holds(each, end))
+            return all(self._holds(broker_id, end) for broker_id in self.union)
+        holders = sum(1 for broker_id in self._certain if self._holds(broker_id, end))
         return holders >= self._settings.in_sync_replicas
 
     def acked(self, broker_id: int) -> int | None:
@@ -271,7 +282,7 @@ class SyncState:
         else:
             counted = self._certain
             needed = max(1, min(self._settings.in_sync_replicas, len(union)))
-        acks = (self.acked(each) for each in counted)
+        acks = (self.acked(broker_id) for broker_id in counted)
         known = sorted((ack for ack in acks if ack is not None), reverse=True)
         if len(known) >= needed:
             self.confirm_offset = max(self.confirm_offset, min(known[needed - 1], self._end))

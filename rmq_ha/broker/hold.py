@@ -130,8 +130,8 @@ class PullRequestHoldService:
         for pull in list(waiting):
             if row[6] < pull.wanted_offset:
                 continue
-            wanted = pull.message_filter
-            if wanted is None or _is_wanted(wanted, row):
+            message_filter = pull.message_filter
+            if message_filter is None or _is_wanted(message_filter, row):
                 woken.append(pull)
                 self._remove(pull)
                 continue
@@ -214,9 +214,9 @@ def _done(pull: HeldPull) -> None:
     """Instead of `HeldPull.resume`, of one that was let go."""
 
 
-def _is_wanted(wanted: IMessageFilter, row: Row) -> bool:
+def _is_wanted(message_filter: IMessageFilter, row: Row) -> bool:
     """A message without properties is looked at when the pull is run again."""
-    if not wanted.matches_unit(row[4]):
+    if not message_filter.matches_unit(row[4]):
         return False
     properties = decode_properties(row[11])
-    return not properties or bool(wanted.matches_properties(properties))
+    return not properties or bool(message_filter.matches_properties(properties))

@@ -92,11 +92,11 @@ class _Latencies:
     def quantile_ms(self, share: float) -> float:
         """The upper limit of the bucket that holds this share of the puts."""
         counts = self._now if self._last is None else self._last
-        wanted = sum(counts) * share
+        rank = sum(counts) * share
         seen = 0
         for limit, count in zip((*_LATENCY_LIMITS_MS, self.max_ms), counts, strict=True):
             seen += count
-            if seen and seen >= wanted:
+            if seen and seen >= rank:
                 return float(min(limit, self.max_ms))
         return 0.0
 

@@ -344,8 +344,8 @@ def _complete_acl(
             "haSecret is missing, and haSecretFile: nobody could know it"
         )
     if bool(own.acl_access_key) != bool(own.acl_secret_key):
-        there = settings["aclAccessKey" if own.acl_access_key else "aclSecretKey"]
-        shown = there if own.acl_access_key else there._replace(value="***")
+        setting = settings["aclAccessKey" if own.acl_access_key else "aclSecretKey"]
+        shown = setting if own.acl_access_key else setting._replace(value="***")
         raise shown.error("aclAccessKey and aclSecretKey need each other")
     if configuration.broker.acl_enable and not own.acl_plug_in:
         own.acl_plug_in = PLAIN_ACL

@@ -76,7 +76,7 @@ def controller_within(
     if is_wanted:
         _complete(configuration.controller, settings, surroundings)
         return
-    shared = {key for each in others for key in fields_by_key(type(each))}
+    shared = {key for section in others for key in fields_by_key(type(section))}
     notices += [
         Notice(
             f"{settings[key].where}: {key} has no effect without enableControllerInNamesrv=true",

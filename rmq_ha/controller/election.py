@@ -22,9 +22,9 @@ def _rank(number: int, heartbeat: Heartbeat) -> tuple[int, int, int, int]:
     return -heartbeat.epoch, -heartbeat.max_offset, heartbeat.priority, number
 
 
-def is_behind(one: Heartbeat | None, other: Heartbeat) -> bool:
+def is_behind(heartbeat: Heartbeat | None, other: Heartbeat) -> bool:
     """The other one has what this one lacks; of one that is not known it is to be feared."""
     has_data = other.epoch >= 0 and other.max_offset > 0
-    if one is None:
+    if heartbeat is None:
         return has_data
-    return has_data and (one.epoch, one.max_offset) < (other.epoch, other.max_offset)
+    return has_data and (heartbeat.epoch, heartbeat.max_offset) < (other.epoch, other.max_offset)

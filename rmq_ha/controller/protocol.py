@@ -159,9 +159,9 @@ class ControllerRequests:
     def alter_sync_state_set(self, _: Channel, request: RemotingCommand) -> Answer:
         """1001."""
         header = decode_header(AlterSyncStateSetRequest, request.ext)
-        wanted = request.read(decode_set)
+        proposal = request.read(decode_set)
         return self._ordered(
-            request, lambda: self._manager.alter_sync_state_set(header, wanted, self._now())
+            request, lambda: self._manager.alter_sync_state_set(header, proposal, self._now())
         )
 
     def elect_master(self, _: Channel, request: RemotingCommand) -> Answer:

@@ -173,33 +173,33 @@ class ReplicasInfoManager:
     # ------------------------------------------------------------ the set
 
     def alter_sync_state_set(
-        self, request: AlterSyncStateSetRequest, wanted: SyncStateSet, now: int
+        self, request: AlterSyncStateSetRequest, proposal: SyncStateSet, now: int
     ) -> Decision:
         """1001: the master says who is in sync with it."""
-        refused = self._why_no_change(request, wanted, now)
+        refused = self._why_no_change(request, proposal, now)
         if refused is not None:
             code, reason = refused
             return Decision(code, reason, AlterSyncStateSetResponse())
         broker_set = self._sets.get(request.broker_name)
         assert broker_set is not None
-        new = SyncStateSet(wanted.members, broker_set.set_epoch + 1)
+        new = SyncStateSet(proposal.members, broker_set.set_epoch + 1)
         return Decision(
             ResponseCode.SUCCESS,
             None,
             AlterSyncStateSetResponse(new_sync_state_set_epoch=new.epoch),
             encode_set(new),
-            SyncStateSetAltered(request.broker_name, wanted.members),
+            SyncStateSetAltered(request.broker_name, proposal.members),
         )
 
     def _why_no_change(
-        self, request: AlterSyncStateSetRequest, wanted: SyncStateSet, now: int
+        self, request: AlterSyncStateSetRequest, proposal: SyncStateSet, now: int
     ) -> tuple[int, str] | None:
         """In Java's order. Spec: controller.md, section 5.3."""
         name, rejecting = request.broker_name, "Rejecting alter syncStateSet request because the"
         broker_set = self._sets.get(name)
         if broker_set is None:
             return ResponseCode.ALTER_SYNC_STATE_SET_FAILED, "Broker metadata is not existed"
-        if wanted.members == broker_set.members:
+        if proposal.members == broker_set.members:
             return (
                 ResponseCode.ALTER_SYNC_STATE_SET_FAILED,
                 "The newSyncStateSet is equal with oldSyncStateSet, no needed to update "
@@ -217,13 +217,13 @@ class ReplicasInfoManager:
                 f"{rejecting} current master epoch is:{{{broker_set.master_epoch}}}, "
                 f"not {{{request.master_epoch}}}",
             )
-        if broker_set.set_epoch != wanted.epoch:
+        if broker_set.set_epoch != proposal.epoch:
             return (
                 ResponseCode.FENCED_SYNC_STATE_SET_EPOCH,
                 f"{rejecting} current syncStateSet epoch is:{{{broker_set.set_epoch}}}, "
-                f"not {{{wanted.epoch}}}",
+                f"not {{{proposal.epoch}}}",
             )
-        for number in wanted.members:
+        for number in proposal.members:
             if number not in broker_set.brokers:
                 return (
                     ResponseCode.INVALID_REPLICAS,
@@ -236,7 +236,7 @@ class ReplicasInfoManager:
                     ResponseCode.BROKER_NOT_ALIVE,
                     f"{rejecting} replicas {{{number}}} don't alive",
                 )
-        if broker_set.master not in wanted.members:
+        if broker_set.master not in proposal.members:
             return (
                 ResponseCode.ALTER_SYNC_STATE_SET_FAILED,
                 f"{rejecting} newSyncStateSet don't contains origin leader {{{broker_set.master}}}",

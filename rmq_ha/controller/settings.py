@@ -66,9 +66,9 @@ class ControllerSettings:
         :raises ConfigurationError: a value does not fit; nothing was changed.
         :raises RequestRejected: a key can only be changed in the file.
         """
-        wanted = {item.key: item.value for item in properties.parse(text)}
+        texts = {item.key: item.value for item in properties.parse(text)}
         fields = fields_by_key(ControllerConfig)
-        fixed = sorted(key for key in wanted if key in fields and key not in _MUTABLE)
+        fixed = sorted(key for key in texts if key in fields and key not in _MUTABLE)
         if fixed:
             raise RequestRejected(
                 ResponseCode.NO_PERMISSION,
@@ -77,12 +77,12 @@ class ControllerSettings:
             )
         values: list[tuple[str, Any]] = []
         changes: dict[str, str] = {}
-        for key in wanted.keys() & _MUTABLE:
+        for key in texts.keys() & _MUTABLE:
             try:
-                values.append((fields[key].name, parse_value(fields[key], wanted[key])))
+                values.append((fields[key].name, parse_value(fields[key], texts[key])))
             except ValueError as error:
-                raise ConfigurationError(f"{key}={one_line(wanted[key])}: {error}") from None
-            changes[key] = wanted[key].strip()
+                raise ConfigurationError(f"{key}={one_line(texts[key])}: {error}") from None
+            changes[key] = texts[key].strip()
         for name, value in values:
             setattr(self._config, name, value)
         self.log.info("configuration changed: {changes}", changes=changes)

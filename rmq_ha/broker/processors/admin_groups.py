@@ -126,10 +126,10 @@ class AdminGroupsProcessor:
     def consume_stats(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
         """GET_CONSUME_STATS: by read queue; an unknown group has an empty table."""
         header = fields.header(request)
-        group, wanted = header.get("consumerGroup", ""), header.get("topic", "")
+        group, topic = header.get("consumerGroup", ""), header.get("topic", "")
         table: dict[MessageQueue, ConsumeOffset] = {}
         tps = 0.0
-        for config in self._consume_tables.topics_of(group, [wanted] if wanted.strip() else None):
+        for config in self._consume_tables.topics_of(group, [topic] if topic.strip() else None):
             table |= self._consume_tables.offsets(config, group, config.read_queue_nums)
             tps += self._stats.group_get_rate(config.topic_name, group)
         return request.response(body=fastjson.encode(consume_stats(table, tps)))

@@ -206,9 +206,9 @@ class AdminProgressProcessor:
         if queue is None:
             raise RequestRejected(ResponseCode.SYSTEM_ERROR, f"{queue_id}@{topic} is not exist!")
         bounds = (queue.min_offset, queue.max_offset)
-        subscription, about, wanted = self._subscription(topic, header.get("consumerGroup"))
+        subscription, about, matches = self._subscription(topic, header.get("consumerGroup"))
         units = queue.units(index, min(max(0, number), MOST_UNITS))
-        entries = [_entry(queue, wanted, *unit) for unit in units]
+        entries = [_entry(queue, matches, *unit) for unit in units]
         body = consume_queue_body(bounds, entries, subscription, about)
         remark = None
         if not bounds[0] <= index < bounds[1]:
@@ -240,7 +240,7 @@ def _wanted(subscription: SubscriptionData, data: ConsumerFilterData | None) -> 
 
 
 def _entry(
-    queue: Queue, wanted: _Wanted | None, physical_offset: int, size: int, code: int
+    queue: Queue, matches: _Wanted | None, physical_offset: int, size: int, code: int
 ) -> QueueEntry:
     if not is_extension_address(code):
         return QueueEntry(physical_offset, size, code)
@@ -248,5 +248,5 @@ def _entry(
     if unit is None:
         fault = f"Cq extend not exist!addr: {code}"
         return QueueEntry(physical_offset, size, code, fault=fault)
-    is_wanted = wanted is not None and wanted(*unit)
+    is_wanted = matches is not None and matches(*unit)
     return QueueEntry(physical_offset, size, code, unit, is_wanted)

@@ -176,17 +176,17 @@ class EndTransactionProcessor:
             )
         return record
 
-    def _refuse_other(self, half: Record, wanted: str) -> None:
+    def _refuse_other(self, half: Record, unique_id: str) -> None:
         """
         Another message may have come to that place since: the log has lost its end, and grew again.
 
         :raises RequestRejected: both have a client's unique id, and these differ.
         """
         stored = half.properties.get(UNIQ_KEY, "")
-        if stored != wanted and _UNIQUE_ID.fullmatch(stored) and _UNIQUE_ID.fullmatch(wanted):
+        if stored != unique_id and _UNIQUE_ID.fullmatch(stored) and _UNIQUE_ID.fullmatch(unique_id):
             raise RequestRejected(
                 ResponseCode.SYSTEM_ERROR,
-                f"the half message {wanted} is not there any more: the log has lost it, and has "
+                f"the half message {unique_id} is not there any more: the log has lost it, and has "
                 f"{stored} at {half.physical_offset}",
             )
 

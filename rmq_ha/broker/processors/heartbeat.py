@@ -143,10 +143,16 @@ class HeartbeatProcessor:
             cast(Channel, channel).close()
 
     def _check_size(self, data: HeartbeatData) -> None:
-        wanted = [one for item in data.consumers for one in item.subscriptions]
-        expressions = [one.sub_string for one in wanted if one.expression_type not in TAG_TYPES]
+        subscriptions = [
+            subscription for item in data.consumers for subscription in item.subscriptions
+        ]
+        expressions = [
+            subscription.sub_string
+            for subscription in subscriptions
+            if subscription.expression_type not in TAG_TYPES
+        ]
         self._limits.check(GROUPS, len(data.consumers) + len(data.producer_groups))
-        self._limits.check(SUBSCRIPTIONS, len(wanted))
+        self._limits.check(SUBSCRIPTIONS, len(subscriptions))
         self._limits.check(FILTERS, sum(map(len, expressions)))
 
     def _watch(self, channel: Channel) -> None:

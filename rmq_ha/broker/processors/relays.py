@@ -76,7 +76,7 @@ class RelayProcessor:
         """INVOKE_BROKER_TO_GET_CONSUMER_STATUS: the offsets that each member, or one, holds."""
         header = fields.header(request)
         topic, group = fields.text(header, "topic"), fields.text(header, "group")
-        wanted = header.get("clientAddr", "").strip()
+        client_id = header.get("clientAddr", "").strip()
         members = members_that_can(self._consumers, group)
         if not members:
             raise RequestRejected(
@@ -89,7 +89,7 @@ class RelayProcessor:
         offsets: dict[str, dict[MessageQueue, int]] = {}
         asked = []
         for member in members:
-            if not wanted or member.client_id == wanted:
+            if not client_id or member.client_id == client_id:
                 # Also one that cannot be asked is left out, and those asked before it are heard.
                 asking = maybeDeferred(
                     self._calls.invoke, cast(Channel, member.channel), question, STATUS_TIMEOUT_MS

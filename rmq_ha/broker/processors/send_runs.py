@@ -181,10 +181,10 @@ class SendRuns:
         """Each gets what became of it; those of which the same became stand together."""
         if others:
             every = range(len(rows))
-            for one, numbers in groupby(every, lambda number: others.get(number, status)):
+            for outcome, numbers in groupby(every, lambda number: others.get(number, status)):
                 part = list(numbers)
                 first, end = part[0], part[-1] + 1
-                self._answer(channel, opaques[first:end], began, one, rows[first:end], {}, at)
+                self._answer(channel, opaques[first:end], began, outcome, rows[first:end], {}, at)
         elif status is PutMessageStatus.PUT_OK or status.is_stored:
             broker, code = self._broker, 0 if status is PutMessageStatus.PUT_OK else CODES[status]
             answers = encode_send_responses(

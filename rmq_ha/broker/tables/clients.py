@@ -68,7 +68,7 @@ class ConsumerGroupInfo:
                 return member
         return None
 
-    def replace_subscriptions(self, wanted: Iterable[SubscriptionData]) -> bool:
+    def replace_subscriptions(self, subscriptions: Iterable[SubscriptionData]) -> bool:
         """
         Take a member's whole subscription as the group's.
 
@@ -76,7 +76,7 @@ class ConsumerGroupInfo:
         """
         changed = False
         listed: set[str] = set()
-        for subscription in wanted:
+        for subscription in subscriptions:
             listed.add(subscription.topic)
             known = self.subscriptions.get(subscription.topic)
             if known is None:

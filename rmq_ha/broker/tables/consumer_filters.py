@@ -160,15 +160,15 @@ class ConsumerFilterManager(PersistedTable):
             raise InvalidSelector(f"there is no expression type {expression_type[:40]!r}")
         return self._cache.get(expression or "")
 
-    def register(self, group: str, wanted: Iterable[SubscriptionData]) -> None:
+    def register(self, group: str, subscriptions: Iterable[SubscriptionData]) -> None:
         """A heartbeat's subscriptions; filters of the group that it does not name die."""
-        wanted = list(wanted)
-        for item in wanted:
+        subscriptions = list(subscriptions)
+        for item in subscriptions:
             if item.expression_type not in TAG_TYPES and item.sub_string:
                 self._register(group, item, item.expression_type or "")
         topics = self._groups.get(group)
         if topics:
-            listed = {item.topic for item in wanted}
+            listed = {item.topic for item in subscriptions}
             self._die([data for topic, data in topics.items() if topic not in listed])
 
     def unregister(self, group: str) -> None:
@@ -289,13 +289,13 @@ class ConsumerFilterManager(PersistedTable):
         self.is_dirty = True
 
     def _remove(self, data: ConsumerFilterData) -> None:
-        for table, one, other in (
+        for table, outer, inner in (
             (self._topics, data.topic, data.group),
             (self._groups, data.group, data.topic),
         ):
-            del table[one][other]
-            if not table[one]:
-                del table[one]
+            del table[outer][inner]
+            if not table[outer]:
+                del table[outer]
         self._size -= data.size
         self.is_dirty = True
 

@@ -97,16 +97,16 @@ class HalfMessages:
 
     async def _read_fate(self, half: Record) -> Fate:
         """What the op messages behind a half message say of it; of later ones, it is noted."""
-        queue_id, wanted = half.queue_id, half.queue_offset
+        queue_id, half_offset = half.queue_id, half.queue_offset
         outcome = Fate.OPEN
 
         def look(op: Record) -> None:
             nonlocal outcome
             mark = read_mark(op)
-            if mark.half_offset >= wanted:
+            if mark.half_offset >= half_offset:
                 fate = Fate.MOVED if mark.is_moved else Fate.ENDED
                 self._fates.note(queue_id, mark.half_offset, fate)
-                if mark.half_offset == wanted:
+                if mark.half_offset == half_offset:
                     outcome = max(outcome, fate)
 
         life = self._fates.lives

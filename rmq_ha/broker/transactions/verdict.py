@@ -87,9 +87,9 @@ def judge(
         or age_ms > limits.reserved_hours * _MS_PER_HOUR
     ):
         return Verdict.DISCARD
-    wanted = properties.get(CHECK_IMMUNITY_TIME_IN_SECONDS)
-    if wanted is not None:
-        seconds = number_of(wanted)
+    immunity = properties.get(CHECK_IMMUNITY_TIME_IN_SECONDS)
+    if immunity is not None:
+        seconds = number_of(immunity)
         rest_ms = limits.time_out_ms if seconds == -1 else seconds * _MS_PER_SECOND
         return Verdict.IMMUNE if age_ms < rest_ms else Verdict.CHECK
     return Verdict.LATER if 0 <= age_ms < limits.time_out_ms else Verdict.CHECK

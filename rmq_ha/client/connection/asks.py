@@ -20,19 +20,19 @@ class Asker:
     def __init__(self, instance: ClientInstance) -> None:
         self.instance = instance
 
-    async def run(self, asking: Asking[T], each: Callable[[], object] | None = None) -> T:
+    async def run(self, asking: Asking[T], on_answer: Callable[[], object] | None = None) -> T:
         """
         Ask it all, and return what it returns; raises what it raises.
 
-        :param each: called after each answer.
+        :param on_answer: called after each answer.
         """
 
         async def answer(ask: Ask) -> RemotingCommand:
             try:
                 return await self._ask(ask)
             finally:
-                if each is not None:
-                    each()
+                if on_answer is not None:
+                    on_answer()
 
         return await drive(asking, answer)
 

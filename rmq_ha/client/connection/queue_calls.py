@@ -173,15 +173,15 @@ class QueueCalls:
             self.log.warn("{broker} unlocks no queues: {reason}", broker=broker_name, reason=error)
 
     async def check_subscription(
-        self, group: str, client_id: str, wanted: SubscriptionData
+        self, group: str, client_id: str, subscription: SubscriptionData
     ) -> None:
         """
         Have a broker compile an expression (code 46); silent when none answers.
 
         :raises BrokerRefused: it does not compile, or the broker does not allow such ones.
         """
-        route = await self._instance.route(wanted.topic)
-        body = CheckClient(client_id, group, wanted).encode()
+        route = await self._instance.route(subscription.topic)
+        body = CheckClient(client_id, group, subscription).encode()
         for address in self._candidates(route):
             command = RemotingCommand(RequestCode.CHECK_CLIENT_CONFIG, None, body)
             try:

@@ -62,7 +62,7 @@ class LitePullConsumer:
         self._now_ms = instance.host.now_ms
         self._steady_ms = instance.host.steady_ms
         api = PullApi(instance, self._base.group, self._base.choice, tuple(filters))
-        self._queues = LiteQueues(self._base, self.config, api, self._wanted)
+        self._queues = LiteQueues(self._base, self.config, api, self._subscription_of)
         self._base.queues_to_persist = self._queues.assigned
         self._subscriptions = Subscriptions()
         self._expressions: dict[str, str | MessageSelector] = {}
@@ -183,10 +183,10 @@ class LitePullConsumer:
             await base.offset_store.load()
             by_hand = sorted({queue.topic for queue in self._by_hand or ()})
             await base.know_routes([*self._subscriptions, *by_hand])
-            for wanted in self._subscriptions.all():
-                if wanted.expression_type not in ("TAG", "", None):
+            for subscription_data in self._subscriptions.all():
+                if subscription_data.expression_type not in ("TAG", "", None):
                     await base.calls.check_subscription(
-                        base.group, self._instance.client_id, wanted
+                        base.group, self._instance.client_id, subscription_data
                     )
             base.must_go_on()
             self._instance.register_consumer(base.group, self._part)
@@ -335,7 +335,7 @@ class LitePullConsumer:
 
     # Inside
 
-    def _wanted(self, topic: str) -> SubscriptionData | None:
+    def _subscription_of(self, topic: str) -> SubscriptionData | None:
         if self._by_hand is None:
             return self._subscriptions.get(topic)
         return subscription(topic, self._expressions.get(topic, SUB_ALL), 0)

@@ -43,7 +43,7 @@ class LiteQueues:
     """
     Pulls assigned queues ahead and hands out what came, one pull's messages at a time.
 
-    :param wanted: a topic's subscription; None: none.
+    :param subscription_of: a topic's subscription; None: none.
     """
 
     log = Logger()
@@ -53,7 +53,7 @@ class LiteQueues:
         base: ConsumerBase,
         config: LitePullConsumerConfig,
         pull_api: PullApi,
-        wanted: Callable[[str], SubscriptionData | None],
+        subscription_of: Callable[[str], SubscriptionData | None],
     ) -> None:
         host = base.instance.host
         self.clock: IReactorTime = host.clock
@@ -63,7 +63,7 @@ class LiteQueues:
         self._base = base
         self._config = config
         self._limits = config.limits()
-        self._wanted = wanted
+        self._subscription_of = subscription_of
         self._table: dict[MessageQueue, _Lite] = {}
         self._ready: deque[tuple[MessageQueue, ProcessQueue, list[MessageExt]]] = deque()
         self._waiting: deque[Deferred[list[MessageExt]]] = deque()
@@ -190,19 +190,19 @@ class LiteQueues:
 
     def next_pull(self, queue: MessageQueue, offset: int) -> Pull | None:
         """See `PullOwner`."""
-        wanted = self._wanted(queue.topic)
-        if wanted is None:
+        subscription = self._subscription_of(queue.topic)
+        if subscription is None:
             return None
         config = self._config
         return Pull(
             queue,
-            wanted,
+            subscription,
             offset,
             config.pull_batch_size,
             config.consumer_timeout_millis_when_suspend,
             hold_ms=config.broker_suspend_max_time_millis,
             send_expression=True,
-            sub_version=0 if wanted.expression_type in TAG_TYPES else None,
+            sub_version=0 if subscription.expression_type in TAG_TYPES else None,
             is_lite=True,
         )
 

@@ -83,13 +83,13 @@ class PullApi:
         chosen_address = self.choice.address(pull.queue, addresses)
         assert chosen_address is not None
         address, broker_id = chosen_address
-        if pull.wanted.expression_type not in TAG_TYPES:
+        if pull.subscription.expression_type not in TAG_TYPES:
             version = self._instance.broker_version(address)
             if 0 < version < FIRST_VERSION_WITH_SQL:
                 return fail(
                     MQClientError(
                         f"the broker {address} is of version {version}, too old for"
-                        f" {pull.wanted.expression_type} expressions"
+                        f" {pull.subscription.expression_type} expressions"
                     )
                 )
         request = pull_request(self._group, pull, is_master=broker_id == MASTER_ID)
@@ -125,7 +125,7 @@ class PullApi:
 
     def _decode(self, pulled: PulledRecords, pull: Pull) -> tuple[list[MessageExt], int | None]:
         pulled_messages, left = decode_pulled(pulled.body, pull.queue.broker_name)
-        messages = chosen(pulled_messages, pull.wanted)
+        messages = chosen(pulled_messages, pull.subscription)
         for keep in self._filters:
             messages = keep(messages)
         least, most = str(pulled.min_offset), str(pulled.max_offset)

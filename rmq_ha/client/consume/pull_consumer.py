@@ -179,11 +179,15 @@ class PullConsumer:
             queue = self._base.wrap_queue(queue)
             self._subscribe(queue.topic)
             now = self._instance.host.now_ms()
-            wanted = subscription(queue.topic, expression, now)
+            subscription_data = subscription(queue.topic, expression, now)
         except Exception:
             return fail()
-        version = 0 if wanted.expression_type in TAG_TYPES else wanted.sub_version
-        pull = Pull(queue, wanted, offset, max_nums, timeout_ms, None, hold_ms, True, version)
+        version = (
+            0 if subscription_data.expression_type in TAG_TYPES else subscription_data.sub_version
+        )
+        pull = Pull(
+            queue, subscription_data, offset, max_nums, timeout_ms, None, hold_ms, True, version
+        )
         return self._api.pull(pull).addCallback(self._visible)
 
     def _visible(self, pulled: Pulled) -> PullResult:

@@ -256,10 +256,10 @@ class PushConsumer:
         self._rebalancer = base.rebalancer(self._strategy, self._queues)
 
     async def _check_expressions(self) -> None:
-        for wanted in self._subscriptions.all():
-            if wanted.expression_type not in TAG_TYPES:
+        for subscription in self._subscriptions.all():
+            if subscription.expression_type not in TAG_TYPES:
                 await self._base.calls.check_subscription(
-                    self._base.group, self._instance.client_id, wanted
+                    self._base.group, self._instance.client_id, subscription
                 )
 
     async def _stop(self) -> None:

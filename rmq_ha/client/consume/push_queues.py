@@ -215,20 +215,20 @@ class PushQueues:
 
     def next_pull(self, queue: MessageQueue, offset: int) -> Pull | None:
         """See `PullOwner`."""
-        wanted = self._subscriptions.get(queue.topic)
-        if wanted is None:
+        subscription = self._subscriptions.get(queue.topic)
+        if subscription is None:
             return None
         commit = self._base.offset_store.memory(queue) if self._config.is_clustering else None
         return Pull(
             queue,
-            wanted,
+            subscription,
             offset,
             self._config.pull_batch_size,
             PULL_TIMEOUT_MS,
             commit or None,
             SUSPEND_MS,
             self._config.post_subscription_when_pull,
-            min(wanted.sub_version, self._told_version),
+            min(subscription.sub_version, self._told_version),
         )
 
     def found(

@@ -34,12 +34,12 @@ class Pull:
     :ivar hold_ms: how long the broker may wait for messages; 0: it answers at once.
     :ivar timeout_ms: for the answer.
     :ivar send_expression: with the request; else the broker takes it from the heartbeat.
-    :ivar sub_version: that the broker has for certain; None: that of `wanted`.
+    :ivar sub_version: that the broker has for certain; None: that of `subscription`.
     :ivar is_lite: a lite pull consumer asks.
     """
 
     queue: MessageQueue
-    wanted: SubscriptionData
+    subscription: SubscriptionData
     offset: int
     max_nums: int
     timeout_ms: int
@@ -81,7 +81,7 @@ def pull_request(group: str, pull: Pull, *, is_master: bool) -> RemotingCommand:
         flag |= PULL_SUBSCRIPTION
     if pull.is_lite:
         flag |= PULL_LITE
-    version = pull.wanted.sub_version if pull.sub_version is None else pull.sub_version
+    version = pull.subscription.sub_version if pull.sub_version is None else pull.sub_version
     ext = {
         "consumerGroup": group,
         "topic": pull.queue.topic,
@@ -92,11 +92,11 @@ def pull_request(group: str, pull: Pull, *, is_master: bool) -> RemotingCommand:
         "commitOffset": str(pull.commit_offset or 0),
         "suspendTimeoutMillis": str(pull.hold_ms),
         "subVersion": str(version),
-        "expressionType": pull.wanted.expression_type or "",
+        "expressionType": pull.subscription.expression_type or "",
         "bname": pull.queue.broker_name,
     }
     if pull.send_expression:
-        ext["subscription"] = pull.wanted.sub_string
+        ext["subscription"] = pull.subscription.sub_string
     return RemotingCommand(RequestCode.PULL_MESSAGE, ext)
 
 

@@ -50,8 +50,8 @@ def compare(
     topic: str, owned: Collection[MessageQueue], share: Sequence[MessageQueue]
 ) -> Assignment:
     """What has to go and to come; queues of other topics stay out of it."""
-    wanted = set(share)
-    removed = [queue for queue in owned if queue.topic == topic and queue not in wanted]
+    assigned = set(share)
+    removed = [queue for queue in owned if queue.topic == topic and queue not in assigned]
     have = set(owned)
     added = [queue for queue in dict.fromkeys(share) if queue not in have]
     return Assignment(removed, added)

@@ -80,10 +80,10 @@ class BrokerChoice:
         suggested = choose_address(addresses, self.broker_id(queue), only_this=False)
         if suggested is None:
             return None
-        wanted = suggested[1]
-        if self._avoided and not self.connect_broker_by_user and self.is_avoided(addresses[wanted]):
+        chosen = suggested[1]
+        if self._avoided and not self.connect_broker_by_user and self.is_avoided(addresses[chosen]):
             for broker_id in sorted(addresses):
                 if not self.is_avoided(addresses[broker_id]):
-                    wanted = broker_id
+                    chosen = broker_id
                     break
-        return addresses[wanted], wanted
+        return addresses[chosen], chosen

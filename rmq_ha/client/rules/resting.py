@@ -125,12 +125,12 @@ class Resting(Generic[T]):
         """
         waiters: list[T] = []
         lasted = 0.0
-        for each in {self._triers.get(item, key): None, key: None}:
-            rest = self.rests.pop(each, None)
+        for served in {self._triers.get(item, key): None, key: None}:
+            rest = self.rests.pop(served, None)
             if rest is not None:
                 waiters += rest.waiting
                 lasted = max(lasted, now - rest.since)
-            self._triers = {trier: of for trier, of in self._triers.items() if of != each}
+            self._triers = {trier: of for trier, of in self._triers.items() if of != served}
         for waiting in waiters:
             del self._keys[waiting]
         return waiters, lasted

@@ -53,10 +53,10 @@ def subscription(
     )
 
 
-def chosen(messages: list[MessageExt], wanted: SubscriptionData) -> list[MessageExt]:
+def chosen(messages: list[MessageExt], subscription_data: SubscriptionData) -> list[MessageExt]:
     """Brokers compare hashes of tags only: what has the hash but another tag goes here."""
-    tags = wanted.tags_set
-    if not tags or wanted.class_filter_mode:
+    tags = subscription_data.tags_set
+    if not tags or subscription_data.class_filter_mode:
         return messages
     return [message for message in messages if message.tags in tags]
 

@@ -295,8 +295,8 @@ class Sender:
                 lasted=lasted,
                 count=len(waiting),
             )
-        for each in waiting:
-            self._wake(each, now)
+        for waiter in waiting:
+            self._wake(waiter, now)
 
     def _let_in(self, count: int) -> None:
         """Tell the first who wait that there is a place; all of them if nobody would come after."""
