@@ -87,9 +87,9 @@ class Playground:
         for name, line in self.world.state().items():
             self._say(f"  {name}: {line}")
 
-    def cut(self, one: str, other: str) -> None:
+    def cut(self, machine: str, other: str) -> None:
         """Nothing gets from one machine to the other any more, in both directions."""
-        self.world.world.network.partition(one, other)
+        self.world.world.network.partition(machine, other)
 
     def heal(self) -> None:
         """All ways are open again."""

@@ -39,18 +39,18 @@ def load_plugins(interface: Any, names: Iterable[str], find: Find = getPlugins) 
     :raises PluginNotFound: with the interface, the name, and the names there are; or two installed
         plugins have one of the names.
     """
-    wanted = list(names)
-    if not wanted:
+    names = list(names)
+    if not names:
         return []
     installed: dict[str, list[Any]] = {}
     for plugin in find(interface):
         installed.setdefault(plugin.name, []).append(plugin)
-    for name in wanted:
+    for name in names:
         plugins = installed.get(name, [])
         if not plugins:
-            there = ", ".join(sorted(installed)) or "none"
+            known = ", ".join(sorted(installed)) or "none"
             raise PluginNotFound(
-                f"no {interface.__name__} called {name!r} is installed; installed: {there}"
+                f"no {interface.__name__} called {name!r} is installed; installed: {known}"
             )
         if len(plugins) > 1:
             places = " and ".join(sorted(type(plugin).__module__ for plugin in plugins))
@@ -58,7 +58,7 @@ def load_plugins(interface: Any, names: Iterable[str], find: Find = getPlugins) 
                 f"{len(plugins)} of {interface.__name__} are called {name!r}: in {places}; "
                 f"uninstall all but one"
             )
-    return [installed[name][0] for name in wanted]
+    return [installed[name][0] for name in names]
 
 
 def checked(plugin: Any, made: Any, *interfaces: Any) -> Any:
@@ -83,8 +83,8 @@ def checked_journal(plugin: Any, made: Any) -> Journal:
 
     :raises ConfigurationError: it lacks methods of a `Journal`; the message says what.
     """
-    wanted = [name for name, item in vars(Journal).items() if isinstance(item, FunctionType)]
-    missing = sorted(n for n in wanted if not n.startswith("_") and not hasattr(made, n))
+    methods = [name for name, item in vars(Journal).items() if isinstance(item, FunctionType)]
+    missing = sorted(n for n in methods if not n.startswith("_") and not hasattr(made, n))
     if not missing:
         journal: Journal = made
         return journal

@@ -36,9 +36,9 @@ class PropertiesFile:
         """
         if self.path is None or not changes:
             return succeed(True)
-        path, wanted = self.path, dict(changes)
+        path, values = self.path, dict(changes)
         self._last.addCallback(
-            lambda _: self._worker.call(self._rewrite, path, wanted).addErrback(self._failed)
+            lambda _: self._worker.call(self._rewrite, path, values).addErrback(self._failed)
         )
         return self.written()
 

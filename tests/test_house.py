@@ -417,27 +417,11 @@ def test_twisted_plugins_is_no_package() -> None:
 
 
 NO_NAMES = {"found", "one", "wanted", "each", "there"}
-# Still to be gone through; all other packages say what they mean.
-NAMELESS = (
-    "dledger",
-    "filter",
-    "ha",
-    "host",
-    "namesrv",
-    "playground.py",
-    "plugins.py",
-    "properties_file.py",
-    "store",
-    "tls",
-    "wire",
-)
 
 
 @pytest.mark.parametrize("path", FILES, ids=module_of)
 def test_a_name_says_what_it_is(path: Path) -> None:
     """`found` says nothing that its line does not say: grep for what it is finds no line."""
-    if path.relative_to(ROOT).parts[0] in NAMELESS:
-        return
     nodes = list(ast.walk(parsed(path)))
     named = [
         (node.lineno, node.id)

@@ -91,7 +91,7 @@ def _encode_push(message: PushEntryRequest) -> bytes:
     count, first, last, total = 0, -1, -1, 0
     if batch:
         count, first, last = len(batch), batch[0].index, batch[-1].index
-        total = ENTRY_HEADER_SIZE * count + sum([len(one.body) for one in batch])
+        total = ENTRY_HEADER_SIZE * count + sum([len(pushed.body) for pushed in batch])
     elif entry is not None:
         count, first, last = 1, entry.index, entry.index
     entries = b",".join(map(encode_entry, batch))
@@ -147,7 +147,7 @@ class _Push(GroupMessage, frozen=True, kw_only=True):
 
     def message(self) -> PushEntryRequest:
         """As the core knows it: a batch is one if it has entries."""
-        batch = tuple([one.entry() for one in self.batch_entry])
+        batch = tuple([entry.entry() for entry in self.batch_entry])
         return PushEntryRequest(
             group=self.group,
             remote_id=self.remote_id,
@@ -176,7 +176,7 @@ class _Entries(GroupMessage, frozen=True, kw_only=True):
             leader_id=self.leader_id,
             term=self.term,
             code=self.code,
-            entries=tuple([one.entry() for one in self.entries]),
+            entries=tuple([entry.entry() for entry in self.entries]),
         )
 
 
@@ -260,7 +260,7 @@ def _settle(value: dict[Any, Any]) -> dict[str, Any]:
 
 def _settle_entries(value: Any) -> Any:
     if isinstance(value, list):
-        return [_settle_entries(one) for one in value if one is not None]
+        return [_settle_entries(entry) for entry in value if entry is not None]
     return _settle(value) if isinstance(value, dict) else value
 
 

@@ -159,14 +159,14 @@ class Follower:
     def stored(self) -> None:
         """More of the ledger is stored."""
         limit, end = self._vouched.index, self._member.ledger.end_index
-        waiting, self._unstored = self._unstored, deque()
-        for one in waiting:
-            if one.index <= limit:
-                self._answer(one.token, one.request, _OK)
-            elif one.index > end:  # cut off meanwhile
-                self._answer(one.token, one.request, _INCONSISTENT)
+        unstored, self._unstored = self._unstored, deque()
+        for waiting in unstored:
+            if waiting.index <= limit:
+                self._answer(waiting.token, waiting.request, _OK)
+            elif waiting.index > end:  # cut off meanwhile
+                self._answer(waiting.token, waiting.request, _INCONSISTENT)
             else:
-                self._unstored.append(one)
+                self._unstored.append(waiting)
         if self._unstored:
             self._vouched.want(self._unstored[-1].index)
 

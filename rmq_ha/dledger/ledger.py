@@ -163,14 +163,14 @@ class Ledger(LedgerReader):
                 code = ResponseCode.INCONSISTENT_INDEX
                 raise InconsistentLedger(code, f"entry {entry.index} does not follow {index}")
             self._check(entry, term)
-            wanted = self.place(len(entry.body), pos)
-            if entry.pos != wanted:
+            place = self.place(len(entry.body), pos)
+            if entry.pos != place:
                 raise InconsistentLedger(
                     ResponseCode.DISK_ERROR,
-                    f"entry {index + 1} is for {entry.pos}, but goes to {wanted} here; "
+                    f"entry {index + 1} is for {entry.pos}, but goes to {place} here; "
                     "mappedFileSizeCommitLog has to be the same on all members",
                 )
-            index, term, pos = index + 1, entry.term, wanted + entry.size
+            index, term, pos = index + 1, entry.term, place + entry.size
         self._write(entries)
 
     def _check(self, entry: Entry, term: int) -> None:
@@ -296,8 +296,8 @@ class Ledger(LedgerReader):
         before = self.entry(entry.index - 1)
         if before is None or before.term > entry.term:
             return None
-        wanted = place_after(before.pos + before.size, entry.size, self.file_size)
-        return before if wanted == entry.pos else None
+        place = place_after(before.pos + before.size, entry.size, self.file_size)
+        return before if place == entry.pos else None
 
     def _shorten(self, last: Entry) -> None:
         """Cut behind an entry."""

@@ -245,14 +245,14 @@ class LedgerFiles:
         data = self.index.read_over(INDEX_UNIT * index, INDEX_UNIT * count)
         entries = []
         for at in range(len(data) // INDEX_UNIT):
-            one = decode_index(data, INDEX_UNIT * at)
-            fits = ENTRY_HEADER_SIZE <= one.size <= MAX_ENTRY_SIZE
-            if one.index != index + at or one.magic != MAGIC or not fits:
+            unit = decode_index(data, INDEX_UNIT * at)
+            fits = ENTRY_HEADER_SIZE <= unit.size <= MAX_ENTRY_SIZE
+            if unit.index != index + at or unit.magic != MAGIC or not fits:
                 raise CorruptRecord(
-                    f"{self.index.row.directories[0]} does not know entry {index + at}: {one}; "
+                    f"{self.index.row.directories[0]} does not know entry {index + at}: {unit}; "
                     "stop this member and delete the directory: a start makes it anew"
                 )
-            entries.append(one)
+            entries.append(unit)
         return entries
 
     def read_entries(self, located: Sequence[IndexEntry], term: int | None) -> list[Entry]:
@@ -268,16 +268,16 @@ class LedgerFiles:
         for run in _runs(located):
             pos = run[0].pos
             data = self.data.read(pos, run[-1].pos + run[-1].size - pos)
-            for one in run:
-                offset = one.pos - pos
+            for unit in run:
+                offset = unit.pos - pos
                 entry = decode_entry(data, offset)
-                if (entry.index, entry.pos) != (one.index, one.pos):
-                    raise CorruptRecord(f"at {one.pos} is not entry {one.index}: {entry.index}")
+                if (entry.index, entry.pos) != (unit.index, unit.pos):
+                    raise CorruptRecord(f"at {unit.pos} is not entry {unit.index}: {entry.index}")
                 if term is not None:
                     header = data[offset : offset + ENTRY_HEADER_SIZE]
-                    known = checksums[CHECKSUM_UNIT * (one.index - first) :][:CHECKSUM_UNIT]
-                    check_body(known, encode_checksums(header, entry.body, term), one)
-                term = one.term
+                    known = checksums[CHECKSUM_UNIT * (unit.index - first) :][:CHECKSUM_UNIT]
+                    check_body(known, encode_checksums(header, entry.body, term), unit)
+                term = unit.term
                 entries.append(entry)
         return entries
 
@@ -298,7 +298,7 @@ def _runs(located: Sequence[IndexEntry]) -> Iterator[Sequence[IndexEntry]]:
     yield located[begin:]
 
 
-def check_body(known: bytes, computed: bytes, one: IndexEntry) -> None:
+def check_body(known: bytes, computed: bytes, unit: IndexEntry) -> None:
     """
     See that an entry is what was written.
 
@@ -307,7 +307,7 @@ def check_body(known: bytes, computed: bytes, one: IndexEntry) -> None:
     """
     if known != computed and known[:4] == computed[:4]:
         raise CorruptRecord(
-            f"entry {one.index} at {one.pos} is damaged: the disk returns another body than was "
+            f"entry {unit.index} at {unit.pos} is damaged: the disk returns another body than was "
             "written; while the others have a leader, empty this member's directory but for "
             "currterm: it then copies the leader's"
         )

@@ -98,7 +98,7 @@ class LedgerReader:
         before = 1 if index > self.begin_index else 0
         try:
             located = self.files.located(index - before, min(max_count, _READ_COUNT) + before)
-            count, size = before + 1, sum(one.size for one in located[before : before + 1])
+            count, size = before + 1, sum(unit.size for unit in located[before : before + 1])
             while count < len(located) and (size := size + located[count].size) <= max_bytes:
                 count += 1
             if len(located) <= before:

@@ -223,8 +223,8 @@ class LedgerRecovery:
             if synced is not None and (header.index, header.term) == synced[:2]:
                 has_unknown = False
             last = header
-            if self._index[header.index] != (wanted := _unit_of(header)):
-                self._index.mend(header.index, wanted)
+            if self._index[header.index] != (index_unit := _unit_of(header)):
+                self._index.mend(header.index, index_unit)
         return known if has_unknown else last
 
     def _entries(self, pos: int) -> Iterator[tuple[Header, memoryview]]:
@@ -246,10 +246,10 @@ class LedgerRecovery:
 
     def _in_file(self, pos: int, end: int) -> Iterator[tuple[Header, memoryview]]:
         """The same up to the end of one file, read in chunks."""
-        wanted = _CHUNK
+        read_size = _CHUNK
         while pos + ENTRY_HEADER_SIZE + BLANK_SIZE <= end:
-            data = memoryview(self._files.data.read(pos, min(wanted, end - pos)))
-            wanted = _CHUNK
+            data = memoryview(self._files.data.read(pos, min(read_size, end - pos)))
+            read_size = _CHUNK
             at = 0
             while at + ENTRY_HEADER_SIZE <= len(data):
                 header = decode_header(data, at)
@@ -257,11 +257,11 @@ class LedgerRecovery:
                 if not header.is_sound or header.pos != pos + at or not fits:
                     return
                 if at + header.size > len(data):
-                    wanted = max(_CHUNK, header.size)
+                    read_size = max(_CHUNK, header.size)
                     break
                 yield header, data[at + ENTRY_HEADER_SIZE : at + header.size]
                 at += header.size
-            if not at and wanted == _CHUNK:
+            if not at and read_size == _CHUNK:
                 return
             pos += at
 

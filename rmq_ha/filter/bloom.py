@@ -96,19 +96,19 @@ def is_hit(bit_map: bytes, data: BloomFilterData) -> bool:
 
 def murmur3(data: bytes) -> int:
     """The first 64 bits of MurmurHash3 x64-128 with seed 0, read as one little-endian number."""
-    one = two = 0
+    h1 = h2 = 0
     whole = len(data) & ~15
     for first, second in _BLOCK.iter_unpack(data[:whole]):
-        one = _rotate(one ^ _mix_first(first), 27) + two & _MASK
-        one = one * 5 + 0x52DCE729 & _MASK
-        two = _rotate(two ^ _mix_second(second), 31) + one & _MASK
-        two = two * 5 + 0x38495AB5 & _MASK
+        h1 = _rotate(h1 ^ _mix_first(first), 27) + h2 & _MASK
+        h1 = h1 * 5 + 0x52DCE729 & _MASK
+        h2 = _rotate(h2 ^ _mix_second(second), 31) + h1 & _MASK
+        h2 = h2 * 5 + 0x38495AB5 & _MASK
     first, second = _BLOCK.unpack(data[whole:].ljust(16, b"\0"))
-    one ^= _mix_first(first) ^ len(data)
-    two ^= _mix_second(second) ^ len(data)
-    one = one + two & _MASK
-    two = two + one & _MASK
-    return _finish(one) + _finish(two) & _MASK
+    h1 ^= _mix_first(first) ^ len(data)
+    h2 ^= _mix_second(second) ^ len(data)
+    h1 = h1 + h2 & _MASK
+    h2 = h2 + h1 & _MASK
+    return _finish(h1) + _finish(h2) & _MASK
 
 
 def _rotate(value: int, by: int) -> int:

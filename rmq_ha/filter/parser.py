@@ -225,8 +225,8 @@ class _Parser:
         if kind in _LITERALS:
             return Constant(_LITERALS[kind])
         if kind != "(":
-            wanted = "a condition" if kind is END else "a literal, a name or ("
-            raise InvalidSelector(f"expected {wanted}, got {token}", position)
+            expected = "a condition" if kind is END else "a literal, a name or ("
+            raise InvalidSelector(f"expected {expected}, got {token}", position)
         self._brackets = self._depth(self._brackets, position)
         node = self._selector()
         self._expect(")")

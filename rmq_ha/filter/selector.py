@@ -125,11 +125,11 @@ def _equal(node: Equal) -> _Run:
         if type(value) is int or type(value) is Long:
             return _whole_comparison(name, operator.eq, value)
         if isinstance(node.right, Constant) and isinstance(node.right.value, str):
-            wanted = node.right.value
+            constant = node.right.value
 
             def run_text(properties: Properties) -> bool | None:
                 text = properties.get(name)
-                return None if text is None else text == wanted
+                return None if text is None else text == constant
 
             return run_text
     return lambda properties: equal(left(properties), right(properties))
@@ -143,11 +143,11 @@ def _order(node: Order) -> _Run:
         return _whole_comparison(node.left.name, compare, value)
 
     def run(properties: Properties) -> bool | None:
-        one = left(properties)
-        if one is None:
+        left_value = left(properties)
+        if left_value is None:
             return None
-        other = right(properties)
-        return None if other is None else compare(order(one, other), 0)
+        right_value = right(properties)
+        return None if right_value is None else compare(order(left_value, right_value), 0)
 
     return run
 

@@ -171,12 +171,12 @@ class Feed:
         return True
 
     def _begin(self, offset: int) -> None:
-        end, wanted = int(self._log.max_offset), begins_at(offset)
+        end, start = int(self._log.max_offset), begins_at(offset)
         if offset < 0:
             raise ReplicationError(f"the slave asks for {offset}; is it a RocketMQ slave?")
-        if wanted > end:
+        if start > end:
             raise self._ahead(offset)
-        if self.ceiling is not None and wanted > self.ceiling:
+        if self.ceiling is not None and start > self.ceiling:
             raise AheadOfMaster(
                 self.ceiling,
                 f"the slave's log ends at {offset}; before, it was ahead of ours, which ended at "
@@ -184,10 +184,10 @@ class Feed:
                 "consumequeue and index away (or, if they are a copy of ours, restart this broker)",
             )
         self.requested = offset
-        self.base = wanted if offset else end - end % self._log.file_size
+        self.base = start if offset else end - end % self._log.file_size
         self.sent = offset or self.base
-        room = self._log.file_size - wanted % self._log.file_size
-        self.is_within = record_size(self._log.read(wanted, HEAD_SIZE), 0, wanted, room) == 0
+        room = self._log.file_size - start % self._log.file_size
+        self.is_within = record_size(self._log.read(start, HEAD_SIZE), 0, start, room) == 0
 
     def _ahead(self, offset: int) -> AheadOfMaster:
         end = int(self._log.max_offset)
@@ -241,12 +241,12 @@ class Feed:
         if now >= self._last_write + self._store.ha_send_heartbeat_interval / 1000:
             self._last_write = now
             return encode_frame(self.sent)
-        there = self._log.max_offset - self.sent
-        limit = min(self._batch_size(), MAX_BODY_SIZE) if there > 0 else 0
+        unsent = self._log.max_offset - self.sent
+        limit = min(self._batch_size(), MAX_BODY_SIZE) if unsent > 0 else 0
         self._gathers_until = 0.0
         role = self._store.broker_role
         is_async = role is BrokerRole.ASYNC_MASTER
-        if 0 < there < limit and (is_async or self.acked < self.sent):
+        if 0 < unsent < limit and (is_async or self.acked < self.sent):
             until = self._last_write
             if role is BrokerRole.SYNC_MASTER and self.acked < self._last_frame_start:
                 until += GATHER_SECONDS
@@ -262,7 +262,7 @@ class Feed:
         frame = encode_frame(self.sent, body)
         size = len(body)
         self.sent += size
-        self._was_all = size == there
+        self._was_all = size == unsent
         self._last_write = now
         return frame
 

@@ -89,10 +89,12 @@ def whom_to_turn_away(connections: Sequence[F], most: int) -> F | None:
     """
     if len(connections) <= most:
         return None
-    of_host = Counter(one.peer_host for one in connections)
+    of_host = Counter(connection.peer_host for connection in connections)
     heaviest = max(of_host.values())
-    candidates = [one for one in connections if of_host[one.peer_host] == heaviest]
-    silent = [one for one in candidates if one.feed.requested is None]
+    candidates = [
+        connection for connection in connections if of_host[connection.peer_host] == heaviest
+    ]
+    silent = [connection for connection in candidates if connection.feed.requested is None]
     if silent and silent[0] is not connections[-1]:
         return silent[0]
     return candidates[-1]

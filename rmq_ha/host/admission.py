@@ -54,8 +54,8 @@ class Admission:
         room = None
         if self._descriptors != resource.RLIM_INFINITY:
             room = max(1, self._descriptors - self.for_files)
-        wanted = self._limits.max_connections
-        return room if not wanted else min(wanted, room or wanted)
+        limit = self._limits.max_connections
+        return room if not limit else min(limit, room or limit)
 
     def know(self, host: str) -> None:
         """A broker of this cluster is there: it may take the last places."""

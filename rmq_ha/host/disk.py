@@ -301,9 +301,9 @@ class RealDisk:
         """
         self.make_dirs(os.path.dirname(path))
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, self._file_mode)
-        wanted = struct.pack("hhqqi0q", fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0)
+        flock = struct.pack("hhqqi0q", fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0)
         try:
-            fcntl.fcntl(fd, fcntl.F_OFD_SETLK, wanted)
+            fcntl.fcntl(fd, fcntl.F_OFD_SETLK, flock)
             os.ftruncate(fd, 0)
             os.pwrite(fd, b"lock", 0)
         except (BlockingIOError, PermissionError) as error:

@@ -174,9 +174,11 @@ def files_of(place: str) -> tuple[Files, str]:
     return ArrowFiles(place), path.rstrip("/")
 
 
-def is_same_directory(one: str, other: str) -> bool:
+def is_same_directory(directory: str, other: str) -> bool:
     """Two names (a link, another mount) of one directory, or of two with one commit log."""
-    return any(_identity(one + part) == _identity(other + part) for part in ("", "/commitlog"))
+    return any(
+        _identity(directory + part) == _identity(other + part) for part in ("", "/commitlog")
+    )
 
 
 def _identity(place: str) -> object:

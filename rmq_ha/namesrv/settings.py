@@ -54,23 +54,21 @@ class NamesrvSettings:
             nothing was changed.
         :raises RequestRejected: it names what must not be changed from afar.
         """
-        wanted = {item.key: item.value for item in properties.parse(text)}
-        refused = refusal(list(wanted))
+        texts = {item.key: item.value for item in properties.parse(text)}
+        refused = refusal(list(texts))
         if refused is not None:
             raise RequestRejected(ResponseCode.NO_PERMISSION, refused)
         values: list[tuple[Any, str, Any]] = []
         changes: dict[str, str] = {}
         for target in self._targets:
             for key, field in fields_by_key(type(target)).items():
-                if key in wanted:
+                if key in texts:
                     try:
-                        value = parse_value(field, wanted[key])
+                        value = parse_value(field, texts[key])
                     except ValueError as error:
-                        raise ConfigurationError(
-                            f"{key}={one_line(wanted[key])}: {error}"
-                        ) from None
+                        raise ConfigurationError(f"{key}={one_line(texts[key])}: {error}") from None
                     values.append((target, field.name, value))
-                    changes[key] = wanted[key].strip()
+                    changes[key] = texts[key].strip()
         for target, name, value in values:
             setattr(target, name, value)
         self.log.info("configuration changed: {changes}", changes=changes)

@@ -59,14 +59,14 @@ def read_material(
 
 
 def client_session(
-    context: SSL.Context, host: str, *, is_verified: bool, wanted: str = ""
+    context: SSL.Context, host: str, *, is_verified: bool, certificate_name: str = ""
 ) -> TlsSession:
     """
     A session to a host.
 
-    :param wanted: the name that its certificate must carry; the host itself when empty.
+    :param certificate_name: what its certificate must carry; the host itself when empty.
     """
-    name = wanted or host
+    name = certificate_name or host
     session = TlsSession(context, PeerCheck([name], is_verified=is_verified), connects=True)
     try:
         ipaddress.ip_address(name)

@@ -42,7 +42,7 @@ class HaTls(ServerTls):
             self._link_context,
             host,
             is_verified=self._material.is_verified,
-            wanted=self._master_name,
+            certificate_name=self._master_name,
         )
 
     def _read(self) -> Material:

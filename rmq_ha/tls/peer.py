@@ -64,8 +64,8 @@ class PeerCheck:
             return False
         if depth == 0:
             if self._wanted and not any(has_name(certificate, name) for name in self._wanted):
-                wanted = " or ".join(self._wanted)
-                self.reason = f"its certificate is for {who}, not for {wanted}"
+                expected = " or ".join(self._wanted)
+                self.reason = f"its certificate is for {who}, not for {expected}"
                 return False
             self.identity = who
             self.names = certificate_names(certificate)

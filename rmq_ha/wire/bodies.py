@@ -121,8 +121,8 @@ class HeartbeatData:
         consumers = value.get("consumerDataSet") or ()
         producers = value.get("producerDataSet") or ()
         _check_count("groups", len(consumers) + len(producers))
-        wanted = [len(item.get("subscriptionDataSet") or ()) for item in consumers]
-        _check_count("subscriptions", sum(wanted))
+        counts = [len(item.get("subscriptionDataSet") or ()) for item in consumers]
+        _check_count("subscriptions", sum(counts))
         return cls(
             client_id=text(value.get("clientID")),
             consumers=[ConsumerData.from_json(item) for item in consumers],

@@ -123,11 +123,11 @@ class DeliveredCopies:
         if queue is None:
             return ABSENT
         units = queue.units(self._by_time(queue, ms), _RECORDS_A_CALL)
-        wanted = _identity(delayed, properties)
+        own_identity = _identity(delayed, properties)
         places = [
             place
             for place, identity in self._copies_among(units)
-            if place > delayed.physical_offset and identity == wanted
+            if place > delayed.physical_offset and identity == own_identity
         ]
         return _choose(places, is_unique=UNIQ_KEY in properties) if places else ABSENT
 

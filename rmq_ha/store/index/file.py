@@ -273,7 +273,7 @@ class IndexFile:
         A chain may have millions of items of other times and keys: each step looks at
         `ITEMS_AT_ONCE` of them.
 
-        :param most: of them in `found`, which gets them.
+        :param most: of them in `places`, which gets them.
         :param begin: ms; the times in the file are whole seconds after its first one.
         :raises CorruptRecord: the chain is broken.
         :raises StoreError: the disk refuses.

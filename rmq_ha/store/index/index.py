@@ -308,20 +308,20 @@ class IndexService:
         Records with a key; other keys of the same hash may be among them.
 
         :param begin: store time, ms, as `end`; exact to a second.
-        :param found: gets physical offsets, newest first.
+        :param places: gets physical offsets, newest first.
         :returns: does a part of the search whenever it is asked for the next item. Files may come
             and go in between.
         :raises StoreError: the disk refuses.
 
         Spec: store.md, section 4.4.
         """
-        wanted = key_hash(topic, key)
+        hashed = key_hash(topic, key)
         for file in self._files[::-1]:
             if file not in self._files:
                 return  # expired since this began, as have those before it
             if file.overlaps(begin, end):
                 try:
-                    for _ in file.find(wanted, max_nums, begin, end, places):
+                    for _ in file.find(hashed, max_nums, begin, end, places):
                         yield
                         if file not in self._files:
                             return

@@ -191,5 +191,5 @@ class LogCleaner:
 
     def _is_the_hour(self) -> bool:
         hour = datetime.fromtimestamp(self._now_ms() / 1000).hour
-        wanted = self._configuration.delete_when.split(";")
-        return any(part.strip().isdigit() and int(part) == hour for part in wanted)
+        hours = self._configuration.delete_when.split(";")
+        return any(part.strip().isdigit() and int(part) == hour for part in hours)

@@ -140,8 +140,8 @@ class QueueUnits:
                 return b""
             end = start + self._size
         room = end - position
-        wanted = (room if room < max_bytes else max_bytes) // UNIT_SIZE * UNIT_SIZE
-        return self._files.read(f"{self._directory}/{start:020d}", wanted, position - start)
+        length = (room if room < max_bytes else max_bytes) // UNIT_SIZE * UNIT_SIZE
+        return self._files.read(f"{self._directory}/{start:020d}", length, position - start)
 
     def units(self, queue_offset: int, count: int) -> list[tuple[int, int, int]]:
         """

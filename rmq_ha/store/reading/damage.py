@@ -258,14 +258,14 @@ class ReadDamage:
     ) -> dict[int, Unit]:
         """The units of that number and the next ones, by the records between two places."""
         units: dict[int, Unit] = {}
-        wanted = range(queue_offset, queue_offset + _MOST_NEIGHBOURS)
+        numbers = range(queue_offset, queue_offset + _MOST_NEIGHBOURS)
         size = self._log.file_size
         self.searches += low < high
         while low < high:
             end = min(high, low - low % size + size)
             for batch in whole_records(self._read, low, end, self._log.delay_levels):
                 for topic, queue_id, place, length, code, _, number, *_ in batch:
-                    if number in wanted and (topic, queue_id) == (queue.topic, queue.queue_id):
+                    if number in numbers and (topic, queue_id) == (queue.topic, queue.queue_id):
                         units.setdefault(number, (place, length, code))
                 if len(units) == _MOST_NEIGHBOURS:
                     return units

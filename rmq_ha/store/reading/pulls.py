@@ -232,12 +232,12 @@ class _Scan:
             return
         step = self._hot[0] + 8
         while most > self.consumed:
-            wanted = max(1, min(step, most - self.consumed))
-            units = queue.units(self._first + self.consumed, wanted)
+            asked = max(1, min(step, most - self.consumed))
+            units = queue.units(self._first + self.consumed, asked)
             if not units:
                 return
             self.seen = True
-            if self._take(units) or len(units) < wanted or self._crosses():
+            if self._take(units) or len(units) < asked or self._crosses():
                 return
             step = 800  # a filter at work: few match
 
@@ -288,8 +288,8 @@ class _Scan:
 
         The first unit that is anything else, or leads to no record, is where it ends.
         """
-        first, wanted = self._first, max(1, self._hot[0])
-        data = self._queue.unit_bytes(first, wanted * UNIT_SIZE)
+        first, asked = self._first, max(1, self._hot[0])
+        data = self._queue.unit_bytes(first, asked * UNIT_SIZE)
         if not data:
             return False
         self.seen = True
@@ -309,7 +309,7 @@ class _Scan:
         self.consumed = good
         if good:
             self.last_physical = places[good - 1]
-        if good == count and (count < units_read or count == most or units_read < wanted):
+        if good == count and (count < units_read or count == most or units_read < asked):
             self.messages = records
             return True
         self.messages = records[:good]
@@ -334,17 +334,17 @@ class _Scan:
         end = start + size
         most, room = self._hot if start >= self._hot_from else self._cold
         room -= self._size + size
-        wanted = most - len(self.messages) - 1
+        left = most - len(self.messages) - 1
         matches = self._matches
         chosen = [index]
         for place in range(index + 1, len(units)):
             physical_offset, more, tags_code = units[place]
-            if wanted <= 0 or physical_offset < end or not 0 < more <= room:
+            if left <= 0 or physical_offset < end or not 0 < more <= room:
                 break
             if matches is None or matches(tags_code):
                 end = physical_offset + more
                 room -= more
-                wanted -= 1
+                left -= 1
                 chosen.append(place)
         places, sizes, _ = zip(*[units[place] for place in chosen], strict=True)
         self._ahead.update(zip(chosen, self._windows.records(places, sizes), strict=True))

@@ -150,9 +150,9 @@ class StoreReads:
             take(QueryResult([], 0, 0))
             return
         self.dispatcher.hurry()
-        wanted = min(max_nums, self._configuration.max_msgs_num_batch)
+        most = min(max_nums, self._configuration.max_msgs_num_batch)
         offsets: list[int] = []
-        yield from self.index.find(topic, key, wanted, begin_ms, end_ms, offsets)
+        yield from self.index.find(topic, key, most, begin_ms, end_ms, offsets)
         timestamp, last_offset = self.index.reached_timestamp, self.index.reached
         records: list[bytes] = []
         size = 0
