@@ -89,13 +89,14 @@ class StepDown(NamedTuple):
 
 
 class Adopt(NamedTuple):
-    """The controller has this set of ours."""
+    """
+    The controller has this set of ours.
+
+    :ivar is_final: and will have no other that it was asked for until now.
+    """
 
     known: SyncStateSet
+    is_final: bool = False
 
 
-class Refused(NamedTuple):
-    """The controller has another set than the one that was proposed."""
-
-
-Action = Ask | Apply | Accept | Withdraw | Lead | Follow | StepDown | Adopt | Refused
+Action = Ask | Apply | Accept | Withdraw | Lead | Follow | StepDown | Adopt

@@ -13,7 +13,7 @@ from twisted.internet.protocol import Factory
 from twisted.internet.protocol import Protocol as TwistedProtocol
 from twisted.logger import Logger
 
-from rmq_ha.autoswitch.actions import Adopt, Follow, Lead, Progress, Refused, StepDown
+from rmq_ha.autoswitch.actions import Adopt, Follow, Lead, Progress, StepDown
 from rmq_ha.autoswitch.commit_log import EpochCommitLog
 from rmq_ha.autoswitch.epochs import BEFORE_CONTROLLERS, Epoch, Epochs
 from rmq_ha.autoswitch.feed import EpochFeed, Report
@@ -272,12 +272,11 @@ class AutoSwitchHAService:
     def decided(self, decision: Decision) -> None:
         """As `RoleOwner` says."""
         state = self._state
-        if isinstance(decision, Adopt | Refused):
+        if isinstance(decision, Adopt):
             if state is None:
                 return
-            if isinstance(decision, Adopt):
-                state.adopt(decision.known)
-            else:
+            state.adopt(decision.known)
+            if decision.is_final:  # before anything else is proposed, which would be dropped here
                 state.refused(self._now())
             self._settle()
             return

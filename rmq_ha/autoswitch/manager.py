@@ -19,7 +19,6 @@ from rmq_ha.autoswitch.actions import (
     Follow,
     Lead,
     Progress,
-    Refused,
     Role,
     StepDown,
     Withdraw,
@@ -50,18 +49,24 @@ from rmq_ha.errors import ProtocolViolation, RequestRejected
 
 UNCERTAIN_SECONDS = 10.0
 """For so long a controller may still do what it did not answer: it waits 5 s for its log."""
-
+_REFUSALS = frozenset(ResponseCode) - {ResponseCode.SUCCESS, ResponseCode.NOT_LEADER}
+"""With any other code it may still be done: it may lie in the log of who leads next."""
 
 _LeaderTold = ElectMasterResponse | GetReplicaInfoResponse
 
 
 class _Known(NamedTuple):
-    """Who leads, as a controller says."""
+    """
+    Who leads, as a controller says.
+
+    :ivar is_final: no set that was proposed before will come to be.
+    """
 
     epoch: int
     master_id: int | None
     master_address: str | None
     members: SyncStateSet
+    is_final: bool
 
 
 class ReplicasManager:
@@ -415,11 +420,9 @@ class ReplicasManager:
             self._is_registered = answer.code != ResponseCode.METADATA_NOT_EXIST
             return
         header = decode_header(GetReplicaInfoResponse, answer.ext)
-        self._told(ask, header, decode_set(answer.body), now)
-        if self._is_doubted and ask.sent >= self._uncertain_until:
-            self._is_doubted = False
-            self._outbox.append(Refused())
-        elif self._is_doubted:
+        is_final = self._is_doubted and ask.sent >= self._uncertain_until
+        self._told(ask, header, decode_set(answer.body), now, is_final=is_final)
+        if self._is_doubted:
             self._later(now)
 
     def _altered(self, ask: Ask, answer: Answer | None, now: float) -> None:
@@ -435,7 +438,10 @@ class ReplicasManager:
         self._complain(answer)
         if answer.code == ResponseCode.NOT_LEADER:
             self.leader = None
-        self._is_doubted = True
+        if answer.code in _REFUSALS:
+            self._is_doubted = True
+        else:
+            self._uncertain_until = now + UNCERTAIN_SECONDS
         if self._busy is None:
             self._step_at = now
 
@@ -446,11 +452,23 @@ class ReplicasManager:
 
     # ------------------------------------------------------------ the role
 
-    def _told(self, ask: Ask, header: _LeaderTold, members: SyncStateSet, now: float) -> None:
+    def _told(
+        self,
+        ask: Ask,
+        header: _LeaderTold,
+        members: SyncStateSet,
+        now: float,
+        *,
+        is_final: bool = False,
+    ) -> None:
         """An answer to our own question, which may begin a lease; the next look has time."""
         self._step_at = now + self._settings.sync_broker_metadata_period / 1000
         known = _Known(
-            header.master_epoch or 0, header.master_broker_id, header.master_address, members
+            header.master_epoch or 0,
+            header.master_broker_id,
+            header.master_address,
+            members,
+            is_final,
         )
         assert self.identity is not None
         is_ours = known.master_id == self.identity.broker_id
@@ -487,7 +505,9 @@ class ReplicasManager:
 
     def _again(self, known: _Known, is_ours: bool) -> None:
         if is_ours and self.role is Role.MASTER:
-            self._outbox.append(Adopt(known.members))
+            if known.is_final:
+                self._is_doubted = False
+            self._outbox.append(Adopt(known.members, known.is_final))
             return
         address = known.master_address
         if is_ours or self.role is not Role.SLAVE or known.master_id is None:

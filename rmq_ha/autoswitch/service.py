@@ -20,7 +20,6 @@ from rmq_ha.autoswitch.actions import (
     Ask,
     Follow,
     Lead,
-    Refused,
     StepDown,
     Withdraw,
 )
@@ -38,7 +37,7 @@ from rmq_ha.wire.ext_fields import ext_fields
 
 TIMEOUT_MS = 3000
 
-Decision = Lead | Follow | StepDown | Adopt | Refused
+Decision = Lead | Follow | StepDown | Adopt
 
 
 class RoleOwner(Protocol):

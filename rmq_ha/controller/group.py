@@ -395,9 +395,9 @@ def _not_leader() -> RequestRejected:
 
 
 def _undecided(code: int) -> RequestRejected:
+    """Of an entry that lies in our log; who leads next may have it, too."""
+    why = "too few controllers have answered in time"
     if code == GroupCode.NOT_LEADER:
-        return _not_leader()
-    return RequestRejected(
-        RemotingCode.SYSTEM_ERROR,
-        "too few controllers have answered in time; it may still be done: look, and ask again",
-    )
+        why = "this controller leads no more"
+    reason = f"{why}; it may still be done: look, and ask again"
+    return RequestRejected(RemotingCode.SYSTEM_ERROR, reason)

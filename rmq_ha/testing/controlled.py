@@ -222,6 +222,12 @@ class ControlledBrokers:
         """Who takes messages."""
         return next((node for node in self.nodes if accepts(node)), None)
 
+    def electable(self, master: BrokerNode) -> set[int]:
+        """Whom the controllers may elect soon, although puts at the master do not wait for him."""
+        proposed = master.replication.controllers.manager._altering
+        members = () if proposed is None else decode_set(proposed.body).members
+        return {*members} - {*master.replication._state.union}
+
     def leader(self) -> BrokerNode:
         """The same, once there is one."""
         self.until(lambda: self.master() is not None)

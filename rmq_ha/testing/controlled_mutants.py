@@ -9,6 +9,7 @@ from typing import Any
 from twisted.internet.defer import succeed
 
 from rmq_ha.autoswitch import lease
+from rmq_ha.autoswitch.actions import Adopt
 from rmq_ha.autoswitch.commit_log import ConfirmedTail, EpochCommitLog
 from rmq_ha.autoswitch.epochs import Epochs
 from rmq_ha.autoswitch.files import EpochFile
@@ -119,6 +120,18 @@ def _believe_reports(patches: Patches) -> None:
     patches.put(SyncState, "_holds", has_all)
 
 
+def _ask_again(patches: Patches) -> None:
+    decided = AutoSwitchHAService.decided
+
+    def drop_afterwards(service: Any, decision: Any) -> None:
+        is_final = isinstance(decision, Adopt) and decision.is_final
+        decided(service, decision._replace(is_final=False) if is_final else decision)
+        if is_final and service._state is not None:
+            service._state.refused(service._now())
+
+    patches.put(AutoSwitchHAService, "decided", drop_afterwards)
+
+
 def _planted(name: str, what: str, origin: str, seed: int, plant: Any) -> Mutant:
     return Mutant(name, what, origin, seed, plant, CONTROLLED)
 
@@ -142,4 +155,5 @@ OF_CONTROLLER_MODE = (
     _planted("keep-tail", "a tail that the master does not have stays", "14.11", 0, _keep_tail),
     _planted("lose-changes", "tables go to slaves at the start only", "14.11", 1, _lose_changes),
     _planted("sent-is-kept", "what was sent counts as held", "14.6", 1, _believe_reports),
+    _planted("ask-again", "a set is asked for, and not waited for", "seed", 290, _ask_again),
 )

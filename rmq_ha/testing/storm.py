@@ -91,6 +91,9 @@ class Storm:
         accepting = [node for node in self.brokers.nodes if accepts(node)]
         if len(accepting) > 1:
             raise Broken(f"{[node.host.name for node in accepting]} accept at once")
+        for master in accepting:
+            if uncounted := self.brokers.electable(master):
+                raise Broken(f"{uncounted} can be elected, and puts do not wait for it")
 
     # ------------------------------------------------------------ what a client does
 

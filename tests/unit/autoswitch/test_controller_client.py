@@ -6,7 +6,7 @@ from typing import Any
 
 from twisted.logger import LogLevel, capturedLogs, formatEvent
 
-from rmq_ha.autoswitch.actions import Adopt, Follow, Lead, Progress, Refused
+from rmq_ha.autoswitch.actions import Adopt, Follow, Lead, Progress
 from rmq_ha.autoswitch.files import IdentityFiles
 from rmq_ha.autoswitch.manager import ReplicasManager
 from rmq_ha.autoswitch.service import ControllerClient, Decision
@@ -186,7 +186,7 @@ def test_one_of_three_controllers_may_die() -> None:
 def test_a_refused_set_is_dropped() -> None:
     desk, (first, _) = desk_with()
     first.client.propose(SyncStateSet((1, 99), 1))
-    until(desk.world, lambda: Refused() in first.decisions, 2.0)
+    until(desk.world, lambda: Adopt(SyncStateSet((1,), 1), is_final=True) in first.decisions, 2.0)
     assert desk.info()[1] == SyncStateSet((1,), 1)
 
 

@@ -8,7 +8,7 @@ import pytest
 from twisted.internet.defer import Deferred
 from twisted.logger import capturedLogs, formatEvent
 
-from rmq_ha.autoswitch.actions import Adopt, Follow, Lead, Refused, StepDown
+from rmq_ha.autoswitch.actions import Adopt, Follow, Lead, StepDown
 from rmq_ha.autoswitch.epochs import Epoch, Epochs, encode_epochs
 from rmq_ha.autoswitch.frames import (
     MasterHandshake,
@@ -22,13 +22,15 @@ from rmq_ha.autoswitch.frames import (
 from rmq_ha.autoswitch.replica import Cut, Remember
 from rmq_ha.autoswitch.tables import Entry
 from rmq_ha.config.broker_configuration import BrokerConfiguration
+from rmq_ha.controller.codes import RequestCode as ControllerRequest
+from rmq_ha.controller.codes import ResponseCode as ControllerResponse
 from rmq_ha.controller.messages import SyncStateSet
 from rmq_ha.errors import ConfigurationError, StoreError
 from rmq_ha.ha.shell import CLOSE_SECONDS
 from rmq_ha.model.message import Address, Message, draft_of
 from rmq_ha.model.status import FlushDiskType, PutMessageStatus
 from rmq_ha.testing.cluster import ROOT
-from rmq_ha.wire.codes import RequestCode
+from rmq_ha.wire.codes import RequestCode, ResponseCode
 from rmq_ha.wire.command import RemotingCommand
 from tests.unit.autoswitch.station import ADDRESS, EPOCH_FILE, OTHER, Station
 from tests.unit.ha.ha_fakes import Wire
@@ -61,8 +63,7 @@ def test_who_is_elected_leads_when_that_is_on_the_disk() -> None:
     it.service.decided(Lead(3, ALONE))
     assert not told(it)["leads"]
     assert it.service.why_no_puts().endswith("has said who leads; try again")
-    it.service.decided(Adopt(BOTH))
-    it.service.decided(Refused())
+    it.service.decided(Adopt(BOTH, is_final=True))
     it.worker.work()
     end = it.log.max_offset
     assert it.epoch_file() == encode_epochs(Epochs([Epoch(1, 0), Epoch(3, end)]))
@@ -105,12 +106,36 @@ def test_with_each_role_whoever_waits_for_the_log_looks_at_it() -> None:
         assert len(heard) == number
 
 
-def test_who_was_refused_is_not_waited_for() -> None:
+def test_who_was_refused_is_neither_waited_for_nor_asked_for_at_that_moment() -> None:
+    """Seed 173409: it was asked for once more, which was agreed, and puts did not wait for it."""
     it = Station().leads(1)
     it.slave(2, 0)
+    assert proposals(it) == 1
+    it.answer(ControllerRequest.ALTER_SYNC_STATE_SET, status=ControllerResponse.BROKER_NOT_ALIVE)
     assert it.put()[1] == []
-    it.service.decided(Refused())
+    it.clock.advance(0.0)
+    it.talk(1)
     assert it.put()[1] == [PutMessageStatus.PUT_OK]
+    assert proposals(it) == 0
+
+
+@pytest.mark.parametrize("status", [ResponseCode.SYSTEM_ERROR, ControllerResponse.NOT_LEADER])
+def test_who_may_be_a_member_yet_is_waited_for(status: int) -> None:
+    """The controller has lost its lead: what it was asked for may lie in the log of the next."""
+    it = Station().leads(1)
+    it.slave(2, 0)
+    it.answer(ControllerRequest.ALTER_SYNC_STATE_SET, status=status)
+    it.clock.advance(0.0)
+    it.talk(1)
+    assert it.put()[1] == []
+    assert proposals(it) == 1, "it is asked for until that is decided"
+
+
+def proposals(it: Station) -> int:
+    """How many are on their way."""
+    return [command.code for _, command, _ in it.asked].count(
+        ControllerRequest.ALTER_SYNC_STATE_SET
+    )
 
 
 def test_a_learner_waits_for_no_tables() -> None:

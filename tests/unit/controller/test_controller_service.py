@@ -8,16 +8,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from twisted.internet.defer import Deferred
 from twisted.internet.error import CannotListenError
 from twisted.logger import formatEvent
 
 from rmq_ha.config.netty import NettyServerConfig
 from rmq_ha.controller.events import AddressUpdated, encode_event
 from rmq_ha.controller.messages import ApplyBrokerIdRequest, SyncStateSet
+from rmq_ha.dledger.codes import RequestCode as GroupRequest
+from rmq_ha.dledger.messages import HeartBeatRequest
 from rmq_ha.errors import RequestRejected, StoreError
 from rmq_ha.remoting.dispatcher import RequestDispatcher
 from rmq_ha.remoting.server import RemotingServer
 from rmq_ha.testing.controlled import PORT, Asker, until, wait
+from rmq_ha.wire.codes import ResponseCode
 from rmq_ha.wire.command import RemotingCommand
 from tests.unit.controller.controllers import Controllers
 
@@ -353,6 +357,31 @@ def test_what_is_not_agreed_on_is_not_answered_as_if_it_were() -> None:
     stopped: list[Any] = []
     desk.services[leader].stop().addBoth(stopped.append)
     until(desk.world, lambda: stopped == [None], 5.0)
+
+
+def test_who_loses_the_lead_does_not_say_that_nothing_comes_of_what_it_was_asked() -> None:
+    """It lies in its log, and the next leader may have it from there."""
+    desk = Controllers(size=3, brokers=0)
+    leader = desk.leader()
+    successor = f"n{(leader + 1) % 3}"
+    for number in {0, 1, 2} - {leader}:
+        desk.crash(number)
+    group = desk.services[leader].group
+    refusals: list[Any] = []
+    group.propose(EVENT).addErrback(refusals.append)
+    of_new_leader = HeartBeatRequest(
+        group=group.settings.group,
+        remote_id=f"n{leader}",
+        local_id=successor,
+        leader_id=successor,
+        term=group.term + 1,
+    )
+    group._serve(GroupRequest.HEART_BEAT, of_new_leader, Deferred())
+    until(desk.world, lambda: bool(refusals), 1.0)
+    assert refusals[0].value.code == ResponseCode.SYSTEM_ERROR
+    assert refusals[0].getErrorMessage() == (
+        "this controller leads no more; it may still be done: look, and ask again"
+    )
 
 
 def test_a_stop_answers_who_waits() -> None:
