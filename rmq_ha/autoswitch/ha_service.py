@@ -258,14 +258,17 @@ class AutoSwitchHAService:
 
     async def _stop(self) -> None:
         self._decision = None
+        changed: Deferred[None] | None = None
         if self.controllers is not None:
-            self.controllers.stop()  # with it the lease is over, so nothing is appended any more
+            changed = self.controllers.stop()  # the lease is over: nothing is appended any more
         port, self._port = self._port, None
         if port is not None:
             await maybeDeferred(port.stopListening)
         self._lead_no_more("this broker stops")
         await self._changing.run(lambda: Deferred.fromCoroutine(self._leave_master()))
         await self._open.wait()
+        if changed is not None:
+            await changed
 
     # ------------------------------------------------------------ decisions
 

@@ -6,7 +6,7 @@ Spec: controller.md, chapters 3 and 5.
 from functools import partial
 from typing import Any, Protocol
 
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, succeed
 from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
 from twisted.python.failure import Failure
@@ -26,6 +26,7 @@ from rmq_ha.autoswitch.actions import (
 from rmq_ha.autoswitch.files import IdentityFiles
 from rmq_ha.autoswitch.manager import ReplicasManager
 from rmq_ha.controller.codec import decode_header
+from rmq_ha.controller.codes import RequestCode
 from rmq_ha.controller.messages import NotifyRoleChangedRequest, SyncStateSet
 from rmq_ha.remoting.calls import Calls
 from rmq_ha.remoting.channel import Channel
@@ -78,6 +79,7 @@ class ControllerClient:
         self._is_running = False
         self._is_draining = False
         self._complained: dict[str, str] = {}
+        self._change: Deferred[None] = succeed(None)
 
     @property
     def may_accept(self) -> bool:
@@ -89,10 +91,16 @@ class ControllerClient:
         self._is_running = True
         self._on_time()
 
-    def stop(self) -> None:
-        """Say nothing more; to controllers a stop is a death, as Java's is."""
+    def stop(self) -> "Deferred[None]":
+        """
+        Say nothing more; to controllers a stop is a death, as Java's is.
+
+        :returns: fires when no change of the set is on its way. In its next life this broker may
+            lead on in the same epoch, and puts would not wait for whom that change lets in.
+        """
         self._is_running = False
         self._timer = rearm(self._host.clock, self._timer, None, self._on_time)
+        return self._change
 
     def notified(self, _: Channel, request: RemotingCommand) -> None:
         """
@@ -152,9 +160,11 @@ class ControllerClient:
     def _ask(self, ask: Ask) -> None:
         ext = None if ask.header is None else ext_fields(ask.header)
         command = RemotingCommand(ask.code, ext=ext, body=ask.body or None)
-        self._client.invoke(ask.address, command, TIMEOUT_MS).addCallbacks(
+        asked = self._client.invoke(ask.address, command, TIMEOUT_MS).addCallbacks(
             partial(self._answered, ask), partial(self._unanswered, ask)
         )
+        if ask.code == RequestCode.ALTER_SYNC_STATE_SET:
+            self._change = asked
 
     def _answered(self, ask: Ask, response: RemotingCommand) -> None:
         answer = Answer(response.code, response.remark, response.ext or {}, response.body or b"")

@@ -22,6 +22,7 @@ from rmq_ha.autoswitch.frames import (
 from rmq_ha.autoswitch.replica import Cut, Remember
 from rmq_ha.autoswitch.tables import Entry
 from rmq_ha.config.broker_configuration import BrokerConfiguration
+from rmq_ha.controller.codec import encode_set
 from rmq_ha.controller.codes import RequestCode as ControllerRequest
 from rmq_ha.controller.codes import ResponseCode as ControllerResponse
 from rmq_ha.controller.messages import SyncStateSet
@@ -475,6 +476,7 @@ def test_a_stop_waits_for_slaves_that_were_left_before_and_close() -> None:
     it = leading()
     wires = [it.slave(2, 0), it.slave(3, 0)]
     it.service.decided(StepDown("a test"))
+    it.answer(ControllerRequest.ALTER_SYNC_STATE_SET, status=ControllerResponse.INVALID_MASTER)
     over: list[None] = []
     for _ in range(2):
         it.service.stop().addCallback(over.append)
@@ -511,6 +513,19 @@ def test_a_stop_waits_until_the_master_is_left() -> None:
     wire.lose()
     assert over == [None]
     assert it.clock.getDelayedCalls() == []
+
+
+def test_a_stop_waits_until_it_is_decided_who_is_a_member() -> None:
+    """It may go on in the same epoch, and would not know then for whom puts have to wait."""
+    it = Station().leads(1)
+    wire = it.slave(2, 0)
+    stopped: list[None] = []
+    it.service.stop().addCallback(stopped.append)
+    assert not it.service.may_append
+    wire.lose()
+    assert stopped == []
+    it.answer(ControllerRequest.ALTER_SYNC_STATE_SET, encode_set(BOTH))
+    assert stopped == [None]
 
 
 # ------------------------------------------------------------ slaves
