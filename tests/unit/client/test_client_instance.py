@@ -691,6 +691,19 @@ def test_a_producer_that_was_stopped_stays_so_and_a_one_way_send_wants_no_answer
         scripted.wait(producer.start())
 
 
+def test_who_waits_for_a_reply_hears_that_the_producer_is_stopped() -> None:
+    """Nobody would bring it any more, and the time of a request may be long."""
+    scripted = Scripted()
+    producer = Producer(scripted.instance, ProducerConfig(producer_group="PG"))
+    scripted.wait(producer.start())
+    stored = {"queueId": "0", "queueOffset": "1", "msgId": "A"}
+    scripted.answers[RequestCode.SEND_MESSAGE_V2] = RemotingCommand(0, stored)
+    reply = producer.request(Message("T", b"anyone?"), 60_000)
+    scripted.wait(producer.stop())
+    with pytest.raises(NotStarted, match="before a reply came"):
+        scripted.wait(reply)
+
+
 def test_a_request_says_how_long_its_reply_is_of_use() -> None:
     scripted = Scripted()
     requests = Requests(scripted.instance.host.clock, Random(1), "me")

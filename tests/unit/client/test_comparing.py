@@ -10,6 +10,8 @@ from rmq_ha.client.lookup.asking import Ask, Asking, drive_at_once
 from rmq_ha.client.rules.errors import (
     BrokerRefused,
     DuplicatesPossible,
+    MQClientError,
+    NoNameServer,
     NoRoute,
     SendFailed,
     SendTimeout,
@@ -17,7 +19,7 @@ from rmq_ha.client.rules.errors import (
 from rmq_ha.client.rules.messages import Message, SendStatus
 from rmq_ha.client.rules.send_frames import Outgoing
 from rmq_ha.client.rules.settings import ClientConfig, ProducerConfig
-from rmq_ha.client.send import comparing
+from rmq_ha.client.send import comparing, send_asking
 from rmq_ha.client.send.comparing import ComparingBrokers
 from rmq_ha.client.send.send import PublishTopic, Send
 from rmq_ha.client.send.send_asking import SendAsking
@@ -81,6 +83,8 @@ def test_an_address_is_asked_once_and_before_each_repetition() -> None:
     """Another broker, or another process, may have taken it."""
     brokers, send = ComparingBrokers("me"), send_to("a:1")
     assert brokers.must_ask(send, "a:1")
+    with pytest.raises(DuplicatesPossible, match="does not compare ids"):
+        brokers.check(send, "a:1")
     with pytest.raises(BrokerRefused):
         brokers.heard(RemotingCommand(ResponseCode.SYSTEM_BUSY, {WINDOW: "9"}), "a:1")
     assert brokers.must_ask(send, "a:1")
@@ -122,7 +126,7 @@ class Script:
         self.now = 100.0
         self.asked: list[tuple[int, str, int]] = []
         self.stale: list[str] = []
-        self.has_route = True
+        self.no_route: Exception | None = None
         self.made = SendAsking(
             ClientConfig(namesrv_addr="n:1"),
             ProducerConfig(**{"idempotent": True} | config),
@@ -136,8 +140,8 @@ class Script:
         )
 
     def route(self, topic: str) -> Asking[TopicRoute]:
-        if not self.has_route:
-            raise NoRoute(topic, "no", retriable=True)
+        if self.no_route is not None:
+            raise self.no_route
         return ROUTE
         yield
 
@@ -242,15 +246,45 @@ def test_a_script_that_does_not_compare_asks_nobody() -> None:
     assert script.codes() == [SENT]
 
 
-def test_a_route_that_is_gone_for_a_while_is_waited_for_as_long_as_the_send_may_go_on() -> None:
-    """Its last pause ends with the send, and not behind it."""
+@pytest.mark.parametrize(
+    "error", [NoRoute("T", "away", retriable=True), NoNameServer("none answers")]
+)
+def test_a_route_that_is_gone_for_a_while_is_waited_for_as_long_as_the_send_may_go_on(
+    error: MQClientError,
+) -> None:
+    """Its last pause ends with the send, and not behind it; whoever met a broker has no typo."""
     script = Script(idempotent=False, delivery_timeout_ms=5000)
     script.send(lambda code, address: STORED)
-    script.has_route = False
-    with pytest.raises(NoRoute):
+    script.no_route = error
+    with pytest.raises(type(error)):
         script.send(lambda code, address: STORED)
     assert script.now == pytest.approx(105.0)
     assert set(script.stale) == {"T"}
+
+
+def test_the_last_millisecond_is_time() -> None:
+    script = Script(idempotent=False, send_msg_timeout=1)
+    script.now = 0.0
+    script.send(lambda code, address: STORED)
+    assert [left for _, _, left in script.asked] == [1]
+
+
+def test_what_is_stored_safely_is_sent_to_nobody_else() -> None:
+    wish = {"retry_another_broker_when_not_store_ok": True}
+    script = Script(idempotent=False, **wish)
+    assert script.send(lambda code, address: STORED).send_status is SendStatus.SEND_OK
+    assert len(script.asked) == 1
+
+
+def test_only_so_many_topics_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A script may send to as many as it likes; one that is known keeps its turn."""
+    monkeypatch.setattr(send_asking, "_MOST_TOPICS", 3)
+    made = Script(idempotent=False).made
+    known = [made._topic(f"T{number}") for number in range(3)]
+    assert [made._topic(f"T{number}") for number in range(3)] == known
+    assert made._topic("T3") is made._topic("T3")
+    assert made._topic("T0") is not known[0]
+    assert len(made._topics) == 2
 
 
 def test_a_broker_that_refuses_to_the_end_is_named_by_the_error() -> None:

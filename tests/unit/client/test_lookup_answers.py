@@ -12,7 +12,9 @@ from rmq_ha.client.lookup.accounts import (
     acl_versions,
     put_account,
 )
+from rmq_ha.client.lookup.administration import producers_at, put_topic
 from rmq_ha.client.lookup.asking import Ask, Asking, drive_at_once
+from rmq_ha.client.lookup.brokers import replication_of, topic_offsets
 from rmq_ha.client.lookup.groups import (
     EARLIEST,
     LATEST,
@@ -32,7 +34,7 @@ from rmq_ha.client.lookup.lookups import (
     pull_records,
     topic_route,
 )
-from rmq_ha.client.lookup.pulls import Pull, pull_request
+from rmq_ha.client.lookup.pulls import Pull, pull_request, read_pulled
 from rmq_ha.client.lookup.requests import pull_request as plain_pull_request
 from rmq_ha.client.lookup.requests import send_request
 from rmq_ha.client.lookup.running_info import HeldQueue, RunningInfo, TopicPace, running_info
@@ -41,12 +43,16 @@ from rmq_ha.client.rules.broker_choice import BrokerChoice
 from rmq_ha.client.rules.errors import BrokerRefused, MQClientError, NoRoute
 from rmq_ha.client.rules.subscriptions import subscription
 from rmq_ha.errors import ProtocolViolation, RemotingConnectError
+from rmq_ha.model.message import Address
+from rmq_ha.model.topic_config import TopicConfig
+from rmq_ha.store.format.commitlog import Record, encode_record
 from rmq_ha.wire.bodies import MessageQueue
 from rmq_ha.wire.codes import RequestCode, ResponseCode
 from rmq_ha.wire.command import RemotingCommand
 from rmq_ha.wire.fastjson import encode
 from rmq_ha.wire.route_bodies import BrokerRoute, ClusterInfo, QueueRoute, TopicRoute
 from rmq_ha.wire.send_header import decode_send_header
+from rmq_ha.wire.stat_bodies import REPLICATION_KEY, TopicOffset
 
 QUEUE = MessageQueue("T", "a", 0)
 ROUTE = TopicRoute(
@@ -176,6 +182,12 @@ def test_a_group_has_a_lag_though_a_broker_leaves_out_what_is_not_known() -> Non
 
     table = {QUEUE.to_key(): {"brokerOffset": 9, "consumerOffset": 4}}
     two = QueueLag(QUEUE, 9, 4, 0)
+    many = {
+        MessageQueue("T", "a", number).to_key(): item
+        for number in range(3)
+        for item in table.values()
+    }
+    assert len(answer(encode({"offsetTable": many})).queues) == 6
     for tps in ("fast", [1]):
         found = answer(encode({"offsetTable": table, "consumeTps": tps}))
         assert (found, found.lag) == (GroupLag([two, two], 0.0), 10)
@@ -293,6 +305,54 @@ def test_a_pull_asks_for_what_is_wished_and_for_no_more(
     assert {name: asked[name] for name in header} == header
     assert ("subscription" in asked) is ("subscription" in header)
     assert asked["expressionType"] == "TAG"
+
+
+def test_what_a_broker_refuses_is_no_pull_though_it_names_places() -> None:
+    places = {"nextBeginOffset": "5", "minOffset": "0", "maxOffset": "9"}
+    with pytest.raises(BrokerRefused, match="b:1"):
+        read_pulled(RemotingCommand(ResponseCode.SYSTEM_ERROR, places), "b:1", 0)
+    found = read_pulled(RemotingCommand(0, places | {"suggestWhichBrokerId": "-1"}), "b:1", 2)
+    assert (found.body, found.suggest_which_broker_id, found.broker_id) == (b"", 0, 2)
+
+
+def test_of_records_side_by_side_the_first_is_the_one_that_begins_there() -> None:
+    here = Address(b"\x7f\0\0\1", 1)
+    records = [
+        encode_record(Record(*(0, 1, 0, 0, at, 0, 0, 5, here, 6, here, 7, 8, b"x", "T", "")))
+        for at in (3, 4)
+    ]
+    assert of(message_at(PlaceId("b:1", 9)), b"".join(records)).queue_offset == 3
+
+
+def test_a_topic_of_an_operator_is_ordered_if_he_says_so() -> None:
+    for order, text in ((True, "true"), (False, "false")):
+        assert header_of(put_topic("b:1", TopicConfig("T", order=order)))["order"] == text
+
+
+def test_a_producer_that_tells_no_version_has_none() -> None:
+    body = {"data": {"PG": [{"clientId": "me", "remoteIP": "/10.0.0.1:7"}]}}
+    ((connection,),) = of(producers_at("b:1"), body).values()
+    assert (connection.client_id, connection.client_address) == ("me", "10.0.0.1:7")
+    assert (connection.language, connection.version) == (None, 0)
+    assert of(producers_at("b:1")) == of(producers_at("b:1"), b'{"data":null}') == {}
+
+
+@pytest.mark.parametrize("text", ["rubbish", "[" * 100_000, "[]", "3"])
+def test_what_no_broker_of_ours_says_of_its_pair_is_nothing(text: str) -> None:
+    assert replication_of({REPLICATION_KEY: text}) == {}
+    assert replication_of({}) == {}
+    assert replication_of({REPLICATION_KEY: '{"a":1}'}) == {"a": 1}
+
+
+def test_where_the_queues_of_a_topic_are_and_that_there_may_be_none() -> None:
+    item = {"minOffset": 1, "maxOffset": 2, "lastUpdateTimestamp": 3}
+    table = {"offsetTable": {QUEUE.to_key(): item}}
+    assert of(topic_offsets("b:1", "T"), table) == {QUEUE: TopicOffset(1, 2, 3)}
+    assert of(topic_offsets("b:1", "T")) == {}
+    assert of(topic_offsets("b:1", "T"), b"rubbish", ResponseCode.TOPIC_NOT_EXIST) == {}
+    for wrong in ({"minOffset": 1}, {"minOffset": "x", "maxOffset": 2}, 3):
+        with pytest.raises(ProtocolViolation, match="another form"):
+            of(topic_offsets("b:1", "T"), {"offsetTable": {QUEUE.to_key(): wrong}})
 
 
 def test_requests_of_plain_values() -> None:

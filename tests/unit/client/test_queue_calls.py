@@ -324,6 +324,7 @@ def test_what_its_broker_does_not_take_back_goes_to_the_retry_topic(client: Scri
     assert (header.topic, header.producer_group) == ("%RETRY%g", "CLIENT_INNER_PRODUCER")
     assert (header.reconsume_times, header.max_reconsume_times, header.flag) == (3, 16, 5)
     assert header.queue_id in (0, 1)
+    assert (header.default_topic, header.default_topic_queue_nums) == ("TBW102", 4)
     assert decode_properties(header.properties) == {
         "KEYS": "k",
         "ORIGIN_MESSAGE_ID": "OFF",

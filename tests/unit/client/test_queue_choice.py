@@ -20,6 +20,16 @@ def test_each_in_turn() -> None:
     assert [choice.next(INFO) for _ in range(12)] == [QUEUES[(11 + n) % 6] for n in range(12)]
 
 
+def test_after_a_failure_the_next_queue_of_another_broker_is_taken_and_the_walk_goes_on() -> None:
+    for start in range(6):
+        for avoid in "abc":
+            following = [QUEUES[(start + step) % 6] for step in range(1, 7)]
+            places = [at for at, queue in enumerate(following) if queue.broker_name != avoid]
+            choice = QueueChoice(start)
+            assert choice.next(INFO, avoid) == following[places[0]]
+            assert choice.next(INFO) == following[(places[0] + 1) % 6]
+
+
 @settings(deadline=None)
 @given(st.integers(0, 100), st.sampled_from("abc"))
 def test_another_broker(start: int, avoid: str) -> None:
@@ -30,7 +40,8 @@ def test_another_broker(start: int, avoid: str) -> None:
 def test_the_only_broker_is_taken_again() -> None:
     """Nobody else is there."""
     info = PublishInfo(QUEUES[:2], {"a": 2})
-    assert QueueChoice(0).next(info, "a").broker_name == "a"
+    choice = QueueChoice(0)
+    assert [choice.next(info, "a") for _ in range(4)] == [*QUEUES[1::-1]] * 2
 
 
 def test_faults_keep_a_broker_away_for_its_time() -> None:
@@ -93,6 +104,24 @@ def test_all_away() -> None:
     assert gone.least_bad(1) == "a"
 
 
+def test_a_broker_that_takes_no_messages_of_the_topic_is_none_to_fall_back_on() -> None:
+    """Its share of the table may be 0 or missing; one queue is enough."""
+    for counts, broker in (({"a": 1, "z": 0}, "a"), ({"a": 1}, "a"), ({"a": 1, "z": 1}, "z")):
+        faults = LatencyFaults()
+        faults.update("a", 600, 0, isolated=False)
+        faults.update("z", 550, 0, isolated=False)
+        info = PublishInfo(QUEUES[:1], counts)
+        chosen = QueueChoice(0).next_available(info, faults, 1)
+        assert chosen == MessageQueue("T", broker, 0)
+
+
+def test_brokers_that_are_there_are_walked_over_as_without_a_table() -> None:
+    choice, faults = QueueChoice(3), LatencyFaults()
+    assert [choice.next_available(INFO, faults, 1) for _ in range(4)] == [
+        *(QUEUES[4], QUEUES[5], QUEUES[0], QUEUES[1])
+    ]
+
+
 @pytest.mark.parametrize(
     ("key", "code"),
     [
@@ -121,4 +150,8 @@ def test_select_by_hash() -> None:
     with pytest.raises(IllegalMessage, match="str or an int"):
         select_by_hash(QUEUES, message, 1.5)  # type: ignore[arg-type]
     with pytest.raises(IllegalMessage, match="64 bits"):
-        select_by_hash(QUEUES, message, 1 << 70)
+        select_by_hash(QUEUES, message, 1 << 63)
+    with pytest.raises(IllegalMessage, match="64 bits"):
+        select_by_hash(QUEUES, message, -(1 << 63) - 1)
+    with pytest.raises(IllegalMessage, match="not True"):
+        select_by_hash(QUEUES, message, True)

@@ -884,7 +884,8 @@ def test_a_one_way_attempt_waits_for_a_broker_that_does_not_read() -> None:
     channel.waiting.callback(None)
     assert (handed, len(channel.written), client.asked) == ([None], 1, [])
     (frame,) = FrameReader().receive_data(channel.written[0])
-    assert decode_frame(*frame).is_oneway
+    command = decode_frame(*frame)
+    assert (command.is_oneway, command.opaque) == (True, 0)  # nobody looks for an answer to it
     client.instance.open_channel = lambda address: None  # type: ignore[method-assign, assignment]
     client.wait(tried.go_oneway(send))
     assert len(client.asked) == 1
