@@ -54,16 +54,16 @@ def parting(sides: Sides, low: int, high: int) -> Parting | None:
     if equal is None:
         while right - left > _WINDOW:
             middle = (left + right) // 2
-            is_equal = _last_equal(sides, middle, min(middle + _WINDOW, high)) is not None
+            is_equal = _last_equal(sides, middle, middle + _WINDOW) is not None
             left, right = (middle, right) if is_equal else (left, middle)
-        equal = _last_equal(sides, left, min(right + _WINDOW, high))
+        equal = _last_equal(sides, left, right + _WINDOW)
     start = low if equal is None else equal
     master, slave = (
         _seen(log, start, min(high, start + _MOST)) for log in (sides.master, sides.slave)
     )
     if not (master.is_sound and slave.is_sound) or min(len(master.at), len(slave.at)) < _LEAST:
         return None
-    if master.at.items() & slave.at.items() or _contents(master) & _contents(slave):
+    if _contents(master) & _contents(slave):
         return None
     first, other = master.pieces[0], slave.pieces[0]
     return Parting(

@@ -176,18 +176,18 @@ def run(work: Work, task: "Task", answer: Answer) -> None:
 def _stretch(work: Work, stretch: Stretch, answer: Answer) -> None:
     """Compare and audit one stretch."""
     _, low, high, sides, compares = stretch
-    alike = False
+    groups: list[tuple[int, ...]] = [(side,) for side in sides]
     if compares:
         result = compare(work.pair, low, high)
-        alike = not result.findings and result.shift < 0 and result.end >= high
-        if result.findings or result.end < high:
+        if not result.findings and result.end == high:
+            groups = [sides]
+        else:
             answer.apart.append((low, high, result.shift))
         answer.findings += result.findings
         answer.compared += high - low
         answer.blank += result.blank
     if not work.checks:
         return
-    groups = [sides] if alike else [(side,) for side in sides]
     for group in groups:
         records = size = 0
         for seen in audit([work.sides[side] for side in group], low, high, work.checks):
@@ -235,7 +235,7 @@ def _survey(work: Work, survey: Survey, answer: Answer) -> None:
     side = work.sides[survey.side]
     queues = [side.queue(*name) for name in survey.queues]
     sizes = Counter(file.size for queue in queues for file in queue.row)
-    usual = sizes.most_common(1)[0][0] if sizes else 0
+    usual = max(sizes, key=sizes.__getitem__, default=0)
     for topic, queue_id in survey.queues:
         queue = side.queue(topic, queue_id)
         answer.findings += check_files(queue, usual, side.name)
@@ -337,8 +337,6 @@ def plan(
             and not any(hole.start <= low and end <= hole.end for hole in holes[side])
         )
         compares = common[0] <= low and end <= common[1] and len(sides) > 1
-        if not sides:
-            continue
         for at in range(low, end, step):
             high = min(at + step, end)
             if compares or len(sides) == 1:
