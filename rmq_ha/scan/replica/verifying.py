@@ -55,6 +55,8 @@ _MOST_AGAIN = 500
 _MOST_DOUBTS = 500
 _LIGHT = "%LMQ%"
 _POINTS = 120
+_NO_END = QueueEnd(0, -1, -1, -1)
+_NO_QUEUE = _NO_END, ("", -1)
 
 
 def run_here(label: str, work: Work, tasks: Sequence[Task], is_apart: bool) -> Answers:
@@ -265,17 +267,16 @@ class _Verification:
 
     def _add_tails(self, ends: Mapping[tuple[int, str, int], QueueEnd]) -> None:
         for side, replica in enumerate(self._pair):
-            mine = [(end, key) for key, end in ends.items() if key[0] == side]
-            last, key = max(mine, key=lambda pair: pair[0].end, default=(None, (side, "", -1)))
-            beyond = last is not None and last.end > replica.high
             if replica.store.abort and self._moved_on(side):
                 continue
-            where = ("", -1, -1) if last is None else (key[1], key[2], last.last)
+            mine = [(end, key[1:]) for key, end in ends.items() if key[0] == side]
+            last, queue = max(mine, key=lambda pair: pair[0].end, default=_NO_QUEUE)
             state = TailState(
                 self._names[side],
                 replica.high,
-                last.end if last is not None and beyond else -1,
-                *where,
+                last.end,
+                *queue,
+                last.last,
                 replica.store.abort,
                 self._has_residue(replica),
             )
@@ -294,7 +295,7 @@ class _Verification:
     ) -> dict[tuple[int, str, int], QueueSum]:
         queues = {}
         for key in sorted({*ends, *sums.tallies}):
-            end = ends.get(key, QueueEnd(0, -1, -1, -1))
+            end = ends.get(key, _NO_END)
             tally = sums.tallies.get(key, [0] * 5)
             queue = QueueSum(self._names[key[0]], *key[1:], end.entries, *tally)
             queues[key] = queue._replace(first=end.first)

@@ -285,3 +285,40 @@ def test_items_that_point_behind_the_last_record_of_a_stretch_are_looked_at(tmp_
         assert not any(
             each.findings or each.counts for each in audit([side], low, high, frozenset())
         )
+
+
+@pytest.mark.parametrize("count", [20, 21, 25])
+def test_of_many_keys_and_items_that_do_not_fit_twenty_are_named(
+    tmp_path: Path, count: int
+) -> None:
+    """And how many keys there are: to look for them all would take as long as to build it anew."""
+    keys = [f"k{at}" for at in range(count)]
+    properties = [f"KEYS\x01{key}" for key in keys]
+    facts = facts_of(
+        *({"properties_string": text, "store_timestamp": STORED} for text in properties)
+    )
+    places, end = facts.offsets.tolist(), int(facts.offsets[-1] + facts.sizes[-1])
+    items: list[Item] = [(key_hash("T", "other"), at, 0, 0) for at in places]
+    index = Index([index_of(tmp_path, items, {}, begin_ms=STORED)])
+    counts, found = check_index(facts, index, 0, end, "s")
+    assert counts == Counts(count, 0, 0)
+    for code in ("INDEX_HOLE", "INDEX_WRONG"):
+        mine = [each for each in found if each.code == code]
+        assert [each.physical_offset for each in mine] == places[:20]
+    (detail,) = {each.detail.partition(".")[0] for each in found if each.code == "INDEX_HOLE"}
+    assert (detail == f"{count} keys in this stretch") is (count > 20)
+    late = Index(
+        [
+            index_of(
+                tmp_path,
+                [(key_hash("T", key), at, 9, 0) for key, at in zip(keys, places, strict=True)],
+                {},
+                begin_ms=STORED,
+            )
+        ]
+    )
+    _, found = check_index(facts, late, 0, end, "s")
+    # The first item of a file says nothing of its time.
+    assert [(each.code, each.physical_offset) for each in found] == [
+        ("INDEX_TIME", at) for at in places[1:21]
+    ]
