@@ -96,6 +96,15 @@ def test_an_answer_that_is_none(text: str, status: str, said: str) -> None:
     assert cluster.wait(made.send(Message("T", b"x"))).send_status is SendStatus.SEND_OK
 
 
+def test_a_server_of_addresses_that_is_away_is_named() -> None:
+    cluster = SimCluster("a")
+    page = Page(cluster, cluster.namesrv.address)
+    made = producer(cluster, page)
+    page.host.crash()
+    with pytest.raises(NoNameServer, match="rocketmq/nsaddr does not say where name servers are"):
+        cluster.wait(made.send(Message("T", b"x")))
+
+
 @pytest.mark.parametrize("domain", ["http://a", "a/b", "a b"])
 def test_a_domain_that_is_none(domain: str) -> None:
     with pytest.raises(ConfigurationError, match="is not host or host:port"):

@@ -300,3 +300,17 @@ async def test_a_client_has_stopped_when_its_stop_is_over() -> None:
     assert not stop.done()
     leaving.callback(None)
     await stop
+
+
+def test_who_gives_up_an_answer_cancels_what_it_waits_for_once() -> None:
+    """Else a place in flight would stay taken; what came meanwhile stays as it came."""
+    loop = asyncio.new_event_loop()
+    try:
+        cancelled: list[Any] = []
+        waiting = Futures(loop).of(Deferred[int](cancelled.append))
+        assert [waiting.cancel() for _ in range(2)] == [True, False]
+        assert len(cancelled) == 1
+        done = Futures(loop).of(succeed(5))
+        assert (done.cancel(), done.result()) == (False, 5)
+    finally:
+        loop.close()

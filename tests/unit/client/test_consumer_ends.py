@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from twisted.internet.defer import Deferred
+from twisted.logger import capturedLogs
 
 from rmq_ha.client.connection.queue_calls import QueueCalls
 from rmq_ha.client.consume.lite_pull_consumer import LitePullConsumer
@@ -15,10 +16,11 @@ from rmq_ha.client.rules.consumer_settings import (
     PullConsumerConfig,
     PushConsumerConfig,
 )
-from rmq_ha.client.rules.errors import NotStarted
+from rmq_ha.client.rules.errors import NoNameServer, NotStarted
 from rmq_ha.client.rules.listening import ConsumeOrderlyStatus
 from rmq_ha.client.rules.settings import ProducerConfig
 from rmq_ha.client.send.producer import Producer
+from rmq_ha.errors import RemotingConnectError
 from rmq_ha.wire.codes import RequestCode
 from rmq_ha.wire.command import RemotingCommand
 from tests.unit.client.consuming import GROUP, TOPIC, Consuming, queue
@@ -125,6 +127,42 @@ def test_brokers_know_a_member_before_it_asks_who_is_there(kind: Any) -> None:
     client.answers[RequestCode.HEART_BEAT] = RemotingCommand(0, {})
     beaten.callback(RemotingCommand(0, {}))
     assert client.of(RequestCode.GET_CONSUMER_LIST_BY_GROUP)
+
+
+@pytest.mark.parametrize("kind", [push, lite, pull])
+def test_a_start_without_name_servers_fails_and_leaves_nothing_running(kind: Any) -> None:
+    """Whoever took it for started would wait for messages that never come."""
+    client = Scripted()
+    client.answers[RequestCode.GET_ROUTEINFO_BY_TOPIC] = RemotingConnectError("refused")
+    consumer = kind(client.instance)
+    with pytest.raises(NoNameServer):
+        client.wait(consumer.start())
+    assert repr(consumer).endswith("stopped>")
+    assert not client.instance.is_running
+    client.asked.clear()
+    client.clock.run_for(120)
+    assert client.asked == []
+
+
+@pytest.mark.parametrize("kind", [push, lite])
+def test_a_topic_that_is_subscribed_while_name_servers_are_away_is_told_to_brokers(
+    kind: Any,
+) -> None:
+    """They are there, and its route comes with the next look at it."""
+    client = Scripted()
+    client.answers[RequestCode.GET_CONSUMER_LIST_BY_GROUP] = refused(1)
+    consumer = kind(client.instance)
+    client.wait(consumer.start())
+    client.asked.clear()
+    client.answers[RequestCode.GET_ROUTEINFO_BY_TOPIC] = RemotingConnectError("refused")
+    with capturedLogs() as events:
+        consumer.subscribe("other")
+    bodies = [it.body or b"" for _, it in client.asked if it.code == RequestCode.HEART_BEAT]
+    assert bodies
+    assert all(b'"other"' in body for body in bodies)
+    assert client.of(RequestCode.GET_CONSUMER_LIST_BY_GROUP)  # of what it has, at once
+    (failure,) = [event["log_failure"] for event in events if "log_failure" in event]
+    assert failure.check(NoNameServer)
 
 
 def test_what_was_never_started_stops_nobody_else_s_client() -> None:

@@ -6,6 +6,7 @@ import pytest
 from twisted.internet.defer import Deferred
 
 from rmq_ha.client.consume.lite_pull_consumer import LitePullConsumer
+from rmq_ha.client.lookup.requests import send_request
 from rmq_ha.client.rules.consumer_settings import LitePullConsumerConfig, MessageModel
 from rmq_ha.client.rules.errors import BrokerRefused, MQClientError, NoNameServer, NotStarted
 from rmq_ha.client.rules.subscriptions import MessageSelector
@@ -358,3 +359,39 @@ def test_who_waits_for_a_commit_to_a_file_waits_until_it_is_there() -> None:
     consumer.commit_sync().addCallback(lambda _: written.append(dict(store._written)))
     cluster.run(1)
     assert [list(table.values()) for table in written] == [[3]]
+
+
+def test_a_namespace_is_seen_by_brokers_only() -> None:
+    cluster = Consuming("a")
+    cluster.create("a", f"ns%{TOPIC}", 2)
+    consumer = LitePullConsumer(
+        cluster.client("l1", namespace="ns"), GROUP, LitePullConsumerConfig(auto_commit=False)
+    )
+    told: list[Any] = []
+    consumer.register_topic_message_queue_change_listener(TOPIC, lambda *news: told.append(news))
+    consumer.subscribe(TOPIC)
+    cluster.wait(consumer.start())
+    now = cluster.hosts["sender"].now_ms()
+    command = send_request("p", f"ns%{TOPIC}", 0, b"x", "", now)
+    cluster.wait(cluster.sender.invoke(cluster.address("a"), command, 3000))
+    queues = [queue("a", 0), queue("a", 1)]
+    assert cluster.wait(consumer.fetch_message_queues(TOPIC)) == consumer.assignment() == queues
+    (found,) = cluster.wait(consumer.poll(5000))
+    assert found.topic == TOPIC
+    cluster.wait(consumer.commit(queues))
+    assert [cluster.wait(consumer.committed(each)) for each in queues] == [1, 0]
+    assert cluster.wait(consumer.offset_for_timestamp(queues[0], now)) == 0
+    kept = dict(cluster.brokers["a"].consumer_offsets.queues(f"ns%{GROUP}", f"ns%{TOPIC}"))
+    assert kept == {0: 1, 1: 0}
+    cluster.create("a", f"ns%{TOPIC}", 3)
+    cluster.run(40)
+    assert told[-1] == (TOPIC, [*queues, queue("a", 2)])
+    consumer.pause(queues)
+    cluster.wait(consumer.seek_to_begin(queues[0]))
+    assert cluster.wait(consumer.poll(2000)) == []
+    consumer.resume(queues)
+    assert [each.topic for each in cluster.wait(consumer.poll(2000))] == [TOPIC]
+    consumer.unsubscribe(TOPIC)
+    cluster.run(2)
+    assert consumer.assignment() == []
+    cluster.wait(consumer.stop())

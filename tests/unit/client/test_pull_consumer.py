@@ -15,7 +15,7 @@ from rmq_ha.store.format.commitlog import Record, encode_record
 from rmq_ha.wire.codes import RequestCode
 from rmq_ha.wire.command import RemotingCommand
 from tests.unit.client.consuming import GROUP, TOPIC, Consuming, queue
-from tests.unit.client.scripted import HERE, QUEUE, Scripted
+from tests.unit.client.scripted import HERE, MASTER, OTHER, QUEUE, Scripted, message
 
 
 def started(cluster: Consuming, name: str = "p1", listener: Any = None) -> PullConsumer:
@@ -141,6 +141,23 @@ def test_a_message_is_sent_back_for_the_group() -> None:
     assert cluster.wait(consumer.send_message_back(message, 1))
     cluster.run(5)
     assert cluster.brokers["a"].store.max_offset_in_queue(f"%RETRY%{GROUP}", 0) == 1
+
+
+@pytest.mark.parametrize(
+    ("told", "of_message", "address"),
+    [("b", "a", OTHER), (None, "b", OTHER), (None, "a", MASTER), (None, "", "127.0.0.1:10911")],
+)
+def test_a_message_goes_back_to_the_broker_that_is_named_or_else_to_its_own(
+    told: str | None, of_message: str, address: str
+) -> None:
+    client = Scripted()
+    client.know()
+    consumer = PullConsumer(client.instance, GROUP)
+    taken = message(3)
+    taken.broker_name = of_message
+    assert client.wait(consumer.send_message_back(taken, 1, told))
+    ((asked, _),) = client.of(RequestCode.CONSUMER_SEND_MSG_BACK)
+    assert asked == address
 
 
 def test_what_cannot_work_is_refused() -> None:

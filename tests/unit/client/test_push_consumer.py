@@ -349,7 +349,9 @@ def test_consuming_one_message_for_an_operator_and_what_it_sees() -> None:
     cluster.run(2)
     result = cluster.wait(consumer.consume_directly(seen[0]))
     assert result["consumeResult"] == "CR_SUCCESS"
+    assert "jstack" not in consumer2.running_info(False)
     info = consumer2.running_info(True)
+    assert "no threads" in info["jstack"]
     assert info["properties"]["PROP_CONSUMEORDERLY"] == "false"
     assert info["statusTable"][TOPIC]["consumeOKTPS"] > 0
     assert consumer2.consume_status(TOPIC)

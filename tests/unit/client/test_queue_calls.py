@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 import pytest
+from twisted.internet.defer import Deferred
 
 from rmq_ha.client.connection.queue_calls import LOCK_TIMEOUT_MS, OFFSET_TIMEOUT_MS, QueueCalls
 from rmq_ha.client.consume.pull_api import MAX_OFFSET, MIN_OFFSET, Pull, PullApi
@@ -254,6 +255,18 @@ def test_an_unlock_is_one_way_and_never_fails(client: Scripted, calls: QueueCall
     assert len(client.asked) == 1
     client.down = {MASTER}
     client.wait(calls.unlock("g", "me", "a", [QUEUE]))
+    handed: Deferred[None] = Deferred()
+    client.oneway = lambda address, command: handed  # type: ignore[method-assign]
+    over = Deferred.fromCoroutine(calls.unlock("g", "me", "a", [QUEUE]))
+    assert not over.called  # who stops would close the connection before it is written
+    handed.errback(RemotingTimeout("slow"))
+    client.wait(over)
+
+
+def test_brokers_take_turns_in_being_asked_first(calls: QueueCalls) -> None:
+    """One that is silent would make every member wait, each time."""
+    firsts = {calls._candidates(ROUTE)[0] for _ in range(32)}
+    assert firsts == {MASTER, OTHER}
 
 
 # Expressions
