@@ -691,6 +691,21 @@ def test_a_producer_that_was_stopped_stays_so_and_a_one_way_send_wants_no_answer
         scripted.wait(producer.start())
 
 
+def test_a_producer_that_was_stopped_does_not_come_back_though_its_client_runs_on() -> None:
+    scripted = Scripted()
+    names = ("PG", "OTHER")
+    producer, other = (
+        Producer(scripted.instance, ProducerConfig(producer_group=name)) for name in names
+    )
+    scripted.wait(other.start())
+    scripted.wait(producer.start())
+    scripted.wait(producer.stop())
+    assert scripted.instance.is_running
+    with pytest.raises(NotStarted, match="make a new one"):
+        scripted.wait(producer.start())
+    assert set(scripted.instance.producers) == {"OTHER"}
+
+
 def test_who_waits_for_a_reply_hears_that_the_producer_is_stopped() -> None:
     """Nobody would bring it any more, and the time of a request may be long."""
     scripted = Scripted()

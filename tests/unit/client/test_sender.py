@@ -889,6 +889,7 @@ def test_a_one_way_attempt_waits_for_a_broker_that_does_not_read() -> None:
     client.instance.open_channel = lambda address: None  # type: ignore[method-assign, assignment]
     client.wait(tried.go_oneway(send))
     assert len(client.asked) == 1
+    assert (send.tries, sorted(send.brokers)) == (2, ["a", "b"])  # as an error would say
 
 
 def test_what_is_sent_to_a_retry_topic_says_how_often_it_was_consumed() -> None:
