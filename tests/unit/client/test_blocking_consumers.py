@@ -155,6 +155,13 @@ def test_subscriptions_change_while_it_runs(bench: Bench) -> None:
         consumer.subscribe(other)
         assert take(consumer).topic == other
         consumer.unsubscribe(other)
+        left = consumer._ask(
+            lambda it: [name in it.deferred._subscriptions for name in (one, other)]
+        )
+        assert left == [True, False]
+    consumer.unsubscribe("never")
+    consumer.unsubscribe(one)
+    assert consumer._subscriptions == {}
 
 
 def test_a_member_that_asks_for_messages(bench: Bench) -> None:

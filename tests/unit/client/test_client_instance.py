@@ -699,8 +699,11 @@ def test_a_producer_that_was_stopped_does_not_come_back_though_its_client_runs_o
     )
     scripted.wait(other.start())
     scripted.wait(producer.start())
+    scripted.wait(producer.fetch_publish_message_queues("T"))
+    assert set(scripted.instance.routes._watched) == {"T"}
     scripted.wait(producer.stop())
     assert scripted.instance.is_running
+    assert scripted.instance.routes._watched == {}, "its topics are asked for on and on"
     with pytest.raises(NotStarted, match="make a new one"):
         scripted.wait(producer.start())
     assert set(scripted.instance.producers) == {"OTHER"}
@@ -717,6 +720,35 @@ def test_who_waits_for_a_reply_hears_that_the_producer_is_stopped() -> None:
     scripted.wait(producer.stop())
     with pytest.raises(NotStarted, match="before a reply came"):
         scripted.wait(reply)
+
+
+def test_a_request_that_cannot_be_sent_fails_at_once_and_is_forgotten() -> None:
+    scripted = Scripted()
+    config = ProducerConfig(producer_group="PG", delivery_timeout_ms=0)
+    producer = Producer(scripted.instance, config)
+    scripted.wait(producer.start())
+    scripted.answers[RequestCode.SEND_MESSAGE_V2] = RemotingCommand(ResponseCode.MESSAGE_ILLEGAL)
+    with pytest.raises(BrokerRefused):
+        scripted.wait(producer.request(Message("T", b"anyone?"), 60_000))
+    assert len(producer._requests) == 0
+
+
+def test_a_reply_wakes_who_waits_for_it_and_what_comes_after_it_nobody() -> None:
+    scripted = Scripted()
+    requests = Requests(scripted.instance.host.clock, Random(1), "me")
+    first, reply = requests.open(Message("T", b"x"), 1000)
+    second, other = requests.open(Message("T", b"y"), 1000)
+    came: list[Any] = []
+    reply.addCallback(came.append)
+    answer: Any = object()
+    found = [requests.resolve(answer, each) for each in (first, first, "nobody")]
+    assert (found, came, len(requests)) == ([True, False, False], [answer], 1)
+    requests.fail(first, NotStarted("too late"))
+    requests.fail_all(NotStarted("all"))
+    with pytest.raises(NotStarted, match="all"):
+        scripted.wait(other)
+    requests.fail(second, NotStarted("again"))
+    assert (len(came), len(requests)) == (1, 0)
 
 
 def test_a_request_says_how_long_its_reply_is_of_use() -> None:

@@ -15,7 +15,7 @@ from rmq_ha.store.format.commitlog import Record, encode_record
 from rmq_ha.wire.codes import RequestCode
 from rmq_ha.wire.command import RemotingCommand
 from tests.unit.client.consuming import GROUP, TOPIC, Consuming, queue
-from tests.unit.client.scripted import HERE, MASTER, OTHER, QUEUE, Scripted, message
+from tests.unit.client.scripted import HERE, MASTER, OTHER, QUEUE, Scripted, message, refused
 
 
 def started(cluster: Consuming, name: str = "p1", listener: Any = None) -> PullConsumer:
@@ -211,3 +211,56 @@ def test_what_is_pulled_has_the_names_that_the_application_knows() -> None:
     )
     found = client.wait(consumer.pull(QUEUE, "*", 0, 9)).msg_found_list
     assert [message.topic for message in found] == ["T", "T"]
+
+
+def test_a_queue_that_goes_to_another_member_is_committed_and_then_nobody_s_here() -> None:
+    """What is remembered of it would overwrite what the other one commits."""
+    client = Scripted()
+    client.know()
+    consumer = PullConsumer(client.instance, GROUP)
+    choice = consumer._base.choice
+    other = QUEUE._replace(queue_id=1)
+    for each in (QUEUE, other):
+        assert client.wait(consumer.take(each))
+        consumer.update_consume_offset(each, 7)
+        choice.suggest(each, 1)
+    client.wait(consumer.give_up(QUEUE))
+    ((_, told),) = client.of(RequestCode.UPDATE_CONSUMER_OFFSET)
+    assert (told["queueId"], told["commitOffset"]) == ("0", "7")
+    assert (consumer.offset_store.memory(QUEUE), consumer.offset_store.memory(other)) == (None, 7)
+    assert (choice.broker_id(QUEUE), choice.broker_id(other)) == (0, 1)
+    assert consumer.owned() == [other]
+    assert set(consumer._base.queues_to_persist()) == {other}
+    consumer.update_consume_offset(QUEUE, 5)
+    assert client.wait(consumer.take(QUEUE))
+    assert consumer.offset_store.memory(QUEUE) is None  # of its time before
+
+
+def test_what_brokers_ask_a_member_that_pulls() -> None:
+    """It has no listener, and keeps what an operator may look at to itself."""
+    client = Scripted()
+    client.answers[RequestCode.GET_CONSUMER_LIST_BY_GROUP] = refused(1)
+    consumer = PullConsumer(client.instance, GROUP)
+    consumer.register_message_queue_listener("T")
+    part = consumer._part
+    client.asked.clear()
+    part.on_group_changed()
+    assert client.asked == []
+    client.wait(consumer.start())
+    client.asked.clear()
+    part.on_group_changed()
+    assert client.of(RequestCode.GET_CONSUMER_LIST_BY_GROUP)
+    info = part.running_info(True)
+    assert info["properties"] == {"PROP_CONSUME_TYPE": "CONSUME_ACTIVELY"}
+    assert [item["topic"] for item in info["subscriptionSet"]] == ["T"]
+    assert (info["mqTable"], info["statusTable"]) == ({}, {})
+    consumer.update_consume_offset(QUEUE, 3)
+    consumer.update_consume_offset(QUEUE._replace(topic="U"), 4)
+    assert part.consume_status("T") == {QUEUE: 3}
+    part.reset_offsets("T", {QUEUE: 1})
+    assert part.consume_status("T") == {QUEUE: 3}
+    with pytest.raises(MQClientError, match="no listener"):
+        part.consume_directly(message(1))
+    beat = part.heartbeat_data()
+    assert (beat.group_name, beat.consume_type) == (GROUP, "CONSUME_ACTIVELY")
+    assert (beat.message_model, beat.unit_mode) == ("CLUSTERING", False)

@@ -131,3 +131,32 @@ def test_a_step_leads_from_what_is_owned_to_the_share_and_leaves_other_topics(
     assert (owned - set(step.removed)) | set(step.added) == set(share) | others
     assert not set(step.added) & owned
     assert len(step.added) == len(set(step.added))
+
+
+@pytest.mark.parametrize(
+    ("broker_name", "is_near"),
+    [
+        ("r0@a", True),
+        ("r9@a", False),
+        ("r0", False),
+        ("r0@", False),
+        ("r0@a@b", False),
+        ("r0@a@", True),
+        ("@r0", False),
+    ],
+)
+def test_a_broker_stands_in_the_room_before_its_at(broker_name: str, *, is_near: bool) -> None:
+    queue = MessageQueue("T", broker_name, 0)
+    share = AllocateByMachineRoom(["r0", "r1"]).allocate("g", "me", [queue], ["me"])
+    assert share == ([queue] if is_near else [])
+
+
+def test_near_queues_are_shared_out_in_rows_and_the_rest_to_the_first_members() -> None:
+    queues = [MessageQueue("T", "r0@a", number) for number in range(8)]
+    strategy = AllocateByMachineRoom(["r0"])
+    shares = [
+        strategy.allocate("g", member, queues, ["m1", "m2", "m3"]) for member in ("m1", "m2", "m3")
+    ]
+    assert [[queue.queue_id for queue in share] for share in shares] == [
+        *([0, 1, 6], [2, 3, 7], [4, 5])
+    ]
