@@ -56,7 +56,7 @@ def read_mark(op: Record) -> OpMark:
     properties = op.properties
     offset = -1
     if properties.get(TAGS) == _DONE_TAG:
-        offset = number_of(op.body[:20].decode("ascii", "replace"))
+        offset = number_of(op.body.decode("ascii", "replace"))
     return OpMark(op.queue_offset, offset, _MOVED in properties, op.store_timestamp)
 
 

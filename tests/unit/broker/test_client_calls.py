@@ -60,6 +60,15 @@ def test_all_together_are_bounded() -> None:
         invoke(calls, channels[4])
 
 
+@pytest.mark.parametrize("most", [1, 3, 4, 7])
+def test_a_quarter_is_one_call_at_least_and_is_rounded_down(most: int) -> None:
+    calls, asked = ClientCalls(most, "questions"), AskedChannel()
+    invoke(calls, asked)
+    with pytest.raises(RequestRejected, match="1 questions wait for"):
+        invoke(calls, asked)
+    assert len(asked.waiting) == len(calls) == 1
+
+
 def test_a_client_that_does_not_read_is_not_sent_more() -> None:
     """Its transport buffers already."""
     channel = AskedChannel()

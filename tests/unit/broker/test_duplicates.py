@@ -273,6 +273,8 @@ def test_a_member_is_under_way_while_its_batch_is_compared() -> None:
     assert [known(one.wait(answer)) for answer in (longer, alone)] == [False, True]
     assert [record.properties["UNIQ_KEY"] for record in records(one)] == [*ids, *ids, "last"]
     assert one.controller.store.statistics.outcomes.waiting == 0  # else sends are refused one day
+    one.world.clock.run_for(5)  # its patience would be over by now
+    assert one.world.clock.failures == []
 
 
 def test_after_a_topic_was_deleted_its_messages_are_known_no_more() -> None:

@@ -102,6 +102,7 @@ def test_what_changed_meanwhile_holds_for_a_batch_that_is_not_stored_yet(
     broker.configuration.broker.auto_create_topic_enable = False
     broker.world.clock.run_for(1)
     assert [answer.code for answer in answers] == [ResponseCode.TOPIC_NOT_EXIST]
+    assert answers[0].ext == {"MSG_REGION": "DefaultRegion", "TRACE_ON": "true"}
     assert stored(broker) == 1
 
 

@@ -285,6 +285,13 @@ def test_consume_stats() -> None:
     assert body.startswith(b'{"consumeTps":2.0,')
     by_topic = kit.request(208, {"consumerGroup": "G", "topic": "T"}).body
     assert decode_queue_table(by_topic) == expected
+    kit.offsets.commit("G", "T", 0, 9)  # of what nobody can read any more
+    told = decode_queue_table(kit.request(208, {"consumerGroup": "G"}).body)
+    assert told[MessageQueue("T", "broker-a", 0)] == {
+        "brokerOffset": 2,
+        "consumerOffset": 9,
+        "lastTimestamp": 0,
+    }
     # a live group that does not subscribe the topic any more
     kit.heartbeat(kit.channel, "c", "G", "TopicA")
     assert decode_queue_table(kit.request(208, {"consumerGroup": "G"}).body) == {}

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from rmq_ha.model.flags import MULTI_TAGS, TOPIC_UNIT, TOPIC_UNIT_SUB
 from rmq_ha.model.message import Address
 from rmq_ha.model.properties import decode_properties
 from rmq_ha.model.topic_config import SubscriptionGroupConfig, TopicConfig
@@ -162,17 +163,33 @@ def test_a_topic_is_created(broker: SimBroker) -> None:
     assert (created.read_queue_nums, created.write_queue_nums, created.perm) == (3, 3, 6)
 
 
-def test_any_queue(broker: SimBroker) -> None:
-    """A negative queue leaves the choice to the broker."""
-    record = stored(broker, send(broker, queueId=-1))
-    assert 0 <= record.queue_id < 4
+@pytest.mark.parametrize(
+    ("topic", "unit_mode", "flag"),
+    [
+        ("Fresh", "false", 0),
+        ("Fresh", "true", TOPIC_UNIT),
+        ("%RETRY%G", "false", 0),
+        ("%RETRY%G", "true", TOPIC_UNIT_SUB),
+    ],
+)
+def test_a_topic_that_is_created_says_whether_it_is_of_a_unit(
+    broker: SimBroker, topic: str, unit_mode: str, flag: int
+) -> None:
+    broker.controller.groups.update(SubscriptionGroupConfig("G"))
+    assert send(broker, topic=topic, queueId=0, unitMode=unit_mode).code == 0
+    assert broker.controller.topics.get(topic).topic_sys_flag == flag
 
 
-def test_any_queue_of_a_topic_that_has_one(broker: SimBroker) -> None:
-    """A message in one that is not there would be read by nobody."""
-    broker.controller.topics.update(TopicConfig("One", 1, 1))
-    answers = [send(broker, topic="One", queueId=-1) for _ in range(8)]
-    assert {(answer.ext or {})["queueId"] for answer in answers} == {"0"}
+@pytest.mark.parametrize(("reads", "writes", "chosen"), [(4, 3, 3), (1, 1, 1), (4, 0, 1)])
+def test_any_queue(broker: SimBroker, reads: int, writes: int, chosen: int) -> None:
+    """
+    A negative queue leaves the choice to the broker: any that is written, and none that is not
+    there, where nobody would read it.
+    """
+    broker.controller.topics.update(TopicConfig("Some", reads, writes))
+    answers = [send(broker, topic="Some", queueId=-1) for _ in range(16)]
+    queues = {stored(broker, answer).queue_id for answer in answers}
+    assert queues == set(range(chosen))
 
 
 def test_not_before_its_time(broker: SimBroker) -> None:
@@ -222,6 +239,18 @@ def test_batch(broker: SimBroker) -> None:
     common = "WAIT\x01true\x02CLUSTER\x01DefaultCluster"
     texts = [record.properties_string for record in records]
     assert texts == [f"TAGS\x01A\x02{common}", common, f"KEYS\x01k\x02{common}"]
+
+
+@pytest.mark.parametrize(("kind", "flag"), [("SINGLE_TAG", 0), ("MULTI_TAG", MULTI_TAGS)])
+def test_messages_of_a_topic_with_several_tags_say_so(
+    broker: SimBroker, kind: str, flag: int
+) -> None:
+    """Sent alone, delayed or in a batch: what else their flags say stays."""
+    broker.controller.topics.update(TopicConfig("Tags", 4, 4, topic_filter_type=kind))
+    batch = {"code": 320, "batch": "true", "body": encode_batch([(0, b"x", "")])}
+    for changes in ({}, {"properties": "DELAY\x011"}, batch):
+        record = stored(broker, send(broker, topic="Tags", sysFlag=1, **changes))
+        assert record.sys_flag & 3 == 1 | flag
 
 
 def test_retry_topic_and_dead_letters(broker: SimBroker) -> None:

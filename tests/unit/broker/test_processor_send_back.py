@@ -8,6 +8,7 @@ from rmq_ha.model.message import Address, Message, offset_msg_id
 from rmq_ha.model.properties import encode_properties
 from rmq_ha.model.status import PutMessageStatus
 from rmq_ha.model.topic_config import SubscriptionGroupConfig, TopicConfig
+from rmq_ha.wire.versions import V3_4_9
 from tests.unit.broker.processor_kit import BROKER, START_MS, Kit, properties_of
 
 
@@ -69,6 +70,7 @@ def test_a_copy_goes_to_the_retry_topic() -> None:
     topic = kit.topics.get("%RETRY%G1")
     assert topic is not None
     assert (topic.read_queue_nums, topic.write_queue_nums, topic.perm) == (1, 1, 6)
+    assert topic.topic_sys_flag == 0
 
 
 def test_the_store_host_stays_the_originals() -> None:
@@ -100,7 +102,8 @@ def test_later_rounds() -> None:
         (15, {}, 407, "%RETRY%G1"),
         (16, {}, 407, "%DLQ%G1"),
         (3, {"maxReconsumeTimes": 3}, 407, "%DLQ%G1"),
-        (3, {"maxReconsumeTimes": 3}, 120, "%RETRY%G1"),
+        (3, {"maxReconsumeTimes": 3}, V3_4_9 - 1, "%RETRY%G1"),
+        (3, {"maxReconsumeTimes": 3}, V3_4_9, "%DLQ%G1"),
         (16, {"maxReconsumeTimes": None}, 407, "%DLQ%G1"),
         (0, {"delayLevel": -1}, 407, "%DLQ%G1"),
         (0, {"maxReconsumeTimes": 0}, 407, "%DLQ%G1"),

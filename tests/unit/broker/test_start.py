@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from twisted.logger import capturedLogs, formatEvent
 
-from rmq_ha.broker.controller import BrokerController
+from rmq_ha.broker.controller import UNREAD_GROUPS, BrokerController
 from rmq_ha.errors import ConfigurationError
 from rmq_ha.model.topic_config import TopicConfig
 from rmq_ha.store import service
@@ -56,6 +56,22 @@ def test_a_start_tells_of_topics_that_its_table_has_lost() -> None:
     told = [formatEvent(event) for event in events]
     assert [line for line in told if "1 topics that topics.json does not have: Lost" in line]
     broker.stop()
+
+
+def test_groups_that_miss_what_was_deleted_before_its_time_are_named() -> None:
+    """Those that miss most, and no more than an operator reads."""
+    broker = SimBroker().start()
+    for number in range(UNREAD_GROUPS + 2):
+        broker.controller.consumer_offsets.commit(f"g{number}", "T", 0, 40 - number)
+    store = broker.controller.store
+    store.min_offset_in_queue = lambda topic, queue_id: 40
+    with capturedLogs() as events:
+        store.on_forced_deletion()
+    told = [formatEvent(event) for event in events]
+    assert told == [
+        f"T@g{number} has not consumed {number} of the messages that are gone"
+        for number in range(UNREAD_GROUPS + 1, 1, -1)
+    ]
 
 
 def test_who_demands_tls_of_those_who_sign_and_has_none_does_not_start() -> None:

@@ -133,7 +133,9 @@ def test_an_item_says_what_one_that_is_always_sampled_says(
         item.times += times
         model.total += count
         model.times += times
-    assert all(len(notes) <= 26 for notes in item._notes)
+    counted = item.messages, item.times, item.size, item.millis
+    assert counted == (model.total, model.times, 0, 0)
+    assert all(len(notes) <= kept for notes, kept in zip(item._notes, (7, 7, 25), strict=True))
 
 
 def test_group_rates() -> None:
@@ -194,7 +196,14 @@ def test_every_name() -> None:
         ("TOPIC_PUT_SIZE", "T"): (960, 96.0, 160.0),
         ("QUEUE_PUT_NUMS", "T@1"): (6, 0.6, 2.0),
         ("QUEUE_PUT_SIZE", "T@2"): (300, 30.0, 150.0),
+        ("TOPIC_PUT_NUMS", "SCHEDULE_TOPIC_XXXX"): (1, 0.1, 1.0),
+        ("TOPIC_PUT_SIZE", "SCHEDULE_TOPIC_XXXX"): (50, 5.0, 50.0),
+        ("QUEUE_PUT_NUMS", "T@2"): (2, 0.2, 1.0),
+        ("QUEUE_PUT_SIZE", "T@1"): (600, 60.0, 200.0),
         ("QUEUE_PUT_NUMS", "SCHEDULE_TOPIC_XXXX@2"): (1, 0.1, 1.0),
+        ("QUEUE_PUT_SIZE", "SCHEDULE_TOPIC_XXXX@2"): (50, 5.0, 50.0),
+        ("GROUP_GET_NUMS", "SCHEDULE_TOPIC_XXXX@SCHEDULE_CONSUMER"): (1, 0.1, 1.0),
+        ("QUEUE_GET_SIZE", "T@1@G"): (600, 60.0, 300.0),
         ("GROUP_GET_NUMS", "T@G"): (6, 0.6, 3.0),
         ("GROUP_GET_SIZE", "T@G"): (600, 60.0, 300.0),
         ("GROUP_GET_SIZE", "SCHEDULE_TOPIC_XXXX@SCHEDULE_CONSUMER"): (60, 6.0, 60.0),

@@ -46,6 +46,41 @@ class TestConsumers:
         assert register(self.consumers, client(self.one), T2) is True
         assert "T1" not in wanted(self.consumers)
 
+    def test_several_topics_come_or_go_with_one_heartbeat(self) -> None:
+        others = [SubscriptionData.for_tags(name, "*", 1) for name in ("T3", "T4", "T5")]
+        assert register(self.consumers, client(self.one), T1, *others) is True
+        assert set(wanted(self.consumers)) == {"T1", "T3", "T4", "T5"}
+        assert register(self.consumers, client(self.one), T1, T2) is True
+        assert set(wanted(self.consumers)) == {"T1", "T2"}
+
+    def test_who_is_told_of_groups_hears_of_those_whose_last_member_left(self) -> None:
+        gone: list[str] = []
+        consumers = ConsumerManager(gone.append)
+        for group in ("A", "B"):
+            register(consumers, client(self.one), T1, group=group)
+        register(consumers, client(self.two), T1, group="B")
+        assert consumers.channel_closed(self.one) == ["A", "B"]
+        assert gone == ["A"]
+        consumers.unregister("B", self.two)
+        assert gone == ["A", "B"]
+        assert consumers._memberships._groups == {}  # nor is anything of the connections kept
+
+    def test_everybody_who_is_silent_expires_once(self) -> None:
+        third = FakeChannel(3)
+        register(self.consumers, client(self.one), T1)
+        register(self.consumers, client(third, "c3", at=1), T1)
+        register(self.consumers, client(self.two, "c2"), T1)
+        register(self.consumers, client(self.two, "c2"), T1, group="CG2")
+        register(self.consumers, client(self.one), T1, group="CG3")
+        assert self.consumers.expired(120_001) == [self.one, self.two]
+
+    def test_of_two_connections_of_a_client_the_later_one_is_found(self) -> None:
+        third = FakeChannel(3)
+        for channel, name in ((self.one, "c1"), (self.two, "c2"), (third, "c1")):
+            register(self.consumers, client(channel, name), T1)
+        found = [self.consumers.find_client("CG", name) for name in ("c1", "c2")]
+        assert [item and item.channel for item in found] == [third, self.two]
+
     def test_only_a_higher_version_replaces_an_expression(self) -> None:
         register(self.consumers, client(self.one), T2)
         same, newer = (
@@ -158,6 +193,30 @@ def test_a_producer_is_found_by_its_client_id() -> None:
     assert producers.find_channel("c1") is first
     producers.unregister("H", first)
     assert producers.find_channel("c1") is None
+
+
+def test_an_old_connection_s_end_does_not_hide_a_client() -> None:
+    producers = ProducerManager()
+    first, second = FakeChannel(1), FakeChannel(2)
+    for group in ("G", "H"):
+        producers.register(group, ClientChannelInfo(first, "c1"))
+    producers.register("G", ClientChannelInfo(second, "c1"))
+    producers.channel_closed(first)
+    assert producers.groups() == ["G"]
+    assert producers.find_channel("c1") is second
+
+
+def test_a_client_id_is_the_account_s_that_said_so_first() -> None:
+    """Until its connection is gone: then it is the next one's."""
+    producers = ProducerManager()
+    first, second = FakeChannel(1), FakeChannel(2)
+    for _ in range(2):
+        producers.register("G", ClientChannelInfo(first, "c1", owner="alice"))
+        producers.register("G", ClientChannelInfo(second, "c1", owner="bob"))
+        assert producers.find_channel("c1") is first
+    producers.channel_closed(first)
+    producers.register("G", ClientChannelInfo(second, "c1", owner="bob"))
+    assert producers.find_channel("c1") is second
 
 
 def test_a_connection_has_one_client_id() -> None:

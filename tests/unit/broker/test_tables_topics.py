@@ -61,7 +61,8 @@ def test_built_in_topics_by_configuration() -> None:
     assert "TBW102" not in table
     assert table["DefaultCluster"].perm == 1
     assert table["broker-a"].perm == 1
-    assert table["RMQ_SYS_TRACE_TOPIC"].write_queue_nums == 1
+    trace = table["RMQ_SYS_TRACE_TOPIC"]
+    assert (trace.read_queue_nums, trace.write_queue_nums) == (1, 1)
 
 
 def test_a_fresh_broker_starts_at_version_0_and_writes_nothing() -> None:
@@ -193,6 +194,11 @@ def test_system_topics() -> None:
     for name in ("TBW102", "rmq_sys_x", "DefaultCluster", "broker-a", "DefaultCluster_REPLY_TOPIC"):
         assert topics.is_system(name), name
     assert not topics.is_system("T")
+    trace = "RMQ_SYS_TRACE_TOPIC"
+    for enabled in (False, True):
+        named = make(trace_topic_enable=enabled, msg_trace_topic_name="Traces")
+        assert (named.is_system("Traces"), named.is_system("T")) == (enabled, False)
+        assert named.is_system(trace)  # by its prefix
 
 
 def test_replace_all_adopts_the_version_and_drops_the_rest() -> None:

@@ -14,7 +14,7 @@ from rmq_ha.model.message import Address, GetMessageResult, Message, PutMessageR
 from rmq_ha.model.properties import MAX_PROPERTIES_SIZE, encode_properties
 from rmq_ha.model.status import BrokerRole, GetMessageStatus, PutMessageStatus
 from rmq_ha.model.topics import HALF_TOPIC, OP_HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC
-from rmq_ha.wire.codes import RequestCode
+from rmq_ha.wire.codes import RequestCode, ResponseCode
 from rmq_ha.wire.command import RemotingCommand
 from tests.unit.broker.transaction_kit import (
     COMMIT,
@@ -388,6 +388,24 @@ def test_an_idle_queue_forgets_who_ended_while_a_copy_could_rest(rests: dict[str
     assert broker.progress() == (1, 2)
 
 
+@pytest.mark.parametrize("before", [0, 1])
+def test_the_log_says_of_a_resting_copy_that_its_original_was_ended(before: int) -> None:
+    """By another master, who did not know of the copy; also of the first half message of all."""
+    broker = started()
+    broker.decide = lambda key: COMMIT
+    for number in range(before):
+        broker.end(broker.half(f"before {number}"), ROLLBACK)
+    broker.half("a", CHECK_IMMUNITY_TIME_IN_SECONDS="20")
+    broker.rounds(3)
+    half, *copies = broker.records(HALF_TOPIC)[before:]
+    origins = {copy.properties["TRAN_PREPARED_QUEUE_OFFSET"] for copy in copies}
+    assert (half.queue_offset, origins) == (before, {str(before)})
+    mark = op_mark(half, Address.parse("127.0.0.1", 1), broker.host.now_ms())
+    broker.wait(broker.controller.store.put_message(mark))
+    broker.run(40)
+    assert broker.asked == []
+
+
 def test_senseless_rest() -> None:
     """What is no number counts as none: the time-out holds."""
     broker = started()
@@ -691,6 +709,33 @@ def test_commit_to_nowhere() -> None:
     answer = broker.end(place, COMMIT)
     assert answer.code == 1
     assert "REAL_QID" in (answer.remark or "")
+
+
+@pytest.mark.parametrize(
+    ("decision", "status", "code"),
+    [
+        (COMMIT, PutMessageStatus.MESSAGE_ILLEGAL, ResponseCode.MESSAGE_ILLEGAL),
+        (COMMIT, PutMessageStatus.PROPERTIES_SIZE_EXCEEDED, ResponseCode.MESSAGE_ILLEGAL),
+        (COMMIT, PutMessageStatus.SERVICE_NOT_AVAILABLE, ResponseCode.SERVICE_NOT_AVAILABLE),
+        (COMMIT, PutMessageStatus.OS_PAGECACHE_BUSY, ResponseCode.SYSTEM_ERROR),
+        (ROLLBACK, PutMessageStatus.MESSAGE_ILLEGAL, ResponseCode.SYSTEM_ERROR),
+        (ROLLBACK, PutMessageStatus.SERVICE_NOT_AVAILABLE, ResponseCode.SYSTEM_ERROR),
+    ],
+)
+def test_an_end_that_is_not_stored_says_why_and_can_come_again(
+    decision: int, status: PutMessageStatus, code: ResponseCode
+) -> None:
+    broker = started()
+    place = broker.half("a")
+    processor = broker.controller.dispatcher.routes[37].__self__
+    put = processor._put
+    processor._put = lambda messages: succeed([PutMessageResult(status)] * len(messages))
+    answer = broker.end(place, decision)
+    what = "commit" if decision == COMMIT else "rollback"
+    assert (answer.code, answer.remark) == (code, f"the {what} is not stored: {status.name}")
+    processor._put = put
+    assert broker.end(place, decision).code == 0
+    assert broker.visible() == (["a"] if decision == COMMIT else [])
 
 
 @pytest.mark.parametrize("is_asked", [False, True])

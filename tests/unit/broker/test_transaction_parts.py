@@ -8,10 +8,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rmq_ha.broker.transactions import fates as fates_module
+from rmq_ha.broker.transactions import op_marks as op_marks_module
 from rmq_ha.broker.transactions.fates import Fate, Fates, HalfPlace
-from rmq_ha.broker.transactions.messages import OpMark, check_request, op_mark, put_back, read_mark
+from rmq_ha.broker.transactions.messages import (
+    OpMark,
+    check_request,
+    committed,
+    discarded,
+    op_mark,
+    put_back,
+    read_mark,
+)
 from rmq_ha.broker.transactions.op_marks import OpMarks
-from rmq_ha.broker.transactions.verdict import CheckLimits, Verdict, judge, next_check_times
+from rmq_ha.broker.transactions.verdict import (
+    CheckLimits,
+    Verdict,
+    judge,
+    next_check_times,
+    number_of,
+)
+from rmq_ha.model.flags import COMPRESSED, TRANSACTION_COMMIT, TRANSACTION_ROLLBACK
 from rmq_ha.model.message import Address, AppendResult
 from rmq_ha.model.properties import encode_properties
 from rmq_ha.store.format.commitlog import Record, decode_record
@@ -73,12 +89,45 @@ def test_question_is_javas_a7() -> None:
     assert encode_frame(request) == data
 
 
+# ------------------------------------------------------------ what takes its place
+
+
+HALF = {
+    "REAL_TOPIC": "Paid",
+    "REAL_QID": "3",
+    "TRAN_MSG": "true",
+    "PGROUP": "G",
+    "KEYS": "k",
+    "UNIQ_KEY": "U",
+}
+
+
+def test_a_committed_message_is_the_half_message_in_its_real_place() -> None:
+    half = record(HALF, sys_flag=COMPRESSED | TRANSACTION_ROLLBACK, flag=5, reconsume_times=2)
+    message = committed(half)
+    assert (message.topic, message.queue_id, message.body) == ("Paid", 3, b"body")
+    assert message.sys_flag == COMPRESSED | TRANSACTION_COMMIT
+    assert message.prepared_transaction_offset == half.physical_offset
+    assert (message.flag, message.reconsume_times, message.born_timestamp) == (5, 2, 1000)
+    assert message.properties == {"PGROUP": "G", "KEYS": "k", "UNIQ_KEY": "U"}
+    assert message.properties_string == half.properties_string
+
+
+def test_one_that_nobody_settled_goes_to_queue_0_as_it_is() -> None:
+    half = record(HALF, queue_id=2, sys_flag=COMPRESSED)
+    message = discarded(half)
+    assert (message.topic, message.queue_id) == ("TRANS_CHECK_MAX_TIME_TOPIC", 0)
+    assert (message.properties, message.properties_string) == (HALF, half.properties_string)
+    assert (message.sys_flag, message.prepared_transaction_offset) == (COMPRESSED, 0)
+
+
 # ------------------------------------------------------------ verdicts
 
 
 @pytest.mark.parametrize(
     ("properties", "age_ms", "verdict"),
     [
+        ({}, 0, Verdict.LATER),
         ({}, 5999, Verdict.LATER),
         ({}, 6000, Verdict.CHECK),
         ({}, -1, Verdict.CHECK),
@@ -95,6 +144,9 @@ def test_question_is_javas_a7() -> None:
         ({"CHECK_IMMUNITY_TIME_IN_SECONDS": "soon"}, 5999, Verdict.IMMUNE),
         ({"CHECK_IMMUNITY_TIME_IN_SECONDS": "-1"}, 5999, Verdict.IMMUNE),
         ({"CHECK_IMMUNITY_TIME_IN_SECONDS": "9" * 40}, 6000, Verdict.CHECK),
+        ({"CHECK_IMMUNITY_TIME_IN_SECONDS": "9" * 40}, 5999, Verdict.IMMUNE),
+        ({"CHECK_IMMUNITY_TIME_IN_SECONDS": "-2"}, 5999, Verdict.CHECK),
+        ({"CHECK_IMMUNITY_TIME_IN_SECONDS": "1"}, -1, Verdict.IMMUNE),
     ],
 )
 def test_verdict(properties: dict[str, str], age_ms: int, verdict: Verdict) -> None:
@@ -102,6 +154,31 @@ def test_verdict(properties: dict[str, str], age_ms: int, verdict: Verdict) -> N
     born = 1_700_000_000_000
     now = born + age_ms
     assert judge(properties, born, now - 1, now, now, LIMITS) is verdict
+
+
+@pytest.mark.parametrize(
+    ("text", "number", "next_times"),
+    [
+        (None, -1, 1),
+        ("", -1, 0),
+        ("-", -1, 0),
+        ("--5", -1, 0),
+        ("soon", -1, 0),
+        ("\u0663", -1, 0),
+        ("\u00b2", -1, 0),
+        ("-1", -1, 0),
+        ("-7", -7, -6),
+        ("0", 0, 1),
+        ("15", 15, 16),
+        ("9" * 19, 10**19 - 1, 10**19),
+        ("9" * 20, -1, 0),
+    ],
+)
+def test_numbers_in_properties(text: str | None, number: int, next_times: int) -> None:
+    """What is none, or longer than a long, is -1; what was never asked is asked once."""
+    assert number_of(text) == number
+    properties = {} if text is None else {"TRANSACTION_CHECK_TIMES": text}
+    assert next_check_times(properties) == next_times
 
 
 def test_what_was_stored_in_this_round_waits() -> None:
@@ -205,6 +282,22 @@ def test_ended_ones_with_resting_copies() -> None:
     assert book.op_progress(10, 0) == 103
 
 
+def test_what_lies_before_a_pass_is_open_for_it() -> None:
+    book = ledger(half=10)
+    assert [book.next_open(offset) for offset in (0, 9, 10)] == [0, 9, 10]
+    book.add(mark(100, 10))
+    assert [book.next_open(offset) for offset in (0, 9, 10)] == [0, 9, 11]
+
+
+def test_resting_copies_of_so_many_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rest of them is asked about: memory is bounded, and their producers know the answer."""
+    monkeypatch.setattr(op_marks_module, "_EARLY_AT_MOST", 2)
+    book = ledger(rests={1, 2, 3})
+    for number, half in enumerate((1, 2, 3)):
+        book.add(mark(100 + number, half))
+    assert [book.take_ended(half) for half in (1, 2, 3)] == [True, True, False]
+
+
 def test_moved_is_not_ended() -> None:
     """A copy of a message that was only moved is still open."""
     book = ledger()
@@ -213,6 +306,7 @@ def test_moved_is_not_ended() -> None:
     assert not book.take_ended(10)
     book.add(mark(101, 10))
     assert book.take_ended(10)
+    assert not book.take_ended(11)
     assert not book.take_ended(5000)
     assert not book.take_ended(-1)
 
@@ -257,6 +351,37 @@ def test_places_of_copies_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [place and place.queue_offset for place in found] == [None, 11, 12]
 
 
+def test_a_master_s_next_life_knows_nothing_of_the_one_before() -> None:
+    """Others may have led in between: what became of a half message is looked up again."""
+    fates, half = Fates(), record({}, queue_offset=3, physical_offset=700)
+    assert (fates.lives, fates.knows(half)) == (0, False)
+    fates.begin(700)
+    fates.note(0, 3, Fate.MOVED)
+    fates.note_copy(half, HalfPlace(9, 900))
+    assert (fates.lives, fates.of(0, 3), fates.knows(half)) == (1, Fate.MOVED, True)
+    fates.begin(1000)
+    assert (fates.lives, fates.of(0, 3), fates.knows(half)) == (2, Fate.OPEN, False)
+    assert fates.copy_of(half) is None
+
+
+def test_whoever_claims_a_half_message_first_settles_it() -> None:
+    """All others hear when it is worth trying again; another queue's message is another one."""
+    fates, half, other = Fates(), record({}, queue_id=0), record({}, queue_id=1)
+    assert not fates.is_claimed(half)
+    assert fates.claim(half) is None
+    assert (fates.is_claimed(half), fates.is_claimed(other)) == (True, False)
+    told: list[int] = []
+    for number in range(2):
+        waiting = fates.claim(half)
+        assert waiting is not None
+        waiting.addCallback(lambda _, number=number: told.append(number))
+    assert told == []
+    fates.release(half)
+    assert told == [0, 1]
+    assert not fates.is_claimed(half)
+    assert fates.claim(half) is None
+
+
 def test_one_that_lies_too_far_below_is_not_taken_for_open() -> None:
     """Memory has no room to note what became of it, so it does not claim to know."""
     fates = Fates(window=4)
@@ -266,6 +391,22 @@ def test_one_that_lies_too_far_below_is_not_taken_for_open() -> None:
     fates.note(0, 0, Fate.ENDED)
     assert not fates.knows(first)
     assert fates.knows(record({}, queue_offset=10))
+
+
+@pytest.mark.parametrize(("offset", "is_known"), [(9, True), (7, True), (6, False), (0, False)])
+def test_a_window_reaches_down_from_the_first_that_was_noted(offset: int, is_known: bool) -> None:
+    """What was never noted is open, until something is forgotten."""
+    fates = Fates(window=4)
+    fates.begin(0)
+    fates.note(0, 10, Fate.ENDED)
+    halves = [record({}, queue_offset=number) for number in (0, offset, 9, 10)]
+    assert [fates.knows(half) for half in halves] == [True] * 4
+    fates.note(0, offset, Fate.MOVED)
+    assert [fates.knows(half) for half in halves] == [is_known] * 3 + [True]
+    noted = {10: Fate.ENDED} | ({offset: Fate.MOVED} if is_known else {})
+    assert {number: fates.of(0, number) for number in range(12)} == {
+        number: noted.get(number, Fate.OPEN) for number in range(12)
+    }
 
 
 def test_what_is_known_begins_with_the_first_message_of_a_master() -> None:
@@ -299,6 +440,7 @@ def test_what_was_read_is_known_where_the_window_holds_it(offset: int, is_held: 
     """The other half of it is for what comes: nothing of what was read is forgotten soon."""
     fates = Fates(window=8)
     fates.begin(1000)
+    fates.note(0, 19, Fate.ENDED)
     fates.note(0, 20, Fate.ENDED)
     fates.note(0, 0, Fate.ENDED)  # too far below: only what is read says anything of those between
     older = record({}, queue_offset=offset, physical_offset=500)
