@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from rmq_ha.app.status.broker import BrokerStatus
+from rmq_ha.broker.duplicates import DuplicateWindow, Sent
 from rmq_ha.client.lookup.requests import send_request
 from rmq_ha.errors import StoreError
 from rmq_ha.model.topic_config import TopicConfig
@@ -20,6 +21,7 @@ from rmq_ha.wire.command import RemotingCommand
 from tests.unit.broker.sim_broker import TOPIC, SimBroker
 from tests.unit.broker.test_metrics import scrape, value
 from tests.unit.broker.test_send_runs import Ends, frames
+from tests.unit.broker.test_transaction_parts import record
 
 WINDOW_MS = 60_000
 
@@ -39,6 +41,10 @@ def records(of: Any) -> list[Any]:
         found.append(decode_record(data))
         at += len(data)
     return found
+
+
+def window_of(one: SimBroker) -> Any:
+    return one.controller.dispatcher.routes[RequestCode.SEND_BATCH_MESSAGE].__self__._window
 
 
 def known(answer: RemotingCommand) -> bool:
@@ -106,7 +112,7 @@ def test_the_window_is_over() -> None:
     first = one.call(one.message(UNIQ_KEY="A"))
     one.world.clock.run_for(WINDOW_MS / 1000 - 1)
     assert known(one.call(one.message(UNIQ_KEY="A")))
-    one.world.clock.run_for(2)
+    one.world.clock.run_for(1.1)  # the index counts in seconds
     later = one.call(one.message(UNIQ_KEY="A"))
     assert not known(later)
     assert place(later) != place(first)
@@ -209,6 +215,135 @@ def test_a_batch_waits_for_each_of_its_members_that_is_under_way() -> None:
     assert len(records(one)) == 2
 
 
+def test_a_batch_waits_for_a_member_behind_one_that_is_known() -> None:
+    one = broker()
+    one.call(one.message(UNIQ_KEY="A"))
+    one.world.clock.run_for(3)
+    one.controller.store.dispatcher.gather_s = 2.0
+    one.call(one.message(topic="Other", UNIQ_KEY="before"))
+    one.call(one.message(UNIQ_KEY="B"))
+    assert known(one.call(batch(one, "A", "B")))
+
+
+def test_what_never_ends_is_waited_for_as_long_as_a_client_waits() -> None:
+    """Nobody knows of its message yet whether it is stored: neither answer would be true."""
+    one = broker()
+    window, outcomes = window_of(one), one.controller.store.statistics.outcomes
+    assert window.begins(TOPIC, "A")
+    answers: list[RemotingCommand] = []
+    for send in (one.message(UNIQ_KEY="A"), batch(one, "A", "B")):
+        one.ask(send).addCallback(answers.append)
+    one.world.clock.run_for(2.9)
+    assert (answers, outcomes.waiting) == ([], 2)
+    one.world.clock.run_for(0.2)
+    assert [(answer.code, known(answer)) for answer in answers] == [(1, False)] * 2
+    assert outcomes.waiting == 0
+    window._forget((TOPIC, "A"))
+    again = one.call(batch(one, "A", "B"))
+    assert (again.code, known(again), len(records(one))) == (0, False, 2)
+
+
+def test_who_becomes_the_master_waits_for_nothing_of_its_earlier_life() -> None:
+    one = broker()
+    answers: list[RemotingCommand] = []
+    for key in "AB":
+        assert window_of(one).begins(TOPIC, key)
+        for _ in range(2):
+            one.ask(one.message(UNIQ_KEY=key)).addCallback(answers.append)
+    one.world.clock.run_for(0.5)
+    assert answers == []
+    one.controller.store.on_renumbered()
+    one.world.clock.run_for(0.5)
+    assert sorted(known(answer) for answer in answers) == [False, False, True, True]
+    assert {answer.code for answer in answers} == {0}
+
+
+def test_of_a_run_each_one_that_is_refused_is_under_way_no_more() -> None:
+    window = window_of(broker())
+    kept: list[Any] = []
+    for _ in range(2):
+        assert all(window.begins(TOPIC, key) for key in "ABC")
+        assert not any(window.begins(TOPIC, key) for key in "ABC")
+        drafts = [(TOPIC, *[None] * 10, key) for key in "ABC"]
+        done = window.watched(drafts, lambda *given: kept.append(given))
+        done("refused", [None] * 3, {}, 1.0)
+    assert kept == [("refused", [None] * 3, {}, 1.0)] * 2
+
+
+def test_what_is_not_compared_begins_whatever_else_is_under_way() -> None:
+    """What cannot be compared now is looked at alone: its sender hears why."""
+    one = broker()
+    window = window_of(one)
+    assert [window.begins(TOPIC, "") for _ in range(2)] == [True, True]
+    one.call(one.message(UNIQ_KEY="A"))
+    one.world.clock.run_for(1)
+
+    def refuses(place: int) -> Any:
+        raise StoreError("the disk refuses")
+
+    window._record = refuses
+    assert not window.begins(TOPIC, "A")
+
+
+def test_what_the_log_does_not_have_any_more_is_not_known() -> None:
+    one = broker()
+    first = one.call(one.message(UNIQ_KEY="A"))
+    one.world.clock.run_for(1)
+    window_of(one)._record = lambda place: None
+    again = one.call(one.message(UNIQ_KEY="A"))
+    assert (again.code, known(again)) == (0, False)
+    assert place(again) != place(first)
+
+
+def test_what_cannot_be_read_of_the_log_is_not_known() -> None:
+    one = broker()
+    one.call(one.message(UNIQ_KEY="A"))
+    one.world.clock.run_for(1)
+    one.controller.store.record_at = lambda place: b"no record of any kind"
+    again = one.call(one.message(UNIQ_KEY="A"))
+    assert (again.code, known(again)) == (0, False)
+
+
+@pytest.mark.parametrize(
+    ("topic", "properties", "is_the_same"),
+    [
+        ("T", {"UNIQ_KEY": "A"}, True),
+        ("U", {"UNIQ_KEY": "A"}, False),
+        ("T", {"UNIQ_KEY": "B"}, False),
+        ("T", {"KEYS": "A"}, False),
+    ],
+)
+def test_what_a_record_is_the_message_of(
+    topic: str, properties: dict[str, str], is_the_same: bool
+) -> None:
+    """The index knows hashes, which others may have, too; a delayed one says where it goes."""
+    same = DuplicateWindow._is
+    assert same(record(properties, topic=topic), Sent("T", "T", "A")) is is_the_same
+    for number, is_number in (("3", True), ("x", False), ("", False)):
+        place = {"REAL_TOPIC": topic, "REAL_QID": number}
+        delayed = record(properties | place, topic="SCHEDULE_TOPIC_XXXX")
+        sent = Sent("SCHEDULE_TOPIC_XXXX", "T", "A")
+        assert same(delayed, sent) is (is_the_same and is_number)
+
+
+@pytest.mark.parametrize(("step", "is_known"), [(0, True), (1, True), (8, True), (9, False)])
+def test_a_search_ends_after_so_many_steps(step: int, is_known: bool) -> None:
+    """Of a thousand items each: longer chains are somebody's work, and cost others their turns."""
+    one = broker()
+    one.call(one.message(UNIQ_KEY="A"))
+    one.world.clock.run_for(1)
+    really = one.controller.store.index.find
+
+    def find(*asked: Any) -> Any:
+        for number in range(20):
+            if number == step:
+                list(really(*asked))
+            yield
+
+    one.controller.store.index.find = find
+    assert known(one.call(one.message(UNIQ_KEY="A"))) is is_known
+
+
 def test_a_batch_with_a_member_without_an_id_and_one_that_is_given_back_are_stored() -> None:
     one = broker()
     one.controller.topics.update(TopicConfig("%RETRY%g", 1, 1))
@@ -238,7 +373,7 @@ def test_a_comparison_that_the_disk_refuses_is_made_anew_with_the_next_try() -> 
     one = broker()
     assert one.call(batch(one, "A", "B", "C")).code == 0
     store = one.controller.store
-    window = one.controller.dispatcher.routes[320].__self__._window
+    window = window_of(one)
     really, reads = window._record, []
 
     def refuses(place: int) -> Any:

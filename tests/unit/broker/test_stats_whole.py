@@ -21,12 +21,15 @@ def told(broker: SimBroker, name: str, key: str) -> Any:
 def test_every_way_to_put_and_to_read_counts() -> None:
     """Runs, single delayed messages, their delivery, and pulls; forgotten with the topic."""
     broker = SimBroker().start()
+    broker.world.clock.run_for(100)  # a time of day is no duration
     sends = [broker.ask(broker.message(b"x" * size)) for size in (10, 20, 30)]
     for sent in sends:
         assert broker.wait(sent).code == 0
     assert broker.call(broker.message(b"later", DELAY="1")).code == 0
     assert broker.pull().code == 0
     broker.world.clock.run_for(12)
+    took = broker.call(RemotingCommand(RequestCode.GET_BROKER_RUNTIME_INFO)).body or b""
+    assert 0 <= int(json.loads(took)["table"]["putMessageEntireTimeMax"]) < 1000
     cluster = broker.configuration.broker.broker_cluster_name
     count, average = told(broker, "TOPIC_PUT_NUMS", TOPIC)
     assert (count, average) == (4, 1.0)  # the delayed one when it was delivered

@@ -133,6 +133,25 @@ def test_create_in_send_refused() -> None:
     assert inherited is not None
 
 
+def test_a_full_table_creates_nothing_for_a_producer() -> None:
+    """What is there already is given all the same."""
+    topics = make()
+    most = len(topics.table) + 1
+    topics._most = lambda: most
+    last = topics.create_in_send("T", "TBW102", 4, 0)
+    assert last is not None
+    assert topics.create_in_send("U", "TBW102", 4, 0) is None
+    assert topics.create_in_send("T", "TBW102", 4, 0) is last
+    assert topics.not_created == 1
+
+
+def test_what_brokers_register_is_new_when_their_permission_is() -> None:
+    topics = make()
+    before = topics.data_version.counter
+    topics.permission_changed()
+    assert topics.data_version.counter == before + 1
+
+
 def test_retry_topics_are_always_created() -> None:
     created = make(auto_create_topic_enable=False).create_in_send("%RETRY%CG", "TBW102", 4, 2)
     assert created == TopicConfig("%RETRY%CG", 1, 1, 6, "SINGLE_TAG", 2)

@@ -9,7 +9,7 @@ from twisted.logger import LogLevel, capturedLogs, formatEvent
 
 from rmq_ha.broker.transactions import check
 from rmq_ha.broker.transactions.messages import GROUP as PROGRESS_GROUP
-from rmq_ha.broker.transactions.messages import op_mark
+from rmq_ha.broker.transactions.messages import op_mark, read_mark
 from rmq_ha.model.message import Address, GetMessageResult, Message, PutMessageResult
 from rmq_ha.model.properties import MAX_PROPERTIES_SIZE, encode_properties
 from rmq_ha.model.status import BrokerRole, GetMessageStatus, PutMessageStatus
@@ -648,6 +648,8 @@ def test_op_message_that_is_not_stored() -> None:
     assert broker.asked == [("b", 1)]
     assert broker.visible() == ["a"]
     assert broker.progress() == broker.ends()
+    marks = [read_mark(record) for record in broker.records(OP_HALF_TOPIC)]
+    assert [mark.is_moved for mark in marks if mark.half_offset == 0] == [False]
 
 
 def test_a_stop_waits_for_the_round_that_is_under_way() -> None:
