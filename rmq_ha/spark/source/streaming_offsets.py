@@ -67,12 +67,9 @@ def portions(sizes: Mapping[QueueId, int], most: int, turn: int) -> Offsets:
     left, spare = most - len(waiting), total - len(waiting)
     taken = {queue: 1 + (sizes[queue] - 1) * left // spare for queue in waiting}
     rest = most - sum(taken.values())
-    for queue in sorted(waiting, key=lambda queue: (sizes[queue] - 1) * left % spare, reverse=True):
-        if rest <= 0:
-            break
-        if taken[queue] < sizes[queue]:
-            taken[queue] += 1
-            rest -= 1
+    left_over = {queue: (sizes[queue] - 1) * left % spare for queue in waiting}
+    for queue in sorted(waiting, key=left_over.__getitem__, reverse=True)[:rest]:
+        taken[queue] += 1  # fewer than have something left over, so nobody gets more than is there
     return taken
 
 

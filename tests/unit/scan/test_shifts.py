@@ -228,6 +228,26 @@ def test_landmarks_are_at_least_as_far_apart_as_bytes_are() -> None:
     assert {one.every for one in asked.asked[0][1] if isinstance(one, Landmarks)} == {1}
 
 
+def test_each_long_region_has_landmarks_of_its_own_and_a_short_one_has_none() -> None:
+    asked = Asked(lambda task: Answer())
+    nothing: Any = None
+    side = Side("m", nothing, Log(LocalFiles(), [], 9000), 0)
+    compared = [(0, 2000), (2000, 2500), (2500, 3000), (3000, 3500), (3500, 9000)]
+    apart = [(0, 2000, 100), (2500, 3000, 2600), (3500, 9000, 7000)]
+    Shifts(asked.run, Work((side, side), frozenset(), 16), SPLIT).aligned(
+        compared, apart, is_whole=True
+    )
+    (_, picked, _), (_, parts, _), *rest = asked.asked
+    assert [(each.side, each.low, each.high) for each in picked if isinstance(each, Landmarks)] == [
+        (side, low, min(low + SPLIT, end))
+        for start, end in ((100, 2000), (7000, 9000))
+        for side in (0, 1)
+        for low in range(start, end, SPLIT)
+    ]
+    assert [each.part.shift for each in parts if isinstance(each, Shifted)] == [100, 2600, 7000]
+    assert [tasks for _, tasks, _ in rest] in ([], [[]])
+
+
 def test_of_more_changes_than_are_told_it_is_said_that_there_are_more() -> None:
     told = [at("RECORD_LOST", 5, b"5")]
     assert laid(Asked(lambda task: Answer(told=told, changes=1)), (500, 500)) == [

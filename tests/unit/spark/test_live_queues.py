@@ -8,7 +8,7 @@ import pytest
 from rmq_ha.client.blocking import READER_GROUP
 from rmq_ha.client.lookup.asking import Ask
 from rmq_ha.client.rules.errors import NoNameServer, NoRoute
-from rmq_ha.errors import CannotDecide, RemotingConnectError, WrongUsage
+from rmq_ha.errors import CannotDecide, ProtocolViolation, RemotingConnectError, WrongUsage
 from rmq_ha.model.message import Address
 from rmq_ha.model.topic_config import TopicConfig
 from rmq_ha.spark.source.live import Ends, LiveQueues, _Puller
@@ -318,3 +318,98 @@ def test_when_a_message_was_stored_is_asked_for_in_the_groups_name(
         wanted = {"consumerGroup": group, "queueOffset": "7", "maxMsgNums": "1", "topic": "t"}
         assert {name: ext[name] for name in wanted} == wanted
         assert ext["subscription"] == "*"
+
+
+class Told(FakeClient):
+    """Whose brokers answer what they are told to; remembers commands."""
+
+    def __init__(self, *answers: RemotingCommand, ends: dict[str, tuple[int, int]]) -> None:
+        super().__init__(ends)
+        self.answers = list(answers)
+        self.commands: list[tuple[str, RemotingCommand]] = []
+
+    def run(self, asking: Any) -> Any:
+        ask: Ask = next(asking)
+        while True:
+            try:
+                self.commands.append((ask.address, ask.command))
+                if ask.address in self.ends:
+                    ask = asking.send(self.answers.pop(0))
+                else:
+                    ask = asking.throw(RemotingConnectError(f"{ask.address}: refused"))
+            except StopIteration as end:
+                return end.value
+
+
+def table_of(*queues: tuple[int, Any, Any]) -> RemotingCommand:
+    """As a broker says it: queue ids and their ends."""
+    rows = ",".join(
+        f'{{"brokerName":"a","queueId":{number},"topic":"t"}}:'
+        f'{{"lastUpdateTimestamp":0,"maxOffset":{high},"minOffset":{low}}}'
+        for number, low, high in queues
+    )
+    return RemotingCommand(0, body=f'{{"offsetTable":{{{rows}}}}}'.encode())
+
+
+ONE, TWO = QueueId("t", "a", 0), QueueId("t", "a", 1)
+
+
+def test_the_ends_of_a_topic_are_those_that_its_broker_tells_of_the_queues_asked_for() -> None:
+    client = Told(table_of((1, 4, 9), (0, 7, 3), (5, 1, 2)), ends={MASTER: (0, 0)})
+    assert cluster(client).ends_of_topic([ONE, TWO]) == {
+        ONE: Ends(7, 7, True),  # behind the last there is nothing less than the first
+        TWO: Ends(4, 9, True),
+    }
+    ((address, command),) = client.commands
+    assert (address, command.code) == (MASTER, RequestCode.GET_TOPIC_STATS_INFO)
+    assert (command.ext or {})["topic"] == "t"
+
+
+def test_a_slaves_ends_are_not_sure_and_below_zero_there_is_nothing() -> None:
+    client = Told(table_of((0, -1, -1), (1, 2, 5)), ends={SLAVE: (0, 0)})
+    assert cluster(client).ends_of_topic([ONE, TWO]) == {
+        ONE: Ends(0, 0, False),
+        TWO: Ends(2, 5, False),
+    }
+    assert [address for address, _ in client.commands] == [MASTER, SLAVE]
+
+
+def test_a_topic_that_a_broker_does_not_know_is_asked_for_queue_by_queue() -> None:
+    numbers = [RemotingCommand(0, {"offset": str(value)}) for value in (3, 9)]
+    client = Told(RemotingCommand(17, remark="no topic"), *numbers, ends={MASTER: (0, 0)})
+    (ends,) = cluster(client).ends_of_topic([ONE]).values()
+    assert sorted(ends[:2]) == [3, 9]
+    assert len(client.commands) == 3
+    refused = Told(RemotingCommand(1, remark="busy"), ends={MASTER: (0, 0)})
+    with pytest.raises(CannotDecide, match="busy"):
+        cluster(refused, **{"fetchOffset.numRetries": "0"}).ends_of_topic([ONE])
+
+
+@pytest.mark.parametrize("value", ['"7"', "1.5", "true"])
+@pytest.mark.parametrize("is_low", [False, True])
+def test_an_end_that_is_no_number_is_no_answer(value: str, is_low: bool) -> None:
+    row = (0, value, 5) if is_low else (0, 5, value)
+    made = cluster(Told(table_of(row), ends={MASTER: (0, 0)}))
+    name = "minOffset" if is_low else "maxOffset"
+    with pytest.raises((CannotDecide, ProtocolViolation), match=f"{name} of a queue is"):
+        made.ends_of_topic([ONE])
+
+
+@pytest.mark.parametrize("asked", [MASTER, SLAVE])
+def test_an_offset_is_kept_for_a_group_by_the_master_or_else_by_the_slave(asked: str) -> None:
+    client = Told(RemotingCommand(0), ends={asked: (0, 0)})
+    cluster(client).commit("g", TWO, 23)
+    address, command = client.commands[-1]
+    assert (address, command.code) == (asked, RequestCode.UPDATE_CONSUMER_OFFSET)
+    wanted = {"consumerGroup": "g", "topic": "t", "queueId": "1", "commitOffset": "23"}
+    assert {name: (command.ext or {})[name] for name in wanted} == wanted
+    assert len(client.commands) == (1 if asked == MASTER else 2)
+
+
+def test_an_offset_that_nobody_keeps_is_named_after_some_tries() -> None:
+    client = Told(ends={})
+    made = cluster(client, **{"fetchOffset.numRetries": "2"})
+    why = r"t/b/0: offset 23 of the group g cannot be kept"
+    with pytest.raises(BrokerAway, match=why):
+        made.commit("g", QueueId("t", "b", 0), 23)
+    assert [address for address, _ in client.commands] == [OTHER] * 3

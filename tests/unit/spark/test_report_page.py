@@ -12,7 +12,7 @@ pytest.importorskip("pyspark", reason="pip install 'rmq-ha[spark]'")
 from rmq_ha.offsets.digest import Digest, digest, digest_of_rows
 from rmq_ha.offsets.findings import COLUMNS, Finding, Outcome
 from rmq_ha.offsets.summary import Timings, summary_of
-from rmq_ha.spark.report.page import cell, render, shown
+from rmq_ha.spark.report.page import MAX_CELL, _flat, _name, _section, _where, cell, render, shown
 from rmq_ha.spark.report.plots import svg
 from rmq_ha.spark.result import Plot, Table
 
@@ -224,3 +224,90 @@ def test_a_plot_has_a_name_for_those_who_do_not_see_it() -> None:
     assert text.startswith('<svg role="img" aria-label="Lag &amp; more: line plot of orders"')
     assert "currentColor" in text
     assert "#123456" not in text
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("repeatedMessages", "Repeated messages"),
+        ("repeated_messages", "Repeated messages"),
+        ("safe", "Safe"),
+        ("badCrc", "Bad CRC"),
+        ("bad_crc", "Bad CRC"),
+        ("by topic", "By topic"),
+        ("last24Hours", "Last24 hours"),
+        ("LMQ", "LMQ"),  # an abbreviation, or a name that others chose
+        ("Orders", "Orders"),
+        ("/store/a", "/store/a"),
+        ("", ""),
+    ],
+)
+def test_names_of_numbers_are_words(name: str, words: str) -> None:
+    assert _name(name) == words
+
+
+def test_numbers_within_numbers_have_the_names_of_both() -> None:
+    """Names that others chose stay as they are; a moment is a time, and a span is none."""
+    moment = datetime(2023, 11, 14, 22, 13, 20, tzinfo=UTC)
+    ms = 1_700_000_000_000
+    flat = dict(
+        _flat(
+            {
+                "bySlave": {"repeatedMessages": 5, "more": {"x_y": None}},
+                "list": [1, "b", None],
+                "fromMs": ms, "stored_ms": ms, "leastMs": 100_000_000_000, "spanMs": 99_999_999_999,
+                "roundMs": float(ms), "fromMsg": ms, "alarms": ms,
+            }
+        )
+    )  # fmt: skip
+    assert flat == {
+        "By slave: repeatedMessages": 5,
+        "By slave: more: x_y": None,
+        "List": "1, b, ",
+        "From": moment,
+        "Stored": moment,
+        "Least": datetime(1973, 3, 3, 9, 46, 40, tzinfo=UTC),
+        "Span ms": 99_999_999_999,
+        "Round ms": float(ms),
+        "From msg": ms,
+        "Alarms": ms,
+    }
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, ""), (False, "no"), (0, "0"), (1e4, "10000"), (9999.4, "9999"), (-12345.6, "-12346"),
+        (0.00012345, "0.0001234"), (float("inf"), "inf"), (float("nan"), "nan"),
+        (datetime(2026, 1, 2, 3, 4, 5), "2026-01-02 03:04:05 UTC"),
+        ("a\tb", "a\\u0009b"), ("a\nb\u00a0\u202fc", "a\nb\u00a0\u202fc"), ("\u200b", "\\u200b"),
+        ("x" * MAX_CELL, "x" * MAX_CELL),
+        ("x" * (MAX_CELL + 1), "x" * MAX_CELL + "… (401 characters)"),
+    ],
+)  # fmt: skip
+def test_values_are_shown_as_people_read_them(value: Any, text: str) -> None:
+    assert shown(value) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "gaps"), [(9999, 0), (10_000, 1), (-10_000, 0), (1_000_000, 2), (12345.0, 1)]
+)
+def test_numbers_of_five_digits_and_more_have_gaps(value: float, gaps: int) -> None:
+    assert cell(value).count("<i") == gaps
+
+
+def test_where_a_finding_lies_says_only_what_is_known() -> None:
+    place = row(topic="t", queue_id=0, queue_offset=12345, msg_id="ID")
+    assert _where(place) == [
+        ("", "t"), ("queue ", "0"), ("offset ", "12345"), ("message ", "ID"),
+    ]  # fmt: skip
+    assert _where({"group": "g", "physicalOffset": 7}) == [("group ", "g"), ("log offset ", "7")]
+
+
+def test_a_column_is_one_of_numbers_if_all_of_it_is() -> None:
+    """Short rows have holes at their ends, and what is too long is cut."""
+    table = Table("T", ("a", "b", "c"), [(1, "", "x"), (2.5, "-", 3), (None,), (1, 2, 3, 4)])
+    section = _section(1, table)
+    assert section["numeric"] == [True, True, False]
+    assert section["rows"] == [[1, "", "x"], [2.5, "-", 3], [None, None, None], [1, 2, 3]]
+    assert _section(1, Table("T", ("a", "b"), []))["numeric"] == [False, False]

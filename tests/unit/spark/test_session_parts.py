@@ -1,5 +1,6 @@
 """Sessions without Spark: settings, and whose Java and whose Spark they are."""
 
+import logging
 import os
 import sys
 from pathlib import Path
@@ -15,6 +16,7 @@ from pyspark.logger import PySparkLogger
 
 from rmq_ha.errors import CannotDecide, WrongUsage
 from rmq_ha.spark.host import session
+from rmq_ha.spark.host.ending import quiet_libraries
 from rmq_ha.spark.host.java import Java
 from rmq_ha.spark.host.session import Session, defaults, is_local, is_submitted, spark_home
 from rmq_ha.spark.host.staging import _last, _sent, needs_staging, stage
@@ -577,3 +579,21 @@ def test_over_connect_a_setting_of_the_server_is_named(monkeypatch: pytest.Monke
     assert seen == ["sc://h:1", zone, ("a", "b"), "registered"]
     with pytest.raises(WrongUsage, match="--conf static: over Spark Connect it cannot be changed"):
         session.over_connect({"spark.master": "sc://h:1", "static": "x"})
+
+
+def test_what_libraries_log_goes_nowhere_unless_somebody_listens(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Else Python writes warnings to standard error by itself; once is enough."""
+    root, py4j = logging.getLogger(), logging.getLogger("py4j")
+    for logger in (root, py4j):
+        monkeypatch.setattr(logger, "handlers", [])
+    for _ in range(2):
+        quiet_libraries()
+        assert [[type(each) for each in logger.handlers] for logger in (root, py4j)] == [
+            [logging.NullHandler]
+        ] * 2
+    listens = logging.StreamHandler()
+    monkeypatch.setattr(root, "handlers", [listens])
+    quiet_libraries()
+    assert root.handlers == [listens]

@@ -5,6 +5,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyspark.sql.types import (
+    ArrayType,
     BinaryType,
     DataType,
     IntegerType,
@@ -15,7 +16,7 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from rmq_ha.client.rules.errors import MQClientError, SendFailed
+from rmq_ha.client.rules.errors import MQClientError, NoRoute, SendFailed
 from rmq_ha.client.rules.messages import Message, SendResult, SendStatus
 from rmq_ha.errors import WrongUsage
 from rmq_ha.spark.source.sink import make_stream_writer, make_writer
@@ -319,3 +320,154 @@ def test_what_has_left_does_not_count_as_waiting() -> None:
     box.put(Message("u", b"x"), None)
     box.put(Message("v", b"x"), None)
     assert len(client.requests) == 20
+
+
+class Knows(FakeClient):
+    """Of a topic the queues that it is told; None: it has no route."""
+
+    def __init__(self, queues: list[MessageQueue] | None) -> None:
+        super().__init__()
+        self.queues = queues
+        self.looked: list[str] = []
+
+    def publish_queues(self, topic: str) -> list[MessageQueue]:
+        self.looked.append(topic)
+        if self.queues is None:
+            raise NoRoute(topic, "unknown")
+        return self.queues
+
+
+def test_where_nobody_knows_the_topic_yet_its_broker_chooses() -> None:
+    """Brokers make it then, so that it is looked up again; what is known is looked up once."""
+    client = Knows(None)
+    box = outbox(client)
+    for _ in range(2):
+        box.put(Message("t", b"x", keys="k1"), None)
+    assert client.looked == ["t", "t"]
+    client.queues = [MessageQueue("t", "b", 4), MessageQueue("t", "b", 7)]
+    for key in ("k1", "k2", "k1"):
+        box.put(Message("t", b"y", keys=key), None)
+    box.flush()
+    # One look for the keys, and one for each queue that something is sent to.
+    assert client.looked == ["t"] * 5
+    assert client.requests == [
+        ([b"x", b"x"], None),
+        ([b"y", b"y"], client.queues[0]),
+        ([b"y"], client.queues[1]),
+    ]
+    client.queues = []
+    box.put(Message("u", b"z", keys="k1"), None)
+    box.flush()
+    assert client.requests[-1] == ([b"z"], None)
+
+
+def test_many_topics_wait_only_for_so_long() -> None:
+    client = FakeClient()
+    box = outbox(client)
+    for number in range(1000):
+        box.put(Message(f"t{number}", b""), None)
+    assert not client.requests
+    box.put(Message("more", b""), None)
+    assert len(client.requests) == 1001
+
+
+def test_what_waits_in_all_is_bounded_by_eight_requests() -> None:
+    client = FakeClient()
+    box = outbox(client, batch_bytes=100)
+    for number in range(8):
+        box.put(Message(f"t{number}", b"x" * 99), None)
+    box.put(Message("u", b"x" * 7), None)
+    assert not client.requests
+    box.put(Message("v", b"x"), None)
+    assert len(client.requests) == 10
+
+
+def test_what_a_write_is_told_is_what_producers_do() -> None:
+    told = {
+        **GOOD, "producerGroup": "g", "batchRows": "7", "batchBytes": "8", "rowsPerSecond": "9",
+        "sendTimeoutMs": "10", "sendRetries": "11", "maxMessageSize": "12", "spread": "turns",
+        "requireSendOk": "true", "pullTimeoutMs": "13", "subscribe": " orders ",
+    }  # fmt: skip
+    options = parse_sink_options(told)
+    assert options == SinkOptions(
+        topic="t", subscribed="orders", producer_group="g", batch_rows=7, batch_bytes=8,
+        rows_per_second=9, send_timeout_ms=10, send_retries=11, max_message_size=12,
+        spread="turns", require_send_ok=True, pull_timeout_ms=13,
+        client=options.client, producer=options.producer,
+    )  # fmt: skip
+    producer = options.producer
+    assert (producer.producer_group, producer.send_msg_timeout) == ("g", 10)
+    assert (producer.retry_times_when_send_failed, producer.max_message_size) == (11, 12)
+    assert producer.max_batch_size == 12
+    assert options.client.namesrv_addr == "localhost:9876"
+    assert options.client.mq_client_api_timeout == 13
+    usual = parse_sink_options({"namesrv": "a:1"})
+    assert (usual.topic, usual.subscribed, usual.spread) == ("", "", "key")
+    assert usual.producer.producer_group == "SPARK_PRODUCER"
+    small = parse_sink_options({**GOOD, "maxMessageSize": "100", "batchBytes": "1000"})
+    assert (small.batch_bytes, small.max_message_size) == (100, 100), "no batch is larger"
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ({"topic": "t"}, "where to"),
+        ({"namesrv": "h:1", "path": "", "topic": "t"}, "a store"),
+        ({"namesrv": "host", "topic": "t"}, "no host:port"),
+        ({**GOOD, "topic": ""}, "topic=''"),
+        ({**GOOD, "spread": "random"}, "one of key, turns"),
+    ],
+)
+def test_a_write_that_has_no_place_is_refused(given: dict[str, str], why: str) -> None:
+    with pytest.raises(WrongUsage, match=why):
+        parse_sink_options(given)
+
+
+HEADERS_OF_KAFKA = ArrayType(
+    StructType([StructField("key", StringType()), StructField("value", BinaryType())])
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "why"),
+    [
+        ("headers", HEADERS_OF_KAFKA, ""),
+        ("headers", MapType(StringType(), StringType()), ""),
+        ("properties", MapType(IntegerType(), StringType()), "should be map<string,string>, or"),
+        ("properties", ArrayType(StringType()), "should be map<string,string>, or as Kafka's"),
+        ("properties", StringType(), "is string: it should be map<string,string>, or as Kafka's"),
+        ("keys", IntegerType(), "is int: it should be string or binary"),
+        ("flag", StringType(), "is string: it should be tinyint or smallint or int or bigint"),
+        ("bornTimestamp", StringType(), ""),  # a read has it, and a write has no use for it
+        ("timestampType", StringType(), ""),  # as Kafka's
+        ("xyzzy", StringType(), "no 'xyzzy'; there are topic, body"),
+        ("BDOY", StringType(), "did you mean 'body'"),
+        ("partitio", IntegerType(), "did you mean 'partition'"),
+    ],
+)
+def test_each_column_says_what_it_should_be(name: str, kind: DataType, why: str) -> None:
+    schema = columns("body binary").add(name, kind)
+    if not why:
+        check_columns(schema, SinkOptions(topic="t"))
+        return
+    with pytest.raises(WrongUsage, match=why):
+        check_columns(schema, SinkOptions(topic="t"))
+
+
+@pytest.mark.parametrize(
+    ("fields", "given", "fits"),
+    [
+        ("body binary", {"topic": "t"}, True),
+        ("body binary", {"subscribed": "t"}, True),
+        ("body binary, topic string", {}, True),
+        ("body binary", {}, False),
+    ],
+)
+def test_each_row_needs_a_topic_from_somewhere(
+    fields: str, given: dict[str, str], fits: bool
+) -> None:
+    if fits:
+        check_columns(columns(fields), SinkOptions(**given))  # type: ignore[arg-type]
+        return
+    with pytest.raises(WrongUsage, match="or a column topic"):
+        check_columns(columns(fields), SinkOptions(**given))  # type: ignore[arg-type]

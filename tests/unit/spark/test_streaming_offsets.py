@@ -93,6 +93,61 @@ def test_the_larger_backlog_gets_the_larger_part() -> None:
     assert taken == {queue(0): 89, queue(1): 10, queue(2): 1}
 
 
+@pytest.mark.parametrize(
+    ("backlog", "most", "turn", "taken"),
+    [
+        ({}, 5, 0, {}),
+        ({0: 0, 1: 0}, 5, 0, {}),
+        ({0: 3, 1: 0, 2: 4}, 7, 0, {0: 3, 2: 4}),
+        ({0: 3, 1: 0, 2: 4}, 8, 0, {0: 3, 2: 4}),
+        ({0: 3, 1: 0, 2: 4}, 2, 9, {0: 1, 2: 1}),
+        ({0: 1, 1: 1, 2: 5}, 6, 0, {0: 1, 1: 1, 2: 4}),
+        # What is left over goes to those who would have most of one.
+        ({0: 10, 1: 6, 2: 3}, 8, 0, {0: 4, 1: 2, 2: 2}),
+        ({0: 3, 1: 6, 2: 10}, 8, 0, {0: 2, 1: 2, 2: 4}),
+        ({0: 10, 1: 6, 2: 3}, 9, 0, {0: 4, 1: 3, 2: 2}),
+        ({0: 3, 1: 3, 2: 3}, 5, 0, {0: 2, 1: 2, 2: 1}),
+        # They take turns: from the one on whose turn it is, round and round.
+        ({0: 9, 1: 9, 2: 0, 3: 9}, 2, 0, {0: 1, 1: 1}),
+        ({0: 9, 1: 9, 2: 0, 3: 9}, 2, 1, {1: 1, 3: 1}),
+        ({0: 9, 1: 9, 2: 0, 3: 9}, 2, 2, {3: 1, 0: 1}),
+        ({0: 9, 1: 9, 2: 0, 3: 9}, 2, 3, {0: 1, 1: 1}),
+        ({0: 9, 1: 9}, 1, 7, {1: 1}),
+    ],
+)
+def test_how_much_of_each_queue(
+    backlog: dict[int, int], most: int, turn: int, taken: dict[int, int]
+) -> None:
+    found = portions({queue(number): size for number, size in backlog.items()}, most, turn)
+    assert found == {queue(number): count for number, count in taken.items()}
+
+
+@pytest.mark.parametrize(
+    ("backlog", "each", "most", "taken"),
+    [
+        ({0: 0}, {0: 5}, 100, {}),
+        ({0: 4, 1: 4}, {0: 10, 1: 10}, 80, {0: 4, 1: 4}),
+        ({0: 4, 1: 4}, {0: 10, 1: 10}, 79, {0: 4, 1: 3}),
+        ({0: 4, 1: 4}, {}, 4, {0: 2, 1: 2}),  # not known: a byte each
+        ({0: 4, 1: 4}, {0: 0, 1: -3}, 4, {0: 2, 1: 2}),
+        ({0: 4, 1: 4}, {0: 10, 1: 30}, 60, {0: 1, 1: 1}),
+        # Below what one of each may take they are counted, by the mean of what waits.
+        ({0: 4, 1: 4}, {0: 10, 1: 30}, 59, {0: 1, 1: 1}),
+        ({0: 4, 1: 4}, {0: 10, 1: 30}, 39, {1: 1}),
+        ({0: 4, 1: 4}, {0: 10, 1: 30}, 3, {1: 1}),
+        ({0: 4, 1: 0}, {0: 10, 1: 3000}, 20, {0: 2}),  # whose queue is empty has no say
+        ({0: 100, 1: 100}, {0: 30, 1: 10}, 400, {0: 10, 1: 10}),
+    ],
+)
+def test_how_many_messages_fit_into_so_many_bytes(
+    backlog: dict[int, int], each: dict[int, int], most: int, taken: dict[int, int]
+) -> None:
+    sizes = {queue(number): size for number, size in backlog.items()}
+    message_bytes = {queue(number): size for number, size in each.items()}
+    found = portions_by_bytes(sizes, message_bytes, most, 1)
+    assert found == {queue(number): count for number, count in taken.items()}
+
+
 def test_queues_of_heavy_messages_get_fewer_of_them() -> None:
     value = {queue(0): 1000, queue(1): 1000}
     taken = portions_by_bytes(value, {queue(0): 100, queue(1): 10}, 11_000, 0)

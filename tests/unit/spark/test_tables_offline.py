@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,8 @@ from rmq_ha.errors import CannotDecide, WrongUsage
 from rmq_ha.spark.source import tables_offline
 from rmq_ha.spark.source.batch import make_reader, schema_of
 from rmq_ha.spark.source.schema import TABLE_COLUMNS, struct_of
-from tests.unit.spark.golden_stores import FIXTURES, java_store
+from rmq_ha.store.format.index import HEADER, ITEM, SLOT
+from tests.unit.spark.golden_stores import EPOCH, FIXTURES, java_store
 
 Row = tuple[Any, ...]
 
@@ -124,6 +126,35 @@ def test_the_index(store: Path, expected: dict[str, Any]) -> None:
         assert items[0][5] == file["beginPhyOffset"]
         assert items[-1][5] == file["endPhyOffset"]
         assert all(item[3] == item[4] % 50 and item[7] < item[2] for item in items)
+
+
+@pytest.mark.parametrize(("units", "rows"), [(1 << 20, 7), (40, 1 << 16), (40, 7), (1, 1)])
+def test_an_index_is_the_same_in_whatever_pieces(
+    store: Path, monkeypatch: pytest.MonkeyPatch, units: int, rows: int
+) -> None:
+    """Each item as it stands in its file."""
+    monkeypatch.setattr(tables_offline, "UNITS", units)
+    monkeypatch.setattr(tables_offline, "ROWS", rows)
+    wanted: list[Row] = []
+    for path in sorted((store / "index").iterdir()):
+        data = path.read_bytes()
+        begin, count = HEADER.unpack_from(data)[0], HEADER.unpack_from(data)[-1]
+        for number in range(1, count):
+            at = HEADER.size + 50 * SLOT.size + number * ITEM.size
+            hashed, offset, seconds, before = ITEM.unpack_from(data, at)
+            stored = EPOCH + timedelta(milliseconds=begin + 1000 * seconds)
+            wanted.append(("b", path.name, number, hashed % 50, hashed, offset, stored, before))
+    found = read(store, "index")
+    assert found == wanted
+    assert len({row[1] for row in found}) == 3
+
+
+def test_units_of_queues_are_the_same_in_whatever_pieces(
+    store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted = read(store, "consumeQueue")
+    monkeypatch.setattr(tables_offline, "ROWS", 7)
+    assert read(store, "consumeQueue") == wanted
 
 
 def test_a_table_that_is_not_there_is_empty_and_one_that_is_damaged_is_an_error(
