@@ -468,3 +468,99 @@ def test_the_first_difference_is_the_one_nearest_to_the_start(tmp_path: Path) ->
         assert (told.first.physical_offset, told.apart, told.errors) == (first, count, count + 1)
         assert told.numbers["firstDifference"] == first
         assert told.numbers["differences"] == count
+
+
+# Before anything is asked
+
+
+@pytest.mark.parametrize(("master", "slave"), [(9, 9), (12, 9), (9, 12)])
+def test_logs_that_part_are_compared_up_to_there(tmp_path: Path, master: int, slave: int) -> None:
+    """Which of them is ahead says nothing then; what both have begins where somebody says."""
+    stores = [store_at(tmp_path / name, 0) for name in "ms"]
+    for store, count, name in zip(stores, (master, slave), (b"m", b"s"), strict=True):
+        own = [{**row, "body": b"%b%04d" % (name, at)} for at, row in enumerate(ROWS[4:count])]
+        (store / "commitlog" / f"{0:020}").write_bytes(log_of(*ROWS[:4], *own).ljust(FILE, b"\0"))
+    tasks = Tasks(bytes=lambda task, time: Answer(apart=[(task.low, task.high, task.low)]))
+    told = verified(settings_of(*stores, start=SIZE, checks=frozenset()), tasks)
+    compared = [row for row in stretches(tasks) if row[3]]
+    assert compared == [(SIZE, 4 * SIZE, (0, 1), True)]
+    assert told.common == (SIZE, 9 * SIZE)
+    codes = {(each.code, each.broker) for each in told.findings}
+    assert ("DIVERGED", told.names[1]) in codes
+    assert not {code for code, _ in codes} & {"SLAVE_AHEAD", "MASTER_AHEAD"}
+    assert told.first is not None
+    assert told.first.code == "DIVERGED"
+    # Where the logs part they do not end together, so no part is told that it is their end.
+    (aligned,) = tasks.of("out of step")
+    assert [task.part.is_last for task in aligned] == [False]
+    assert tasks.asked[0][0] == f"{3 * SIZE:,} bytes of both logs"
+
+
+@pytest.mark.parametrize(
+    ("master", "slave", "code", "place"),
+    [(9, 9, None, 0), (9, 7, "MASTER_AHEAD", 7), (7, 9, "SLAVE_AHEAD", 7)],
+)
+def test_which_log_is_ahead_is_told_where_they_do_not_part(
+    tmp_path: Path, master: int, slave: int, code: str | None, place: int
+) -> None:
+    told = verified(pair_of(tmp_path, master, slave), Tasks())
+    found = [
+        (each.code, each.broker, each.physical_offset)
+        for each in told.findings
+        if each.code.endswith("_AHEAD")
+    ]
+    assert found == ([(code, told.names[1], place * SIZE)] if code else [])
+
+
+@pytest.mark.parametrize("gone", ["m", "s", "ms"])
+def test_what_a_log_lacks_is_told_of_each_side(java: Path, tmp_path: Path, gone: str) -> None:
+    for name in "ms":
+        image_of(java, LEVELS_OF_JAVA).save(tmp_path / name)
+        if name in gone:
+            (tmp_path / name / "commitlog" / f"{65536:020}").unlink()
+    tasks = Tasks()
+    told = verified(settings_of(tmp_path / "m", tmp_path / "s"), tasks)
+    holes = [
+        (told.names.index(each.broker or ""), each.physical_offset)
+        for each in told.findings
+        if each.code == "LOG_HOLE"
+    ]
+    assert holes == [("ms".index(name), 65536) for name in gone]
+    sides = [row[2:] for row in stretches(tasks) if row[0] == 65536]
+    assert sides == {"m": [((1,), False)], "s": [((0,), False)], "ms": []}[gone]
+
+
+def test_one_store_is_told_of_under_its_own_name_alone(tmp_path: Path) -> None:
+    """The tasks call its second self so that findings can be told apart."""
+    store = store_at(tmp_path / "m", 9)
+    names = [str(store), f"{store} (again)"]
+    found = [BAD._replace(broker=name) for name in names]
+    tasks = Tasks(bytes=always(Answer(findings=found)))
+    told = verified(settings_of(store, store), tasks)
+    assert told.names == names
+    assert told.is_alone
+    assert {each.broker for each in told.findings} == {names[0]}
+    assert [side.name for side in next(iter(tasks.work.values())).sides] == names
+
+
+def test_numbers_and_verdict_are_those_of_the_sums(tmp_path: Path) -> None:
+    records = {0: [7, 70], 1: [6, 60], -2: [5, 50]}
+    tasks = Tasks(bytes=always(Answer(records=records, compared=9, blank=2, keys={1: [4, 0, 1]})))
+    told = verified(pair_of(tmp_path, 9, 9, start=SIZE), tasks)
+    assert told.numbers == {
+        "from": SIZE, "to": 9 * SIZE, "bytesCompared": 9, "bytesWithoutMeaning": 2,
+        "messages": {"master": 7, "slave": 6}, "keys": {"master": 0, "slave": 4},
+        "differences": 0, "firstDifference": None,
+    }  # fmt: skip
+    assert told.verdict == f"replica identical over [{SIZE}, {9 * SIZE}): 5 messages"
+    bare = verified(pair_of(tmp_path / "bare", 9, 9), Tasks())
+    assert bare.verdict == f"replica identical over [0, {9 * SIZE}): {9 * SIZE} bytes"
+    assert bare.numbers["messages"] == bare.numbers["keys"] == {"master": 0, "slave": 0}
+
+
+def test_tasks_that_are_run_here_each_have_their_answer(tmp_path: Path) -> None:
+    store_at(tmp_path / "m", 9)
+    store_at(tmp_path / "s", 9)
+    told = verify(settings_of(tmp_path / "m", tmp_path / "s", split=2 * SIZE))
+    assert told.sums.compared == 9 * SIZE
+    assert {side: count for side, (count, _) in told.sums.records.items()} == {0: 9, 1: 9, -2: 9}
