@@ -66,6 +66,16 @@ def test_heartbeat_creates_group_and_retry_topic() -> None:
     assert kit.consumers.client_ids("G3") == ["c1"]
 
 
+@pytest.mark.parametrize(("is_unit", "flag"), [(False, 0), (True, 2)])
+def test_a_retry_topic_says_whether_its_group_is_of_a_unit(is_unit: bool, flag: int) -> None:
+    kit = Kit()
+    body = {"clientID": "c", "consumerDataSet": [{"groupName": "G", "unitMode": is_unit}]}
+    assert kit.request(34, None, body).code == 0
+    topic = kit.topics.get("%RETRY%G")
+    assert topic is not None
+    assert topic.topic_sys_flag == flag
+
+
 @pytest.mark.parametrize(
     ("said", "is_kept"),
     [
@@ -221,6 +231,17 @@ def test_check_client_config(kind: str | None, expected: int) -> None:
     assert Kit().request(46, None, body).code == expected
     assert Kit().request(46, None, {}).code == 0
     assert Kit().request(46).code == 1
+
+
+@pytest.mark.parametrize(("expression", "expected"), [("a = 1", 0), ("a = = 1", 23)])
+def test_an_expression_is_compiled_before_a_client_subscribes(
+    expression: str, expected: int
+) -> None:
+    kit = Kit()
+    kit.broker.enable_property_filter = True
+    subscription = {"topic": "T", "expressionType": "SQL92", "subString": expression}
+    body = {"clientId": "c", "group": "G", "subscriptionData": subscription}
+    assert kit.request(46, None, body).code == expected
 
 
 def test_consumer_list() -> None:

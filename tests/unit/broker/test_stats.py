@@ -365,3 +365,63 @@ def test_items_are_bounded() -> None:
     assert table.get(50) is not None
     assert table.get(60) is None
     assert table.get(61) is not None
+
+
+def test_samplings_count_from_the_start_of_the_broker() -> None:
+    """Whatever the clock said by then; what comes after one is for the next."""
+    now = Now()
+    now.value += 3_000
+    stats = BrokerStats(now, now.seconds)
+    totals: list[Any] = []
+    for _ in range(4):
+        rows = [(topic, 0, 0, 10, 0, 0, 0, "", "", 0, 0, "") for topic in ("T", "U")]
+        stats.put_rows(rows, now.seconds(), now.seconds())
+        stats.got("T", 0, "G", 1, 10)
+        now.value += 5_000
+        names = [("TOPIC_PUT_NUMS", "T"), ("TOPIC_PUT_NUMS", "U"), ("GROUP_GET_NUMS", "T@G")]
+        growths = [stats.growths(*name) for name in names]
+        totals.append([growth and growth[0].total for growth in growths])
+    assert totals == [[0] * 3, [2] * 3, [2] * 3, [4] * 3]
+
+
+def test_rows_alone_are_counted_where_they_came() -> None:
+    """Nobody asks for the figures in between."""
+    now = Now()
+    stats = BrokerStats(now, now.seconds)
+    for _ in range(2):
+        rows = [("T", 0, 0, 10, 0, 0, 0, "", "", 0, 0, "")]
+        stats.put_rows(rows, now.seconds(), now.seconds())
+        now.value += 15_000
+    growths = stats.growths("TOPIC_PUT_NUMS", "T") or []
+    assert [growth.total for growth in growths] == [2, 0, 0]
+    now.value -= 15_000
+    growths = stats.growths("TOPIC_PUT_NUMS", "T") or []
+    assert [growth.total for growth in growths] == [1, 0, 0]
+
+
+def test_each_delayed_message_counts_for_its_topic() -> None:
+    now = Now()
+    stats = BrokerStats(now, now.seconds)
+    host = Address.parse("127.0.0.1", 1)
+    stored = PutMessageResult(PutMessageStatus.PUT_OK, AppendResult(0, 60, START_MS, 0, 1, ""))
+    messages = [Message(topic, 0, b"", host, host, START_MS) for topic in ("T", "U", "T")]
+    stats.delivered(1, messages, [stored] * 3)
+    now.value += 10_000
+    for topic, count in (("T", 2), ("U", 1)):
+        growths = stats.growths("TOPIC_PUT_NUMS", topic)
+        assert growths is not None
+        assert growths[0].total == count
+
+
+def test_a_minute_s_latencies_are_its_own() -> None:
+    now = Now()
+    now.value += 3_000
+    stats = BrokerStats(now, now.seconds)
+    info = stats.runtime_info()
+    assert (info["getMessageEntireTimeMax"], info["putMessageEntireTimeMax"]) == ("0", "0")
+    told = []
+    for count in (5, 7, 9):
+        stats.put_took(0, count)
+        told.append(stats.runtime_info()["putMessageDistributeTime"].partition(" ")[0])
+        now.value += 60_000
+    assert told == ["[<=0ms]:5", "[<=0ms]:5", "[<=0ms]:7"]

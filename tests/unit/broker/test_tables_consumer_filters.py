@@ -280,3 +280,42 @@ def test_compile_names_the_type_that_there_is_not() -> None:
         Fixture().table.compile("FOO", "a = 1")
     with pytest.raises(InvalidSelector):
         Fixture().table.compile("SQL92", None)
+
+
+def test_as_many_of_the_dead_go_as_it_takes() -> None:
+    it = Fixture(capacity=3 * (ENTRY_SIZE + 5))
+    for group in ("A", "B", "C"):
+        it.register(group, ("T", "a = 1", 1))
+    for group in ("A", "B"):
+        it.now += 1
+        it.table.unregister(group)
+    it.register("D", ("T", "a = 10", 1))  # one character more than A leaves
+    assert [item.group for item in it.table.of_topic("T")] == ["C", "D"]
+
+
+def test_one_character_too_many_is_not_taken() -> None:
+    it = Fixture(capacity=2 * (ENTRY_SIZE + 5))
+    it.register("A", ("T", "a = 1", 1))
+    it.register("B", ("T", "a = 10", 1))
+    assert it.expression(group="B") is None
+    it.register("B", ("T", "a = 1", 1))
+    assert it.expression(group="B") == "a = 1"
+
+
+def test_all_that_have_been_dead_for_a_day_are_forgotten() -> None:
+    it = Fixture()
+    for group in ("G", "H", "I"):
+        it.register(group, ("T", "a = 1", 1), ("U", "a = 1", 1))
+    it.table.unregister("G")
+    it.table.unregister("I")
+    it.now += DAY_MS
+    it.table.clean()
+    left = [data.group for topic in ("T", "U") for data in it.table.of_topic(topic)]
+    assert left == ["H", "H"]
+
+
+def test_a_subscription_without_an_expression_has_no_filter() -> None:
+    it = Fixture()
+    it.register("G", ("T", "", 1))
+    it.register("H", ("T", "a = 1", 1), kind="TAG")
+    assert list(it.table.of_topic("T")) == []

@@ -214,3 +214,34 @@ def test_what_did_not_change_is_not_laid_out_again(monkeypatch: pytest.MonkeyPat
     table.commit("G8", "T", 0, 1)
     table.encode()
     assert laid_out == [{0: 2}]
+
+
+def test_a_group_that_may_not_consume_is_changed_once() -> None:
+    """And an unknown one is not made by that."""
+    table = groups()
+    table.find("G")
+    for _ in range(2):
+        table.disable_consume("G")
+        known = table.get("G")
+        assert known is not None
+        assert not known.consume_enable
+        assert table.data_version.counter == 2
+    table.disable_consume("unknown")
+    assert table.get("unknown") is None
+
+
+def test_who_consumes_what() -> None:
+    table, changed = offsets(), list[str]()
+    table.on_change = changed.append
+    for group, topic in (("G", "T"), ("G", "U"), ("H", "T")):
+        table.commit(group, topic, 0, 5)
+        table.commit(group, topic, 0, 5)
+    assert changed == ["T@G", "U@G", "T@H"]
+    assert table.topics_by_group() == {"G": {"T", "U"}, "H": {"T"}}
+    assert table.to_json_of_5() == {
+        "dataVersion": {"counter": 0, "stateVersion": 0, "timestamp": 0},
+        "groupTopicMap": {"G": ["T", "U"], "H": ["T"]},
+        "offsetTable": {"T@G": {0: 5}, "U@G": {0: 5}, "T@H": {0: 5}},
+    }
+    assert table.remove_topic("T") == 2
+    assert table.topics_by_group() == {"G": {"U"}}

@@ -17,6 +17,7 @@ from rmq_ha.client.rules.errors import (
 )
 from rmq_ha.errors import (
     ConfigurationError,
+    InconsistentLedger,
     ProtocolViolation,
     RemotingConnectError,
     RemotingTimeout,
@@ -78,3 +79,8 @@ def test_a_lack_of_rights_is_known_by_what_brokers_say() -> None:
     assert BrokerRefused(1, java, "a:1").is_access
     assert not BrokerRefused(1, "no", "a:1").is_access
     assert not BrokerRefused(16, java, "a:1").is_access
+
+
+def test_a_ledger_s_refusal_reads_as_its_reason() -> None:
+    refusal = InconsistentLedger(416, "entry 7 does not follow 5")
+    assert (refusal.code, str(refusal)) == (416, "entry 7 does not follow 5")

@@ -6,7 +6,7 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rmq_ha.ha.lag import CAPACITY, ERROR_SHARE, RESOLUTION_S, AppendTimes
+from rmq_ha.ha.lag import CAPACITY, ERROR_SHARE, RESOLUTION_S, AppendTimes, told_slaves
 
 
 def test_nobody_is_behind_a_log_that_nobody_wrote() -> None:
@@ -133,3 +133,13 @@ def test_a_log_that_does_not_grow_takes_no_memory() -> None:
         times.note(10, float(second))
     assert len(times) == 1
     assert times.behind(9, 100.0) == 100.0
+
+
+def test_a_hundred_slaves_are_told_of_and_those_that_have_reported() -> None:
+    words = {"address": "a", "stage": "s", "acked": 1, "lag": 2, "lag_seconds": 3.0}
+    slaves = [words | {"requested": number, "more": 1, "acked": number} for number in range(101)]
+    told = told_slaves(slaves)
+    assert [slave["acked"] for slave in told] == list(range(100))
+    assert told[7] == words | {"acked": 7}
+    slaves[7]["requested"] = None
+    assert [slave["acked"] for slave in told_slaves(slaves[:9])] == [0, 1, 2, 3, 4, 5, 6, 8]

@@ -10,9 +10,10 @@ import pytest
 from rmq_ha.client.rules.settings import ClientConfig
 from rmq_ha.errors import CannotDecide, WrongUsage
 from rmq_ha.offsets.model import Snapshot
-from rmq_ha.offsets.opening import _address, opened, pairs_of_cluster
+from rmq_ha.offsets.opening import _address, opened, pairs_of_cluster, seen
 from rmq_ha.offsets.pairing import pair
 from rmq_ha.offsets.places import BrokerPlace, NamesrvPlace, SnapshotPlace
+from rmq_ha.offsets.sampling import Patience
 
 
 def knowing(*ids: int) -> Any:
@@ -93,3 +94,17 @@ def test_a_window_begins_with_the_newest_sample_that_is_old_enough(
 def test_two_that_are_at_rest_need_no_older_sample(skew_ms: int, is_proven: bool) -> None:
     found = pair([at(50)], at(40), skew_ms)
     assert (len(found.masters), found.is_proven) == (1, is_proven)
+
+
+@pytest.mark.parametrize(
+    ("places", "error"),
+    [
+        ([SnapshotPlace("/nothing/a"), SnapshotPlace("/nothing/b")], CannotDecide),
+        ([SnapshotPlace("/nothing/a")] * 2, CannotDecide),
+        ([SnapshotPlace("/nothing/a")] * 3, WrongUsage),
+        ([SnapshotPlace("/nothing/a"), BrokerPlace("h:1")], WrongUsage),
+    ],
+)
+def test_two_snapshots_are_compared_and_nothing_else_with_one(places: Any, error: Any) -> None:
+    with pytest.raises(error):
+        seen(ClientConfig(), places, Patience())
