@@ -153,7 +153,6 @@ class RoleSwitch:
         :returns: fires when the one under way is over; never fails.
         """
         self._is_stopped = True
-        self._wanted.clear()
         self._stop_looking()
         if self._again is not None:
             self._again.cancel()

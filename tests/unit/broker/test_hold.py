@@ -372,3 +372,11 @@ def test_long_expressions_do_not_wait_beyond_their_limit() -> None:
     assert it.service.hold(pull(channels[1]))
     it.service.stop()
     assert it.service._expressions == 0
+
+
+def test_expressions_may_have_as_many_characters_as_their_limit_says() -> None:
+    it = Holding()
+    for size, is_held in ((1, True), (MAX_EXPRESSIONS, False), (MAX_EXPRESSIONS - 1, True)):
+        pull = it.pull()
+        pull.expression_size = size
+        assert it.service.hold(pull) is is_held

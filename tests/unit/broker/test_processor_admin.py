@@ -109,6 +109,18 @@ def test_all_topics() -> None:
     assert topics == kit.topics.table
 
 
+@pytest.mark.parametrize("keeps", [False, True])
+def test_with_a_topic_its_groups_lose_their_offsets_unless_they_are_kept(keeps: bool) -> None:
+    kit = Kit()
+    kit.configuration.ours.keep_offsets_of_deleted_topics = keeps
+    for topic in ("TopicA", "Other"):
+        kit.offsets.commit("G", topic, 0, 7)
+        kit.offsets.commit("H", topic, 0, 7)
+    assert kit.request(215, {"topic": "TopicA"}).code == 0
+    left = {"Other@G", "Other@H"} | ({"TopicA@G", "TopicA@H"} if keeps else set())
+    assert set(kit.offsets.table) == left
+
+
 def test_delete_topic() -> None:
     kit = Kit()
     assert kit.request(215, {"topic": "TopicA"}).code == 0

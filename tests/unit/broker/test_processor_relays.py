@@ -2,10 +2,12 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from rmq_ha.broker.processors.admin_progress import _wanted
 from rmq_ha.client.lookup.requests import send_request
 from rmq_ha.model.subscription import SubscriptionData
 from rmq_ha.model.topic_config import TopicConfig
@@ -411,3 +413,11 @@ def test_consume_queue_of_an_unknown_queue(broker: SimBroker) -> None:
         assert (answer.code, answer.remark) == (1, f"{queue_id}@{topic} is not exist!")
     assert ask(broker, 321, topic="T").code == 1
     assert ask(broker, 321, topic="T", queueId=0, index=0, count=2147483647).code == 0
+
+
+def test_without_a_compiled_expression_every_unit_is_wanted() -> None:
+    """As a pull lets everything pass then, and the record decides."""
+    sql = SubscriptionData("T", "a = 1", sub_version=2, expression_type="SQL92")
+    uncompiled: Any = SimpleNamespace(selector=None)
+    for data in (None, uncompiled):
+        assert _wanted(sql, data)(1, 2, b"")

@@ -1,5 +1,6 @@
 """SlaveSynchronize. Spec: remoting.md, chapter 8; ha.md, section 10."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -8,7 +9,9 @@ from twisted.logger import LogLevel, capturedLogs, formatEvent
 from twisted.trial.unittest import SynchronousTestCase
 
 from rmq_ha.broker.outer_api import BrokerOuterAPI
+from rmq_ha.broker.replication_info import replication_info
 from rmq_ha.broker.slave import SlaveSynchronize, fast_address
+from rmq_ha.config.broker_configuration import BrokerConfiguration
 from rmq_ha.errors import ProtocolViolation, RemotingTimeout
 from rmq_ha.model.data_version import DataVersion
 from rmq_ha.model.message import DispatchRequest
@@ -329,3 +332,21 @@ def test_fast_address() -> None:
     for bad in ("", "host", ":1", "h:x"):
         with pytest.raises(ProtocolViolation):
             fast_address(bad)
+
+
+def test_the_age_of_the_oldest_copy_is_told_of_a_slave() -> None:
+    """None until each table was copied once; a master has no copies."""
+    made, role = TableSet(), SimpleNamespace(is_slave=True)
+    journal: Any = SimpleNamespace(role=role, info=lambda: {"slaves": []})
+    configuration = BrokerConfiguration()
+
+    def told() -> dict[str, Any]:
+        return replication_info(configuration, journal, made.slave)
+
+    assert told() == {"role": "ASYNC_MASTER", "slaves": [], "tables_seconds": None}
+    made.slave.set_master_address(MAIN)
+    made.slave.synchronize()
+    made.clock.advance(4.26)
+    assert told()["tables_seconds"] == 4.3
+    role.is_slave = False
+    assert told() == {"role": "ASYNC_MASTER", "slaves": []}
