@@ -564,3 +564,14 @@ def test_tasks_that_are_run_here_each_have_their_answer(tmp_path: Path) -> None:
     told = verify(settings_of(tmp_path / "m", tmp_path / "s", split=2 * SIZE))
     assert told.sums.compared == 9 * SIZE
     assert {side: count for side, (count, _) in told.sums.records.items()} == {0: 9, 1: 9, -2: 9}
+
+
+def test_errors_are_counted_along_what_was_compared(tmp_path: Path) -> None:
+    """In pieces of a hundred and twentieth of it, from where it begins."""
+    settings = pair_of(tmp_path, 30, 30, start=3 * SIZE)
+    low, width = 3 * SIZE, 27 * SIZE // 120
+    assert width > 1
+    places = [low, low + width - 1, low + width, low + 5 * width + 1]
+    found = [finding("BODY_CRC", broker="x", physical_offset=at) for at in places]
+    told = verified(settings, Tasks(bytes=always(Answer(findings=found))))
+    assert told.along == [(low, 2), (low + width, 1), (low + 5 * width, 1)]

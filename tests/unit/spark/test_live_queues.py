@@ -413,3 +413,9 @@ def test_an_offset_that_nobody_keeps_is_named_after_some_tries() -> None:
     with pytest.raises(BrokerAway, match=why):
         made.commit("g", QueueId("t", "b", 0), 23)
     assert [address for address, _ in client.commands] == [OTHER] * 3
+
+
+def test_an_end_that_is_not_told_is_zero() -> None:
+    body = b'{"offsetTable":{{"brokerName":"a","queueId":0,"topic":"t"}:{"maxOffset":5}}}'
+    client = Told(RemotingCommand(0, body=body), ends={MASTER: (0, 0)})
+    assert cluster(client).ends_of_topic([ONE]) == {ONE: Ends(0, 5, True)}

@@ -471,3 +471,19 @@ def test_each_row_needs_a_topic_from_somewhere(
         return
     with pytest.raises(WrongUsage, match="or a column topic"):
         check_columns(columns(fields), SinkOptions(**given))  # type: ignore[arg-type]
+
+
+def test_each_part_of_a_batch_has_to_be_stored_safely() -> None:
+    """A client may send it in several requests, and each has an answer of its own."""
+
+    class Parts(FakeClient):
+        def send_batch(self, messages: list[Message], *, queue: MessageQueue | None = None) -> Any:
+            good = super().send_batch(messages, queue=queue)
+            self.status = SendStatus.FLUSH_DISK_TIMEOUT
+            return [*good, *super().send_batch(messages, queue=queue)]
+
+    box = outbox(Parts(), require_send_ok=True)
+    for body in (b"1", b"2"):
+        box.put(Message("t", body), None)
+    with pytest.raises(NotSent, match="answered FLUSH_DISK_TIMEOUT"):
+        box.flush()
