@@ -140,9 +140,19 @@ def test_a_seek_throws_away_what_was_pulled_ahead() -> None:
     cluster.run(2)
     cluster.wait(consumer.seek(queue("a", 0), 25))
     assert drain(cluster, consumer) == sent[25:]
+    cluster.wait(consumer.commit_sync())
+    assert cluster.committed("a") == {0: 30}
     cluster.wait(consumer.seek(queue("a", 0), 5))
     cluster.wait(consumer.commit_sync())
-    assert cluster.committed("a") == {0: 5}
+    assert cluster.committed("a") == {0: 5}  # lower: who sought wants it again
+    for offset in (20, 10):
+        cluster.wait(consumer.commit_sync({queue("a", 0): offset}))
+        assert cluster.committed("a") == {0: offset}
+    with pytest.raises(MQClientError, match="not ours"):
+        cluster.wait(consumer.commit_sync({queue("a", 9): 1}))
+    cluster.wait(consumer.commit_sync({queue("a", 0): 3}, persist=False))
+    assert cluster.committed("a") == {0: 10}
+    assert cluster.wait(consumer.committed(queue("a", 0))) == 3
 
 
 def test_paused_queues_give_nothing_until_they_are_resumed() -> None:

@@ -313,6 +313,13 @@ def test_a_topic_is_subscribed_and_left_while_it_runs() -> None:
     cluster.create("a", "other", 4)
     cluster.run(40)
     assert len(consumer.assignment()) == 9
+    cluster.send("a", 4)
+    cluster.run(1)
+    rate = [consumer.running_info(False)["statusTable"][TOPIC]["consumeOKTPS"]]
+    consumer.unsubscribe(TOPIC)
+    consumer.subscribe(TOPIC)
+    rate.append(consumer.running_info(False)["statusTable"][TOPIC]["consumeOKTPS"])
+    assert rate == [pytest.approx(4 / 60), 0.0]  # of its time before nothing is told
 
 
 def test_queues_that_come_are_taken_as_soon_as_the_route_says_so() -> None:
