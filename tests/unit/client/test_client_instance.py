@@ -11,6 +11,7 @@ from twisted.logger import capturedLogs, formatEvent
 
 from rmq_ha.client.connection.instance import ClientInstance
 from rmq_ha.client.connection.pushes import Pushes
+from rmq_ha.client.connection.route_cache import all_addresses
 from rmq_ha.client.rules.errors import BrokerRefused, MQClientError, NoRoute, NotStarted
 from rmq_ha.client.rules.messages import Message, MessageExt, MessageQueue, decode_messages
 from rmq_ha.client.rules.settings import (
@@ -261,6 +262,21 @@ def test_a_broker_is_known_as_long_as_any_route_mentions_it() -> None:
     routes.adopt("C", TopicRoute([], []))
     routes.drop_offline()
     assert routes.brokers == {"a": {1: SLAVE}}
+
+
+def test_only_addresses_that_some_route_mentions_are_kept() -> None:
+    """A slave that was taken away would be asked for ever."""
+    scripted = Scripted()
+    scripted.know()
+    routes = scripted.instance.routes
+    routes.brokers.update({"a": {0: MASTER, 1: SLAVE, 2: "old:1"}, "gone": {0: "old:2"}})
+    routes.drop_offline()
+    assert routes.brokers == {"a": {0: MASTER, 1: SLAVE}, "b": {0: OTHER}}
+    kept = routes.brokers["a"]
+    routes.drop_offline()
+    assert routes.brokers["a"] is kept
+    assert all_addresses(routes.brokers.values(), slaves=True) == [MASTER, SLAVE, OTHER]
+    assert all_addresses(routes.brokers.values(), slaves=False) == [MASTER, OTHER]
 
 
 def test_name_servers_gone_and_back() -> None:

@@ -7,13 +7,16 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from rmq_ha.client.aio import Client
-from rmq_ha.client.connection.hooks import Deliveries, Delivery
+from rmq_ha.client.connection.hooks import Deliveries, Delivery, SendContext
+from rmq_ha.client.consume.consume_service import ConsumeMessageContext
 from rmq_ha.client.prometheus import PrometheusMetrics
 from rmq_ha.client.rules.consumer_settings import PushConsumerConfig
 from rmq_ha.client.rules.errors import IllegalMessage, NoRoute
-from rmq_ha.client.rules.messages import Message, MessageExt
+from rmq_ha.client.rules.messages import Message, MessageExt, SendResult, SendStatus
 from rmq_ha.client.rules.settings import ProducerConfig
 from rmq_ha.testing.client_world import ClientWorld
+from rmq_ha.wire.bodies import MessageQueue
+from tests.unit.client.scripted import message
 
 pytest.importorskip("opentelemetry.sdk", reason="pip install opentelemetry-sdk")
 
@@ -23,6 +26,7 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace import SpanKind
 
 from rmq_ha.client.telemetry import OpenTelemetry
 
@@ -224,3 +228,131 @@ def test_only_those_who_want_deliveries_are_told_of_them() -> None:
         def after_send(self, context: Any) -> None: ...
 
     assert Deliveries([Attempts()], "g", "c", float, list).hooks == []
+
+
+# By hand: what one hook is told, and what it makes of it
+
+
+QUEUE = MessageQueue("T", "a", 3)
+STORED = SendResult(SendStatus.SEND_OK, "ID", QUEUE, 5, "M")
+UNSAFE = STORED._replace(send_status=SendStatus.FLUSH_DISK_TIMEOUT)
+
+
+def delivered(watched: Watched, *results: SendResult, count: int = 1, **more: Any) -> None:
+    """One that took 20 s."""
+    delivery = Delivery("g", "c", [Message("T", b"xx") for _ in range(count)])
+    for hook in watched.hooks:
+        hook.before_delivery(delivery)
+    delivery.results, delivery.elapsed_ms = results, 20_000.0
+    for name, value in more.items():
+        setattr(delivery, name, value)
+    for hook in watched.hooks:
+        hook.after_delivery(delivery)
+
+
+@pytest.mark.parametrize(
+    ("count", "results", "attributes"),
+    [
+        (1, [STORED], {"messaging.message.id": "ID", "messaging.destination.partition.id": "a/3"}),
+        (2, [STORED], {"messaging.destination.partition.id": "a/3"}),
+        (2, [STORED, STORED], {}),
+        (1, [], {}),
+    ],
+)
+def test_a_span_says_where_it_went_if_it_went_to_one_place(
+    count: int, results: list[SendResult], attributes: dict[str, str]
+) -> None:
+    watched = Watched()
+    delivered(watched, *results, count=count)
+    (span,) = watched.spans("send T")
+    names = ("messaging.message.id", "messaging.destination.partition.id")
+    found = dict(span.attributes or {})
+    assert {name: found[name] for name in names if name in found} == attributes
+    size = {"messaging.message.body.size": 2} if count == 1 else {}
+    assert {key: found[key] for key in found if key.endswith("size")} == size
+    assert watched.number("messaging.client.sent.messages") == count
+
+
+@pytest.mark.parametrize(
+    ("results", "error", "outcome"),
+    [
+        ([STORED, STORED], None, "SEND_OK"),
+        ([STORED, UNSAFE], None, "FLUSH_DISK_TIMEOUT"),
+        ([], None, "SEND_OK"),
+        ([STORED], ValueError("no"), "ValueError"),
+    ],
+)
+def test_the_worst_of_its_results_is_the_outcome_of_a_send(
+    results: list[SendResult], error: Exception | None, outcome: str
+) -> None:
+    watched = Watched()
+    delivered(watched, *results, count=3, error=error)
+    labels = {"topic": "T", "outcome": outcome}
+    assert watched.sample("sent_messages_total", **labels) == 3
+    assert watched.sample("send_seconds_sum", **labels) == 20.0
+    assert watched.sample("sends_under_way", group="g") == 0
+    assert watched.number("messaging.client.sent.messages", **{"error.type": outcome}) == (
+        0 if error is None else 3
+    )
+
+
+def test_a_hook_that_saw_no_beginning_and_a_batch_of_nothing_break_nothing() -> None:
+    watched = Watched()
+    delivered(watched, count=0)
+    assert len(watched.spans("send ")) == 1
+    watched.telemetry.after_delivery(Delivery("g", "c", []))
+    nothing = ConsumeMessageContext("g", "", QUEUE, [])
+    watched.telemetry.after_consume(nothing)
+    assert len(watched.exporter.get_finished_spans()) == 1
+    for hook in watched.hooks:
+        hook.before_consume(nothing)
+    for hook in watched.hooks:
+        hook.after_consume(nothing)
+    (span,) = watched.spans("process T")
+    assert (span.attributes or {})["messaging.destination.partition.id"] == "a/3"
+    assert not span.status.is_ok
+
+
+@pytest.mark.parametrize(
+    ("result", "error", "outcome"),
+    [(STORED, None, "SEND_OK"), (None, ValueError("no"), "ValueError"), (None, None, "NONE")],
+)
+def test_an_attempt_counts_by_its_broker_and_outcome(
+    result: SendResult | None, error: Exception | None, outcome: str
+) -> None:
+    watched = Watched()
+    context = SendContext("g", (Message("T", b"x"),), QUEUE, "a:1", "c", 5, result, error)
+    metrics: Any = watched.hooks[1]
+    metrics.before_send(context)
+    metrics.after_send(context)
+    labels = {"topic": "T", "broker": "a", "outcome": outcome}
+    assert watched.sample("send_attempts_total", **labels) == 1
+
+
+@pytest.mark.parametrize(
+    ("properties", "attributes"),
+    [
+        ({}, {"type": "normal"}),
+        ({"TRAN_MSG": "true"}, {"type": "transaction"}),
+        ({"TRAN_MSG": "false"}, {"type": "normal"}),
+        ({"DELAY": "3"}, {"type": "delay", "delay_time_level": 3}),
+        ({"TAGS": "paid", "KEYS": "a b"}, {"type": "normal", "tag": "paid", "keys": ("a", "b")}),
+    ],
+)
+def test_a_span_says_what_kind_of_message_it_is_of(
+    properties: dict[str, str], attributes: dict[str, Any]
+) -> None:
+    watched = Watched()
+    context = ConsumeMessageContext("ns%g", "ns", QUEUE, [message(7, b"xxx", **properties)])
+    watched.telemetry.before_consume(context)
+    context.status, context.success, context.elapsed_ms = "CONSUME_SUCCESS", True, 2000.0
+    watched.telemetry.after_consume(context)
+    (span,) = watched.spans("process T")
+    found = dict(span.attributes or {})
+    prefix = "messaging.rocketmq.message."
+    assert {
+        name.removeprefix(prefix): value for name, value in found.items() if name.startswith(prefix)
+    } == attributes
+    assert (found["messaging.message.id"], found["messaging.message.body.size"]) == ("id7", 3)
+    assert found["messaging.consumer.group.name"] == "g"
+    assert (span.kind, span.status.is_ok) == (SpanKind.CONSUMER, True)
