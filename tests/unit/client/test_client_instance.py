@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from random import Random
 from types import SimpleNamespace
 from typing import Any
+from uuid import UUID
 
 import pytest
 from twisted.internet.defer import Deferred, succeed
@@ -775,6 +776,7 @@ def test_a_request_says_how_long_its_reply_is_of_use() -> None:
     reply.addErrback(lambda _: None)
     wanted = {"CORRELATION_ID": correlation_id, "REPLY_TO_CLIENT": "me", "TTL": "1500"}
     assert wanted.items() <= asked.properties.items()
+    assert UUID(correlation_id).version == 4  # of a random number, as it is
     assert len(requests) == 1
     scripted.clock.run_for(2)
     assert len(requests) == 0

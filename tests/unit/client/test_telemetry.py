@@ -235,6 +235,7 @@ def test_only_those_who_want_deliveries_are_told_of_them() -> None:
 
 QUEUE = MessageQueue("T", "a", 3)
 STORED = SendResult(SendStatus.SEND_OK, "ID", QUEUE, 5, "M")
+LATE = SendStatus.FLUSH_SLAVE_TIMEOUT
 UNSAFE = STORED._replace(send_status=SendStatus.FLUSH_DISK_TIMEOUT)
 
 
@@ -277,7 +278,7 @@ def test_a_span_says_where_it_went_if_it_went_to_one_place(
     ("results", "error", "outcome"),
     [
         ([STORED, STORED], None, "SEND_OK"),
-        ([STORED, UNSAFE], None, "FLUSH_DISK_TIMEOUT"),
+        ([STORED, UNSAFE, UNSAFE._replace(send_status=LATE)], None, "FLUSH_DISK_TIMEOUT"),
         ([], None, "SEND_OK"),
         ([STORED], ValueError("no"), "ValueError"),
     ],
@@ -294,6 +295,17 @@ def test_the_worst_of_its_results_is_the_outcome_of_a_send(
     assert watched.number("messaging.client.sent.messages", **{"error.type": outcome}) == (
         0 if error is None else 3
     )
+    (span,) = watched.spans("send T")
+    assert [event.name for event in span.events] == ([] if error is None else ["exception"])
+
+
+def test_each_message_of_a_batch_names_its_send() -> None:
+    """Else only the first of them would lead there."""
+    watched = Watched()
+    delivery = Delivery("g", "c", [Message("T", b"x") for _ in range(2)])
+    watched.telemetry.before_delivery(delivery)
+    first, second = [sent.properties["traceparent"] for sent in delivery.messages]
+    assert first == second
 
 
 def test_a_hook_that_saw_no_beginning_and_a_batch_of_nothing_break_nothing() -> None:
