@@ -670,12 +670,16 @@ def test_a_hook_sees_of_a_batch_that_was_split_what_goes_together() -> None:
     assert seen == [bodies[:2], bodies[2:4], bodies[4:]]
 
 
-def test_a_stop_waits_until_brokers_know_that_the_groups_are_gone() -> None:
+@pytest.mark.parametrize("kind", ["consumer", "producer"])
+def test_a_stop_waits_until_brokers_know_that_the_groups_are_gone(kind: str) -> None:
     """A connection that is closed before brings the group back with the next start only."""
     scripted = Scripted()
     scripted.wait(scripted.instance.start())
     scripted.know()
-    scripted.instance.register_consumer("CG", Part())
+    if kind == "consumer":
+        scripted.instance.register_consumer("CG", Part())
+    else:
+        scripted.instance.register_producer("PG", Part())
     answer: Deferred[RemotingCommand] = Deferred()
     scripted.answers[RequestCode.UNREGISTER_CLIENT] = lambda address, _: (
         answer if address == OTHER else RemotingCommand(0, {})
