@@ -77,3 +77,17 @@ def test_some_address_is_chosen_whenever_there_is_one(
         assert addresses[found[1]] == found[0]
         if set(addresses.values()) - set(failed):
             assert found[0] not in failed
+
+
+def test_of_those_that_answer_the_one_with_the_lowest_id_is_asked() -> None:
+    """The master, if it is one of them, and else the first slave."""
+    choice, addresses = BrokerChoice(lambda: 0.0), {2: "c", 0: "a", 1: "b", 3: "d"}
+    queue = MessageQueue("T", "a", 0)
+    asked = [choice.address(queue, addresses)]
+    for address in "abcd":
+        choice.failed(address)
+        asked.append(choice.address(queue, addresses))
+    assert asked == [("a", 0), ("b", 1), ("c", 2), ("d", 3), ("a", 0)]
+    choice.suggest(queue, 3)
+    choice.answered("b")
+    assert choice.address(queue, addresses) == ("b", 1)

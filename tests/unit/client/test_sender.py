@@ -2,6 +2,7 @@
 
 from math import inf
 from random import Random
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -890,6 +891,20 @@ def test_a_one_way_attempt_waits_for_a_broker_that_does_not_read() -> None:
     client.wait(tried.go_oneway(send))
     assert len(client.asked) == 1
     assert (send.tries, sorted(send.brokers)) == (2, ["a", "b"])  # as an error would say
+
+
+def test_a_one_way_attempt_waits_for_no_longer_than_its_send_may() -> None:
+    client = Scripted()
+    client.clock.run_for(100)
+    channel: Any = SimpleNamespace(is_full=True, writable=Deferred)
+    tried, send = attempts(client), send_of(topic(), client.clock.seconds())
+    client.instance.open_channel = lambda address: channel  # type: ignore[method-assign]
+    outcome: list[Any] = []
+    tried.go_oneway(send).addErrback(outcome.append)
+    client.clock.run_for(LIMIT_S - 0.1)
+    assert outcome == []
+    client.clock.run_for(0.2)
+    assert len(outcome) == 1
 
 
 def test_what_is_sent_to_a_retry_topic_says_how_often_it_was_consumed() -> None:
