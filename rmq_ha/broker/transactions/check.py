@@ -342,13 +342,13 @@ class _Pass:
         finally:
             for step in steps:
                 around.fates.release(step.half)
-        replaced = [step for step in steps if step.message is not None]
-        for step, result in zip(replaced, results, strict=False):
+        replaced = [(step, step.message) for step in steps if step.message is not None]
+        for (step, message), result in zip(replaced, results, strict=False):
             if (stored := result.stored) is None:
                 self._refused(step.half, result.status)
                 return False
-            if step.asked is not None and step.message is not None:
-                around.asker.ask(step.asked, step.message, stored, step.half.store_timestamp)
+            if step.asked is not None:
+                around.asker.ask(step.asked, message, stored, step.half.store_timestamp)
         unmarked = [result for result in results[len(messages) :] if not result.status.is_stored]
         if unmarked:
             self.log.warn(

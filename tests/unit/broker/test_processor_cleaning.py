@@ -45,6 +45,8 @@ def test_queues_of_forgotten_topics_go() -> None:
     store = broker.controller.store
     assert store.max_offset_in_queue("TopicA", 0) == 1
     assert store.max_offset_in_queue("TopicB", 0) == 0
+    counted = broker.controller.stats.tables["topics"]
+    assert [counted.get(topic) is None for topic in ("TopicA", "TopicB")] == [False, True]
     broker.stop()
 
 

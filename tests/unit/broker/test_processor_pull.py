@@ -223,6 +223,7 @@ def test_offset_moved_event() -> None:
     assert pull(kit, queueOffset=99).code == 21
     message = kit.store.messages[-1]
     assert message.topic == "OFFSET_MOVED_EVENT"
+    assert message.queue_id == 0
     assert message.body == (
         b'{"consumerGroup":"G1","messageQueue":{"brokerName":"broker-a","queueId":0,'
         b'"topic":"TopicA"},"offsetNew":1,"offsetRequest":99}'

@@ -550,6 +550,17 @@ def test_full_disk_stops_the_progress() -> None:
     assert sorted(broker.visible()) == ["a", "b"]
 
 
+def test_a_refusal_ends_the_round_though_there_is_more(monkeypatch: Any) -> None:
+    """A full disk is not asked again and again for a minute."""
+    monkeypatch.setattr(check, "_SLICE", 1)
+    broker = started()
+    for key in "abc":
+        broker.half(key)
+    refused = refuse(broker, {HALF_TOPIC}, PutMessageStatus.SERVICE_NOT_AVAILABLE)
+    broker.rounds(4)
+    assert 1 <= len(refused) <= 4
+
+
 def test_a_round_that_was_refused_uses_up_no_op_message() -> None:
     """
     A Java master ended a message of which a copy rests, behind one that cannot be put back: the
