@@ -11,6 +11,7 @@ from rmq_ha.config.broker_configuration import BrokerConfiguration
 from rmq_ha.config.controller import ControllerConfig
 from rmq_ha.config.netty import NettyClientConfig, NettyServerConfig
 from rmq_ha.controller.codec import decode_set
+from rmq_ha.controller.codes import ResponseCode
 from rmq_ha.controller.messages import SyncStateSet
 from rmq_ha.controller.service import ControllerService
 from rmq_ha.errors import RemotingConnectError, RemotingError
@@ -136,8 +137,13 @@ class ControllerDesk:
         return None
 
     def ask(self, code: int, ext: Ext | None = None, body: bytes | None = None) -> RemotingCommand:
-        """The leader's answer."""
-        return self.tool.ask(self.addresses[self.leader()], code, ext, body)
+        """The leader's answer; who has just lost the lead is not asked for long."""
+        for _ in range(10):
+            answer = self.tool.ask(self.addresses[self.leader()], code, ext, body)
+            if answer.code != ResponseCode.NOT_LEADER:
+                break
+            self.world.clock.run_for(0.1)
+        return answer
 
     def info(self) -> tuple[Ext, SyncStateSet]:
         """1004."""
