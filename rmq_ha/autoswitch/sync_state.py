@@ -153,11 +153,7 @@ class SyncState:
             self.wanted = None
         if self.wanted is None:
             members = frozenset(self.known.members)
-            stay = {
-                broker_id
-                for broker_id in members
-                if broker_id == self._id or self._stays(broker_id, now)
-            }
+            stay = self._staying(members, now)
             join = {
                 broker_id
                 for broker_id, slave in self._slaves.items()
@@ -167,7 +163,7 @@ class SyncState:
             }
             if stay | join == members or self._id not in members:
                 return None
-            self.wanted, self._is_asked = frozenset(stay | join), False
+            self.wanted, self._is_asked = stay | join, False
         if not self._is_asked and not all(map(self._has_all, self._joining)):
             return None
         self._is_asked = True
@@ -179,13 +175,15 @@ class SyncState:
 
     def _can_be(self, proposed: frozenset[int], now: float) -> bool:
         """Nobody left, or got stuck, while it was waited for."""
-        others = proposed | frozenset(self.known.members)
-        stay = {
+        return self._staying(proposed | frozenset(self.known.members), now) == proposed
+
+    def _staying(self, members: frozenset[int], now: float) -> frozenset[int]:
+        """This broker, and those of them that keep up with it."""
+        return frozenset(
             broker_id
-            for broker_id in others
+            for broker_id in members
             if broker_id == self._id or self._stays(broker_id, now)
-        }
-        return stay == proposed
+        )
 
     def _has_all(self, broker_id: int) -> bool:
         """What was acknowledged or read without it; in an asynchronous set nobody asks for it."""

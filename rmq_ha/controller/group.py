@@ -128,7 +128,7 @@ class ControllerGroup:
         """
         node = self._node
         if node is None or not self.is_ready or node.why_not_append() != GroupCode.SUCCESS:
-            return fail(_not_leader())
+            return fail(not_leader())
         try:
             (entry,) = self._ledger.append(node.term, [body])
         except (StoreError, OSError, ValueError) as error:
@@ -390,7 +390,8 @@ class ControllerGroup:
             self._led(leads)
 
 
-def _not_leader() -> RequestRejected:
+def not_leader() -> RequestRejected:
+    """What whoever asks another controller than the leader is answered."""
     return RequestRejected(ResponseCode.NOT_LEADER, "The controller is not in leader state")
 
 

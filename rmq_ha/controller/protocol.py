@@ -19,7 +19,7 @@ from rmq_ha.controller.codec import (
 )
 from rmq_ha.controller.codes import RequestCode, ResponseCode
 from rmq_ha.controller.events import Event, encode_event
-from rmq_ha.controller.group import ControllerGroup
+from rmq_ha.controller.group import ControllerGroup, not_leader
 from rmq_ha.controller.liveness import Liveness
 from rmq_ha.controller.messages import (
     AlterSyncStateSetRequest,
@@ -127,11 +127,11 @@ class ControllerRequests:
 
     def _check_ready(self) -> None:
         if not self._group.is_ready:
-            raise _not_leader()
+            raise not_leader()
 
     def _check_leads(self) -> None:
         if not self._group.leads:
-            raise _not_leader()
+            raise not_leader()
 
     def _ordered(
         self, request: RemotingCommand, decide: Callable[[], Decision]
@@ -241,10 +241,6 @@ class ControllerRequests:
 def _response(decision: Decision, request: RemotingCommand) -> RemotingCommand:
     ext = None if decision.header is None else ext_fields(decision.header)
     return request.response(decision.code, decision.remark, ext, decision.body)
-
-
-def _not_leader() -> RequestRejected:
-    return RequestRejected(ResponseCode.NOT_LEADER, "The controller is not in leader state")
 
 
 class Knock(Protocol):
