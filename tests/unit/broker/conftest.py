@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
-from twisted.python.failure import Failure
 
 from rmq_ha.testing.clock import SimClock
 
 
 @pytest.fixture(autouse=True)
-def nothing_is_raised_in_a_simulation(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def nothing_is_raised_in_a_simulation(logged: list[Any]) -> Iterator[None]:
     """A reactor would log it and go on, and so does the simulation: the test would not see it."""
-    raised: list[str] = []
-    really = SimClock.fail
-
-    def fail(clock: SimClock, what: str, failure: Failure) -> None:
-        raised.append(failure.getTraceback())
-        really(clock, what, failure)
-
-    monkeypatch.setattr(SimClock, "fail", fail)
     yield
+    raised = [
+        event["log_failure"].getTraceback()
+        for event in logged
+        if "log_failure" in event and event["log_namespace"] == SimClock.log.namespace
+    ]
     assert not raised, "\n".join(raised)

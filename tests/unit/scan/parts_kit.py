@@ -50,6 +50,14 @@ def log_of(*given: dict[str, Any], base: int = 0) -> bytes:
     return data
 
 
+def store_at(folder: Path, data: bytes, size: int = 4096) -> Path:
+    """A store that has a log and nothing else: one file, of that size or as long as its data."""
+    log = folder / "commitlog"
+    log.mkdir(parents=True, exist_ok=True)
+    (log / f"{0:020}").write_bytes(data.ljust(size, b"\0"))
+    return folder
+
+
 def records_of(*given: dict[str, Any], base: int = 0) -> Records:
     data = log_of(*given, base=base)
     found = walk(data, base)

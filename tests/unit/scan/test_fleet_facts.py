@@ -12,7 +12,7 @@ from rmq_ha.scan.fleet.facts import FINDINGS, HOUR, IDS, SUMS, WINDOWS, Replica,
 from rmq_ha.scan.fleet.scanning import digest_of
 from rmq_ha.scan.replica.settings import StoreAt, opened
 from tests.unit.scan.fleet_kit import NOW, facts_of
-from tests.unit.scan.parts_kit import log_of
+from tests.unit.scan.parts_kit import log_of, store_at
 from tests.unit.spark.golden_stores import java_store
 
 FILE = 8192
@@ -33,14 +33,12 @@ ROWS = [message(at) for at in range(40)]
 SIZE = len(log_of(ROWS[0]))
 
 
-def store_at(folder: Path, rows: list[Row], harm: tuple[int, ...] = ()) -> Path:
+def store_of(folder: Path, rows: list[Row], harm: tuple[int, ...] = ()) -> Path:
     """:param harm: places of bytes that are other ones."""
-    (folder / "commitlog").mkdir(parents=True, exist_ok=True)
-    data = bytearray(log_of(*rows).ljust(FILE, b"\0"))
+    data = bytearray(log_of(*rows))
     for at in harm:
         data[at] ^= 0x40
-    (folder / "commitlog" / f"{0:020}").write_bytes(data)
-    return folder
+    return store_at(folder, data, FILE)
 
 
 def scanned(folder: Path, store: Path, **given: Any) -> tuple[State, Replica]:
@@ -55,7 +53,7 @@ def spans(low: int, high: int) -> list[tuple[int, int]]:
 
 def test_a_state_says_whose_it_is_and_how_far_it_goes(tmp_path: Path) -> None:
     read: list[int] = []
-    store = store_at(tmp_path / "store", ROWS[:10])
+    store = store_of(tmp_path / "store", ROWS[:10])
     state, replica = scanned(tmp_path, store, broker_id=3, rest=read.append)
     end = 10 * SIZE // WINDOW * WINDOW
     assert (state.broker, state.broker_id, state.place, state.host) == (
@@ -95,13 +93,13 @@ def test_tables_of_the_broker_are_kept_under_the_name_that_was_given(
 
 def test_the_next_scan_reads_what_was_not_whole_and_what_is_new(tmp_path: Path) -> None:
     read: list[int] = []
-    store = store_at(tmp_path / "store", ROWS[:1])
+    store = store_of(tmp_path / "store", ROWS[:1])
     state, _ = scanned(tmp_path, store, rest=read.append)
     assert (state.end, read) == (0, [SIZE]), "no window is whole yet"
     for count, start in ((10, 0), (10, 10 * SIZE), (17, 10 * SIZE), (30, 17 * SIZE)):
         read.clear()
         start = start // WINDOW * WINDOW
-        store_at(store, ROWS[:count])
+        store_of(store, ROWS[:count])
         state, replica = scanned(tmp_path, store, rest=read.append, now=NOW + count)
         assert sum(read) == count * SIZE - start
         assert state.end == count * SIZE // WINDOW * WINDOW
@@ -128,7 +126,7 @@ def _added(replica: Replica) -> list[tuple[Any, ...]]:
 def test_a_log_that_ends_with_a_window_has_no_tail(tmp_path: Path) -> None:
     rows = [message(at, body=b"x" * (WINDOW - SIZE + 4)) for at in range(3)]
     assert len(log_of(rows[0])) == WINDOW
-    state, _ = scanned(tmp_path, store_at(tmp_path / "store", rows))
+    state, _ = scanned(tmp_path, store_of(tmp_path / "store", rows))
     assert (state.end, state.high) == (3 * WINDOW, 3 * WINDOW)
     assert not any(file.is_tail for file in state.files)
 
@@ -140,7 +138,7 @@ def test_messages_are_summed_by_queue_and_hour_of_birth(tmp_path: Path) -> None:
         message(4, born_timestamp=2 * HOUR + 7), message(5, sys_flag=TRANSACTION_PREPARED),
         message(6), message(7),
     ]  # fmt: skip
-    store = store_at(tmp_path / "store", rows, harm=(3 * SIZE + 88,))
+    store = store_of(tmp_path / "store", rows, harm=(3 * SIZE + 88,))
     _, replica = scanned(tmp_path, store)
     found = _added(replica)
     assert [row[:6] for row in found] == [
@@ -154,7 +152,7 @@ def test_messages_are_summed_by_queue_and_hour_of_birth(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("ids", [False, True])
 def test_hashes_of_ids_are_kept_if_somebody_asks(tmp_path: Path, ids: bool) -> None:
-    store = store_at(tmp_path / "store", [*ROWS[:9], {**ROWS[3], "queue_offset": 9}])
+    store = store_of(tmp_path / "store", [*ROWS[:9], {**ROWS[3], "queue_offset": 9}])
     state, replica = scanned(tmp_path, store, ids=ids)
     assert (IDS in {file.kind for file in state.files}) is ids
     rows = sorted((row["place"], row["hash"]) for row in replica.table(IDS).to_pylist())
@@ -167,7 +165,7 @@ def test_hashes_of_ids_are_kept_if_somebody_asks(tmp_path: Path, ids: bool) -> N
 def test_what_is_wrong_is_kept_with_its_place(tmp_path: Path) -> None:
     """In windows that are whole, and in the tail; records behind a gap are read all the same."""
     harm = (2 * SIZE + 4, 5 * SIZE + 88, 12 * SIZE + 88)
-    store = store_at(tmp_path / "store", ROWS[:13], harm)
+    store = store_of(tmp_path / "store", ROWS[:13], harm)
     _, replica = scanned(tmp_path, store)
     found = sorted((each.physical_offset or 0, each.code) for each in replica.findings())
     assert found == [

@@ -8,7 +8,7 @@ import pytest
 
 from rmq_ha.offsets.findings import Finding
 from rmq_ha.scan.fleet.judging import _fetched
-from tests.unit.scan.parts_kit import log_of
+from tests.unit.scan.parts_kit import log_of, store_at
 
 Given = dict[str, Any]
 ROWS: list[Given] = [{"queue_offset": at, "body": b"%05d" % at} for at in range(20)]
@@ -17,17 +17,15 @@ SIZE = len(log_of(ROWS[0]))
 SHIFTED = "the logs are out of step since before it"
 
 
-def store_at(folder: Path, rows: Sequence[Given]) -> str:
-    (folder / "commitlog").mkdir(parents=True)
-    (folder / "commitlog" / f"{0:020}").write_bytes(log_of(*rows).ljust(1 << 13, b"\0"))
-    return str(folder)
+def store_of(folder: Path, rows: Sequence[Given]) -> str:
+    return str(store_at(folder, log_of(*rows), 1 << 13))
 
 
 def fetched(
     folder: Path, slave: Sequence[Given], low: int, high: int, *, was_shifted: bool = False
 ) -> tuple[list[tuple[str, int]], str, bool]:
     """:param low: bytes, as `high`."""
-    names = store_at(folder / "m", ROWS), store_at(folder / "s", slave)
+    names = store_of(folder / "m", ROWS), store_of(folder / "s", slave)
     found, why, is_shifted = _fetched(names, (low, high), was_shifted)
     assert {one.broker for one in found} <= {names[1]}
     return [said(one) for one in found], why, is_shifted
@@ -89,7 +87,7 @@ def test_what_follows_a_shift_is_not_told_again(
 def test_a_store_that_is_not_seen_from_here_is_named(
     tmp_path: Path, gone: str, was_shifted: bool
 ) -> None:
-    names = [store_at(tmp_path / name, ROWS) for name in "ms"]
+    names = [store_of(tmp_path / name, ROWS) for name in "ms"]
     (tmp_path / gone / "commitlog").rename(tmp_path / "elsewhere")
     found, why, is_shifted = _fetched(names, (0, SIZE), was_shifted)
     assert (found, is_shifted) == ([], was_shifted)
@@ -100,7 +98,7 @@ def test_a_store_that_is_not_seen_from_here_is_named(
 def test_a_window_that_no_file_holds_any_more_could_not_be_read(
     tmp_path: Path, was_shifted: bool
 ) -> None:
-    names = [store_at(tmp_path / name, ROWS) for name in "ms"]
+    names = [store_of(tmp_path / name, ROWS) for name in "ms"]
     found, why, is_shifted = _fetched(names, (1 << 20, (1 << 20) + SIZE), was_shifted)
     assert (found, is_shifted) == ([], was_shifted)
     assert why.startswith("it could not be read (")

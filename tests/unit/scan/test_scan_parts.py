@@ -25,13 +25,8 @@ from rmq_ha.scan.store.directory import open_store, scan
 from rmq_ha.scan.store.picking import _runs
 from rmq_ha.store.format.commitlog import Record, encode_record
 from tests.unit.scan.fleet_kit import facts_of, flip
-from tests.unit.spark.golden_stores import java_store
+from tests.unit.scan.parts_kit import store_at
 from tests.unit.spark.replica_kit import settings_of
-
-
-@pytest.fixture(scope="module")
-def java(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return java_store("clean", tmp_path_factory.mktemp("java"))
 
 
 @pytest.mark.parametrize(
@@ -193,9 +188,6 @@ def test_a_log_that_fills_its_last_file_has_nothing_behind_its_end(tmp_path: Pat
     for behind, is_said in ((b"", False), (bytes(8), False), (b"\x01" * 8, True)):
         sides = []
         for name in "ms":
-            folder = tmp_path / f"{name}{behind.hex()}"
-            (folder / "commitlog").mkdir(parents=True)
-            (folder / "commitlog" / f"{0:020}").write_bytes(record + behind)
-            sides.append(folder)
+            sides.append(store_at(tmp_path / f"{name}{behind.hex()}", record + behind, 0))
         codes = {found.code for found in verify(settings_of(*sides)).findings}
         assert ("TAIL_RESIDUE" in codes) is is_said

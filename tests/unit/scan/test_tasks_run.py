@@ -27,9 +27,8 @@ from rmq_ha.scan.replica.tasks import (
 from rmq_ha.store.format.commitlog import encode_blank
 from rmq_ha.store.format.consumequeue import UNIT
 from rmq_ha.testing.store_faults.image import StoreImage
-from tests.unit.scan.parts_kit import log_of
-from tests.unit.spark.golden_stores import java_store
-from tests.unit.spark.replica_kit import INDEX_SIZES, LEVELS_OF_JAVA, image_of, settings_of
+from tests.unit.scan.parts_kit import log_of, store_at
+from tests.unit.spark.replica_kit import INDEX_SIZES, settings_of
 
 Given = dict[str, Any]
 ROWS: list[Given] = [{"queue_offset": at, "body": b"%05d" % at} for at in range(24)]
@@ -81,10 +80,8 @@ def test_a_side_that_reaches_to_neither_end_is_not_asked_there() -> None:
 def work_of(
     folder: Path, master: bytes, slave: bytes, checks: frozenset[str] = frozenset(CHECKS)
 ) -> Work:
-    for name, data in (("m", master), ("s", slave)):
-        (folder / name / "commitlog").mkdir(parents=True)
-        (folder / name / "commitlog" / f"{0:020}").write_bytes(data.ljust(FILE, b"\0"))
-    return work_at(folder / "m", folder / "s", checks)
+    stores = store_at(folder / "m", master, FILE), store_at(folder / "s", slave, FILE)
+    return work_at(*stores, checks)
 
 
 def work_at(master: Path, slave: Path, checks: frozenset[str] = frozenset(CHECKS)) -> Work:
@@ -190,16 +187,6 @@ def test_what_differs_behind_a_blank_has_no_meaning(tmp_path: Path) -> None:
 
 
 # Queues and index files by themselves
-
-
-@pytest.fixture(scope="module")
-def java(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return java_store("clean", tmp_path_factory.mktemp("java"))
-
-
-@pytest.fixture(scope="module")
-def image(java: Path) -> StoreImage:
-    return image_of(java, LEVELS_OF_JAVA)
 
 
 def survey_of(work: Work, *queues: tuple[str, int], index_file: int = -1) -> Answer:

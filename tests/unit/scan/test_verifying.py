@@ -11,7 +11,7 @@ from rmq_ha.scan.replica.tasks import Answers, Task, Work
 from rmq_ha.scan.replica.verdicts import LOG_CODES
 from rmq_ha.scan.replica.verifying import run_here, verify
 from tests.unit.scan.fleet_kit import flip
-from tests.unit.scan.parts_kit import log_of
+from tests.unit.scan.parts_kit import log_of, store_at
 from tests.unit.spark.golden_stores import java_store, rows_of_log
 from tests.unit.spark.replica_kit import settings_of
 
@@ -96,8 +96,7 @@ def test_how_a_store_ends_is_not_judged_while_it_moves_on(
     """It is open, and has more than when it was opened: what was read of it is from two moments."""
     data = log_of({}, {}, {})
     for name in "ms":
-        (tmp_path / name / "commitlog").mkdir(parents=True)
-        (tmp_path / name / "commitlog" / f"{0:020}").write_bytes(data.ljust(4096, b"\0"))
+        store_at(tmp_path / name, data)
     if is_open:
         (tmp_path / "s" / "abort").touch()
 

@@ -25,8 +25,7 @@ from rmq_ha.scan.replica.tasks import (
 from rmq_ha.scan.replica.verifying import Verified, verify
 from rmq_ha.store.format.consumequeue import UNIT
 from rmq_ha.testing.store_faults.image import StoreImage
-from tests.unit.scan.parts_kit import log_of
-from tests.unit.spark.golden_stores import java_store
+from tests.unit.scan.parts_kit import log_of, store_at
 from tests.unit.spark.replica_kit import LEVELS_OF_JAVA, image_of, settings_of
 
 ROWS: list[dict[str, Any]] = [{"queue_offset": at, "body": b"%05d" % at} for at in range(30)]
@@ -37,11 +36,9 @@ SURVEYS, STRETCHES, DOUBTS = "queues and index", "bytes of both logs", "entries 
 Key = tuple[int, str, int]
 
 
-def store_at(folder: Path, count: int, *, is_open: bool = False) -> Path:
-    """A log alone."""
-    (folder / "commitlog").mkdir(parents=True, exist_ok=True)
-    data = log_of(*ROWS[:count]).ljust(FILE, b"\0")
-    (folder / "commitlog" / f"{0:020}").write_bytes(data)
+def store_of(folder: Path, count: int, *, is_open: bool = False) -> Path:
+    """A log alone, of so many records."""
+    store_at(folder, log_of(*ROWS[:count]), FILE)
     if is_open:
         (folder / "abort").touch()
     return folder
@@ -117,9 +114,9 @@ def verified(settings: Settings, tasks: Tasks, watched: Watched | None = None) -
 def test_what_is_wrong_in_a_store_that_moves_is_looked_at_again(
     tmp_path: Path, is_open: str, grows: str, bad_times: int, times: int
 ) -> None:
-    stores = [store_at(tmp_path / name, 9, is_open=name in is_open) for name in "ms"]
+    stores = [store_of(tmp_path / name, 9, is_open=name in is_open) for name in "ms"]
     sizes = iter(range(10, 20))
-    watched = Watched(lambda: [store_at(tmp_path / name, next(sizes)) for name in grows])
+    watched = Watched(lambda: [store_of(tmp_path / name, next(sizes)) for name in grows])
 
     def say(task: Stretch, time: int) -> Answer:
         is_bad = task.number in (1, 3) and time <= bad_times
@@ -142,7 +139,7 @@ def test_only_so_many_parts_are_looked_at_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(verifying, "_MOST_AGAIN", 2)
-    stores = [store_at(tmp_path / name, 9, is_open=True) for name in "ms"]
+    stores = [store_of(tmp_path / name, 9, is_open=True) for name in "ms"]
     tasks = Tasks(bytes=lambda task, time: Answer(findings=[BAD] * (task.number > 0)))
     verified(settings_of(*stores, split=2 * SIZE), tasks)
     assert [[task.number for task in some] for some in tasks.of(STRETCHES)][1:] == [[1, 2]]
@@ -150,7 +147,7 @@ def test_only_so_many_parts_are_looked_at_again(
 
 @pytest.mark.parametrize("number", [0, 4])
 def test_a_task_that_could_not_read_ends_all(tmp_path: Path, number: int) -> None:
-    stores = [store_at(tmp_path / name, 9) for name in "ms"]
+    stores = [store_of(tmp_path / name, 9) for name in "ms"]
     tasks = Tasks(bytes=lambda task, time: Answer(failed="gone" * (task.number == number)))
     with pytest.raises(CannotDecide, match="gone"):
         verified(settings_of(*stores, split=2 * SIZE), tasks)
@@ -163,16 +160,6 @@ def surveys(tasks: Tasks) -> list[tuple[int, Sequence[tuple[str, int]], int, int
     (asked,) = tasks.of(SURVEYS)
     assert [task.number for task in asked] == list(range(len(asked)))
     return [tuple(task)[1:] for task in asked]
-
-
-@pytest.fixture(scope="module")
-def java(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return java_store("clean", tmp_path_factory.mktemp("java"))
-
-
-@pytest.fixture(scope="module")
-def image(java: Path) -> StoreImage:
-    return image_of(java, LEVELS_OF_JAVA)
 
 
 @pytest.mark.parametrize("start", [0, 70_000])
@@ -242,7 +229,7 @@ def with_ends(ends: dict[Key, QueueEnd], **sums: Any) -> Tasks:
 
 def pair_of(folder: Path, master: int, slave: int, **given: Any) -> Settings:
     """Each with a queue, so that there is something to ask."""
-    stores = [store_at(folder / name, count) for name, count in (("m", master), ("s", slave))]
+    stores = [store_of(folder / name, count) for name, count in (("m", master), ("s", slave))]
     for store in stores:
         queue_at(store, "t", 0)
     return settings_of(*stores, **given)
@@ -328,7 +315,7 @@ def test_eight_bytes_behind_the_last_record_say_whether_something_stands_there(
 def test_what_stands_behind_a_log_of_several_files(tmp_path: Path) -> None:
     """In the last one; where that is full there is nothing."""
     for name in "ms":
-        store_at(tmp_path / name, 9)
+        store_of(tmp_path / name, 9)
         path = tmp_path / name / "commitlog" / f"{0:020}"
         path.write_bytes(path.read_bytes()[: 9 * SIZE])
         if name == "s":
@@ -476,7 +463,7 @@ def test_the_first_difference_is_the_one_nearest_to_the_start(tmp_path: Path) ->
 @pytest.mark.parametrize(("master", "slave"), [(9, 9), (12, 9), (9, 12)])
 def test_logs_that_part_are_compared_up_to_there(tmp_path: Path, master: int, slave: int) -> None:
     """Which of them is ahead says nothing then; what both have begins where somebody says."""
-    stores = [store_at(tmp_path / name, 0) for name in "ms"]
+    stores = [store_of(tmp_path / name, 0) for name in "ms"]
     for store, count, name in zip(stores, (master, slave), (b"m", b"s"), strict=True):
         own = [{**row, "body": b"%b%04d" % (name, at)} for at, row in enumerate(ROWS[4:count])]
         (store / "commitlog" / f"{0:020}").write_bytes(log_of(*ROWS[:4], *own).ljust(FILE, b"\0"))
@@ -532,7 +519,7 @@ def test_what_a_log_lacks_is_told_of_each_side(java: Path, tmp_path: Path, gone:
 
 def test_one_store_is_told_of_under_its_own_name_alone(tmp_path: Path) -> None:
     """The tasks call its second self so that findings can be told apart."""
-    store = store_at(tmp_path / "m", 9)
+    store = store_of(tmp_path / "m", 9)
     names = [str(store), f"{store} (again)"]
     found = [BAD._replace(broker=name) for name in names]
     tasks = Tasks(bytes=always(Answer(findings=found)))
@@ -559,8 +546,8 @@ def test_numbers_and_verdict_are_those_of_the_sums(tmp_path: Path) -> None:
 
 
 def test_tasks_that_are_run_here_each_have_their_answer(tmp_path: Path) -> None:
-    store_at(tmp_path / "m", 9)
-    store_at(tmp_path / "s", 9)
+    store_of(tmp_path / "m", 9)
+    store_of(tmp_path / "s", 9)
     told = verify(settings_of(tmp_path / "m", tmp_path / "s", split=2 * SIZE))
     assert told.sums.compared == 9 * SIZE
     assert {side: count for side, (count, _) in told.sums.records.items()} == {0: 9, 1: 9, -2: 9}

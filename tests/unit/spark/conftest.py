@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from tests.unit.spark.golden_stores import java as java
+
 NEEDED = ("pyspark", "pyarrow", "numpy")
 
 

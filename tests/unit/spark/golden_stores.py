@@ -7,6 +7,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from rmq_ha.client.rules.messages import message_of
 from rmq_ha.model.properties import KEYS, TAGS, UNIQ_KEY
 from rmq_ha.store.format.commitlog import (
@@ -24,6 +26,12 @@ def java_store(name: str, scratch: Path) -> Path:
     """Unpack one: `clean`, `ext`, `killed` or `torn`."""
     shutil.unpack_archive(FIXTURES / f"{name}.tar.gz", scratch)
     return next(path.parent for path in scratch.rglob("checkpoint"))
+
+
+@pytest.fixture(scope="module")
+def java(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The store `clean`, for all tests of a file: none of them changes it."""
+    return java_store("clean", tmp_path_factory.mktemp("java"))
 
 
 def rows_of_log(store: Path, broker: str | None) -> list[dict[str, Any]]:

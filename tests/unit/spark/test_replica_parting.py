@@ -11,13 +11,7 @@ from rmq_ha.scan.replica.parting import Parting, parting, parting_finding
 from rmq_ha.scan.replica.settings import common_of, open_pair
 from rmq_ha.store.format.commitlog import Record, body_crc
 from rmq_ha.testing.store_faults.image import StoreImage
-from tests.unit.spark.golden_stores import java_store
 from tests.unit.spark.replica_kit import LEVELS_OF_JAVA, image_of, settings_of
-
-
-@pytest.fixture(scope="module")
-def java(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return java_store("clean", tmp_path_factory.mktemp("java"))
 
 
 def other(record: Record) -> Record:

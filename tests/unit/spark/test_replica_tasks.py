@@ -34,11 +34,6 @@ SEEDS = int(os.environ.get("RMQ_HA_SPARK_SEEDS", "1"))
 
 
 @pytest.fixture(scope="module")
-def java(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return java_store("clean", tmp_path_factory.mktemp("java"))
-
-
-@pytest.fixture(scope="module")
 def ours(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("ours")
     write_our_pair(folder / "m", folder / "s", 11)
