@@ -21,11 +21,8 @@ def told_slaves(slaves: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
     :param slaves: statistics of the connections; `requested` is None before the first report.
     """
-    return [
-        {name: slave[name] for name in _OF_SLAVE}
-        for slave in slaves[:_MOST_SLAVES]
-        if slave["requested"] is not None
-    ]
+    reported = [slave for slave in slaves if slave["requested"] is not None]
+    return [{name: slave[name] for name in _OF_SLAVE} for slave in reported[:_MOST_SLAVES]]
 
 
 class AppendTimes:

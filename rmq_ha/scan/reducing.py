@@ -66,9 +66,9 @@ each other; ids."""
 
 ROW = (
     "topic", "queueId", "sysFlag", "queueOffset", "commitLogOffset", "bornMs", "storedMs",
-    "storeSize", "crcOk", "id",
+    "storeSize", "crcOk",
 )  # fmt: skip
-"""What `Reduction.counted` looks at."""
+"""What `Reduction.sums` looks at."""
 _LONGS = (
     "window", "latency", "n", "bytes", "bad", "leastOffset", "mostOffset", "leastPlace",
     "mostPlace", "leastMs", "mostMs",
@@ -120,18 +120,14 @@ class Reduction(NamedTuple):
             ids = records.batch(["keys" if self.key == "keys" else "msgId"]).column(0)
             yield from self._ids(seen, ids)
 
-    def counted(self, rows: Any) -> Iterator[Any]:
+    def sums(self, rows: Any) -> Any:
         """
-        The same of messages that are rows already, without the runs: these need the log's order.
+        The counts alone, of messages that are rows already.
 
-        :param rows: an Arrow batch with the columns `ROW`, of one broker.
+        :param rows: an Arrow batch with the columns `ROW`, of one broker; not empty.
         """
-        if len(rows):
-            seen = _Seen(
-                rows["topic"], *(rows[name].to_numpy(zero_copy_only=False) for name in ROW[1:-1])
-            )
-            yield self._sums(seen)
-            yield from self._ids(seen, rows["id"])
+        columns = (rows[name].to_numpy(zero_copy_only=False) for name in ROW[1:])
+        return self._sums(_Seen(rows["topic"], *columns))
 
     def _inside(self, records: Records) -> Records:
         if (self.from_ms is None and self.to_ms is None) or not len(records):

@@ -14,6 +14,7 @@ import click
 from rmq_ha.admin.options import Options, common_options, current_options, together
 from rmq_ha.client.rules.settings import ClientConfig
 from rmq_ha.host import blocking
+from rmq_ha.host.files import absolute
 from rmq_ha.offsets.digest import counts_of
 from rmq_ha.offsets.findings import Outcome
 from rmq_ha.offsets.summary import Timings
@@ -182,7 +183,6 @@ class Job:
         :raises WrongUsage: it is none.
         :raises CannotDecide: it cannot be copied.
         """
-        from rmq_ha.host.files import absolute
         from rmq_ha.offsets.places import StorePlace, parse_place
         from rmq_ha.spark.host.staging import needs_staging, stage
 
@@ -193,12 +193,6 @@ class Job:
             self.note(f"copying {place}")
             return StorePlace(stage(self.spark, place.uri), copy_of=place.uri)
         return StorePlace(absolute(place.uri), place.copy_of)
-
-    def directory(self, text: str) -> str:
-        """A directory for Spark, whatever directory its executors work in."""
-        from rmq_ha.host.files import absolute
-
-        return absolute(text)
 
     def note(self, text: str) -> None:
         """A line for who looks on, on stderr."""

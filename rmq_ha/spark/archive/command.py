@@ -4,6 +4,7 @@ from typing import Any
 
 import click
 
+from rmq_ha.host.files import absolute
 from rmq_ha.spark.audit.command import names_of
 from rmq_ha.spark.moments import moment_ms
 from rmq_ha.spark.result import JobResult
@@ -63,7 +64,7 @@ def archive(place: str, to: str, **given: Any) -> None:
         before = given["before"]
         asked = Asked(
             place=parsed,
-            to=job.directory(to),
+            to=absolute(to),
             form=given["form"],
             topics=names_of(given["topics"]),
             before_ms=None if before == ALL else moment_ms(before, job.now_ms()),
@@ -108,7 +109,7 @@ def replay(archive_: str, topic: str, **given: Any) -> None:
         now = job.now_ms()
         since, until = given["since"], given["until"]
         asked = Asked(
-            archive=job.directory(archive_),
+            archive=absolute(archive_),
             form=given["form"],
             topic=topic,
             to=given["to"] or topic,

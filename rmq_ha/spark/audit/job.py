@@ -189,11 +189,14 @@ class _Audit:
         return reduce(DataFrame.unionByName, findings)
 
     def _duplicates(self, partitions: int) -> list[DataFrame]:
-        several = kept(reduced.several(self._reduced, partitions))
+        if self._read is None:
+            several = kept(reduced.several(self._reduced, partitions))
+            named = reduced.places_of(self._reduced, several)
+        else:
+            several = named = kept(keys.several(self._read))
         if several.isEmpty():
             return []
-        places = reduced.places_of(self._reduced, several)
-        copies = self._rows.join(places, ["brokerName", "commitLogOffset"], "left_semi")
+        copies = self._rows.join(named, named.columns, "left_semi")
         return [keys.duplicate_findings(self._looked_up(copies))]
 
     def _changed(self) -> list[DataFrame]:

@@ -50,12 +50,16 @@ def own(rows: DataFrame) -> DataFrame:
     return rows.where("ordinary and inQueue and id is not null")
 
 
+def several(rows: DataFrame) -> DataFrame:
+    """Ids (`id`) that an ordinary topic has more than once."""
+    return own(rows).groupBy("id", "topic").count().where("count > 1").select("id")
+
+
 def duplicate_findings(rows: DataFrame) -> DataFrame:
     """
     Ids that an ordinary topic has more than once; a finding for each copy but the first.
 
-    :param rows: at least all whose id another one has; its number says which these are
-        (`reduced.several`), so that few bytes are shuffled.
+    :param rows: at least all whose id another one has.
     """
     copies = Window.partitionBy("topic", "id").orderBy("storedMs", "brokerName", "commitLogOffset")
     judged = (

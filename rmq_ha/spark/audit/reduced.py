@@ -41,7 +41,7 @@ def of_stores(spark: SparkSession, asked: Asked) -> DataFrame:
 
 def of_rows(rows: DataFrame, key: str, window_ms: int) -> DataFrame:
     """
-    The same of messages that Spark has already, without runs (`queues.single_runs`).
+    The counts alone, of messages that Spark has already.
 
     :param rows: of `stored.stored_rows`.
     """
@@ -50,7 +50,7 @@ def of_rows(rows: DataFrame, key: str, window_ms: int) -> DataFrame:
         for batch in batches:
             for label in pc.unique(batch["brokerName"]).to_pylist():
                 mine = batch.filter(pc.equal(batch["brokerName"], label))
-                yield from Reduction(label, key, window_ms).counted(mine)
+                yield Reduction(label, key, window_ms).sums(mine)
 
     return rows.select("brokerName", *ROW).mapInArrow(work, from_arrow_schema(SCHEMA))
 

@@ -38,6 +38,9 @@ LAUNCHER_OPTIONS = (
     "-Dderby.connection.requireAuthentication=false",
 )
 """What Spark's launcher gives every JVM, but for the module of vectors (a test compares)."""
+COLLECTOR = "-XX:+UseParallelGC"
+"""For small heaps and short jobs; Java does not start where it is told of two (`NAMES_ONE`)."""
+NAMES_ONE = re.compile(r"-XX:([+-]Use\w+GC\b|Flags=|VMOptionsFile=)")
 
 _PATIENCE = 120.0
 # Those that Spark hides as well (spark.redaction.regex).

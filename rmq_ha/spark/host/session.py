@@ -290,6 +290,8 @@ def _begin(
     environ = gateway.environ_for(java, home, cache, given.get("spark.master", ""))
     options = [*_quiet(), option]
     options += shlex.split(given.get("spark.driver.extraJavaOptions", ""))
+    if not any(map(gateway.NAMES_ONE.search, (*options, *environ.values()))):
+        options.append(gateway.COLLECTOR)
     class_path = [part for part in (environ.get("SPARK_CONF_DIR"),) if part]
     class_path += filter(None, given.get("spark.driver.extraClassPath", "").split(os.pathsep))
     memory, conf = given["spark.driver.memory"], {**_NO_BAR, **given}

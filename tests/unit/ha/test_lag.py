@@ -143,3 +143,9 @@ def test_a_hundred_slaves_are_told_of_and_those_that_have_reported() -> None:
     assert told[7] == words | {"acked": 7}
     slaves[7]["requested"] = None
     assert [slave["acked"] for slave in told_slaves(slaves[:9])] == [0, 1, 2, 3, 4, 5, 6, 8]
+
+
+def test_a_hundred_that_have_not_reported_hide_nobody() -> None:
+    words = {"address": "a", "stage": "s", "acked": 1, "lag": 2, "lag_seconds": 3.0}
+    silent = [words | {"requested": None}] * 100
+    assert told_slaves([*silent, words | {"requested": 5}]) == [words]

@@ -4,11 +4,9 @@ from itertools import permutations
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
 from rmq_ha.offsets.findings import Finding
-from rmq_ha.scan.reducing import IDS, ROW, SUMS, Reduction
 from rmq_ha.scan.replica.auditing import Audited
 from rmq_ha.scan.replica.changed import blamed_on_the_log
 from rmq_ha.scan.replica.codes import finding
@@ -151,34 +149,6 @@ def test_the_record_is_named_by_who_knows_it_best() -> None:
 def test_of_a_record_that_both_sides_name_the_masters_name_is_told() -> None:
     found = [one._replace(msg_id=one.broker) for one in (TAGS[1], TAGS[0])]
     assert blamed_on_the_log(found, NAMES)[-1].msg_id == "m"
-
-
-# What is kept of records
-
-
-def test_of_messages_without_an_id_no_number_is_kept() -> None:
-    """Nor of those that are in no queue, or of topics that no producer sends to."""
-    columns = {
-        "topic": ["t", "t", "t", "%RETRY%g", "t"],
-        "queueId": [0] * 5,
-        "sysFlag": [0, 0, 4, 0, 0],
-        "queueOffset": [5, 6, 0, 7, 8],
-        "commitLogOffset": [10, 20, 30, 40, 50],
-        "bornMs": [1] * 5,
-        "storedMs": [1] * 5,
-        "storeSize": [10] * 5,
-        "crcOk": [True] * 5,
-        "id": ["a", None, "c", "d", "e"],
-    }
-    rows = pa.RecordBatch.from_pydict({name: pa.array(columns[name]) for name in ROW})
-    how = Reduction("b", "uniqKey", 1000)
-    found = [row for batch in how.counted(rows) for row in batch.to_pylist()]
-    (ids,) = [row for row in found if row["kind"] == IDS]
-    assert ids["places"] == [10, 50]
-    assert len(set(ids["hashes"])) == 2
-    assert sum(row["n"] for row in found if row["kind"] == SUMS) == 5
-    none = rows.set_column(ROW.index("id"), "id", pa.nulls(5, pa.string()))
-    assert {kind for batch in how.counted(none) for kind in batch["kind"].to_pylist()} == {SUMS}
 
 
 def test_what_both_logs_have_begins_where_the_later_one_begins_and_ends_with_the_shorter(

@@ -26,7 +26,8 @@ def rows(parts: list[Records], **given: Any) -> list[dict[str, Any]]:
 
 
 def single(parts: list[Records]) -> list[dict[str, Any]]:
-    columns = ["topic", "queueId", "queueOffset", "commitLogOffset", "msgId", "storeSize", "crcOk"]
+    columns = ["topic", "queueId", "queueOffset", "commitLogOffset", "msgId", "keys", "storeSize",
+               "crcOk"]  # fmt: skip
     found = []
     for part in parts:
         flags = part.stored_sys_flag.tolist()
@@ -85,6 +86,16 @@ def test_runs_cover_each_record_once_and_ids_have_their_places(parts: list[Recor
     assert sorted(places) == sorted(row["commitLogOffset"] for row in own)
     hashes = {hash for row in ids for hash in row["hashes"]}
     assert len(hashes) == len({(row["topic"], row["msgId"]) for row in own})
+
+
+def test_of_messages_without_an_id_no_number_is_kept(parts: list[Records]) -> None:
+    how = Reduction("b", "keys", 1_000)
+    kept = [row for part in parts for batch in how.batches(part) for row in batch.to_pylist()]
+    places = [place for row in kept if row["kind"] == IDS for place in row["places"]]
+    own = [row for row in single(parts) if row["inQueue"] and is_ordinary(row["topic"])]
+    named = [row["commitLogOffset"] for row in own if row["keys"] is not None]
+    assert 0 < len(named) < len(own)
+    assert sorted(places) == sorted(named)
 
 
 def test_only_the_time_that_is_asked_for(parts: list[Records]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -51,9 +52,6 @@ class Job:
     def place(self, text: str) -> Any:
         return parse_place(text)
 
-    def directory(self, text: str) -> str:
-        return f"/absolute/{text}"
-
     def note(self, text: str) -> None:
         self.notes.append(text)
 
@@ -96,7 +94,11 @@ def test_what_is_cold_is_archived_and_everything_where_somebody_says_so(
         monkeypatch, archive_command.archive, archive_command, (archive_job, "archive")
     )
     asked = command("/s", "--to", "a")
-    assert (asked.place, asked.to, asked.form) == (StorePlace("/s"), "/absolute/a", "parquet")
+    assert (asked.place, asked.to, asked.form) == (
+        StorePlace("/s"),
+        os.path.abspath("a"),
+        "parquet",
+    )
     assert (asked.topics, asked.before_ms, asked.most) == ((), NOW - DAY, 5_000_000)
     assert command.told == ("archive", {"place": "/s", "to": "a", "before": "1d"})
     asked = command("namesrv://n:1/b", "--to", "a", "--before", "now", "--topics", "t, u")
@@ -109,7 +111,7 @@ def test_a_topic_is_replayed_into_itself_unless_another_one_is_named(
 ) -> None:
     command = Command(monkeypatch, archive_command.replay, archive_command, (replay_job, "replay"))
     asked = command("a", "--topic", "t")
-    assert (asked.archive, asked.topic, asked.to) == ("/absolute/a", "t", "t")
+    assert (asked.archive, asked.topic, asked.to) == (os.path.abspath("a"), "t", "t")
     assert (asked.from_ms, asked.to_ms, asked.rate, asked.again) == (None, None, None, False)
     assert command.told == ("replay", {"archive": "a", "topic": "t", "as": "t"})
     asked = command("a", "--topic", "t", "--as", "u", "--from", "2d", "--until", "1d", "--again")

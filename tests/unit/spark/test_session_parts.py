@@ -308,7 +308,7 @@ def test_our_own_start_puts_settings_before_sparks_jars(
     assert environ["SPARK_CONF_DIR"] == "/conf"
     assert command[command.index("-cp") + 1].startswith("/conf:/x.jar:/y.jar:")
     assert command[1] == "-Xmx2g"
-    end = command.index("-cp")
+    end = command.index("-cp") - 1  # the last one is the collector
     assert command[end - 2 : end] == ["-Drmqha.log.level=warn", "-Da=b c"]
     assert command[end - 3].startswith("-Dlog4j2.configurationFile=")
     assert "spark.ui.showConsoleProgress=false" in command
@@ -316,6 +316,37 @@ def test_our_own_start_puts_settings_before_sparks_jars(
     session._begin(java, HERE, tmp_path, {"spark.driver.memory": "2g"}, "-Dx")
     command, _ = started[1]
     assert command[command.index("-cp") + 1].startswith(str(HERE))
+
+
+@pytest.mark.parametrize(
+    ("options", "environ", "adds_one"),
+    [
+        ("", {}, True),
+        ("-XX:+UseStringDeduplication -XX:-UseGCOverheadLimit", {}, True),
+        ("-Xss4m -XX:+UseSerialGC", {}, False),
+        ("-XX:-UseG1GC", {}, False),
+        ("-XX:Flags=/etc/jvm.flags", {}, False),
+        ("", {"JAVA_TOOL_OPTIONS": "-Da=b -XX:+UseZGC"}, False),
+        ("", {"_JAVA_OPTIONS": "-XX:VMOptionsFile=/etc/jvm.options"}, False),
+    ],
+)
+def test_a_collector_is_named_once(
+    options: str,
+    environ: dict[str, str],
+    adds_one: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    """Java does not start where it is told of two."""
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+    started: list[Any] = []
+    monkeypatch.setattr(session.gateway, "start", lambda *given: started.append(given))
+    given = {"spark.driver.memory": "2g", "spark.driver.extraJavaOptions": options}
+    java = Java(tmp_path / "java", 21, True, "PATH", "")
+    session._begin(java, HERE, tmp_path, given, "-Dx")
+    ((command, _),) = started
+    assert ("-XX:+UseParallelGC" in command) is adds_one
 
 
 def test_what_the_first_calls_need_is_imported_whether_all_of_it_is_there_or_not(
