@@ -82,14 +82,18 @@ class EpochJournal(LocalJournal):
         """
         See `Journal`: what was dispatched was confirmed, and what the checkpoint says.
 
-        What recovery builds anew beyond that is taken back.
+        What recovery builds anew beyond that is taken back, and nothing vouches for it any more.
         """
         log, queues, index = self.log, self._store.queues, self._store.index
+        checkpoint, flusher = self._store.checkpoint, self._store.queue_flusher
         log.is_whole = left is Left.CLEAN
-        dispatched = max(queues.max_physical_offset, 0)
+        dispatched, sure = max(queues.max_physical_offset, 0), checkpoint.times
         super().recover(left)
-        known = max(dispatched, self._store.checkpoint.confirmed)
+        known = max(dispatched, checkpoint.confirmed)
         log.confirm_offset = confirmed = min(known, int(log.max_offset))
+        if confirmed < log.max_offset:
+            checkpoint.logics = min(checkpoint.logics, sure.logics_msg_timestamp)
+            flusher.index_end = min(flusher.index_end, sure.index_msg_timestamp)
         if queues.max_physical_offset > confirmed:
             queues.truncate(confirmed)
             if queues.max_physical_offset > confirmed:  # it may lie within a record
