@@ -11,6 +11,7 @@ from rmq_ha.autoswitch.requests import ControllerModeRequests
 from rmq_ha.config.broker_configuration import BrokerConfiguration
 from rmq_ha.ha.lag import told_slaves
 from rmq_ha.seams import Host
+from rmq_ha.store.format.commitlog import store_timestamp_of
 from rmq_ha.store.journal import BrokerAround, StoreAround
 from rmq_ha.store.local.journal import LocalJournal
 from rmq_ha.store.log.boot import Left
@@ -85,15 +86,11 @@ class EpochJournal(LocalJournal):
         What recovery builds anew beyond that is taken back, and nothing vouches for it any more.
         """
         log, queues, index = self.log, self._store.queues, self._store.index
-        checkpoint, flusher = self._store.checkpoint, self._store.queue_flusher
         log.is_whole = left is Left.CLEAN
-        dispatched, sure = max(queues.max_physical_offset, 0), checkpoint.times
+        dispatched = max(queues.max_physical_offset, 0)
         super().recover(left)
-        known = max(dispatched, checkpoint.confirmed)
+        known = max(dispatched, self._store.checkpoint.confirmed)
         log.confirm_offset = confirmed = min(known, int(log.max_offset))
-        if confirmed < log.max_offset:
-            checkpoint.logics = min(checkpoint.logics, sure.logics_msg_timestamp)
-            flusher.index_end = min(flusher.index_end, sure.index_msg_timestamp)
         if queues.max_physical_offset > confirmed:
             queues.truncate(confirmed)
             if queues.max_physical_offset > confirmed:  # it may lie within a record
@@ -101,3 +98,14 @@ class EpochJournal(LocalJournal):
                 queues.truncate(confirmed)
         if index is not None:
             index.truncate(confirmed)
+        self._note()
+        if log.confirm_offset < log.max_offset:
+            self._vouch_for_queues()
+
+    def _vouch_for_queues(self) -> None:
+        """For no more than they have, or lost power would leave what nobody builds anew."""
+        checkpoint, flusher = self._store.checkpoint, self._store.queue_flusher
+        last = self._store.queues.last_record()
+        record = None if last is None else self.log.record_at(*last)
+        checkpoint.logics = store_timestamp_of(record) if record else 0
+        flusher.index_end = min(flusher.index_end, checkpoint.index)

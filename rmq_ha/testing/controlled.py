@@ -17,7 +17,7 @@ from rmq_ha.controller.service import ControllerService
 from rmq_ha.errors import RemotingConnectError, RemotingError
 from rmq_ha.model.status import BrokerRole, FlushDiskType
 from rmq_ha.remoting.client import RemotingClient
-from rmq_ha.store.format.commitlog import decode_record
+from rmq_ha.store.format.commitlog import decode_record, store_timestamp_of
 from rmq_ha.testing.brokers import BrokerNode, NamesrvNode
 from rmq_ha.testing.checkers import Findings
 from rmq_ha.testing.cluster import LISTEN_PORT, small_configuration
@@ -233,6 +233,15 @@ class ControlledBrokers:
         proposed = master.replication.controllers.manager._altering
         members = () if proposed is None else decode_set(proposed.body).members
         return {*members} - {*master.replication._state.union}
+
+    def is_overstated(self, node: BrokerNode) -> bool:
+        """Its checkpoint vouches for a message that its queues do not have; power may fail next."""
+        store = node.store
+        last = store.queues.last_record()
+        record = None if last is None else store.record_at(*last)
+        if last is not None and record is None:
+            return False  # a damaged entry, which is for others to find
+        return bool(store.checkpoint.logics > (store_timestamp_of(record) if record else 0))
 
     def leader(self) -> BrokerNode:
         """The same, once there is one."""

@@ -132,6 +132,17 @@ def _ask_again(patches: Patches) -> None:
     patches.put(AutoSwitchHAService, "decided", drop_afterwards)
 
 
+def _vouch_early(patches: Patches) -> None:
+    recover = EpochJournal.recover
+
+    def vouching(journal: Any, left: Left) -> None:
+        recover(journal, left)
+        if left is Left.CRASHED:
+            journal._store.checkpoint.logics = journal.log.last_store_timestamp
+
+    patches.put(EpochJournal, "recover", vouching)
+
+
 def _planted(name: str, what: str, origin: str, seed: int, plant: Any) -> Mutant:
     return Mutant(name, what, origin, seed, plant, CONTROLLED)
 
@@ -156,4 +167,5 @@ OF_CONTROLLER_MODE = (
     _planted("lose-changes", "tables go to slaves at the start only", "14.11", 1, _lose_changes),
     _planted("sent-is-kept", "what was sent counts as held", "14.6", 1, _believe_reports),
     _planted("ask-again", "a set is asked for, and not waited for", "seed", 290, _ask_again),
+    _planted("vouch-early", "a start vouches for what it took back", "seed", 0, _vouch_early),
 )

@@ -244,6 +244,8 @@ class Storm:
         if node.state == "down":
             self._note(f"boot {node.host.name}")
             node.load()
+            if self.brokers.is_overstated(node):
+                raise Broken(f"{node.host.name} vouches for what its queues do not have")
             self._watch(node)
             node.start()
 
