@@ -470,6 +470,7 @@ class AutoSwitchHAService:
             self.settings,
             self._now(),
             None if self.settings.async_learner else self._tables,
+            self._log.confirm_offset,
         )
 
     def fulfil(self, task: Cut | Remember) -> "Deferred[None]":

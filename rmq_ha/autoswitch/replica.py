@@ -20,7 +20,7 @@ from rmq_ha.autoswitch.rate import Rate
 from rmq_ha.autoswitch.settings import ReplicationSettings
 from rmq_ha.autoswitch.tables import Tables
 from rmq_ha.errors import DivergedLog, NothingInCommon, ProtocolViolation, ReplicationError
-from rmq_ha.ha.places import HEAD_SIZE, chain_to, holds_nothing, record_size, stretch
+from rmq_ha.ha.places import HEAD_SIZE, WINDOWS, chain_to, holds_nothing, record_size, stretch
 from rmq_ha.store.log.journal_log import CopiedLog
 
 
@@ -44,14 +44,17 @@ class Remember(NamedTuple):
 
 class _Comparison(NamedTuple):
     """
-    Bytes of a log from before controller mode, which the master has to send once more.
+    Bytes of our log that the master has to send once more.
 
     :ivar at: the next one; up to `end` they have to be ours.
+    :ivar is_proven: the master's epochs say whose they are; else they are from before controller
+        mode, and other ones are those of another pair.
     """
 
     master: MasterHandshake
     at: int
     end: int
+    is_proven: bool
 
 
 class EpochReplica:
@@ -62,10 +65,12 @@ class EpochReplica:
     it, then calls `done`. Differs from 5.3.3 on purpose: it reports at once, waits for the disk
     before a cut or an epoch counts, refuses a log without epochs, and a master whose epochs are
     older than ours. Two logs from before controller mode are one only if the last whole record
-    that both should have is: the master is asked for it once more. Tables count once the handshake
-    is over: those of a master that leads no more do not.
+    that both should have is: the master is asked for it once more. So it is for what lies behind
+    `sure_to`: power that was lost may have left other bytes there, in places that no CRC covers.
+    Tables count once the handshake is over: those of a master that leads no more do not.
 
     :param tables: takes those of a master of ours; None: none are asked for.
+    :param sure_to: up to there our log is as its masters wrote it; None: all of it is.
     :ivar task: what has to be done first.
     :ivar confirm_offset: what lies below it may be read here; never falls, but with a cut.
     :ivar epochs: of our log.
@@ -83,6 +88,7 @@ class EpochReplica:
         settings: ReplicationSettings,
         now: float,
         tables: Tables | None = None,
+        sure_to: int | None = None,
     ) -> None:
         self.task: Cut | Remember | None = None
         self.epochs = epochs
@@ -93,11 +99,13 @@ class EpochReplica:
         self._log = log
         self._settings = settings
         self._tables = tables
+        self._sure_to = int(log.max_offset) if sure_to is None else sure_to
         self._reader = MasterReader(takes_tables=tables is not None)
         self._pieces: list[bytes] = []
         self._number = 0
         self._held: Transfer | None = None
         self._comparison: _Comparison | None = None
+        self._begins_again = False
         self._reported = NOWHERE
         self.last_read = now
         self.last_write = now
@@ -153,6 +161,11 @@ class EpochReplica:
             if self._log.max_offset != task.end:
                 raise ReplicationError(f"our log was to end at {task.end} by now")
             self.confirm_offset = min(self.confirm_offset, task.end)
+        if self._begins_again:
+            raise ReplicationError(
+                f"our log had other bytes than the master's behind {self._log.max_offset}, as lost "
+                "power leaves them: they are set aside, and replication begins again"
+            )
         self.is_following = True
         return self._go_on(now)
 
@@ -215,7 +228,11 @@ class EpochReplica:
                 "the store away to begin as a new replica, or look which of the two is right",
             )
         if self.epochs.is_proven(point) or point <= self._log.min_offset:
-            self._meet_at(point, master)
+            low = self._last_sure_record(point)
+            if low < point:
+                self._comparison = _Comparison(master, low, point, True)
+            else:
+                self._meet_at(point, master)
             return
         chain = chain_to(self._log, int(self._log.min_offset), point)
         if chain is None or chain.end != point:
@@ -224,7 +241,20 @@ class EpochReplica:
                 f"no record of our log ends at {point}, where the master's has an epoch: whether "
                 "they are one log nobody can tell. Move the store away to begin as a new replica",
             )
-        self._comparison = _Comparison(master, chain.last, point)
+        self._comparison = _Comparison(master, chain.last, point, False)
+
+    def _last_sure_record(self, point: int) -> int:
+        """Where the last record ends that is surely as its master wrote it; no later than there."""
+        if self._sure_to >= point:
+            return point
+        low = max(int(self._log.min_offset), 0)
+        high = min(self._sure_to, self._settings.counted(self._log))
+        if high <= low:
+            return min(low, point)
+        chain = chain_to(self._log, low, high)
+        if chain is None:  # it lies within the first one, or nobody can tell
+            return low if high - low <= WINDOWS[-1] else point
+        return chain.end
 
     def _is_nothing_kept(self) -> bool:
         """
@@ -242,9 +272,15 @@ class EpochReplica:
     def _compare(self, task: _Comparison, frame: Transfer) -> None:
         """What both should have is the same, or nothing is."""
         size = min(len(frame.body), task.end - task.at)
+        if frame.offset == NOWHERE:
+            return
         if frame.offset != task.at:
             raise DivergedLog(f"the master sends from {frame.offset}, and was asked for {task.at}")
-        if stretch(self._log, task.at, task.at + size) != frame.body[:size]:
+        ours = stretch(self._log, task.at, task.at + size)
+        if ours != frame.body[:size] and task.is_proven:
+            self._mend(task.at + _common_length(ours, frame.body))
+            return
+        if ours != frame.body[:size]:
             raise DivergedLog(
                 f"the record of our log that ends at {task.end} is another one in the master's: "
                 "these are not the logs of one pair. Look which of the two is right, and move the "
@@ -256,6 +292,14 @@ class EpochReplica:
         self._comparison = None
         self._held = frame._replace(offset=task.end, body=frame.body[size:])
         self._meet_at(task.end, task.master)
+
+    def _mend(self, place: int) -> None:
+        """The record at that place is not as the master has it: it goes, with all behind it."""
+        low = max(int(self._log.min_offset), 0)
+        chain = chain_to(self._log, low, place)
+        end = low if chain is None else chain.end
+        self._comparison, self._begins_again = None, True
+        self.task = Cut(end, self.epochs.cut(end))
 
     def _meet_at(self, point: int, master: MasterHandshake) -> None:
         """Both logs are one up to there: cut ours, if it has more, and follow."""
@@ -395,3 +439,8 @@ class EpochReplica:
 
     def _expiry_time(self) -> float:
         return self.last_read + self._settings.ha_housekeeping_interval / 1000
+
+
+def _common_length(ours: bytes, theirs: bytes) -> int:
+    """How many bytes at the start are equal; not all are."""
+    return next(at for at, pair in enumerate(zip(ours, theirs, strict=False)) if pair[0] != pair[1])
