@@ -843,6 +843,7 @@ def test_what_lies_behind_a_hole_goes_is_said_and_does_not_come_back(hole: int) 
     assert queue.damage
     assert files_of(disk) == [str(at) for at in range(0, start + 1, FILE)]
     assert not any(disk.content(path)[position - start :])
+    assert queue._starts == [*range(0, start + 1, FILE)]
     table.put_requests(run_of(end - hole, hole, 100 * hole))
     again = reopened(disk)
     assert again.queue("T", 0).damage == ""

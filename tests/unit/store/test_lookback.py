@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable
+from types import SimpleNamespace
 
 import pytest
 
@@ -415,6 +416,21 @@ def test_when_all_is_settled_the_log_is_not_asked_any_more(monkeypatch: pytest.M
     made.run(3)
     assert len(made.delivered()) == 4
     assert len(said) == 1
+
+
+def test_what_was_recorded_and_not_delivered_is_told() -> None:
+    """An operator learns that the progress file was ahead of the log, and by how much."""
+    made = with_copies_of(7, [number for number in range(7) if number not in (4, 5)])
+    said: list[tuple[int, int]] = []
+    look_back, level = looked_back(made, 7)
+    look_back.log = SimpleNamespace(  # type: ignore[assignment]
+        info=lambda text, delay_level, found, again: said.append((found, again))
+    )
+    for offset in range(level.offset, 7):
+        while look_back.is_delivered(level, offset, delayed(made, 1, offset)) is None:
+            pass
+    look_back.reached(level, 7)
+    assert (level.offset, said) == (3, [(2, 2)])
 
 
 def test_the_first_message_of_a_level_was_never_delivered() -> None:

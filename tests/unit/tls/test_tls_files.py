@@ -424,3 +424,15 @@ def test_when_certificates_end_is_a_metric(files: Files) -> None:
     (sample,) = family.samples
     assert sample.labels == {"server": "rmqnamesrv", "setting": "tls.server.certPath", "who": "box"}
     assert sample.value == pytest.approx(now_ms() / 1000 + 3 * 86400, abs=2)
+
+
+def test_of_all_certificates_of_all_parts_the_first_end_counts(files: Files) -> None:
+    """By setting, and by who it is."""
+    ends = iter([timedelta(days=5), timedelta(days=3), timedelta(days=9)])
+    parts = []
+    for name in ("a", "a", "b"):
+        options = files.put_pair("tls.server", name, ends=next(ends))
+        parts.append(server(files, options))
+    found = TlsReload(World(1).add("h").seams, parts).certificates()
+    now = now_ms() / 1000
+    assert {who: round((end - now) / 86400) for (_, who), end in found.items()} == {"a": 3, "b": 9}
