@@ -16,6 +16,7 @@ from rmq_ha.autoswitch.files import EpochFile
 from rmq_ha.autoswitch.ha_service import AutoSwitchHAService
 from rmq_ha.autoswitch.journal import EpochJournal
 from rmq_ha.autoswitch.manager import ReplicasManager
+from rmq_ha.autoswitch.replica import EpochReplica
 from rmq_ha.autoswitch.settings import ReplicationSettings
 from rmq_ha.autoswitch.sync_state import SyncState
 from rmq_ha.autoswitch.tables import TableFeed
@@ -143,6 +144,10 @@ def _vouch_early(patches: Patches) -> None:
     patches.put(EpochJournal, "recover", vouching)
 
 
+def _trust_tail(patches: Patches) -> None:
+    patches.put(EpochReplica, "_last_sure_record", lambda replica, point: point)
+
+
 def _planted(name: str, what: str, origin: str, seed: int, plant: Any) -> Mutant:
     return Mutant(name, what, origin, seed, plant, CONTROLLED)
 
@@ -168,4 +173,5 @@ OF_CONTROLLER_MODE = (
     _planted("sent-is-kept", "what was sent counts as held", "14.6", 1, _believe_reports),
     _planted("ask-again", "a set is asked for, and not waited for", "seed", 290, _ask_again),
     _planted("vouch-early", "a start vouches for what it took back", "seed", 0, _vouch_early),
+    _planted("trust-tail", "lost power changed no byte of it", "seed", 221194, _trust_tail),
 )
