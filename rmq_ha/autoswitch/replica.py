@@ -20,7 +20,7 @@ from rmq_ha.autoswitch.rate import Rate
 from rmq_ha.autoswitch.settings import ReplicationSettings
 from rmq_ha.autoswitch.tables import Tables
 from rmq_ha.errors import DivergedLog, NothingInCommon, ProtocolViolation, ReplicationError
-from rmq_ha.ha.places import HEAD_SIZE, WINDOWS, chain_to, holds_nothing, record_size, stretch
+from rmq_ha.ha.places import HEAD_SIZE, chain_to, holds_nothing, record_size, stretch
 from rmq_ha.store.log.journal_log import CopiedLog
 
 
@@ -46,12 +46,14 @@ class _Comparison(NamedTuple):
     """
     Bytes of our log that the master has to send once more.
 
+    :ivar start: where a record of ours begins.
     :ivar at: the next one; up to `end` they have to be ours.
     :ivar is_proven: the master's epochs say whose they are; else they are from before controller
         mode, and other ones are those of another pair.
     """
 
     master: MasterHandshake
+    start: int
     at: int
     end: int
     is_proven: bool
@@ -228,9 +230,9 @@ class EpochReplica:
                 "the store away to begin as a new replica, or look which of the two is right",
             )
         if self.epochs.is_proven(point) or point <= self._log.min_offset:
-            low = self._last_sure_record(point)
-            if low < point:
-                self._comparison = _Comparison(master, low, point, True)
+            start = self._sure_until(point)
+            if start < point:
+                self._comparison = _Comparison(master, start, start, point, True)
             else:
                 self._meet_at(point, master)
             return
@@ -241,20 +243,20 @@ class EpochReplica:
                 f"no record of our log ends at {point}, where the master's has an epoch: whether "
                 "they are one log nobody can tell. Move the store away to begin as a new replica",
             )
-        self._comparison = _Comparison(master, chain.last, point, False)
+        self._comparison = _Comparison(master, chain.last, chain.last, point, False)
 
-    def _last_sure_record(self, point: int) -> int:
-        """Where the last record ends that is surely as its master wrote it; no later than there."""
+    def _sure_until(self, point: int) -> int:
+        """
+        Where the last record before that place ends that is surely as its master wrote it.
+
+        No earlier than the file that ends there begins: the master may have deleted what is before.
+        """
         if self._sure_to >= point:
             return point
-        low = max(int(self._log.min_offset), 0)
-        high = min(self._sure_to, self._settings.counted(self._log))
-        if high <= low:
-            return min(low, point)
-        chain = chain_to(self._log, low, high)
-        if chain is None:  # it lies within the first one, or nobody can tell
-            return low if high - low <= WINDOWS[-1] else point
-        return chain.end
+        log = self._log
+        start = max(int(log.min_offset), (point - 1) // log.file_size * log.file_size)
+        chain = chain_to(log, start, min(self._sure_to, self._settings.counted(log)))
+        return start if chain is None else chain.end
 
     def _is_nothing_kept(self) -> bool:
         """
@@ -270,22 +272,24 @@ class EpochReplica:
         return self._log.min_offset <= 0 and (end <= 0 or chain_to(self._log, 0, end) is None)
 
     def _compare(self, task: _Comparison, frame: Transfer) -> None:
-        """What both should have is the same, or nothing is."""
-        size = min(len(frame.body), task.end - task.at)
+        """What both should have is the same, or nothing is; or a crash left something else here."""
         if frame.offset == NOWHERE:
             return
         if frame.offset != task.at:
             raise DivergedLog(f"the master sends from {frame.offset}, and was asked for {task.at}")
-        ours = stretch(self._log, task.at, task.at + size)
-        if ours != frame.body[:size] and task.is_proven:
-            self._mend(task.at + _common_length(ours, frame.body))
-            return
-        if ours != frame.body[:size]:
+        size = min(len(frame.body), task.end - task.at)
+        ours, theirs = stretch(self._log, task.at, task.at + size), frame.body[:size]
+        if ours != theirs and not task.is_proven:
             raise DivergedLog(
                 f"the record of our log that ends at {task.end} is another one in the master's: "
                 "these are not the logs of one pair. Look which of the two is right, and move the "
                 "store of the other one away"
             )
+        if ours != theirs:
+            pairs = enumerate(zip(ours, theirs, strict=True))
+            other = next(number for number, (our, their) in pairs if our != their)
+            self._give_up(task, task.at + other)
+            return
         self._comparison = task._replace(at=task.at + size)
         if task.at + size < task.end:
             return
@@ -293,11 +297,10 @@ class EpochReplica:
         self._held = frame._replace(offset=task.end, body=frame.body[size:])
         self._meet_at(task.end, task.master)
 
-    def _mend(self, place: int) -> None:
+    def _give_up(self, task: _Comparison, place: int) -> None:
         """The record at that place is not as the master has it: it goes, with all behind it."""
-        low = max(int(self._log.min_offset), 0)
-        chain = chain_to(self._log, low, place)
-        end = low if chain is None else chain.end
+        chain = chain_to(self._log, task.start, place)
+        end = task.start if chain is None else chain.end
         self._comparison, self._begins_again = None, True
         self.task = Cut(end, self.epochs.cut(end))
 
@@ -439,8 +442,3 @@ class EpochReplica:
 
     def _expiry_time(self) -> float:
         return self.last_read + self._settings.ha_housekeeping_interval / 1000
-
-
-def _common_length(ours: bytes, theirs: bytes) -> int:
-    """How many bytes at the start are equal; not all are."""
-    return next(at for at, pair in enumerate(zip(ours, theirs, strict=False)) if pair[0] != pair[1])

@@ -145,7 +145,7 @@ def _vouch_early(patches: Patches) -> None:
 
 
 def _trust_tail(patches: Patches) -> None:
-    patches.put(EpochReplica, "_last_sure_record", lambda replica, point: point)
+    patches.put(EpochReplica, "_sure_until", lambda replica, point: point)
 
 
 def _planted(name: str, what: str, origin: str, seed: int, plant: Any) -> Mutant:

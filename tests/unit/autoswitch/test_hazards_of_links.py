@@ -624,6 +624,15 @@ def test_a_record_that_lost_power_changed_is_set_aside_with_those_behind_it(sure
     assert log.data == whole.data
 
 
+def test_nothing_is_asked_for_that_the_master_may_have_deleted() -> None:
+    """No more than the last file, whatever is confirmed; from there on its log may begin."""
+    log, starts = record_log([b"x" * 1500] * 4)
+    assert starts[2] == 4096
+    for sure_to in (0, starts[1]):
+        said = behind(log, sure_to).receive_data(hello(90_000, (1, 0)), 0.0)
+        assert said == encode_report(starts[2])
+
+
 def test_the_first_record_of_a_log_may_be_the_one_that_is_changed() -> None:
     log, _ = record_log([b"one"])
     whole, _ = record_log([b"one"])
