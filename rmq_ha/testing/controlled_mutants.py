@@ -58,9 +58,14 @@ def _rename_epoch(patches: Patches) -> None:
     patches.put(Epochs, "led", led)
 
 
+def _trust_tail(patches: Patches) -> None:
+    patches.put(EpochReplica, "_sure_until", lambda replica, point: point)
+
+
 def _resume(patches: Patches) -> None:
     whole = property(lambda log: True, lambda log, value: None)
     patches.put(EpochCommitLog, "is_whole", whole)
+    _trust_tail(patches)  # a slave that asks again sees that the bytes are other ones
 
 
 def _count_cache(patches: Patches) -> None:
@@ -69,6 +74,7 @@ def _count_cache(patches: Patches) -> None:
 
 def _ends_only(patches: Patches) -> None:
     patches.put(Epochs, "consistent_point", lambda own, end, other, other_end: min(end, other_end))
+    _trust_tail(patches)  # as in `_resume`
 
 
 def _no_epoch_file(patches: Patches) -> None:
@@ -144,10 +150,6 @@ def _vouch_early(patches: Patches) -> None:
     patches.put(EpochJournal, "recover", vouching)
 
 
-def _trust_tail(patches: Patches) -> None:
-    patches.put(EpochReplica, "_sure_until", lambda replica, point: point)
-
-
 def _planted(name: str, what: str, origin: str, seed: int, plant: Any) -> Mutant:
     return Mutant(name, what, origin, seed, plant, CONTROLLED)
 
@@ -170,8 +172,8 @@ OF_CONTROLLER_MODE = (
     _planted("accept-early", "puts before all is confirmed", "8.5", 251, _accept_early),
     _planted("keep-tail", "a tail that the master does not have stays", "14.11", 0, _keep_tail),
     _planted("lose-changes", "tables go to slaves at the start only", "14.11", 1, _lose_changes),
-    _planted("sent-is-kept", "what was sent counts as held", "14.6", 1, _believe_reports),
-    _planted("ask-again", "a set is asked for, and not waited for", "seed", 290, _ask_again),
+    _planted("sent-is-kept", "what was sent counts as held", "14.6", 6, _believe_reports),
+    _planted("ask-again", "a set is asked for, and not waited for", "seed", 563, _ask_again),
     _planted("vouch-early", "a start vouches for what it took back", "seed", 0, _vouch_early),
     _planted("trust-tail", "lost power changed no byte of it", "seed", 221194, _trust_tail),
 )
