@@ -255,7 +255,11 @@ class EpochReplica:
             return point
         log = self._log
         start = max(int(log.min_offset), (point - 1) // log.file_size * log.file_size)
-        chain = chain_to(log, start, min(self._sure_to, self._settings.counted(log)))
+        return self._last_end(start, min(self._sure_to, self._settings.counted(log)))
+
+    def _last_end(self, start: int, place: int) -> int:
+        """Where the last whole record ends between the beginning of one and a place."""
+        chain = chain_to(self._log, start, place)
         return start if chain is None else chain.end
 
     def _is_nothing_kept(self) -> bool:
@@ -279,13 +283,13 @@ class EpochReplica:
             raise DivergedLog(f"the master sends from {frame.offset}, and was asked for {task.at}")
         size = min(len(frame.body), task.end - task.at)
         ours, theirs = stretch(self._log, task.at, task.at + size), frame.body[:size]
-        if ours != theirs and not task.is_proven:
-            raise DivergedLog(
-                f"the record of our log that ends at {task.end} is another one in the master's: "
-                "these are not the logs of one pair. Look which of the two is right, and move the "
-                "store of the other one away"
-            )
         if ours != theirs:
+            if not task.is_proven:
+                raise DivergedLog(
+                    f"the record of our log that ends at {task.end} is another one in the master's:"
+                    " these are not the logs of one pair. Look which of the two is right, and move"
+                    " the store of the other one away"
+                )
             pairs = enumerate(zip(ours, theirs, strict=True))
             other = next(number for number, (our, their) in pairs if our != their)
             self._give_up(task, task.at + other)
@@ -299,8 +303,7 @@ class EpochReplica:
 
     def _give_up(self, task: _Comparison, place: int) -> None:
         """The record at that place is not as the master has it: it goes, with all behind it."""
-        chain = chain_to(self._log, task.start, place)
-        end = task.start if chain is None else chain.end
+        end = self._last_end(task.start, place)
         self._comparison, self._begins_again = None, True
         self.task = Cut(end, self.epochs.cut(end))
 
