@@ -24,12 +24,14 @@ class RecoveredLog(NamedTuple):
     :ivar last_store_timestamp: of the last good record read, ms; 0 if none was.
     :ivar records: how many were read.
     :ivar last: the last of them.
+    :ivar before: the newest store timestamp of those before it, ms; 0 if there are none.
     """
 
     end: int
     last_store_timestamp: int
     records: int
     last: Row | None = None
+    before: int = 0
 
 
 class LogRecovery:
@@ -101,7 +103,10 @@ class LogRecovery:
                 "the record at {offset} lost its end in the stop or crash",
                 offset=recovered.last[2],
             )
-            return recovered._replace(end=recovered.last[2])
+            end, newest = recovered.last[2], recovered.before
+            if not newest and end > self._row.starts[0]:
+                newest = recovered.last_store_timestamp  # of those before it nothing was read
+            return recovered._replace(end=end, last_store_timestamp=newest)
         return recovered
 
     def _is_torn(self, row: Row) -> bool:
@@ -127,7 +132,7 @@ class LogRecovery:
     def _read_from(
         self, begin: int, dispatch: Callable[[Sequence[Row]], None] | None
     ) -> RecoveredLog:
-        end, newest, records, last = 0, 0, 0, None
+        end, newest, before, records, last = 0, 0, 0, 0, None
         position = begin - self._row.start_of(begin)
         for start in self._row.starts:
             if start + self._row.file_size <= begin:
@@ -139,6 +144,7 @@ class LogRecovery:
                     data, start + position, self._log.delay_levels, _BATCH, self._check_crc
                 )
                 if rows := walked.run.rows:
+                    before = max(newest, rows[-2][5]) if len(rows) > 1 else newest
                     last = rows[-1]
                     newest = max(newest, last[5])
                     records += len(rows)
@@ -152,7 +158,7 @@ class LogRecovery:
             position = 0
             if verdict != BLANK:
                 break
-        return RecoveredLog(end, newest, records, last)
+        return RecoveredLog(end, newest, records, last, before)
 
     def cut(self, end: int, safe: int) -> None:
         """

@@ -187,6 +187,21 @@ def test_a_torn_record_goes_with_its_entries(machine, message):
     )
 
 
+def test_nothing_vouches_for_the_time_of_a_torn_record(machine, message):
+    """What comes in its place may be as old, and is not on the disk yet (seed 236554)."""
+    store = machine.open()
+    kept = fill(machine, store, 1, message)[-1].append
+    machine.clock.advance(5)
+    last = fill(machine, store, 1, message)[-1].append
+    assert last.store_timestamp > kept.store_timestamp
+    machine.crash(store)
+    overwrite(machine, last.physical_offset + last.size - 3, bytes(3))  # of its properties
+    again = machine.load()
+    assert again.log.max_offset == last.physical_offset
+    assert again.log.last_store_timestamp == kept.store_timestamp
+    assert again.checkpoint.logics == kept.store_timestamp
+
+
 def test_stale_records_behind_the_end_stay_dead(machine, message):
     """A record that lies where it was not written is no record (store.md, section 5.6)."""
     store = machine.open()
