@@ -57,11 +57,16 @@ class Inode:
         ]
         keep = random.choice((0.0, 0.5, 0.9, 1.0))
         kept = [random.random() < keep for _ in dirty]
+        sizes = []
         for start, is_kept, next_is_kept in zip(dirty, kept, [*kept[1:], False], strict=True):
             size = min(SECTOR, len(self.cache) - start)
             if not is_kept:
                 size = random.randrange(size) if not next_is_kept and random.random() < 0.2 else 0
-            self.durable[start : start + size] = self.cache[start : start + size]
+            sizes.append(size)
+        following = 0
+        for start, is_kept, size in reversed(list(zip(dirty, kept, sizes, strict=True))):
+            following = size if is_kept or not following else 0
+            self.durable[start : start + following] = self.cache[start : start + following]
         lost = kept.count(False)
         self.cache[:] = self.durable
         return lost

@@ -1,5 +1,6 @@
 """What the simulated disk keeps and what it loses."""
 
+from itertools import pairwise
 from random import Random
 
 import pytest
@@ -49,6 +50,24 @@ def test_unsynced_sectors_are_lost_one_by_one():
         content[start : start + SECTOR] for content in contents for start in range(0, 8192, SECTOR)
     ]
     assert any(0 < sector.count(b"x") < SECTOR for sector in sectors)
+
+
+def test_nothing_of_what_follows_a_torn_sector_is_there():
+    """A sector tears as the power fails, so what should have come next was never written."""
+
+    def prepare(disk):
+        file = disk.open("/d/file", 8192)
+        file.sync()
+        file.pwrite(b"x" * 8192, 0)
+
+    torn = 0
+    for content in after_power_loss(prepare, seeds=300):
+        counts = [content[start : start + SECTOR].count(b"x") for start in range(0, 8192, SECTOR)]
+        for count, following in pairwise(counts):
+            if 0 < count < SECTOR:
+                torn += 1
+                assert not following
+    assert torn > 100
 
 
 def test_mapped_writes_count_as_unsynced():
