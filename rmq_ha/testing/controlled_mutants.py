@@ -175,5 +175,4 @@ OF_CONTROLLER_MODE = (
     _planted("sent-is-kept", "what was sent counts as held", "14.6", 6, _believe_reports),
     _planted("ask-again", "a set is asked for, and not waited for", "seed", 563, _ask_again),
     _planted("vouch-early", "a start vouches for what it took back", "seed", 0, _vouch_early),
-    _planted("trust-tail", "lost power changed no byte of it", "seed", 221194, _trust_tail),
 )
