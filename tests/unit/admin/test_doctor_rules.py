@@ -521,6 +521,14 @@ def test_a_master_may_be_followed_by_its_name() -> None:
     assert judge(facts, RULES) == []
 
 
+def test_of_three_brokers_of_a_name_the_last_may_be_the_one_that_differs() -> None:
+    facts = healthy()
+    facts.brokers.append(broker(SECOND, broker_id=2, fileReservedTime="48"))
+    (rule,) = [rule for rule in RULES if rule.code == "settings-differ"]
+    (said,) = judge(facts, [rule])
+    assert SECOND in said.text
+
+
 def test_the_master_that_nobody_registered_is_found_by_any_of_its_slaves() -> None:
     """The first one does not follow; where somebody leads under another id, it is another rule."""
     facts = healthy()

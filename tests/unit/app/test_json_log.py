@@ -65,6 +65,11 @@ def test_a_field_that_tells_of_a_secret_is_hidden(name: str) -> None:
     assert found["fields"] == {name: "***", "changes": {name: "***", "b": [1]}}
 
 
+def test_three_floors_are_structure_and_what_lies_deeper_is_text() -> None:
+    found = logged(maps={"a": {"b": {"c": {"d": 1}}}}, lists=[[[[1]]]])
+    assert found["fields"] == {"maps": {"a": {"b": {"c": "{'d': 1}"}}}, "lists": [[["[1]"]]]}
+
+
 def test_what_json_does_not_have_becomes_text() -> None:
     class Broken:
         def __str__(self) -> str:

@@ -356,6 +356,8 @@ def test_clone_group_offset(broker: SimBroker) -> None:
     SimClient(broker, group="h", topic="Other")
     assert ask(broker, clone, srcGroup="h", destGroup="d", topic="T").code == 0
     assert not table.which_topics("d")
+    assert ask(broker, clone, srcGroup="h", destGroup="e", topic="T", offline="true").code == 0
+    assert table.which_topics("e") == {"T"}
     table.commit("h", "T", 0, 2)
     assert table.queues("a", "T") == {0: 3, 1: 0}
     assert ask(broker, clone, srcGroup="h").code == 1

@@ -64,6 +64,14 @@ def running(test: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], None]
 
 
 @running
+async def test_who_was_stopped_is_not_started_again() -> None:
+    client = Client(ClientConfig(namesrv_addr=NOBODY))
+    await client.stop()
+    with pytest.raises(NotStarted, match="make a new one"):
+        await client.start()
+
+
+@running
 async def test_what_a_producer_is_asked() -> None:
     async with connect(NOBODY) as client:
         below = Below()

@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import warnings
 from asyncio import get_running_loop
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -198,9 +199,12 @@ def test_a_consumer_that_does_not_run_says_so(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     consumer = bench.consumer(bench.topic())
-    for ask in (consumer.poll, consumer.assignment, consumer.suspend, lambda: next(iter(consumer))):
-        with pytest.raises(NotStarted, match="call `start"):
-            ask()
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        for ask in (consumer.poll, consumer.assignment, consumer.suspend, iter(consumer).__next__):
+            with pytest.raises(NotStarted, match="call `start"):
+                ask()
+    assert not said  # of a coroutine that nobody awaits
     consumer.stop()
     with consumer:
         consumer.stop()

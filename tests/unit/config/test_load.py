@@ -124,6 +124,11 @@ def test_an_unknown_key_is_noted_with_its_nearest() -> None:
     ]
 
 
+def test_a_key_of_another_program_is_told_with_it() -> None:
+    ((text, _),) = load("brokerName=b\nproductEnvName=x").notices
+    assert "a key of rmqha-namesrv, not of this server: is this the right file?" in text
+
+
 @pytest.mark.parametrize("key", ["commitLogPlugIn", "haPlugIn"])
 def test_a_key_that_is_gone_stops_the_start_and_says_what_to_do(key: str) -> None:
     with pytest.raises(ConfigurationError, match=f"{key}.*journalPlugIn names.*remove this line"):

@@ -29,6 +29,7 @@ from rmq_ha.dledger.messages import (
 )
 from rmq_ha.dledger.values import Entry
 from rmq_ha.errors import ProtocolViolation
+from rmq_ha.wire.fastjson import BODY_VALUES
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "ha" / "dledger_frames.json"
 KINDS: dict[int, tuple[type[GroupMessage], type[GroupMessage]]] = {
@@ -128,6 +129,13 @@ def test_a_vote_result_that_is_spelled_otherwise(text: str, result: VoteResult) 
 def test_what_is_no_push_is_a_protocol_violation(body: bytes | None) -> None:
     with pytest.raises(ProtocolViolation):
         decode_body(PushEntryRequest, body)
+
+
+def test_a_push_has_no_more_values_than_one_of_many_entries() -> None:
+    most = b",".join([b"0"] * (BODY_VALUES - 2))
+    assert decode_body(PushEntryRequest, b'{"x":[%s]}' % most) == PushEntryRequest()
+    with pytest.raises(ProtocolViolation, match="values"):
+        decode_body(PushEntryRequest, b'{"x":[%s,0]}' % most)
 
 
 def test_what_is_true_is_written_as_json_says() -> None:

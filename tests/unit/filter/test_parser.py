@@ -91,6 +91,7 @@ def test_a_selector_becomes_a_tree(text: str, tree: Node) -> None:
         ("a = 9223372036854775808", "at most", 5),
         ("(a = 1", "expected ), got the end", 7),
         ("a = 1 ;", "unexpected character ';'", 7),
+        ("a = 'b", "no closing quote", 5),
         ("a" * 2 + " = " + "x" * 60 + " AND " + "1", "a value", 1),
     ],
 )

@@ -742,13 +742,20 @@ class StopTests(ServiceCase):
 
 @pytest.mark.parametrize(
     ("text", "address"),
-    [("127.0.0.1:10912", ("127.0.0.1", 10912)), ("[::1]:10912", ("::1", 10912))],
+    [
+        ("127.0.0.1:10912", ("127.0.0.1", 10912)),
+        ("[::1]:10912", ("::1", 10912)),
+        ("a:1", ("a", 1)),
+        ("a:65535", ("a", 65535)),
+    ],
 )
 def test_addresses(text: str, address: Any) -> None:
     assert split_address(text) == address
 
 
-@pytest.mark.parametrize("text", ["", "master", "master:", ":10912", "master:x", "master:70000"])
+@pytest.mark.parametrize(
+    "text", ["", "master", "master:", ":10912", "master:x", "master:0", "master:65536"]
+)
 def test_what_is_no_address(text: str) -> None:
     with pytest.raises(ValueError, match="host:port"):
         split_address(text)
