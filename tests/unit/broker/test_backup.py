@@ -165,6 +165,17 @@ def test_a_damaged_log_is_said_and_not_copied_as_sound() -> None:
         machine.back_up()
 
 
+def test_of_a_record_that_is_being_written_nothing_is_copied() -> None:
+    """No record follows what is none yet: it is the log's end, and comes with the next backup."""
+    machine = Machine()
+    machine.send(50)
+    whole, _ = machine.back_up()
+    file = machine.disk.open(f"{machine.store.log}/{0:020}", 1 << 16)
+    file.pwrite(b"\xff" * 40, whole.end)
+    again, _ = machine.back_up()
+    assert again.end == whole.end
+
+
 def test_a_log_that_is_not_whole_or_of_a_group_is_not_backed_up() -> None:
     machine = Machine()
     machine.send(200)

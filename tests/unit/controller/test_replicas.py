@@ -207,8 +207,10 @@ def test_a_new_leader_elects_nobody_beside_a_master_that_may_live() -> None:
     assert desk.elect(2).code == ResponseCode.ELECT_MASTER_FAILED
     assert desk.elect(2, designated=True).code == ResponseCode.ELECT_MASTER_FAILED
     assert desk.manager.without_master(desk.now) == []
-    desk.now += 20_001
+    desk.now += 20_000
     desk.beat(2)
+    assert desk.manager.without_master(desk.now) == []
+    desk.now += 1
     assert desk.manager.without_master(desk.now) == ["b"]
     desk.elect()
     assert desk.set.master == 2

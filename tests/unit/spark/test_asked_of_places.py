@@ -238,6 +238,13 @@ def test_what_is_wrong_with_a_stream_is_said_when_it_is_used() -> None:
             ask(None, None)  # type: ignore[call-arg]
 
 
+def test_a_stream_has_no_end() -> None:
+    given = {"subscribe": "t", "namesrv": "127.0.0.1:1", "endingOffsets": "latest"}
+    refused = make_stream_reader(given, T.StructType())
+    with pytest.raises(WrongUsage, match="a stream does not end"):
+        refused.initialOffset()
+
+
 # What the command does with them
 
 

@@ -123,3 +123,11 @@ def test_numbers_of_texts_are_equal_where_texts_are(pairs: list[tuple[str, int]]
     found = text_hashes(texts, seeds).tolist()
     assert len(set(found)) == len(set(pairs))
     assert len(set(zip(found, pairs, strict=True))) == len(set(pairs))
+
+
+def test_numbers_of_texts_that_differ_in_the_last_letters_of_two_words_differ() -> None:
+    """What a word has changed in its number, a like change in the next word must not take back."""
+    letters = [chr(number) for number in range(128)]
+    texts = pa.array([f"abcdefg{one}hijklmn{other}" for one in letters for other in letters])
+    found = text_hashes(texts, np.zeros(len(texts), np.uint64))
+    assert len(np.unique(found)) == len(texts)

@@ -319,6 +319,27 @@ def test_each_record_of_a_group_has_room_for_its_own_hosts(log):
     assert log.max_offset == results[-1].next_offset
 
 
+@pytest.mark.parametrize("is_born_there", [True, False])
+def test_a_batch_has_room_for_its_hosts(log, is_born_there):
+    six = Address(b"\x20" * 16, 7)
+    born, store = (six, HOST) if is_born_there else (HOST, six)
+    result = append_batch(log, [Message("T", 0, b"body", born, store)] * 2, {})
+    record = decode_record(log.record_at(result.physical_offset), check_crc=True)
+    assert (record.born_host, record.store_host) == (born, store)
+
+
+def test_what_did_not_get_into_the_log_is_no_row_of_its_group():
+    """A disk that is full in the second of three files: the records of the first are there."""
+    encoder = GroupEncoder(SIZE, [])
+    group = encoder.encode([draft_of(message_of(1200))] * 7, 0, 1 << 22, 1)
+    rows, size = list(group.rows), group.size
+    lost = group.give_up(1, PutMessageStatus.SERVICE_NOT_AVAILABLE)
+    assert [row[2] // SIZE for row in group.rows] == [0, 0, 0]
+    assert group.rows + lost == rows
+    assert group.size == size - sum(row[3] for row in lost)
+    assert list(group.faults) == [3, 4, 5, 6]
+
+
 @pytest.mark.parametrize(
     ("more", "status"),
     [(0, PutMessageStatus.MESSAGE_ILLEGAL), (1, PutMessageStatus.PROPERTIES_SIZE_EXCEEDED)],

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from rmq_ha.admin.doctor.command import examine
+from rmq_ha.admin.doctor.gather import Scope
 from rmq_ha.client.rules.signing import Credentials
 from rmq_ha.model.status import BrokerRole
 from rmq_ha.testing.brokers import NamesrvNode
 from rmq_ha.testing.cluster import HA_PORT, LISTEN_PORT
+from tests.unit.admin.admin_kit import say
 from tests.unit.admin.doctor.fleet import STATUS_PORT, Fleet, whole_pair
 
 ADMIN = Credentials("adminadmin", "adminsecret")
@@ -25,6 +28,12 @@ def test_one_of_two_name_servers_dies() -> None:
     node.start()
     fleet.run(31)
     fleet.is_well(namesrv=both)
+
+
+def test_without_a_name_server_or_an_address_there_is_nobody_to_ask() -> None:
+    said = say(whole_pair(), lambda session: examine(session, Scope()), namesrv="")
+    assert said.code
+    assert "no name server: give --namesrv" in said.out + said.err
 
 
 def test_a_name_server_that_nobody_knows_and_one_that_is_a_broker() -> None:
