@@ -17,7 +17,15 @@ from rmq_ha.config.load_controller import controller_within
 from rmq_ha.config.namesrv_configuration import NamesrvConfiguration
 from rmq_ha.config.plans import embeds_namesrv, namesrv_port_plan, port_plan
 from rmq_ha.config.ports import check_controller_port, check_metrics_port
-from rmq_ha.config.settings import Notice, Setting, collect, fill, render_objects, unknown_keys
+from rmq_ha.config.settings import (
+    Notice,
+    Setting,
+    change,
+    collect,
+    fill,
+    render_objects,
+    unknown_keys,
+)
 from rmq_ha.config.surroundings import Surroundings
 from rmq_ha.config.values import parse_value
 from rmq_ha.config.whose import with_unknown_keys
@@ -149,21 +157,7 @@ def update(configuration: BrokerConfiguration, changes: Mapping[str, str]) -> li
     :returns: the keys that were known; the others are ignored, as in RocketMQ.
     :raises ConfigurationError: a value does not fit.
     """
-    assignments: list[tuple[Any, str, Any]] = []
-    keys = []
-    for key, text in changes.items():
-        for target in _objects(configuration):
-            item = fields_by_key(type(target)).get(key)
-            if item is None:
-                continue
-            try:
-                assignments.append((target, item.name, parse_value(item, text)))
-            except ValueError as error:
-                raise Setting(key, text.strip(), "update").error(str(error)) from None
-            keys.append(key)
-    for target, attribute, value in assignments:
-        setattr(target, attribute, value)
-    return list(dict.fromkeys(keys))
+    return list(change(_objects(configuration), changes))
 
 
 def _objects(configuration: AnyConfiguration) -> tuple[Any, ...]:

@@ -99,6 +99,28 @@ def fill(
             notices.append(_unknown(setting, known | TLS_KEYS))
 
 
+def change(targets: Iterable[Any], texts: Mapping[str, str]) -> dict[str, str]:
+    """
+    Change the settings of a running server: all that are known, or none.
+
+    :param targets: as of `fill`.
+    :returns: the texts of those that were known, stripped; the others are ignored, as in RocketMQ.
+    :raises ConfigurationError: a value does not fit.
+    """
+    targets = list(targets)
+    assignments: list[tuple[Any, str, Any]] = []
+    known: dict[str, str] = {}
+    for key, text in texts.items():
+        setting = Setting(key, text.strip(), "update")
+        for target in targets:
+            if item := fields_by_key(type(target)).get(key):
+                assignments.append((target, item.name, _value(setting, item)))
+                known[key] = setting.value
+    for target, name, value in assignments:
+        setattr(target, name, value)
+    return known
+
+
 def unknown_keys(options: Iterable[str], settings: Mapping[str, Setting]) -> list[Notice]:
     """
     Of a server without plugins: nobody reads a key with a dot but `tls.`.

@@ -3,8 +3,6 @@
 Spec: controller.md, section 2.3; requests 1009 and 1010 of section 5.1.
 """
 
-from typing import Any
-
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
@@ -12,10 +10,8 @@ from rmq_ha.config import properties
 from rmq_ha.config.controller import ControllerConfig
 from rmq_ha.config.dledger_settings import DLedgerSettings, parse_peers
 from rmq_ha.config.fields import fields_by_key
-from rmq_ha.config.settings import render_objects
-from rmq_ha.config.values import parse_value
+from rmq_ha.config.settings import change, render_objects
 from rmq_ha.errors import ConfigurationError, RequestRejected
-from rmq_ha.model.printable import one_line
 from rmq_ha.properties_file import PropertiesFile
 from rmq_ha.seams import Disk, Worker
 from rmq_ha.wire.codes import ResponseCode
@@ -67,23 +63,13 @@ class ControllerSettings:
         :raises RequestRejected: a key can only be changed in the file.
         """
         texts = {item.key: item.value for item in properties.parse(text)}
-        fields = fields_by_key(ControllerConfig)
-        fixed = sorted(key for key in texts if key in fields and key not in _MUTABLE)
+        fixed = sorted(texts.keys() & fields_by_key(ControllerConfig).keys() - _MUTABLE)
         if fixed:
             raise RequestRejected(
                 ResponseCode.NO_PERMISSION,
                 f"{', '.join(fixed)} can only be changed in the properties file of this "
                 "controller, with a restart; nothing was changed",
             )
-        values: list[tuple[str, Any]] = []
-        changes: dict[str, str] = {}
-        for key in texts.keys() & _MUTABLE:
-            try:
-                values.append((fields[key].name, parse_value(fields[key], texts[key])))
-            except ValueError as error:
-                raise ConfigurationError(f"{key}={one_line(texts[key])}: {error}") from None
-            changes[key] = texts[key].strip()
-        for name, value in values:
-            setattr(self._config, name, value)
+        changes = change((self._config,), texts)
         self.log.info("configuration changed: {changes}", changes=changes)
         return self.file.change(changes)

@@ -3,20 +3,15 @@
 Spec: remoting.md, sections 2.3, 7.9 and 9.6.
 """
 
-from typing import Any
-
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
 from rmq_ha.config import properties
-from rmq_ha.config.fields import fields_by_key
 from rmq_ha.config.from_afar import refusal
 from rmq_ha.config.namesrv import NamesrvConfig
 from rmq_ha.config.netty import NettyServerConfig
-from rmq_ha.config.settings import render_objects
-from rmq_ha.config.values import parse_value
-from rmq_ha.errors import ConfigurationError, RequestRejected
-from rmq_ha.model.printable import one_line
+from rmq_ha.config.settings import change, render_objects
+from rmq_ha.errors import RequestRejected
 from rmq_ha.properties_file import PropertiesFile
 from rmq_ha.seams import Disk, Worker
 from rmq_ha.wire.codes import ResponseCode
@@ -58,18 +53,6 @@ class NamesrvSettings:
         refused = refusal(list(texts))
         if refused is not None:
             raise RequestRejected(ResponseCode.NO_PERMISSION, refused)
-        values: list[tuple[Any, str, Any]] = []
-        changes: dict[str, str] = {}
-        for target in self._targets:
-            for key, field in fields_by_key(type(target)).items():
-                if key in texts:
-                    try:
-                        value = parse_value(field, texts[key])
-                    except ValueError as error:
-                        raise ConfigurationError(f"{key}={one_line(texts[key])}: {error}") from None
-                    values.append((target, field.name, value))
-                    changes[key] = texts[key].strip()
-        for target, name, value in values:
-            setattr(target, name, value)
+        changes = change(self._targets, texts)
         self.log.info("configuration changed: {changes}", changes=changes)
         return self.file.change(changes)
