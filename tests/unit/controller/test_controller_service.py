@@ -448,6 +448,16 @@ def test_a_controller_that_starts_elects_nobody_before_it_has_listened() -> None
     assert until(desk.world, lambda: desk.master() == "2", 25.0) > 9.0
 
 
+def test_a_controller_that_takes_the_lead_elects_nobody_before_it_has_listened() -> None:
+    """However long it has been there: that the master is silent it may have heard alone."""
+    desk = Controllers(size=3)
+    desk.pair()
+    desk.world.clock.run_for(30.0)
+    desk.brokers[1].beats = False
+    desk.crash(desk.leader())
+    assert until(desk.world, lambda: desk.master() == "2", 25.0) > 9.0
+
+
 def test_another_controller_goes_on() -> None:
     desk = Controllers(size=3)
     desk.pair()

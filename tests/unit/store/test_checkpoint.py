@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from rmq_ha.errors import NotNow
 from rmq_ha.host.disk import RealDisk
-from rmq_ha.store.format.checkpoint import CheckpointTimes
+from rmq_ha.store.format.checkpoint import NOTHING_WHOLE, CheckpointTimes, Whole
 from rmq_ha.store.log.checkpoint import Checkpoint
 from rmq_ha.testing.disk import SimDisk
 
@@ -101,6 +101,16 @@ def test_what_is_written_is_safe(disk):
     assert disk.is_safe(PATH)
     assert checkpoint.written == (5, 2, 3, 6, 7)
     assert loaded(disk.crash()).times == (5, 2, 3, 6, 7)
+
+
+def test_nothing_is_whole_any_more_once_a_start_has_asked(disk):
+    """Also where lost power ends that start: it may have changed anything."""
+    checkpoint = loaded(disk)
+    whole = Whole(700, 20, 3)
+    checkpoint.write(CheckpointTimes(1, 2, 3, 4), whole)
+    disk = disk.crash()
+    assert loaded(disk).take_whole() == whole
+    assert loaded(disk.crash()).take_whole() == NOTHING_WHOLE
 
 
 def test_to_know_nothing_is_safe_too(disk):

@@ -466,6 +466,7 @@ def append_batch(log, messages, numbers):
     for number, one in enumerate(messages):
         record = decode_record(log.record_at(place), check_crc=True)
         assert (record.queue_offset, record.store_timestamp) == (result.queue_offset + number, 7)
+        assert record.prepared_transaction_offset == 0
         assert (record.body, record.properties_string) == (one.body, one.properties_string)
         assert result.msg_id.split(",")[number] == record.msg_id
         place = record.physical_offset + record.size

@@ -3,7 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmq_ha.store.log.run import SLICE, SLICE_WORK, PendingRuns, Run, work_of
+from rmq_ha.model.message import DispatchRequest
+from rmq_ha.store.log.run import SLICE, SLICE_WORK, PendingRuns, Run, by_name, work_of
 
 SIZE = 100
 GAP = 48
@@ -74,3 +75,11 @@ def test_what_ends_a_file_is_in_no_record_and_passed_over() -> None:
     found = pending.take(0, 1024 + SIZE)
     assert found is not None
     assert (found.end, len(found.rows)) == (1024 + SIZE, 3)
+
+
+def test_who_asks_for_names_gets_them() -> None:
+    (run,) = runs_of([2], "k", 0)
+    heard: list[list[DispatchRequest]] = []
+    by_name(heard.append)(run.rows)
+    assert heard == [run.rows]
+    assert [request.queue_offset for request in heard[0]] == [0, 1]
