@@ -63,10 +63,11 @@ class Inode:
             if not is_kept:
                 size = random.randrange(size) if not next_is_kept and random.random() < 0.2 else 0
             sizes.append(size)
-        following = 0
+        written = 0
         for start, is_kept, size in reversed(list(zip(dirty, kept, sizes, strict=True))):
-            following = size if is_kept or not following else 0
-            self.durable[start : start + following] = self.cache[start : start + following]
+            # a torn one was the last to be written: where something of the next is, it was not
+            written = size if is_kept or not written else 0
+            self.durable[start : start + written] = self.cache[start : start + written]
         lost = kept.count(False)
         self.cache[:] = self.durable
         return lost

@@ -307,6 +307,12 @@ def test_an_update_with_a_bad_value_changes_nothing() -> None:
     assert configuration.store.slave_timeout == 3000
 
 
+def test_an_update_with_a_bad_secret_does_not_tell_it() -> None:
+    configuration = load("").configuration
+    with pytest.raises(ConfigurationError, match=r"update: haSecret=\*\*\*: needs at least 16"):
+        update(configuration, {"haSecret": "tooshort"})
+
+
 def test_a_name_server() -> None:
     configuration, found = load_namesrv(
         "orderMessageEnable=true\nlistenPrt=1\nx.y=1", HERE, name="conf/n.properties"
