@@ -24,6 +24,13 @@ def after_power_loss(prepare, path="/d/file", size=8192, seeds=60):
     return contents
 
 
+def write_all(disk):
+    """Each sector of a file, and nothing of it is safe."""
+    file = disk.open("/d/file", 8192)
+    file.sync()
+    file.pwrite(b"x" * 8192, 0)
+
+
 def test_synced_bytes_survive():
     """What was synced is there after every power loss."""
 
@@ -38,12 +45,7 @@ def test_synced_bytes_survive():
 def test_unsynced_sectors_are_lost_one_by_one():
     """Of what was not synced all, nothing or any part may be left, and single sectors may tear."""
 
-    def prepare(disk):
-        file = disk.open("/d/file", 8192)
-        file.sync()
-        file.pwrite(b"x" * 8192, 0)
-
-    contents = after_power_loss(prepare)
+    contents = after_power_loss(write_all)
     assert bytes(8192) in contents
     assert b"x" * 8192 in contents
     sectors = [
@@ -55,13 +57,8 @@ def test_unsynced_sectors_are_lost_one_by_one():
 def test_nothing_of_what_follows_a_torn_sector_is_there():
     """A sector tears as the power fails, so what should have come next was never written."""
 
-    def prepare(disk):
-        file = disk.open("/d/file", 8192)
-        file.sync()
-        file.pwrite(b"x" * 8192, 0)
-
     torn = 0
-    for content in after_power_loss(prepare, seeds=300):
+    for content in after_power_loss(write_all, seeds=300):
         counts = [content[start : start + SECTOR].count(b"x") for start in range(0, 8192, SECTOR)]
         for count, following in pairwise(counts):
             if 0 < count < SECTOR:
