@@ -57,6 +57,7 @@ class FeedProtocol(FeedShell):
         super().__init__(clock)
         self.feed = feed
         self.stage = Stage.NEW
+        self._has_heard = False
         self._since_ms = since_ms
         self._owner = owner
 
@@ -68,11 +69,15 @@ class FeedProtocol(FeedShell):
         """Reports; what they free for sending leaves before anybody hears of them."""
         if not self._is_open:
             return
+        if not self._has_heard and data.startswith(TLS_HELLO):  # as an offset: 1.5 million TB
+            self.close(SPEAKS_TLS, ReplicationError(SPEAKS_TLS))
+            return
+        self._has_heard = True
         before, now = self.feed.common, self._clock.seconds()
         try:
             is_report = self.feed.receive_data(data, now)
         except ReplicationError as error:
-            self.close(SPEAKS_TLS if data.startswith(TLS_HELLO) else str(error), error)
+            self.close(str(error), error)
             return
         except (OSError, StoreError) as error:
             self.cannot_read(error)

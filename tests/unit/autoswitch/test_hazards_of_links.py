@@ -283,6 +283,15 @@ def test_a_member_that_never_comes_leaves() -> None:
     assert pair.state.proposal(15.0) == SyncStateSet((1,), 7)
 
 
+def test_the_first_of_several_that_may_have_to_leave_is_looked_at_in_time() -> None:
+    """A later one does not hide it: puts wait for it until it has left."""
+    pair = Pair(1, 2, 3, 4)
+    for broker_id, now in ((2, 3.0), (3, 1.0), (4, 2.0)):
+        pair.slave(broker_id, now)
+    assert pair.state.deadline(3.0) == 16.0
+    assert pair.state.deadline(16.0) == 17.0
+
+
 def test_hazard_5_a_refused_change_is_dropped() -> None:
     """Java goes on to count who was refused, for as long as nothing else changes the set."""
     pair = Pair(1, 2, all_ack_in_sync_state_set=True)

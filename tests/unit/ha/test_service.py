@@ -16,6 +16,7 @@ from rmq_ha.ha.feed import ASYNC_SECONDS
 from rmq_ha.ha.frames import encode_frame
 from rmq_ha.ha.greeting import encode_greeting, greet
 from rmq_ha.ha.link import split_address
+from rmq_ha.ha.protocol import SPEAKS_TLS
 from rmq_ha.ha.shell import prepare
 from rmq_ha.model.status import BrokerRole, PutMessageStatus
 from tests.unit.ha.ha_fakes import Station
@@ -402,6 +403,27 @@ class RefusalTests(ServiceCase):
     def test_negative(self) -> None:
         """So is a negative first report."""
         self.assertTrue(self.station.slave(-5).disconnecting)
+
+    def test_speaks_tls(self) -> None:
+        """It is told what is wrong, and not that its log is ahead, whatever its words would be."""
+        hello = b"\x16\x03\x01\x00\x0b\x01\x00\x00"
+        for last in (bytes(7), bytes([255] * 8), b"\x7f" * 8):
+            station = Station(BrokerRole.SYNC_MASTER, self.log).start()
+            with capturedLogs() as events:
+                slave = station.slave()
+                slave.send(hello + last)
+            self.assertTrue(slave.disconnecting)
+            self.assertIn(SPEAKS_TLS, formatEvent(events[-1]))
+            self.assertEqual(station.service.statistics()["refused_ahead"], [])
+
+    def test_speaks_no_tls(self) -> None:
+        """Whatever a later word begins with; a first one that is no report is said to be none."""
+        slave = self.station.slave(444)
+        for wire in (slave, self.station.slave()):
+            with capturedLogs() as events:
+                wire.send(b"\xff" * 8 if wire is not slave else b"\x16\x03" * 4)
+            self.assertTrue(wire.disconnecting)
+            self.assertNotIn("TLS", formatEvent(events[-1]))
 
     def test_forged(self) -> None:
         """An acknowledgement above what was sent on this connection completes nothing."""
