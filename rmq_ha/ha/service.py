@@ -417,7 +417,5 @@ class HAService:
         self._open.went()
 
     def _see_who_lags(self) -> None:
-        caught_up = self._caught_up
-        if caught_up is not None and not self._lacks_anything():
-            self._caught_up = None
-            caught_up.callback(None)
+        if self._caught_up is not None and not self._lacks_anything():
+            self._caught_up.callback(None)

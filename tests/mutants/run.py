@@ -84,6 +84,7 @@ TESTS = {
     "errors.py": ["client/test_errors.py", "filter", "ha", "tls"],
     "filter/": ["filter"],
     "ha/": ["ha"],
+    "ha/journal.py": ["store/test_journals.py", "ha"],
     "host/": ["host", "../contract"],
     "host/files.py": ["spark/test_files.py"],
     "host/std_logging.py": ["client/test_std_logging.py"],

@@ -281,6 +281,7 @@ def test_a_master_is_silent_since_it_was_heard_and_not_since_the_slave_began() -
     end = log.max_offset
     replica = follower(log, epochs((1, 0)))
     replica.connected(50.0)
+    assert replica.deadline() == 70.0, "before the master has said who it is, nothing is reported"
     assert not replica.is_overdue(69.9)
     replica.receive_data(hello(9000, (1, 0)), 60.0)
     assert not replica.is_overdue(79.9)

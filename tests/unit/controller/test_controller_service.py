@@ -12,9 +12,11 @@ from twisted.internet.defer import Deferred
 from twisted.internet.error import CannotListenError
 from twisted.logger import formatEvent
 
+from rmq_ha.config.controller import ControllerConfig
 from rmq_ha.config.netty import NettyServerConfig
 from rmq_ha.controller.events import AddressUpdated, encode_event
 from rmq_ha.controller.messages import ApplyBrokerIdRequest, SyncStateSet
+from rmq_ha.controller.service import ControllerService
 from rmq_ha.dledger.codes import RequestCode as GroupRequest
 from rmq_ha.dledger.messages import HeartBeatRequest
 from rmq_ha.errors import RequestRejected, StoreError
@@ -24,6 +26,7 @@ from rmq_ha.testing.controlled import PORT, Asker, until, wait
 from rmq_ha.wire.codes import ResponseCode
 from rmq_ha.wire.command import RemotingCommand
 from tests.unit.controller.controllers import Controllers
+from tests.unit.tls.material import Files
 
 EVENT = encode_event(AddressUpdated("b", 1, "h:1"))
 VECTORS = Path(__file__).parents[2] / "vectors" / "controller"
@@ -522,6 +525,26 @@ def test_what_may_be_changed_from_afar() -> None:
     assert b"enableElectUncleanMaster=true\n" in (desk.ask(1010).body or b"")
     assert desk.ask(1009, None, b"enableElectUncleanMaster=maybe\n").code == 1
     assert desk.ask(1009, None, b"controllerStorePath=/x\n").code == 16
+
+
+def test_tls_files_that_change_are_read_again(logged: list[Any]) -> None:
+    desk = Controllers(brokers=0)
+    host = desk.world.add("tls")
+    files = Files()
+    tls = {"tls.test.mode.enable": "false"} | files.put_pair("tls.server", "controller")
+    for path, data in files.items():
+        host.disk.replace(path, data)
+    config = ControllerConfig(
+        controller_dleger_peers=f"n0-{host.ip}:{PORT}",
+        controller_dleger_self_id="n0",
+        controller_store_path="/controller",
+        mapped_file_size=1 << 16,
+    )
+    service = ControllerService(host.seams, config, NettyServerConfig(), tls)
+    wait(desk.world, service.start())
+    host.disk.replace("/tls.server.pem", b"oops")
+    desk.world.clock.run_for(5.0)
+    assert "TLS stays as it was" in " ".join(map(formatEvent, logged))
 
 
 def test_a_clean_stop_says_so() -> None:

@@ -269,6 +269,15 @@ def test_who_is_cleaned_leads_no_more() -> None:
     assert desk.sets.names() == []
 
 
+def test_all_that_are_cleaned_are_forgotten() -> None:
+    """Nobody of them can be elected any more; nor does who was never there harm the others."""
+    desk = Desk(1, 2, 3, 4)
+    desk.in_sync(1, 2, 3, 4)
+    assert desk.clean("2;3;1;9", living=True).code == ResponseCode.SUCCESS
+    assert desk.set.addresses == {4: "h:4"}
+    assert (desk.set.master, desk.set.members) == (None, (4,))
+
+
 def test_a_connection_is_that_of_the_last_heartbeat() -> None:
     """Java's is that of the first. Spec: controller.md, chapter 14 (16)."""
     liveness = Liveness()

@@ -46,6 +46,13 @@ def test_appends_close_together_are_one_sample() -> None:
     assert len(times) == 2
 
 
+def test_appends_as_far_apart_as_that_are_two() -> None:
+    times = AppendTimes()
+    for number in range(3):
+        times.note(number + 1, number * RESOLUTION_S)
+    assert [times.behind(offset, 1.0) for offset in range(3)] == [1.0, 0.99, 0.98]
+
+
 def test_a_truncated_log_begins_anew() -> None:
     times = AppendTimes()
     times.note(500, 1.0)

@@ -110,6 +110,17 @@ class ConnectingTests(LinkCase):
         warnings = [item for item in events if item["log_level"] is LogLevel.warn]
         self.assertEqual(len(warnings), 1)
 
+    def test_that_nobody_is_followed_for_long_is_said_with_the_reason(self) -> None:
+        for is_refused, why in ((True, "was refused"), (False, "it says nothing")):
+            station = Station(BrokerRole.SLAVE, self.log, ha_master_address=self.address).start()
+            with capturedLogs() as events:
+                if is_refused:
+                    station.network.attempts[-1].refuse()
+                station.clock.pump([1.0] * 61)
+            told = [formatEvent(item) for item in events]
+            alone = [line for line in told if "follows nobody" in line]
+            self.assertEqual([why in line for line in alone], [True], told)
+
     def test_an_end_is_said_each_time(self) -> None:
         """Between two of the same kind all was well: the second one is news."""
         with capturedLogs() as events:

@@ -72,6 +72,16 @@ def test_a_log_that_ends_with_its_file(log):
     assert log.record_at(SIZE) is None
 
 
+@pytest.mark.parametrize(("most", "is_good"), [(96, True), (95, False)])
+def test_a_batch_that_is_laid_out_in_slices_is_as_long_as_all_of_them(log, most, is_good):
+    layout = log.encoder.lay_out(MessageBatch("T", 0, HOST, HOST, []), most)
+    for size in (1, 3, 4):  # and 22 for what else a client counts, and one that is empty
+        layout.add([(0, b"b" * size, "")])
+    assert layout.fault is None
+    layout.add([(0, b"", "")])
+    assert (layout.fault is None) is is_good
+
+
 @pytest.mark.parametrize("is_batch", [False, True])
 def test_stamps_never_go_back(log, is_batch):
     """Whatever the clock does: searches by time rest on it. 0 is no stamp."""

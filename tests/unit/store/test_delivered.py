@@ -261,6 +261,22 @@ def test_a_copy_is_counted_once_from_wherever_it_is_looked_for(
         assert found[begins.index(min(begins, key=lambda at: at == 4))] is True
 
 
+def test_of_copies_that_are_alike_the_first_is_taken() -> None:
+    """The others are left to those whose copies begin later; what has none is delivered again."""
+    made = DelayedStore()
+    for _ in range(3):
+        made.put("same", 1, unique=False)
+        made.run(3)
+    record, places = the_delayed(made), delivered_copies(made)
+    copies = DeliveredCopies(made.store.queues, made.store.record_at)
+    assert [taken(copies, record, Since(at, 0)) for at in (0, *places[1:], 0)] == [
+        True,
+        True,
+        True,
+        False,
+    ]
+
+
 def test_a_copy_at_the_place_from_which_they_count_is_one() -> None:
     """One byte later it is not."""
     made = DelayedStore()

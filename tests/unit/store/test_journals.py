@@ -32,10 +32,9 @@ class NoTables:
 class Rig:
     """A store around a journal on a simulated machine, without anybody else."""
 
-    def __init__(self, kind: str) -> None:
+    def __init__(self, kind: str, role: BrokerRole = BrokerRole.ASYNC_MASTER) -> None:
         self.world = World(1)
         host = self.world.add("b")
-        role = BrokerRole.ASYNC_MASTER
         self.configuration = small_configuration(host.ip, role, FlushDiskType.ASYNC_FLUSH)
         store, mode = self.configuration.store, self.configuration.controlled
         store.dleger_group, store.dleger_self_id = "g", "n0"
@@ -105,6 +104,26 @@ def test_a_broker_begins_as_the_master_unless_somebody_elects_and_then_it_says_w
     assert bool(role.electorate) is bool(rig.journal.why_no_puts()) is (kind in ELECTED)
     rig.configuration.store.broker_role = BrokerRole.SLAVE
     assert (role.is_slave, role.begins_as_master, rig.store.is_slave) == (True, False, True)
+    rig.wait(rig.store.stop())
+
+
+def test_a_synchronous_master_without_a_slave_says_so_and_lists_none() -> None:
+    rig = Rig("classic", BrokerRole.SYNC_MASTER).start()
+    assert rig.put() is PutMessageStatus.SLAVE_NOT_AVAILABLE
+    assert rig.journal.info() == {"slaves": []}
+    assert len(rig.journal.reloadable()) == 2
+    rig.wait(rig.store.stop())
+
+
+def test_a_slave_tells_of_its_master() -> None:
+    rig = Rig("classic", BrokerRole.SLAVE)
+    rig.journal.set_master_address("10.9.9.9:10912")
+    rig.start()
+    rig.world.clock.run_for(1)
+    info = rig.journal.info()
+    assert info["slaves"] == []
+    assert info["master"]["address"] == "10.9.9.9:10912"
+    assert set(info["master"]) == {"address", "state", "fault", "silent_ms", "set_aside"}
     rig.wait(rig.store.stop())
 
 

@@ -4,6 +4,7 @@ import pytest
 from twisted.internet.defer import Deferred, succeed
 from twisted.logger import capturedLogs
 
+from rmq_ha.model.message import MessageBatch
 from rmq_ha.model.status import FlushDiskType, PutMessageStatus
 
 OK = PutMessageStatus.PUT_OK
@@ -17,6 +18,7 @@ class Replica:
         self.clock = clock
         self.answer = OK
         self.acknowledged = 0
+        self.asked = []
 
     def start(self):
         pass
@@ -28,12 +30,14 @@ class Replica:
         pass
 
     def when_replicated(self, next_offset, start_offset, decided):
+        self.asked.append((start_offset, next_offset))
         if isinstance(self.answer, PutMessageStatus):
             return self.answer
         self.answer.addCallback(lambda status: decided(status, self.clock.seconds()))
         return None
 
     def is_replicated(self, start_offset, next_offset):
+        self.asked.append((start_offset, next_offset))
         return next_offset <= self.acknowledged
 
 
@@ -180,6 +184,35 @@ def test_of_a_run_that_came_too_late_each_message_has_its_own_answer(machine, me
         found = []
         store.put_many([message()] * count, found.extend)
         assert [result.status for result in found] == [status] * count
+
+
+def test_a_replica_is_asked_for_all_of_what_was_put(machine, message):
+    """A slave that began in the middle of it, with an empty store, lacks what lies before."""
+    store = machine.open()
+    replica = replicated(store)
+    host = message().born_host
+    batch = MessageBatch("TopicA", 0, host, host, [(0, b"x", ""), (0, b"yy", "")])
+    for put_it in (
+        lambda: put(store, message()),
+        lambda: put(store, message(), message(b"longer"), message()),
+        lambda: store.put_batch(batch),
+    ):
+        start = store.log.max_offset
+        put_it()
+        assert replica.asked[-1] == (start, store.log.max_offset)
+
+
+def test_a_replica_that_is_asked_by_message_is_asked_for_each_as_it_lies(machine, message):
+    store = machine.open()
+    replica = replicated(store)
+    put(store, message())
+    replica.answer = SLAVE_TIMEOUT
+    found = []
+    store.put_many([message(b"x" * size) for size in (1, 2, 3)], found.extend)
+    places = [result.append for result in found]
+    assert replica.asked[2:] == [
+        (place.physical_offset, place.physical_offset + place.size) for place in places
+    ]
 
 
 def test_what_is_flushed_to_its_last_byte_is_flushed(machine, message):

@@ -200,6 +200,15 @@ def test_neighbours_are_read_at_once() -> None:
     assert rig.log.reads == 1
 
 
+def test_no_more_is_read_at_once_than_a_pull_may_have() -> None:
+    """All of what it looks at must fit, not each."""
+    rig = Rig(max_transfer_bytes_on_message_in_memory=450)
+    rig.put(32)
+    wanted = ByContent(*range(0, 3200, 100))
+    assert offsets(rig.get(0, wanted=wanted)) == [0, 100, 200, 300]
+    assert rig.log.bytes_read <= 450
+
+
 def test_far_records_are_read_one_by_one() -> None:
     """Rather than what lies in between: of that not a byte is read."""
     rig = Rig()
