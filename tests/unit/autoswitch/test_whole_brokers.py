@@ -25,7 +25,9 @@ def test_the_first_one_leads_and_the_second_follows() -> None:
     slave = brokers.other(master)
     sent = [b"%d" % number for number in range(20)]
     assert [brokers.send(master, body) for body in sent] == [0] * 20
-    assert slave.replication.statistics()["master"]["state"] == "following"
+    assert slave.store.journal.info()["master"]["state"] == "following"
+    (told,) = master.store.journal.info()["slaves"]
+    assert (told["acked"], told["lag"]) == (slave.store.log.max_offset, 0)
     assert slave.store.log.max_offset == master.store.log.max_offset
     brokers.holds(master, sent)
     brokers.run(6.0)

@@ -117,6 +117,20 @@ def test_a_classic_log_is_closed_and_entries_begin_behind_it() -> None:
     assert again.min_offset == 0
 
 
+@pytest.mark.parametrize("last_exit_ok", [True, False])
+def test_stamps_go_on_from_the_newest_record_though_the_clock_was_set_back(
+    last_exit_ok: bool,
+) -> None:
+    """What a start after lost power believes of the queues rests on it, as do searches by time."""
+    machine = Upgraded(3000)
+    log = machine.start()
+    for clock, stamp in ((NOW - 7, NOW), (NOW + 5, NOW + 5)):
+        (result,) = append_group(log, [message(b"new")], clock)
+        assert result.store_timestamp == log.last_store_timestamp == stamp
+    log = machine.start(last_exit_ok)
+    assert append_group(log, [message(b"newer")], NOW)[0].store_timestamp == NOW + 5
+
+
 def test_a_classic_log_that_ends_with_its_file_is_closed_already() -> None:
     """The disk was full when the next file was to be made."""
     machine = Upgraded(3000)

@@ -93,6 +93,8 @@ def test_what_is_missing_has_its_default() -> None:
 def test_fastjson_reads_numbers_in_strings_null_and_single_quotes() -> None:
     found = decode_body(VoteRequest, b"{'term':'5',ledgerEndIndex:7.0,\"group\":null}")
     assert found == VoteRequest(term=5, ledger_end_index=7)
+    found = decode_body(VoteRequest, b"{'term':'5',ledgerEndIndex:null,7:8,\"group\":'g'}")
+    assert found == VoteRequest(term=5, group="g")
 
 
 @pytest.mark.parametrize(

@@ -155,6 +155,25 @@ def test_a_batch_is_appended_with_little_work_for_each_member() -> None:
     assert calls < 300 * 16
 
 
+def test_whoever_subscribed_hears_of_each_append() -> None:
+    """Nobody else has the turn begin that brings to the others what nobody waits for."""
+    rig = Rig()
+    heard: list[int] = []
+    rig.log.subscribe(lambda: heard.append(rig.log.written_end))
+    for append in (
+        lambda: rig.put(b"one", b"two"),
+        lambda: rig.put_batch(b"three", b"four"),
+        lambda: rig.log.begin_term(3, HOST, NOW),
+    ):
+        append()
+        assert heard.pop() == rig.log.written_end
+        assert not heard
+    rig.leads.term = None
+    rig.put(b"five")
+    rig.put_batch(b"six")
+    assert not heard
+
+
 def test_nothing_is_visible_before_it_is_committed() -> None:
     """Spec: dledger.md, section 15.3; single records can be read."""
     rig = Rig()

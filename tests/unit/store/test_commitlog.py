@@ -24,6 +24,7 @@ from rmq_ha.store.log import commitlog
 from rmq_ha.store.log.append import GroupEncoder
 from rmq_ha.store.log.commitlog import CommitLog
 from rmq_ha.store.log.files import FileRow
+from rmq_ha.store.log.run import work_of
 from rmq_ha.testing.disk import SimDisk
 from tests.kits.descriptors import open_descriptors
 from tests.unit.store.appends import append_group
@@ -448,6 +449,7 @@ def test_what_is_announced_is_what_is_written(tmp_path_factory, groups):
         if run is None:  # a batch, which whoever dispatches reads
             position = walk(log, position, position + 1)
             continue
+        assert run.work == sum(map(work_of, run.rows))
         for row in run.rows:
             position = walk(log, position, row[2])
             data = log.record_at(position, row[3])

@@ -77,6 +77,16 @@ def test_the_sample_of_the_notes():
     assert store_timestamp_of(SAMPLE) == record.store_timestamp
 
 
+@pytest.mark.parametrize(("topic", "properties"), [(128, 0), (0, 32768), (127, 32767)])
+def test_what_does_not_fit_its_length_field_is_refused(topic, properties):
+    record = decode_record(SAMPLE)._replace(topic="t" * topic, properties_string="p" * properties)
+    if topic > 127 or properties > 32767:
+        with pytest.raises(ValueError, match=f"topic of {topic} or properties of {properties}"):
+            encode_record(record)
+    else:
+        assert decode_record(encode_record(record)).topic == record.topic
+
+
 def test_vectors():
     """CRCs and a blank as the Java broker writes them."""
     assert body_crc(b"batch body 0") == 2055081561

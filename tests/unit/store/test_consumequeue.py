@@ -106,6 +106,7 @@ def test_count_valid_is_the_definition(pairs: list[tuple[int, int]]) -> None:
 def test_extension_addresses() -> None:
     """No 32-bit hash is taken for one."""
     assert is_extension_address(-9223372036854775780)
+    assert is_extension_address(-(2**31) - 1)
     assert not is_extension_address(-(2**31))
     assert not is_extension_address(1795245782261)
 

@@ -702,6 +702,7 @@ def test_runtime_info(machine, message):
         machine.clock.advance(1)
     info = store.runtime_info()
     assert all(isinstance(value, str) for value in info.values())
+    assert (info["dispatchBehindBytes"], info["pageCacheLockTimeMills"]) == ("0", "0")
     for key in (
         "putTps",
         "getTransferedTps",
