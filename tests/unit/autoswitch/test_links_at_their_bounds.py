@@ -83,6 +83,36 @@ def test_who_is_in_no_set_says_of_nothing_more_that_it_may_be_read() -> None:
     assert pair.state.proposal(100.0) is None
 
 
+class FlushedLog(MemoryLog):
+    """Of which less is on the disk than is there."""
+
+    flushed_offset = 0
+
+
+def test_what_reaches_the_masters_disk_last_may_be_read_at_once() -> None:
+    """Nobody else says anything then."""
+    log = FlushedLog(4096, 0, bytes(400))
+    settings = ReplicationSettings(all_ack_in_sync_state_set=True, sync_flush=True)
+    state = SyncState(1, log, epochs((4, 0)), SyncStateSet((1,), 7), settings, 0.0)
+    for flushed in (0, 100, 400):
+        log.flushed_offset = flushed
+        state.flushed()
+        assert state.confirm_offset == flushed
+
+
+def test_what_only_a_refused_member_lacks_may_be_read_at_once() -> None:
+    pair = Pair(1, 2, all_ack_in_sync_state_set=True)
+    feed, link = pair.caught_up(2)
+    pair.caught_up(3)
+    assert pair.state.proposal(0.0) == SyncStateSet((1, 2, 3), 7)
+    end = pair.put()
+    feed.next_frame(0.0)
+    pair.report(feed, link, end)
+    assert pair.state.confirm_offset == 1000
+    pair.state.refused(0.0)
+    assert pair.state.confirm_offset == end
+
+
 def test_a_set_that_waits_for_nobody_reads_what_its_master_has() -> None:
     pair = Pair(1, 2, in_sync_replicas=0)
     assert pair.state.confirm_offset == 1000

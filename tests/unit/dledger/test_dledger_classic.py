@@ -106,6 +106,8 @@ def test_a_classic_log_is_closed_and_entries_begin_behind_it() -> None:
     file = machine.disk.open(f"/commitlog/{FILE_SIZE:020}", FILE_SIZE)
     assert file.pread(len(blank), machine.end - FILE_SIZE) == blank
     file.close()
+    at = machine.end - FILE_SIZE
+    assert machine.disk.is_safe(f"/commitlog/{FILE_SIZE:020}", at, at + len(blank))
     machine.disk = machine.disk.crash()
     log = machine.start()
     put(log, b"a", b"b")

@@ -186,6 +186,16 @@ def test_both_readers_say_the_same(record, before, data):
     assert record_size_at(buffer, before, before + cut) == (len(whole) if cut >= 8 else 0)
 
 
+@pytest.mark.parametrize("at", range(4, 8))
+def test_nothing_without_the_magic_is_a_record(at):
+    """Whatever else fits."""
+    data = bytearray(SAMPLE)
+    data[at] ^= 1
+    with pytest.raises(CorruptRecord, match="no message magic"):
+        decode_record(bytes(data))
+    assert dispatch_request_at(bytes(data), 0, len(data), LEVELS) == UNREADABLE
+
+
 @pytest.mark.parametrize("zeros", [511, 512, 900])
 def test_a_sector_of_zeros_in_the_properties_is_what_a_crash_left(zeros):
     """No checksum covers them; less than a sector may be somebody's own."""
