@@ -254,19 +254,10 @@ class DLedgerCommitLog:
 
         :raises StoreError: the disk cannot read them.
         """
-        ledger = self.ledger
         if physical_offset < self.classic.end:
             return self.classic.log.read(physical_offset, limit)
-        if ledger.end_index < 0 or not ledger.begin_pos <= physical_offset < ledger.end_pos:
-            return b""
-        file_end = physical_offset - physical_offset % self.file_size + self.file_size
-        end = min(physical_offset + limit, file_end, ledger.end_pos)
-        try:
-            return ledger.read(physical_offset, end - physical_offset)
-        except OSError as error:
-            raise StoreError(
-                f"cannot read the DLedger log at {physical_offset}: {error}"
-            ) from error
+        room = self.file_size - physical_offset % self.file_size
+        return self.ledger.read(physical_offset, min(limit, room))
 
     def record_at(self, physical_offset: int, size: int | None = None) -> bytes | None:
         """

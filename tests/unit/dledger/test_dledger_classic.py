@@ -133,6 +133,37 @@ def test_stamps_go_on_from_the_newest_record_though_the_clock_was_set_back(
     assert append_group(log, [message(b"newer")], NOW)[0].store_timestamp == NOW + 5
 
 
+@pytest.mark.parametrize(("more", "is_cut"), [(-1, False), (0, True), (500, True)])
+@pytest.mark.parametrize("last_exit_ok", [True, False])
+def test_queues_know_nothing_behind_the_last_entry(
+    more: int, is_cut: bool, last_exit_ok: bool
+) -> None:
+    """Others will come there."""
+    machine = Upgraded(3000)
+    log = machine.start()
+    put(log, b"a", b"b")
+    end = log.ledger.end_pos
+    machine.start(last_exit_ok, known=end + more)
+    cuts = [call.args[0] for call in machine.store.queues.truncate.call_args_list]
+    assert cuts == [log.ledger.begin_pos] * (not last_exit_ok) + [end] * is_cut
+
+
+def test_the_classic_files_expire_before_the_first_entry() -> None:
+    machine = Upgraded(5000, 5000, 5000)
+    log = machine.start()
+    put(log, *[b"x" * 5000] * 3)
+    log.ledger.sync()
+    begin = log.ledger.begin_pos
+    assert (log.min_offset, begin) == (0, 3 * FILE_SIZE)
+    data = log.read(FILE_SIZE, 40)
+    assert any(data)
+    assert data == log.classic.log.read(FILE_SIZE, 40)
+    assert log.record_at(FILE_SIZE) is not None
+    for count, low in ((1, FILE_SIZE), (2, begin)):
+        log.drop_oldest(count)
+        assert (log.min_offset, log.ledger.begin_pos) == (low, begin)
+
+
 def test_a_classic_log_that_ends_with_its_file_is_closed_already() -> None:
     """The disk was full when the next file was to be made."""
     machine = Upgraded(3000)

@@ -159,6 +159,7 @@ def test_whoever_subscribed_hears_of_each_append() -> None:
     """Nobody else has the turn begin that brings to the others what nobody waits for."""
     rig = Rig()
     heard: list[int] = []
+    rig.log.subscribe(lambda: None)
     rig.log.subscribe(lambda: heard.append(rig.log.written_end))
     for append in (
         lambda: rig.put(b"one", b"two"),
@@ -306,7 +307,11 @@ def test_an_entry_has_4_mib_at_most() -> None:
 def test_a_batch_is_stored_whole_or_not_at_all() -> None:
     """Spec: dledger.md, chapter 4: it becomes several entries."""
     rig = Rig()
+    assert rig.put_batch() is PutMessageStatus.MESSAGE_ILLEGAL
     assert rig.put_batch(b"small", b"x" * FILE_SIZE) is PutMessageStatus.MESSAGE_ILLEGAL
+    layout = rig.lay_out()
+    layout.add([(0, b"", "\u00e9" * 20000)])
+    assert rig.log.append_batch(layout, NOW) is PutMessageStatus.PROPERTIES_SIZE_EXCEEDED
     assert rig.log.ledger.end_index == -1
     rig.host.disk.is_full = True
     refused = rig.put_batch(*[b"x" * 3000 for _ in range(2)])
@@ -314,6 +319,28 @@ def test_a_batch_is_stored_whole_or_not_at_all() -> None:
     rig.host.disk.is_full = False
     assert rig.put_batch(b"a", b"b", b"c").message_count == 3
     assert rig.log.ledger.end_index == 2
+
+
+@pytest.mark.parametrize("is_batch", [False, True])
+def test_stamps_never_go_back_whatever_the_clock_does(is_batch: bool) -> None:
+    """Searches by time rest on it, and a start after lost power; 0 is no stamp."""
+    rig = Rig()
+    stamps = []
+    for now in (0, 9, 7):
+        if is_batch:
+            result = rig.log.append_batch(rig.lay_out(b"b"), now)
+        else:
+            (result,) = append_group(rig.log, [Message("T", 0, b"b", HOST, HOST, NOW)], now)
+        stamps.append((result.store_timestamp, rig.log.last_store_timestamp))
+    assert stamps == [(1, 1), (9, 9), (9, 9)]
+
+
+def test_a_record_that_came_elsewhere_than_it_says_is_the_last_one() -> None:
+    """Nobody would find it, nor what follows."""
+    rig = Rig()
+    assert rig.log._write(3, [b"x" * 100], 999)
+    assert "a mistake in rmq-ha" in (rig.log.fault or "")
+    assert rig.put(b"x") == [PutMessageStatus.SERVICE_NOT_AVAILABLE]
 
 
 def test_a_batch_is_dispatched_between_the_messages_around_it() -> None:
@@ -489,6 +516,7 @@ def test_a_read_ends_with_what_was_asked_for_with_its_file_or_with_the_log() -> 
     assert FILE_SIZE < end < 2 * FILE_SIZE
     asked = [(0, 10), (100, 10), (FILE_SIZE - 5, 10), (FILE_SIZE, 10), (end - 5, 10), (end, 10)]
     assert [len(log.read(*one)) for one in asked] == [10, 10, 5, 10, 5, 0]
+    assert log.read(-5, 10) == log.read(end + FILE_SIZE, 10) == Rig().log.read(0, 10) == b""
 
 
 def test_a_slice_of_what_was_appended_holds_no_more_records_than_others(

@@ -105,6 +105,51 @@ def test_a_sync_that_fails_ends_appends_for_good() -> None:
     assert "sync failed" in (rig.log.fault or "")
     rig.flusher.appended()
     assert rig.host.clock.getDelayedCalls() == []
+    rig.host.disk.sync_fails = False
+    with pytest.raises(StoreError, match="takes no more"):
+        rig.ledger.append(1, [b"b"])
+    rig.flusher.sync(heard.append)
+    rig.run(10)
+    assert (heard, rig.ledger.synced_index) == ([], -1)
+
+
+def test_what_is_cut_while_it_is_synced_is_not_on_the_disk() -> None:
+    """Nor what comes in its place, before it is synced as well."""
+    rig = Rig()
+    rig.append(3)
+    first = rig.ledger.entry(0)
+    assert first is not None
+    heard: list[int] = []
+    rig.flusher.sync(heard.append)
+    rig.ledger.truncate_to(first)
+    assert rig.world.clock.run_while(lambda: not heard, 1.0)
+    assert (heard, rig.log.flushed_offset) == ([0], rig.ledger.end_pos)
+
+
+def test_a_sync_that_somebody_asked_for_takes_the_place_of_the_one_that_was_due() -> None:
+    """And does not keep the next one from coming."""
+    rig = Rig()
+    for _ in range(3):
+        rig.append()
+        rig.flusher.sync(lambda _: None)
+        rig.run(0.2)
+    rig.append()
+    rig.run(0.2)
+    assert (rig.flushes, rig.ledger.synced_index) == (4, 3)
+
+
+def test_a_checkpoint_that_is_out_of_date_waits_for_its_time() -> None:
+    rig = Rig()
+    rig.run(5)
+    rig.append()
+    rig.run(0.2)  # with a checkpoint, as the last one is old
+    seen = []
+    rig.append()
+    rig.ledger.commit(0)
+    for seconds in (0.2, 2.4, 0.5, 5.0):
+        rig.run(seconds)
+        seen.append((rig.flushes, b"committedIndex=0" in rig.host.disk.read_bytes("/d/checkpoint")))
+    assert seen == [(2, False), (2, False), (3, True), (3, True)]
 
 
 def test_a_stop_brings_all_to_the_disk_with_the_checkpoint() -> None:
@@ -118,6 +163,21 @@ def test_a_stop_brings_all_to_the_disk_with_the_checkpoint() -> None:
     rig.run(1)
     assert stopped == [None]
     assert b"committedIndex=1\nendIndex=2\n" in rig.host.disk.read_bytes("/d/checkpoint")
+    assert rig.host.clock.getDelayedCalls() == []
+    assert rig.flushes == 1
+
+
+def test_a_stop_is_over_though_no_file_can_be_opened() -> None:
+    """Nothing is tried any more behind it."""
+    rig = Rig()
+    rig.append()
+    rig.ledger.close()
+    rig.host.disk.fault = lambda called, path: EMFILE if called == "open" else None
+    rig.run(0.2)
+    assert len(rig.host.clock.getDelayedCalls()) == 1
+    stopped: list[Any] = []
+    Deferred.fromCoroutine(rig.flusher.stop()).addBoth(stopped.append)
+    assert stopped == [None]
     assert rig.host.clock.getDelayedCalls() == []
 
 

@@ -115,6 +115,19 @@ def test_files_are_those_of_java(start: Open, disk: Disk, root: str) -> None:
     assert disk.list_dir(f"{root}/data") == [f"{0:020}", f"{JAVA_FILE:020}"]
 
 
+def test_an_entry_of_four_mib_is_found_again_byte_for_byte(start: Open) -> None:
+    """The longest that is taken; its header has no checksums, as upstream's."""
+    ledger = start(8 << 20)
+    body = bytes(range(256)) * (1 << 14)
+    ledger.append(1, [body[: MAX_ENTRY_SIZE - ENTRY_HEADER_SIZE]])
+    for found in (ledger, start(8 << 20)):
+        entry = found.entry(0)
+        assert entry is not None
+        assert entry.size == MAX_ENTRY_SIZE
+        whole = encode_header(entry) + entry.body
+        assert found.files.data.read(0, MAX_ENTRY_SIZE) == whole
+
+
 def test_an_entry_that_leaves_just_eight_bytes_fits(start: Open) -> None:
     ledger = start()
     assert ledger.place(FILE - 48 - 8) == 0
