@@ -8,6 +8,7 @@ from twisted.internet.defer import Deferred
 from rmq_ha.autoswitch.epochs import Epoch, Epochs, encode_epochs
 from rmq_ha.broker.context import BrokerContext
 from rmq_ha.errors import StoreError
+from rmq_ha.ha.journal import ClassicJournal
 from rmq_ha.interfaces import IJournalPlugin
 from rmq_ha.model.broker_identity import BrokerIdentity
 from rmq_ha.model.message import Address, Message
@@ -113,6 +114,19 @@ def test_a_synchronous_master_without_a_slave_says_so_and_lists_none() -> None:
     assert rig.journal.info() == {"slaves": []}
     assert len(rig.journal.reloadable()) == 2
     rig.wait(rig.store.stop())
+
+
+def test_who_replicates_hears_first_of_what_a_turn_appended_and_nobody_else_does() -> None:
+    """Slaves have it under way while the disk works."""
+    rig = Rig("classic")
+    journal: Any = rig.journal
+    first, other = journal.replication, ClassicJournal(rig.store.host, rig.configuration).service
+    assert journal.once_a_turn.index(first.appended) == 0
+    journal.replicated_by(other)
+    assert journal.once_a_turn.index(other.appended) == 0
+    assert first.appended not in journal.once_a_turn
+    journal.replicated_by(None)
+    assert other.appended not in journal.once_a_turn
 
 
 def test_a_slave_tells_of_its_master() -> None:

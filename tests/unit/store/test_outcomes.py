@@ -279,3 +279,33 @@ def test_a_replica_may_answer_before_it_has_said_that_it_waits(machine, message)
         store.put_many([message()], found.extend)
         assert [result.status for result in found] == [status]
         assert store.statistics.outcomes.waiting == 0
+
+
+def test_who_answers_before_it_waits_may_do_so_before_the_disk_does(machine, message):
+    store = machine.open(flush_disk_type=FlushDiskType.SYNC_FLUSH)
+    replica = replicated(store)
+    for status in (OK, SLAVE_TIMEOUT):
+        replica.answer = succeed(status)
+        machine.worker.later = True
+        found = []
+        store.put_many([message()], found.extend)
+        machine.turn()
+        assert found == []
+        machine.worker.later = False
+        machine.worker.work()
+        assert [result.status for result in found] == [status]
+
+
+@pytest.mark.parametrize(("status", "count"), [(OK, 0), (SLAVE_TIMEOUT, 2)])
+def test_each_member_of_a_batch_that_is_stored_less_safely_counts(machine, message, status, count):
+    store = machine.open()
+    replica = replicated(store)
+    host = message().born_host
+    degraded = store.statistics.outcomes.degraded
+    for answer in (status, Deferred()):
+        replica.answer = answer
+        members = [(0, b"x", ""), (0, b"yy", "")]
+        store.put_batch(MessageBatch("TopicA", 0, host, host, members))
+        assert sum(degraded.values()) == count
+    replica.answer.callback(status)
+    assert degraded == ({status: 2 * count} if count else {})
