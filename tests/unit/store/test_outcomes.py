@@ -210,6 +210,7 @@ def test_a_replica_that_is_asked_by_message_is_asked_for_each_as_it_lies(machine
     found = []
     store.put_many([message(b"x" * size) for size in (1, 2, 3)], found.extend)
     places = [result.append for result in found]
+    assert {place.message_count for place in places} == {1}
     assert replica.asked[2:] == [
         (place.physical_offset, place.physical_offset + place.size) for place in places
     ]
