@@ -1050,6 +1050,9 @@ def test_when_a_message_was_stored_that_is_not_there(machine, message):
     assert store.store_timestamp_at("None", 0, 0) == -1
     store.queues.queue("TopicA", 0).mend(0, (store.log.max_offset - 10, 100, 0))
     assert store.store_timestamp_at("TopicA", 0, 0) == -1
+    for more, known in ((0, True), (1, False)):  # it is there as a whole, or not
+        store.queues.queue("TopicA", 0).mend(0, (0, store.log.max_offset + more, 0))
+        assert (store.store_timestamp_at("TopicA", 0, 0) > 0) is known
     store.queues.queue("TopicA", 0).mend(0, (store.log.max_offset, 100, 0))
     assert store.store_timestamp_at("TopicA", 0, 0) == -1
     assert store.query("TopicA", "k", 9, 0, 1 << 60) == ([], 0, 0), "there is no index"
