@@ -915,3 +915,28 @@ def test_a_chain_that_leads_back_to_itself_ends(previous: int) -> None:
     at = HEADER_SIZE + SLOT_SIZE * SLOTS + 2 * ITEM_SIZE
     disk.open("/store/index/1", WHOLE).pwrite(ITEM.pack(1, 200, 0, previous), at)
     assert found_in(file, 1) == [200]
+
+
+@given(st.booleans(), st.lists(st.integers(0, 9), min_size=1, max_size=ITEMS - 2), st.data())
+def test_what_was_put_since_is_taken_back_and_nothing_else(
+    is_killed: bool, keys: list[int], data: st.DataObject
+) -> None:
+    """By a kill within a put, which left the header as it was, or by lost power: any part of it."""
+    left = data.draw(st.integers(1, len(keys)))
+    index = an_index(a_disk(), slots=3)
+    for number, key in enumerate(keys):
+        index.put_requests([request(100 * number + 100, str(key))])
+        if number + 1 == left:
+            before = index._files[-1].header
+            index.sync()
+    (file,) = index._files
+    if is_killed:
+        file.header = before
+        file.undo_half_put()
+    else:
+        file.restore(before.index_count)
+    assert file.is_dirty or (is_killed and left == len(keys))
+    assert file.header[4:] == before[4:] == (before.hash_slot_count, left + 1)
+    for key in range(10):
+        there = [100 * n + 100 for n, known in enumerate(keys[:left]) if known == key]
+        assert sorted(find(index, str(key))) == there

@@ -200,6 +200,13 @@ def test_neighbours_are_read_at_once() -> None:
     assert rig.log.reads == 1
 
 
+def test_all_that_a_pull_may_have_is_read_at_once_though_each_is_looked_at() -> None:
+    rig = Rig()
+    rig.put(40)
+    assert len(rig.get(0, wanted=ByContent(*range(0, 4000, 100))).messages) == 32
+    assert (rig.log.reads, rig.log.bytes_read) == (1, 3200)
+
+
 def test_no_more_is_read_at_once_than_a_pull_may_have() -> None:
     """All of what it looks at must fit, not each."""
     rig = Rig(max_transfer_bytes_on_message_in_memory=450)

@@ -10,6 +10,7 @@ from rmq_ha.model.status import BrokerRole, FlushDiskType
 from rmq_ha.store.format.commitlog import decode_record, dispatch_request_at
 from rmq_ha.store.log.flush import _sync_all
 from rmq_ha.store.log.run import Run
+from rmq_ha.store.log.setaside import folder_for
 from rmq_ha.store.queues.deleted import DeletedQueues
 from rmq_ha.testing.disk import Inode, SimDisk
 from tests.unit.store.lookup import query
@@ -612,3 +613,11 @@ def test_nothing_is_dispatched_while_the_log_is_cut(machine, pair):
     machine.finish(done)
     machine.turn()
     assert store.dispatcher.position == appended[30].physical_offset
+
+
+def test_each_attempt_within_a_second_has_its_own_folder(simulated):
+    disk, folders = simulated.disk, []
+    for _ in range(4):
+        folders.append(folder_for(disk, "/store", "tail", 0))
+        disk.make_dirs(folders[-1])
+    assert [folder.removeprefix(folders[0]) for folder in folders] == ["", "-2", "-3", "-4"]
