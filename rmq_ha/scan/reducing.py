@@ -120,14 +120,16 @@ class Reduction(NamedTuple):
             ids = records.batch(["keys" if self.key == "keys" else "msgId"]).column(0)
             yield from self._ids(seen, ids)
 
-    def sums(self, rows: Any) -> Any:
+    def rows(self, rows: Any) -> Iterator[Any]:
         """
-        The counts alone, of messages that are rows already.
+        The counts and runs of messages that are rows already.
 
         :param rows: an Arrow batch with the columns `ROW`, of one broker; not empty.
         """
         columns = (rows[name].to_numpy(zero_copy_only=False) for name in ROW[1:])
-        return self._sums(_Seen(rows["topic"], *columns))
+        seen = _Seen(rows["topic"], *columns)
+        yield self._sums(seen)
+        yield from self._runs(seen)
 
     def _inside(self, records: Records) -> Records:
         if (self.from_ms is None and self.to_ms is None) or not len(records):

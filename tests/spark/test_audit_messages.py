@@ -6,13 +6,13 @@ from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
 
-import numpy as np
 import pytest
-from pyspark.sql import functions as F
 
 from rmq_ha.errors import CannotDecide
 from rmq_ha.model.topics import HALF_TOPIC, SCHEDULE_TOPIC
-from rmq_ha.scan.reducing import is_ordinary, latency_floors
+from rmq_ha.scan import sieve
+from rmq_ha.scan.reducing import is_ordinary
+from rmq_ha.scan.sieve import Span
 from rmq_ha.spark.audit import (
     delays,
     delivery,
@@ -23,8 +23,9 @@ from rmq_ha.spark.audit import (
     reduced,
     windows,
 )
-from rmq_ha.spark.audit.ledgers import read_ledger
-from rmq_ha.spark.audit.rules import latency_column
+from rmq_ha.spark.audit.compared import Compared, compared
+from rmq_ha.spark.audit.ledgers import Ledger, read_ledger
+from rmq_ha.spark.audit.stored import Asked
 
 T0 = 1_700_000_000_000
 ROWS = (
@@ -89,6 +90,30 @@ def ledger(spark: Any, rows: list[Sent]) -> Any:
         ],
         LEDGER,
     )  # fmt: skip
+
+
+def told(spark: Any, rows: list[Sent] | None) -> Ledger | None:
+    """The same with what it is about."""
+    if rows is None:
+        return None
+    times: dict[tuple[str | None, str], list[int | None]] = defaultdict(list)
+    for row in rows:
+        times[row.topic, row.group].append(row.ms)
+    spans = []
+    for (topic, group), every in times.items():
+        known = [ms for ms in every if ms is not None]
+        spans.append(
+            Span(topic, group, len(every), min(known, default=None), max(known, default=None))
+        )
+    return Ledger(ledger(spark, rows), 0, spans)
+
+
+def compare(
+    stored: Any, sent: list[Sent] | None = None, given: list[Sent] | None = None, **asked: Any
+) -> Compared:
+    spark = stored.sparkSession
+    how = Asked(places=[], **asked)
+    return compared(how, stored, 100, told(spark, sent), told(spark, given))
 
 
 def summed(rows: Any, window_ms: int) -> Any:
@@ -195,38 +220,33 @@ def test_ids_stored_twice_lost_or_unknown(spark: Any) -> None:
         Row(offset=6, id="Z", ms=T0 + 60_000),
     ]
     stored = log(spark, rows)
-    twice = keys.duplicate_findings(stored)
+    twice = keys.duplicate_findings(compare(stored).of(sieve.COPY))
     assert found(twice) == [("DUPLICATE", "t", 1, 1), ("KEY_REUSED", "t", 0, 2)]
     (detail,) = [row.detail for row in twice.collect() if row.code == "DUPLICATE"]
     assert "t/0@0" in detail
 
-    said = ledger(
-        spark,
-        [
-            Sent(id="A", body_crc=7), Sent(id="B", body_crc=8), Sent(None, id="C", body_crc=2),
-            Sent("u", id="S", body_crc=8), Sent(id="Z", body_crc=9), Sent(id="Z", body_crc=7),
-        ],
-    ).select(*keys.SAID)  # fmt: skip
-    changed = keys.changed_findings(keys.unlike(stored, [said], F.col("bodyCRC")))
+    said = [
+        Sent(id="A", body_crc=7), Sent(id="B", body_crc=8), Sent(None, id="C", body_crc=2),
+        Sent("u", id="S", body_crc=8), Sent(id="Z", body_crc=9), Sent(id="Z", body_crc=7),
+    ]  # fmt: skip
+    changed = keys.changed_findings(compare(stored, said).of(sieve.UNLIKE))
     assert found(changed) == [("BODY_CHANGED", "t", 0, 1), ("BODY_CHANGED", "t", 1, 0)]
 
     edges = keys.Edges(T0, T0 + 60_000, 10_000, whole=False)
-    sent = ledger(
-        spark,
-        [
-            Sent(id="A"), Sent(id="B"), Sent(id="D", ms=T0 + 12_000),
-            Sent(id="L1", ms=T0 + 20_000, status="FLUSH_SLAVE_TIMEOUT"),
-            Sent(id="L2", ms=None, status=None),
-            Sent(id="N", ms=T0 + 20_000, status="FAILED"),
-            Sent(id="old", ms=T0 + 9_999),
-            Sent(id="new", ms=T0 + 50_001),
-        ],
-    )  # fmt: skip
-    absent = keys.missing(keys.ledger_in_view(sent, edges), stored)
+    sent = [
+        Sent(id="A"), Sent(id="B"), Sent(id="D", ms=T0 + 12_000),
+        Sent(id="L1", ms=T0 + 20_000, status="FLUSH_SLAVE_TIMEOUT"),
+        Sent(id="L2", ms=None, status=None),
+        Sent(id="N", ms=T0 + 20_000, status="FAILED"),
+        Sent(id="old", ms=T0 + 9_999),
+        Sent(id="new", ms=T0 + 50_001),
+    ]  # fmt: skip
+    some = compare(stored, sent)
+    absent = keys.ledger_in_view(some.of(sieve.ABSENT, sieve.PRODUCED), edges)
     lost = keys.lost(absent)
     assert {row.msgId for row in keys.lost_findings(lost).collect()} == {"L1", "L2"}
     assert {row.id for row in absent.where("state = 'inFlight'").collect()} == {"new"}
-    strangers = keys.unproduced_findings(stored, sent).collect()
+    strangers = keys.unproduced_findings(some.of(sieve.UNPRODUCED)).collect()
     assert [(row.topic, row.actual, row.msgId) for row in strangers] == [("t", "3 messages", "C")]
 
 
@@ -245,19 +265,21 @@ def test_deliveries_never_twice_late_or_of_what_is_gone(spark: Any) -> None:
     got += [Sent(id="a1", ms=T0 + 9_000, queue=0, offset=1)]  # twice
     got += [Sent(id="a2", ms=T0 + 9_500, queue=0, offset=77, times=1)]  # a retry
     got += [Sent(id="ghost", ms=T0 + 5_000, queue=0, offset=3)]
-    given = ledger(spark, got)
-    pairs = delivery.matched(given, stored).persist()
-    assert found(delivery.twice_findings(given)) == [("DELIVERED_TWICE", "t", 0, 1)]
-    never = delivery.never_findings(pairs, stored, 1_000, {})
+    some = compare(stored, given=got, ordered=["g"])
+    assert found(delivery.twice_findings(some.of(sieve.TWICE))) == [("DELIVERED_TWICE", "t", 0, 1)]
+    ungiven, taken = some.of(sieve.UNGIVEN), some.of(sieve.TAKEN)
+    never = delivery.never_findings(taken, 1_000, {}, ungiven)
     assert found(never) == [("NEVER_DELIVERED", "t", 0, 7)]
-    assert found(delivery.never_findings(pairs, stored, 1_000, {"g": ["Y"]})) == []
+    assert found(delivery.never_findings(taken, 1_000, {"g": ["Y"]}, ungiven)) == []
     sums = summed(stored, 1_000)
-    silent = delivery.silent_findings(pairs, sums, 1_000, [])
+    silent = delivery.silent_findings(taken, sums, 1_000, [])
     assert found(silent) == [("NEVER_DELIVERED", "t", 1, 0)]
-    assert found(delivery.late_findings(pairs, ["g"])) == [("OUT_OF_ORDER", "t", 0, 4)]
-    assert found(delivery.late_findings(pairs, ["another"])) == []
+    firsts = some.of(sieve.ORDERED, sieve.DELIVERED)
+    assert found(delivery.late_findings(["g"], firsts)) == [("OUT_OF_ORDER", "t", 0, 4)]
+    assert found(delivery.late_findings(["another"], firsts)) == []
+    assert compare(stored, given=got).of(sieve.ORDERED) is None
     edges = keys.Edges(T0, T0 + 60_000, 1_000, whole=True)
-    absent = keys.missing(keys.ledger_in_view(given, edges), stored)
+    absent = keys.ledger_in_view(some.of(sieve.ABSENT, sieve.DELIVERED), edges)
     bounds = spark.createDataFrame([("t", 0, 4)], "topic string, queueId int, least long")
     gone = delivery.gone(absent, bounds, True)
     assert found(delivery.gone_findings(gone)) == [("DELIVERED_LOST", "t", 0, 3)]
@@ -273,13 +295,11 @@ def test_a_sequence_keeps_its_order_and_its_queue(spark: Any) -> None:
             Row(offset=4, id="n2"), Row(offset=5, id="n1"),
         ],
     )  # fmt: skip
-    sent = ledger(
-        spark,
-        [Sent(id=f"k{n}", ms=T0 + n, order_key="k") for n in (1, 2, 3)]
-        + [Sent(id=f"m{n}", ms=T0, sequence=n, order_key="m") for n in (1, 2)]
-        + [Sent(id=f"n{n}", ms=T0, order_key="n") for n in (1, 2)],  # in the same ms: unknown
-    )
-    rows = delivery.misplaced_findings(sent, stored).collect()
+    sent = [Sent(id=f"k{n}", ms=T0 + n, order_key="k") for n in (1, 2, 3)]
+    sent += [Sent(id=f"m{n}", ms=T0, sequence=n, order_key="m") for n in (1, 2)]
+    sent += [Sent(id=f"n{n}", ms=T0, order_key="n") for n in (1, 2)]  # in the same ms: unknown
+    placed = compare(stored, sent).of(sieve.ORDERED, sieve.PRODUCED)
+    rows = delivery.misplaced_findings(placed).collect()
     assert sorted((row.msgId, row.actual) for row in rows) == [
         ("k3", "in front of it"),
         ("m1", "several queues"),
@@ -400,10 +420,9 @@ def test_windows_count_every_tier_by_when_messages_were_born(spark: Any) -> None
     stored = log(spark, rows)
     sums = summed(stored, 60_000)
     sent = ledger(spark, [Sent(id=row.id or "", ms=row.ms) for row in rows])
-    got = ledger(
-        spark, [Sent(id=row.id or "", ms=row.ms + 5 + 40, offset=None) for row in rows[:4]]
-    )
-    tiers = windows.tiers(sums, sent, delivery.matched(got, stored), 60_000).persist()
+    got = [Sent(id=row.id or "", ms=row.ms + 5 + 40, offset=None) for row in rows[:4]]
+    taken = compare(stored, given=got).of(sieve.TAKEN)
+    tiers = windows.tiers(sums, sent, taken, 60_000).persist()
     counts = tiers.orderBy("window").select("produced", "stored", "delivered").collect()
     assert [tuple(row) for row in counts] == [(3, 3, 3), (3, 3, 1)]
     first = tiers.orderBy("window").first()
@@ -412,11 +431,6 @@ def test_windows_count_every_tier_by_when_messages_were_born(spark: Any) -> None
     plots = windows.sections(tiers, 60_000, ledgers=["produced", "delivered"])
     assert [len(plot.x) for plot in plots] == [2, 2, 2, 2]
     assert windows.topics_table(tiers).rows == [("t", 6, 6, 4, 600)]
-    values = [(ms,) for ms in (-5, 0, 63, 64, 999, 5_000, 70_000, 9_999_999, 1 << 33)]
-    frame = spark.createDataFrame(values, "ms long")
-    shown = frame.select("ms", latency_column(F.col("ms")).alias("shown")).collect()
-    wanted = latency_floors(np.array([row.ms for row in shown], np.int64))
-    assert [row.shown for row in shown] == wanted.tolist()
 
 
 def test_ledgers_of_every_spelling(spark: Any, tmp_path: Path) -> None:

@@ -5,50 +5,18 @@ from collections.abc import Collection, Mapping
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from rmq_ha.spark.audit.keys import own
 from rmq_ha.spark.audit.rules import Code
 from rmq_ha.spark.audit.shape import QUEUE, all_faults, earlier, fault, findings, sentence
 
 _OF_GROUP = ("group", *QUEUE)
 
 
-def matched(ledger: DataFrame, rows: DataFrame) -> DataFrame:
+def twice_findings(again: DataFrame) -> DataFrame:
     """
-    Deliveries with the record that was delivered: `group`, the queue, `queueOffset`, `id`, `atMs`,
-    `order`, `orderKey`, `reconsumeTimes`, `bornMs`, `storedMs`.
+    Messages that a group was given more than once without having sent them back.
 
-    A message that comes again through a retry topic is matched with where it was sent to.
+    :param again: of `sieve.TWICE`.
     """
-    given, stored = ledger.alias("given"), own(rows).alias("stored")
-    same_topic = F.col("given.topic").isNull() | (F.col("given.topic") == F.col("stored.topic"))
-    # Where it lies, tells copies of a message apart; of a retry it says where the retry lies.
-    says_where = (F.col("given.reconsumeTimes") == 0) & F.col("given.queueOffset").isNotNull()
-    same_place = (F.col("given.queueId") == F.col("stored.queueId")) & (
-        F.col("given.queueOffset") == F.col("stored.queueOffset")
-    )
-    joined = given.join(
-        stored,
-        (F.col("given.id") == F.col("stored.id"))
-        & same_topic
-        & (~says_where | F.coalesce(same_place, F.lit(True))),
-    )
-    return joined.select(
-        "given.group",
-        *(f"stored.{name}" for name in (*QUEUE, "queueOffset", "id", "bornMs", "storedMs")),
-        "given.atMs",
-        F.coalesce("given.sequence", "given.atMs").alias("order"),
-        "given.orderKey",
-        "given.reconsumeTimes",
-    )
-
-
-def twice_findings(ledger: DataFrame) -> DataFrame:
-    """Messages that a group was given more than once without having sent them back."""
-    again = (
-        ledger.groupBy("group", "topic", "id", "reconsumeTimes", "queueId", "queueOffset")
-        .agg(F.count(F.lit(1)).alias("n"), F.max("atMs").alias("atMs"))
-        .where("n > 1")
-    )
     return findings(
         again,
         Code.DELIVERED_TWICE,
@@ -64,33 +32,28 @@ def twice_findings(ledger: DataFrame) -> DataFrame:
 
 
 def never_findings(
-    pairs: DataFrame, rows: DataFrame, grace_ms: int, tags: Mapping[str, Collection[str]]
+    taken: DataFrame, grace_ms: int, tags: Mapping[str, Collection[str]], ungiven: DataFrame
 ) -> DataFrame:
     """
     Messages that a group was not given, although it was given later ones of the same queue.
 
-    :param pairs: of `matched`.
+    :param taken: of `sieve.TAKEN`.
     :param tags: what groups subscribe to, where it is not everything.
+    :param ungiven: of `sieve.UNGIVEN`.
     """
-    fronts = pairs.groupBy(*_OF_GROUP).agg(
-        F.min("queueOffset").alias("least"), F.max("queueOffset").alias("most")
+    fronts = taken.groupBy(*_OF_GROUP).agg(
+        F.min("leastOffset").alias("least"), F.max("mostOffset").alias("most")
     )
-    until = pairs.groupBy("group", "topic").agg(F.max("storedMs").alias("until"))
-    due = (
-        own(rows)
-        .join(F.broadcast(fronts), [*QUEUE])
+    until = taken.groupBy("group", "topic").agg(F.max("mostMs").alias("until"))
+    passed = (
+        ungiven.drop("leastOffset", "mostOffset", "mostMs")
+        .join(F.broadcast(fronts), [*_OF_GROUP])
         .where("queueOffset > least and queueOffset < most")
         .join(F.broadcast(until), ["group", "topic"])
         .where(F.col("storedMs") <= F.col("until") - grace_ms)
     )
     if tags:
-        due = due.where(_subscribed(tags))
-    due, given = due.alias("due"), pairs.alias("given")
-    # By id first, as both lie: what is asked beside it moves no rows.
-    is_there = F.col("due.id") == F.col("given.id")
-    for name in (*_OF_GROUP, "queueOffset"):
-        is_there &= F.coalesce(F.col(f"due.{name}") == F.col(f"given.{name}"), F.lit(False))
-    passed = due.join(given, is_there, "left_anti")
+        passed = passed.where(_subscribed(tags))
     return findings(
         passed,
         Code.NEVER_DELIVERED,
@@ -106,17 +69,17 @@ def never_findings(
 
 
 def silent_findings(
-    pairs: DataFrame, sums: DataFrame, grace_ms: int, tags: Collection[str]
+    taken: DataFrame, sums: DataFrame, grace_ms: int, tags: Collection[str]
 ) -> DataFrame:
     """
     Queues of which a group was given nothing, while it was given messages of others of the topic.
 
-    :param pairs: of `matched`.
+    :param taken: of `sieve.TAKEN`.
     :param sums: of `reduced.sums_of`; only windows that lie within the group's time count.
     :param tags: groups that do not want everything: their silence says nothing.
     """
-    spans = pairs.groupBy("group", "topic").agg(
-        F.min("storedMs").alias("since"), F.max("storedMs").alias("until")
+    spans = taken.groupBy("group", "topic").agg(
+        F.min("leastMs").alias("since"), F.max("mostMs").alias("until")
     )
     silent = (
         sums.where("inQueue")
@@ -127,7 +90,7 @@ def silent_findings(
         )
         .groupBy(*_OF_GROUP)
         .agg(F.sum("n").alias("n"), F.min("leastOffset").alias("queueOffset"))
-        .join(pairs.select(*_OF_GROUP), [*_OF_GROUP], "left_anti")
+        .join(taken.select(*_OF_GROUP), [*_OF_GROUP], "left_anti")
     )
     return findings(
         silent,
@@ -150,18 +113,17 @@ def _subscribed(tags: Mapping[str, Collection[str]]) -> Column:
     return is_subscribed
 
 
-def late_findings(pairs: DataFrame, ordered: Collection[str]) -> DataFrame:
+def late_findings(ordered: Collection[str], firsts: DataFrame) -> DataFrame:
     """
     First deliveries that came after one of a later message.
 
-    :param pairs: of `matched`. Messages with an `orderKey` are compared with those of the same one.
     :param ordered: groups that promise the order of the whole queue.
+    :param firsts: of `sieve.ORDERED`. Those with an `orderKey` are compared with those of the same.
     """
     by_queue = F.col("group").isin(*ordered) if ordered else F.lit(False)
     key = F.when(~by_queue, F.col("orderKey")).alias("orderKey")
     firsts = (
-        pairs.where(by_queue | F.col("orderKey").isNotNull())
-        .where("reconsumeTimes = 0")
+        firsts.where(by_queue | F.col("orderKey").isNotNull())
         .groupBy(*_OF_GROUP, key, "queueOffset")
         .agg(F.min("order").alias("order"), F.min("atMs").alias("atMs"), F.min("id").alias("id"))
     )
@@ -183,27 +145,22 @@ def late_findings(pairs: DataFrame, ordered: Collection[str]) -> DataFrame:
     )
 
 
-def misplaced_findings(sequences: DataFrame, rows: DataFrame) -> DataFrame:
+def misplaced_findings(placed: DataFrame) -> DataFrame:
     """
     Messages of a producer's sequence (`orderKey`) that lie in front of earlier ones of it, and
     sequences that are spread over queues.
 
-    :param sequences: rows of a producers' ledger that have `orderKey` and `topic`.
+    :param placed: of `sieve.ORDERED`, of producers.
     """
-    first = (
-        own(rows)
-        .groupBy("topic", "id")
-        .agg(F.min_by(F.struct("brokerName", "queueId", "queueOffset"), "storedMs").alias("at"))
+    of_message = ("topic", "id", "orderKey", "brokerName", "queueId", "queueOffset")
+    sent = placed.groupBy(*of_message).agg(
+        F.min("order").alias("order"), F.min("atMs").alias("atMs")
     )
-    sent = sequences.groupBy("topic", "id", "orderKey").agg(
-        F.min(F.coalesce("sequence", "atMs")).alias("order"), F.min("atMs").alias("atMs")
-    )
-    placed = sent.join(first, ["topic", "id"]).select("*", "at.*")
     before = earlier(*QUEUE, "orderKey", order="order")
     sequence = Window.partitionBy("topic", "orderKey")
     queue = F.struct("brokerName", "queueId")
     judged = (
-        placed.withColumn("highest", F.max("queueOffset").over(before))
+        sent.withColumn("highest", F.max("queueOffset").over(before))
         .withColumn("least", F.min(queue).over(sequence))
         .withColumn("most", F.max(queue).over(sequence))
         .withColumn("number", F.row_number().over(sequence.orderBy("order", "id")))

@@ -1,7 +1,7 @@
 """The audit: what is read once, what is asked of it, and the answer."""
 
 from collections.abc import Collection, Mapping
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -11,6 +11,7 @@ from rmq_ha.errors import CannotDecide
 from rmq_ha.model.topics import HALF_TOPIC, SCHEDULE_TOPIC
 from rmq_ha.offsets.findings import Outcome, Severity
 from rmq_ha.offsets.places import StorePlace
+from rmq_ha.scan import sieve
 from rmq_ha.spark.audit import (
     delays,
     delivery,
@@ -22,8 +23,9 @@ from rmq_ha.spark.audit import (
     tails,
     windows,
 )
+from rmq_ha.spark.audit.compared import Compared, compared
 from rmq_ha.spark.audit.ledgers import Ledger, acknowledged, read_ledger
-from rmq_ha.spark.audit.shape import by_id, frozen, kept
+from rmq_ha.spark.audit.shape import frozen, kept
 from rmq_ha.spark.audit.stored import Asked, delayed_rows, op_marks, stored_rows
 from rmq_ha.spark.findings import frame_of
 from rmq_ha.spark.result import JobResult
@@ -52,19 +54,18 @@ class _Audit:
         self._ends = tails.written_ends(asked.places, asked.topics) if asked.to_ms is None else {}
         self._read: DataFrame | None = None
         with job.progress("reading what is stored"):
-            has_ledger = asked.produced or asked.delivered
-            if not has_ledger and all(isinstance(place, StorePlace) for place in asked.places):
+            if self._are_stores() and not asked.produced and not asked.delivered:
                 # Nobody asks about single messages: they are reduced where they are read.
                 self._reduced = frozen(reduced.of_stores(job.spark, asked))
             else:
-                read = frozen(self._stored())
-                self._read = by_id(read) if has_ledger else read
+                self._read = frozen(self._stored())
                 self._reduced = kept(reduced.of_rows(self._read, asked.key, asked.window_ms))
         given = (
             ("produced", asked.produced, "sentAt"),
             ("delivered", asked.delivered, "deliveredAt"),
         )
         self._ledgers = {name: self._ledger(uri, time) for name, uri, time in given if uri}
+        self._compared = Compared(self._reduced, frozenset())  # nothing
         self._produced = self._ledgers.get("produced")
         self._delivered = self._ledgers.get("delivered")
 
@@ -84,13 +85,16 @@ class _Audit:
         self._whole = totals["fromZero"] if self._reads_all() else []
         is_whole = len(self._whole) == len(totals["brokers"])
         edges = keys.Edges(totals["leastMs"], totals["mostMs"], asked.grace_ms, is_whole)
-        pairs = self._pairs()
+        if self._read is not None:
+            with job.progress("comparing"):
+                self._compared = self._compare(self._read, totals["stored"])
         with job.progress("judging"):
-            findings = kept(self._findings(sums, totals, edges, pairs))
+            findings = kept(self._findings(sums, totals, edges))
             errors = _errors(findings)
         sent = self._produced
         acked = None if sent is None else sent.rows.where(acknowledged(F.col("status")))
-        tiers = kept(windows.tiers(sums, acked, pairs, asked.window_ms))
+        taken = self._compared.of(sieve.TAKEN)
+        tiers = kept(windows.tiers(sums, acked, taken, asked.window_ms))
         by_time = tiers.withColumn("window", F.timestamp_millis("window"))
         return JobResult(
             findings,
@@ -117,44 +121,32 @@ class _Audit:
         return some if self._read is not None else frozen(some)
 
     def _ledger(self, uri: str, time: str) -> Ledger:
-        asked = self._asked
-        ledger = read_ledger(self._job.spark, uri, time, asked.key)
-        rows, at = ledger.rows, F.col("atMs")
+        asked, at, topic = self._asked, F.col("atMs"), F.col("topic")
+        inside = F.lit(True)
         if asked.topics:
-            rows = rows.where(F.col("topic").isNull() | F.col("topic").isin(*asked.topics))
+            inside &= topic.isNull() | topic.isin(*asked.topics)
         if asked.brokers:
-            rows = rows.where(F.col("brokerName").isin(*asked.brokers))
+            inside &= F.col("brokerName").isin(*asked.brokers)
         if asked.from_ms is not None:
-            rows = rows.where(at.isNull() | (at >= asked.from_ms))
+            inside &= at.isNull() | (at >= asked.from_ms)
         if asked.to_ms is not None:
-            rows = rows.where(at.isNull() | (at < asked.to_ms))
-        return Ledger(rows, ledger.unusable)
+            inside &= at.isNull() | (at < asked.to_ms)
+        return read_ledger(self._job.spark, uri, time, asked.key, inside)
 
     def _reads_all(self) -> bool:
         """Nothing was left out: where a log begins at 0, nothing was ever deleted of it."""
         asked = self._asked
-        return (
-            not asked.topics
-            and asked.from_ms is None
-            and all(isinstance(place, StorePlace) for place in asked.places)
-        )
+        return not asked.topics and asked.from_ms is None and self._are_stores()
 
-    def _pairs(self) -> DataFrame | None:
-        given = self._delivered
-        return None if given is None else kept(delivery.matched(given.rows, self._rows))
+    def _are_stores(self) -> bool:
+        return all(isinstance(place, StorePlace) for place in self._asked.places)
 
-    def _findings(
-        self, sums: DataFrame, totals: Mapping[str, Any], edges: keys.Edges, pairs: DataFrame | None
-    ) -> DataFrame:
+    def _findings(self, sums: DataFrame, totals: Mapping[str, Any], edges: keys.Edges) -> DataFrame:
         partitions = max(2, -(-totals["stored"] // _PER_PARTITION))
-        runs = kept(
-            queues.runs_of(
-                reduced.segments_of(self._reduced)
-                if self._read is None
-                else queues.single_runs(self._read)
-            )
-        )
-        judged = kept(queues.covered(runs, self._whole))
+        # Over the wire rows come by queue, not in the order of the log.
+        listed = None if self._are_stores() else self._read
+        runs = reduced.segments_of(self._reduced) if listed is None else queues.single_runs(listed)
+        judged = kept(queues.covered(kept(queues.runs_of(runs)), self._whole))
         gaps = kept(queues.gaps(judged))
         missed, places = self._missed(totals, edges, sums, gaps)
         is_one = len(self._asked.places) == 1  # of several, nobody says whose queue it is
@@ -178,40 +170,45 @@ class _Audit:
                 sent = keys.ledger_in_view(self._produced.rows, edges).where("state is null")
                 old = marks.where(F.col("endedMs") <= totals["mostMs"] - self._asked.grace_ms)
                 findings.append(halves.commit_findings(halves.unplaced(sent, self._rows, old)))
-        if self._produced is not None:
-            findings.append(keys.unproduced_findings(self._rows, self._produced.rows))
-            sequences = self._produced.rows.where("orderKey is not null and topic is not null")
-            if not sequences.isEmpty():
-                findings.append(delivery.misplaced_findings(sequences, self._rows))
+        findings += self._by_id()
         findings += self._changed()
-        if self._delivered is not None and pairs is not None:
-            findings += self._of_consumers(self._delivered, pairs, sums)
+        findings += self._of_consumers(sums)
         return reduce(DataFrame.unionByName, findings)
 
+    def _compare(self, rows: DataFrame, count: int = 0, ids: DataFrame | None = None) -> Compared:
+        return compared(self._asked, rows, count, self._produced, self._delivered, ids)
+
     def _duplicates(self, partitions: int) -> list[DataFrame]:
+        some = self._compared
         if self._read is None:
             several = kept(reduced.several(self._reduced, partitions))
+            if several.isEmpty():
+                return []
             named = reduced.places_of(self._reduced, several)
-        else:
-            several = named = kept(keys.several(self._read))
-        if several.isEmpty():
-            return []
-        copies = self._rows.join(named, named.columns, "left_semi")
-        return [keys.duplicate_findings(self._looked_up(copies))]
+            copies = self._rows.join(named, named.columns, "left_semi")
+            some = self._compare(copies)
+        return [keys.duplicate_findings(copies) for copies in some.each(sieve.COPY)]
+
+    def _by_id(self) -> list[DataFrame]:
+        some = self._compared
+        return [
+            *map(keys.unproduced_findings, some.each(sieve.UNPRODUCED)),
+            *map(delivery.misplaced_findings, some.each(sieve.ORDERED, sieve.PRODUCED)),
+            *map(delivery.twice_findings, some.each(sieve.TWICE)),
+        ]
 
     def _changed(self) -> list[DataFrame]:
-        ledgers = self._ledgers.values()
-        said = [ledger.rows.where("bodyCrc is not null").select(*keys.SAID) for ledger in ledgers]
-        if all(rows.isEmpty() for rows in said):
-            return []
-        others = kept(keys.unlike(self._rows, said, F.col("bodyCRC")))
-        if others.isEmpty():
-            return []
-        # Perhaps only compressed: a record's CRC is then of another body than the producer's.
-        bodies = self._stored(body=True).join(
-            others, ["brokerName", "commitLogOffset", "id"], "left_semi"
-        )
-        return [keys.changed_findings(keys.unlike(frozen(bodies), said, keys.crc_of_body()))]
+        findings = []
+        for others in self._compared.each(sieve.UNLIKE):
+            # Perhaps only compressed: a record's CRC is then of another body than the producer's.
+            bodies = self._stored(body=True).join(
+                others, ["brokerName", "commitLogOffset", "id"], "left_semi"
+            )
+            by_body = self._compare(
+                bodies.withColumn("bodyCRC", keys.crc_of_body()), ids=others.select("id").distinct()
+            )
+            findings += [keys.changed_findings(rows) for rows in by_body.each(sieve.UNLIKE)]
+        return findings
 
     def _inside(self, findings: DataFrame) -> DataFrame:
         """The rows around the time that was asked for are there for the messages of its edges."""
@@ -228,15 +225,15 @@ class _Audit:
         """What is missed by its id, each message once: findings, and where they should lie."""
         findings: list[DataFrame] = []
         places: list[DataFrame] = []
-        given = None if self._delivered is None else self._delivered.rows
-        lost = None
-        if self._produced is not None:
-            absent = keys.missing(keys.ledger_in_view(self._produced.rows, edges), self._rows)
-            lost = kept(losses.placed(kept(keys.lost(absent)), given, gaps))
+        some = self._compared
+        given, lost = some.of(sieve.ABSENT, sieve.DELIVERED), None
+        for absent in some.each(sieve.ABSENT, sieve.PRODUCED):
+            acked = kept(keys.lost(keys.ledger_in_view(absent, edges)))
+            lost = kept(losses.placed(acked, given, gaps))
             findings.append(keys.lost_findings(lost))
             places.append(lost)
         if given is not None:
-            absent = keys.missing(keys.ledger_in_view(given, edges), self._rows)
+            absent = keys.ledger_in_view(given, edges)
             if lost is not None:
                 absent = absent.join(lost.select("id"), "id", "left_anti")
             bounds = (
@@ -263,13 +260,17 @@ class _Audit:
         due = delays.due_before(asked.places, late) if asked.to_ms is None else {}
         return kept(delays.undelivered(delayed, rows, due, newest - asked.grace_ms))
 
-    def _of_consumers(self, ledger: Ledger, pairs: DataFrame, sums: DataFrame) -> list[DataFrame]:
-        asked = self._asked
+    def _of_consumers(self, sums: DataFrame) -> list[DataFrame]:
+        asked, some = self._asked, self._compared
+        taken = some.of(sieve.TAKEN)
+        if taken is None:
+            return []
+        never = partial(delivery.never_findings, taken, asked.grace_ms, asked.tags)
+        late = partial(delivery.late_findings, asked.ordered)
         return [
-            delivery.twice_findings(ledger.rows),
-            delivery.never_findings(pairs, self._rows, asked.grace_ms, asked.tags),
-            delivery.silent_findings(pairs, sums, asked.grace_ms, asked.tags),
-            delivery.late_findings(pairs, asked.ordered),
+            delivery.silent_findings(taken, sums, asked.grace_ms, asked.tags),
+            *map(never, some.each(sieve.UNGIVEN)),
+            *map(late, some.each(sieve.ORDERED, sieve.DELIVERED)),
         ]
 
     def _numbers(self, totals: Mapping[str, Any]) -> dict[str, Any]:
@@ -285,7 +286,7 @@ class _Audit:
             "graceMs": self._asked.grace_ms,
         }
         for name, ledger in self._ledgers.items():
-            numbers[name] = ledger.rows.count()
+            numbers[name] = ledger.count
             numbers[f"{name}Unusable"] = ledger.unusable
         return numbers
 

@@ -1,10 +1,8 @@
 """Messages by their id: stored twice, acknowledged and not stored, stored and never produced."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import reduce
 
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from rmq_ha.spark.audit.ledgers import acknowledged
@@ -13,8 +11,6 @@ from rmq_ha.spark.audit.shape import findings, sentence
 from rmq_ha.store.format.commitlog import CRC_MASK
 
 _PLACE = ("id", "queueId", "queueOffset", "commitLogOffset")
-SAID = ("topic", "id", "bodyCrc")
-"""Of a ledger, what it says of bodies."""
 
 
 @dataclass(frozen=True)
@@ -45,57 +41,30 @@ class Edges:
         return ms < F.lit(self.oldest_ms + self.grace_ms)
 
 
-def own(rows: DataFrame) -> DataFrame:
-    """What producers sent and consumers can be given: messages of ordinary topics, with an id."""
-    return rows.where("ordinary and inQueue and id is not null")
-
-
-def several(rows: DataFrame) -> DataFrame:
-    """Ids (`id`) that an ordinary topic has more than once."""
-    return own(rows).groupBy("id", "topic").count().where("count > 1").select("id")
-
-
-def duplicate_findings(rows: DataFrame) -> DataFrame:
+def duplicate_findings(copies: DataFrame) -> DataFrame:
     """
     Ids that an ordinary topic has more than once; a finding for each copy but the first.
 
-    :param rows: at least all whose id another one has.
+    :param copies: of `sieve.COPY`.
     """
-    copies = Window.partitionBy("topic", "id").orderBy("storedMs", "brokerName", "commitLogOffset")
-    judged = (
-        own(rows)
-        .withColumn("number", F.row_number().over(copies))
-        .withColumn("place", F.first(_place()).over(copies))
-        .withColumn("crc", F.first("bodyCRC").over(copies))
-        .where("number > 1")
-    )
-    same = F.col("crc").eqNullSafe(F.col("bodyCRC"))
+    same = F.col("firstCrc").eqNullSafe(F.col("bodyCrc"))
     again = sentence(
-        "copy {number} of a message of {place}. Consumers get it again: a producer repeats a"
+        "copy {n} of a message of {first}. Consumers get it again: a producer repeats a"
         " send whose answer was lost, and a new master delivers delayed messages again"
     )
     reused = sentence(
-        "the id of another message, of {place}, with another body. Ids have to be unique: look"
+        "the id of another message, of {first}, with another body. Ids have to be unique: look"
         " at how the producer makes them"
     )
     return findings(
-        judged,
+        copies,
         F.when(same, F.lit(str(Code.DUPLICATE))).otherwise(F.lit(str(Code.KEY_REUSED))),
         F.when(same, again).otherwise(reused),
-        expected=F.when(same, sentence("once, at {place}")).otherwise(
-            sentence("a body with CRC {crc}")
+        expected=F.when(same, sentence("once, at {first}")).otherwise(
+            sentence("a body with CRC {firstCrc}")
         ),
-        actual=F.when(same, _place()).otherwise(sentence("{bodyCRC}")),
+        actual=F.when(same, F.col("place")).otherwise(sentence("{bodyCrc}")),
         observedAt=F.timestamp_millis(F.col("storedMs")),
-    )
-
-
-def _place() -> Column:
-    broker = F.when(F.col("brokerName") == "", F.lit("")).otherwise(
-        F.concat("brokerName", F.lit("/"))
-    )
-    return F.concat(
-        broker, F.col("topic"), F.lit("/"), F.col("queueId"), F.lit("@"), F.col("queueOffset")
     )
 
 
@@ -112,38 +81,14 @@ def ledger_in_view(ledger: DataFrame, edges: Edges) -> DataFrame:
     return ledger.withColumn("state", state)
 
 
-def missing(ledger: DataFrame, rows: DataFrame) -> DataFrame:
-    """Rows of a ledger whose id is nowhere in the log, in no topic."""
-    return ledger.join(rows.where("id is not null").select("id"), "id", "left_anti")
-
-
 def lost(absent: DataFrame) -> DataFrame:
     """
     What was acknowledged and is not stored.
 
-    :param absent: of `missing`, with the `state` of `ledger_in_view`.
+    :param absent: rows of the ledger whose id is nowhere in the log, of `ledger_in_view`.
     """
     acked = absent.where(acknowledged(F.col("status")) & F.col("state").isNull())
     return acked.dropDuplicates(["id"])
-
-
-def unlike(rows: DataFrame, said: Sequence[DataFrame], crc: Column) -> DataFrame:
-    """
-    Messages whose bodies are none of those that ledgers have under their id; without those that
-    fit no CRC at all.
-
-    :param said: of each ledger the columns `SAID`.
-    :param crc: of the body of each of `rows`.
-    """
-    have = own(rows).where("crcOk").withColumn("crc", crc).alias("have")
-    fits = (F.col("have.id") == F.col("said.id")) & (
-        F.col("said.topic").isNull() | (F.col("said.topic") == F.col("have.topic"))
-    )
-    is_same = F.coalesce(F.col("have.crc") == F.col("said.bodyCrc"), F.lit(False))
-    for ledger in said:
-        have = have.join(ledger.alias("said"), fits & is_same, "left_anti").alias("have")
-    named = [have.join(ledger.alias("said"), fits, "left_semi") for ledger in said]
-    return reduce(DataFrame.unionByName, named).dropDuplicates(["brokerName", "commitLogOffset"])
 
 
 def crc_of_body() -> Column:
@@ -152,7 +97,7 @@ def crc_of_body() -> Column:
 
 
 def changed_findings(rows: DataFrame) -> DataFrame:
-    """:param rows: of `unlike`."""
+    """:param rows: of `sieve.UNLIKE`, by the bodies themselves."""
     return findings(
         rows,
         Code.BODY_CHANGED,
@@ -162,7 +107,7 @@ def changed_findings(rows: DataFrame) -> DataFrame:
             " another replica (verify-replica)"
         ),
         expected=F.lit("a body of the ledger's bodyCrc"),
-        actual=sentence("{crc}"),
+        actual=sentence("{bodyCrc}"),
         observedAt=F.timestamp_millis(F.col("storedMs")),
     )
 
@@ -183,27 +128,16 @@ def lost_findings(rows: DataFrame) -> DataFrame:
     )
 
 
-def unproduced_findings(rows: DataFrame, ledger: DataFrame) -> DataFrame:
+def unproduced_findings(rows: DataFrame) -> DataFrame:
     """
     Messages that no producer of the ledger sent, in its topics and in its time: one finding a topic
     with their number.
+
+    :param rows: of `sieve.UNPRODUCED`.
     """
-    spans = (
-        ledger.where("topic is not null")
-        .groupBy("topic")
-        .agg(F.min("atMs").alias("since"), F.max("atMs").alias("until"))
-    )
-    born = F.col("bornMs")
-    strangers = (
-        own(rows)
-        .join(F.broadcast(spans), "topic")
-        .where((born >= F.col("since")) & (born <= F.col("until")))
-        .join(ledger.select("id"), "id", "left_anti")
-        .groupBy("topic")
-        .agg(
-            F.count(F.lit(1)).alias("n"),
-            *(F.min_by(name, "commitLogOffset").alias(name) for name in _PLACE),
-        )
+    strangers = rows.groupBy("topic").agg(
+        F.count(F.lit(1)).alias("n"),
+        *(F.min_by(name, "commitLogOffset").alias(name) for name in _PLACE),
     )
     return findings(
         strangers,

@@ -1,5 +1,6 @@
 """Ledgers: what producers and consumers say they did, as JSON lines or Parquet."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pyspark.errors import AnalysisException
@@ -8,7 +9,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType, TimestampType
 
 from rmq_ha.errors import CannotDecide
-from rmq_ha.spark.audit.shape import by_id
+from rmq_ha.scan.sieve import Span
+from rmq_ha.spark.audit.shape import frozen
 from rmq_ha.spark.source.tables_rows import snake_case
 from rmq_ha.store.format.commitlog import CRC_MASK
 
@@ -51,10 +53,17 @@ class Ledger:
 
     :ivar rows: columns `_ROWS`; what the ledger does not have is null.
     :ivar unusable: rows that are no JSON, or have no id.
+    :ivar spans: what `rows` are about.
     """
 
     rows: DataFrame
     unusable: int
+    spans: Sequence[Span]
+
+    @property
+    def count(self) -> int:
+        """Its rows."""
+        return sum(span.rows for span in self.spans)
 
 
 def is_text(uri: str) -> bool:
@@ -65,33 +74,44 @@ def is_text(uri: str) -> bool:
     return name.endswith(_TEXT_FILES)
 
 
-def read_ledger(spark: SparkSession, uri: str, time: str, key: str) -> Ledger:
+def read_ledger(
+    spark: SparkSession, uri: str, time: str, key: str, inside: Column | None = None
+) -> Ledger:
     """
     Read a ledger of either kind.
 
     :param uri: a file or directory on any Hadoop file system.
     :param time: `sentAt` or `deliveredAt`.
     :param key: what identifies a message: `uniqKey` or `keys`.
+    :param inside: which rows (`_ROWS`) are asked about; all.
     :raises CannotDecide: it cannot be read, or no row of it has an id.
     """
     id_column = "keys" if key == "keys" else "msgId"
+    asked = F.lit(True) if inside is None else F.coalesce(inside, F.lit(False))
     try:
         raw = _text(spark, uri) if is_text(uri) else spark.read.parquet(uri)
-        plain = _plain(raw, time, id_column)
-        rows = by_id(plain.withColumn("id", F.explode_outer(F.split("id", ","))))
-        total, usable = rows.agg(F.count(F.lit(1)), F.count("id")).first() or (0, 0)
+        ids = F.explode_outer(F.split("id", ","))
+        rows = frozen(_plain(raw, time, id_column).withColumns({"id": ids, "inside": asked}))
     except AnalysisException as error:
         reason = str(error).splitlines()[0]
         raise CannotDecide(
             f"the ledger {uri} cannot be read: {reason}. Give JSON lines (.json, .jsonl, .ndjson)"
             " or Parquet"
         ) from error
-    if total and not usable:
+    has_id = F.col("id").isNotNull()
+    told = (
+        rows.groupBy(has_id.alias("usable"), "inside", "topic", "group")
+        .agg(F.count(F.lit(1)).alias("n"), F.min("atMs"), F.max("atMs"))
+        .collect()
+    )
+    if told and not any(row["usable"] for row in told):
         raise CannotDecide(
             f"no row of the ledger {uri} has {id_column}: docs/spark.md, audit_messages, says which"
             " columns a ledger has"
         )
-    return Ledger(rows.where("id is not null"), total - usable)
+    unusable = sum(row["n"] for row in told if not row["usable"])
+    spans = [Span(*row[2:]) for row in told if row["usable"] and row["inside"]]
+    return Ledger(rows.where(has_id & F.col("inside")), unusable, spans)
 
 
 def _text(spark: SparkSession, uri: str) -> DataFrame:

@@ -41,7 +41,9 @@ def of_stores(spark: SparkSession, asked: Asked) -> DataFrame:
 
 def of_rows(rows: DataFrame, key: str, window_ms: int) -> DataFrame:
     """
-    The counts alone, of messages that Spark has already.
+    The counts and runs of messages that Spark has already.
+
+    Runs are what they are called where the rows lie in the order of the log.
 
     :param rows: of `stored.stored_rows`.
     """
@@ -50,7 +52,7 @@ def of_rows(rows: DataFrame, key: str, window_ms: int) -> DataFrame:
         for batch in batches:
             for label in pc.unique(batch["brokerName"]).to_pylist():
                 mine = batch.filter(pc.equal(batch["brokerName"], label))
-                yield Reduction(label, key, window_ms).sums(mine)
+                yield from Reduction(label, key, window_ms).rows(mine)
 
     return rows.select("brokerName", *ROW).mapInArrow(work, from_arrow_schema(SCHEMA))
 

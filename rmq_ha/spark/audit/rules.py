@@ -11,10 +11,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import Column
 from pyspark.sql.pandas.functions import arrow_udf
-from pyspark.sql.types import BooleanType, DataType, LongType
+from pyspark.sql.types import BooleanType
 
 from rmq_ha.offsets.findings import Severity
-from rmq_ha.scan.reducing import are_in_queue, are_ordinary, latency_floors
+from rmq_ha.scan.reducing import are_in_queue, are_ordinary
 
 
 class Code(StrEnum):
@@ -55,7 +55,7 @@ SEVERITIES: dict[Code, Severity] = {
 }
 
 
-def _each(rule: Callable[[pa.Array], Any], kind: DataType, column: Column) -> Column:
+def _each(rule: Callable[[pa.Array], Any], column: Column) -> Column:
     """A rule of plain Python for a column: executors run it over Arrow's arrays."""
 
     def work(values: pa.Array) -> pa.Array:
@@ -63,19 +63,14 @@ def _each(rule: Callable[[pa.Array], Any], kind: DataType, column: Column) -> Co
         return pc.replace_with_mask(pa.nulls(len(values), ruled.type), values.is_valid(), ruled)
 
     made: Any = arrow_udf
-    return cast(Column, made(work, kind)(column))
+    return cast(Column, made(work, BooleanType())(column))
 
 
 def ordinary(topic: Column) -> Column:
     """`reducing.are_ordinary` of a column."""
-    return _each(are_ordinary, BooleanType(), topic)
+    return _each(are_ordinary, topic)
 
 
 def in_queue(sys_flag: Column) -> Column:
     """`reducing.are_in_queue` of a column."""
-    return _each(lambda flags: are_in_queue(flags.to_numpy()), BooleanType(), sys_flag)
-
-
-def latency_column(ms: Column) -> Column:
-    """`reducing.latency_floors` of a column."""
-    return _each(lambda values: latency_floors(values.to_numpy()), LongType(), ms)
+    return _each(lambda flags: are_in_queue(flags.to_numpy()), sys_flag)

@@ -98,6 +98,11 @@ def earlier(*by: str, order: str) -> WindowSpec:
     return window.rangeBetween(Window.unboundedPreceding, -1)
 
 
+def window(ms: Column, window_ms: int) -> Column:
+    """The start of the window that a time is in."""
+    return (ms - ms % window_ms).alias("window")
+
+
 def frozen(frame: DataFrame) -> DataFrame:
     """
     The rows as they are now, on Spark's disks: every question after this sees the same.
@@ -106,12 +111,6 @@ def frozen(frame: DataFrame) -> DataFrame:
     as the source may have moved. And rows are cheaper to write than columns.
     """
     return frame.localCheckpoint(eager=True, storageLevel=StorageLevel.DISK_ONLY)
-
-
-def by_id(frame: DataFrame) -> DataFrame:
-    """The same, kept so that whatever is joined by id is neither moved nor sorted again."""
-    partitions = int(frame.sparkSession.conf.get("spark.sql.shuffle.partitions") or 2)
-    return kept(frame.repartition(partitions, "id").sortWithinPartitions("id"))
 
 
 def kept(frame: DataFrame) -> DataFrame:

@@ -11,18 +11,14 @@ from typing import Any
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from rmq_ha.spark.audit.rules import Code, latency_column
-from rmq_ha.spark.audit.shape import earlier, findings, sentence
+from rmq_ha.spark.audit.rules import Code
+from rmq_ha.spark.audit.shape import earlier, findings, sentence, window
 from rmq_ha.spark.result import Plot, Table
 
 _SHOWN = 600
 _QUANTILES = (0.5, 0.99)
 _SUMS = ("produced", "stored", "delivered", "bytes")
 _TIMES = ("bornToStoredP50", "bornToStoredP99", "storedToDeliveredP50", "storedToDeliveredP99")
-
-
-def _window(ms: Column, window_ms: int) -> Column:
-    return (ms - ms % window_ms).alias("window")
 
 
 def clock_findings(sums: DataFrame, grace_ms: int) -> DataFrame:
@@ -68,7 +64,7 @@ def clock_findings(sums: DataFrame, grace_ms: int) -> DataFrame:
 
 
 def tiers(
-    sums: DataFrame, produced: DataFrame | None, pairs: DataFrame | None, window_ms: int
+    sums: DataFrame, produced: DataFrame | None, taken: DataFrame | None, window_ms: int
 ) -> DataFrame:
     """
     By topic and window: `produced`, `stored`, `delivered`, `bytes`, and the middle and the 99th
@@ -76,7 +72,7 @@ def tiers(
 
     :param sums: of `reduced.sums_of`.
     :param produced: the producers' ledger, what was acknowledged of it.
-    :param pairs: `delivery.matched`.
+    :param taken: of `sieve.TAKEN`.
     """
     own = sums.where("ordinary and inQueue")
     stored = own.groupBy("topic", "window").agg(
@@ -87,15 +83,10 @@ def tiers(
     keys = ["topic", "window"]
     if produced is not None:
         sent = produced.where("topic is not null and atMs is not null").groupBy(
-            "topic", _window(F.col("atMs"), window_ms)
+            "topic", window(F.col("atMs"), window_ms)
         )
         stored = stored.join(sent.agg(F.count(F.lit(1)).alias("produced")), keys, "full")
-    if pairs is not None:
-        taken = pairs.groupBy(
-            "topic",
-            _window(F.col("bornMs"), window_ms),
-            latency_column(F.col("atMs") - F.col("storedMs")).alias("latency"),
-        ).agg(F.count(F.lit(1)).alias("n"))
+    if taken is not None:
         stored = stored.join(
             taken.groupBy("topic", "window").agg(
                 F.sum("n").alias("delivered"), *_percentiles("storedToDelivered", "latency")
@@ -129,7 +120,7 @@ def sections(windows: DataFrame, window_ms: int, *, ledgers: Collection[str]) ->
         return []
     width = window_ms * max(1, -(-(span[1] - span[0] + window_ms) // (window_ms * _SHOWN)))
     coarse = (
-        windows.groupBy(_window(F.col("window"), width))
+        windows.groupBy(window(F.col("window"), width))
         .agg(
             *(F.sum(name).alias(name) for name in _SUMS),
             *(F.max(name).alias(name) for name in _TIMES),
