@@ -87,6 +87,15 @@ def test_copies_are_those_of_one_topic_in_the_order_of_their_times() -> None:
     assert (copy["bodyCrc"], copy["firstCrc"]) == (7, 8)
 
 
+def test_the_first_copy_is_the_oldest_whatever_its_broker() -> None:
+    rows = [record(brokerName="a", storedMs=9), record(brokerName="b", queueId=1)]
+    rows.append(sent(orderKey="k"))
+    (copy,) = [row for row in sifted(rows) if row["kind"] == "COPY"]
+    assert (copy["place"], copy["first"]) == ("a/t/0@0", "b/t/1@0")
+    (ordered,) = [row for row in sifted(rows) if row["kind"] == "ORDERED"]
+    assert (ordered["brokerName"], ordered["queueId"]) == ("b", 1)
+
+
 def test_what_is_in_no_topic_is_absent() -> None:
     assert kinds([sent("x"), got("x")]) == [("ABSENT", "x")] * 2
     assert kinds([record("x", own=False, topic="%"), sent("x"), got("x", topic=None)]) == []
@@ -143,6 +152,24 @@ class EachJudged(Sieve):
 
     def _fits(self, told: Any) -> Any:
         return np.zeros(len(told.ids), np.bool_)
+
+
+class NoneJudged(Sieve):
+    """Is content with what fits."""
+
+    def _judged(self, rows: list[Any]) -> Any:
+        raise AssertionError(rows)
+
+
+def test_what_fits_is_not_looked_at() -> None:
+    rows = [record("a"), sent("a"), got("a"), got("a", group="h", queueId=0, queueOffset=0)]
+    rows += [
+        record("b"),
+        sent("b", bodyCrc=7, topic=None),
+        got("b", reconsumeTimes=1, queueOffset=9),
+    ]
+    rows += [record("later", bornMs=99), record("%", own=False), record("%", own=False)]
+    assert sifted(rows, sieve_for(rows, NoneJudged))
 
 
 NUMBERS = st.sampled_from([None, 0, 1])
