@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from rmq_ha.scan.reducing import latency_floors
+from rmq_ha.scan.reducing import are_in_queue, are_ordinary, latency_floors
 
 STORED, PRODUCED, DELIVERED = 0, 1, 2
 """Sides that tell of a message: the log, a ledger of producers, one of consumers."""
@@ -29,9 +29,9 @@ _SAID = (
     ("reconsumeTimes", pa.int64()), ("order", pa.int64()), ("orderKey", pa.string()),
 )  # fmt: skip
 TOLD = pa.schema(
-    [*_RECORD, *_SAID, ("bornMs", pa.int64()), ("own", pa.bool_()), ("crcOk", pa.bool_())]
+    [*_RECORD, *_SAID, ("bornMs", pa.int64()), ("sysFlag", pa.int32()), ("crcOk", pa.bool_())]
 )
-"""What is compared; `own`: producers sent this record and consumers can be given it."""
+"""What is compared."""
 
 COPY, ABSENT, UNPRODUCED, UNLIKE, TWICE, TAKEN, UNGIVEN, ORDERED = range(8)
 """
@@ -216,10 +216,13 @@ class _Told:
     def __init__(self, rows: Any) -> None:
         self._rows = {name: rows[name].combine_chunks() for name in rows.column_names}
         self.side = self._rows["side"].to_numpy()
-        self.own = self._rows["own"].fill_null(False).to_numpy(zero_copy_only=False)
         self.ids, self.code = self._encoded("id")
         topics, self.topic = self._encoded("topic")
         self.topics = topics.to_pylist()
+        # Producers sent these, and consumers can be given them.
+        self.own = are_in_queue(self._rows["sysFlag"].fill_null(0).to_numpy())
+        self.own &= (self.side == STORED) & are_ordinary(self._rows["topic"].fill_null(""))
+        self._rows["own"] = pa.array(self.own)
         groups, self._group = self._encoded("group")
         self._groups = groups.to_pylist()
         self.queue, self.offset, self.at, self.born, self.crc, self.times = (
@@ -272,7 +275,7 @@ class _Told:
         starts = np.flatnonzero(np.diff(self.code[rows])) + 1
         cuts = starts[np.flatnonzero(np.diff(starts // _SLICE, prepend=0))]
         for part in np.split(rows, cuts):
-            columns = {name: self._rows[name].take(pa.array(part)) for name in TOLD.names}
+            columns = {name: column.take(pa.array(part)) for name, column in self._rows.items()}
             every = pa.table(columns | {"row": pa.array(part)}).to_pylist()
             for _, some in groupby(every, key=lambda row: row["id"]):
                 yield list(some)

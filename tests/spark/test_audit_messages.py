@@ -11,7 +11,6 @@ import pytest
 from rmq_ha.errors import CannotDecide
 from rmq_ha.model.topics import HALF_TOPIC, SCHEDULE_TOPIC
 from rmq_ha.scan import sieve
-from rmq_ha.scan.reducing import is_ordinary
 from rmq_ha.scan.sieve import Span
 from rmq_ha.spark.audit import (
     delays,
@@ -30,7 +29,7 @@ from rmq_ha.spark.audit.stored import Asked
 T0 = 1_700_000_000_000
 ROWS = (
     "brokerName string, topic string, queueId int, queueOffset long, commitLogOffset long,"
-    " id string, sysFlag int, inQueue boolean, ordinary boolean, bornMs long, storedMs long,"
+    " id string, sysFlag int, bornMs long, storedMs long,"
     " storeSize int, crcOk boolean, bodyCRC int, reconsumeTimes int, tags string"
 )
 LEDGER = (
@@ -73,7 +72,7 @@ def log(spark: Any, rows: list[Row]) -> Any:
     return spark.createDataFrame(
         [
             (row.broker, row.topic, row.queue, row.offset, 100 * place, row.id, row.sys_flag,
-             not row.sys_flag & 4, is_ordinary(row.topic), row.ms, row.ms + 5, 100, True, row.crc,
+             row.ms, row.ms + 5, 100, True, row.crc,
              0, row.tags)
             for place, row in enumerate(rows)
         ],

@@ -15,7 +15,7 @@ from rmq_ha.spark.audit.shape import frozen
 from rmq_ha.spark.audit.stored import Asked
 
 _PER_PARTITION = 500_000
-_OF_RECORDS = {"bodyCrc": "bodyCRC", "own": "ordinary and inQueue"}
+_OF_RECORDS = {"bodyCrc": "bodyCRC"}
 _OF_LEDGERS = {"order": "coalesce(sequence, atMs)"}
 
 

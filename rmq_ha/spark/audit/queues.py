@@ -5,7 +5,7 @@ from collections.abc import Collection
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from rmq_ha.spark.audit.rules import Code
+from rmq_ha.spark.audit.rules import Code, in_queue
 from rmq_ha.spark.audit.shape import QUEUE, all_faults, fault, findings, sentence
 
 _LIFE = (*QUEUE, "life")
@@ -14,7 +14,7 @@ _LIFE = (*QUEUE, "life")
 def single_runs(rows: DataFrame) -> DataFrame:
     """Every message as a run of its own: rows of `stored.stored_rows` as `runs_of` wants them."""
     offset = F.col("queueOffset")
-    return rows.where("inQueue").select(
+    return rows.where(in_queue(F.col("sysFlag"))).select(
         *QUEUE, "commitLogOffset", "storedMs", offset.alias("first"), offset.alias("last")
     )
 

@@ -3,18 +3,16 @@
 Spec: store.md, sections 2.3, 2.4, 10 and 11.
 """
 
-from collections.abc import Callable
 from enum import StrEnum
 from typing import Any, cast
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import Column
 from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.sql.types import BooleanType
 
 from rmq_ha.offsets.findings import Severity
-from rmq_ha.scan.reducing import are_in_queue, are_ordinary
+from rmq_ha.scan.reducing import are_in_queue
 
 
 class Code(StrEnum):
@@ -55,22 +53,11 @@ SEVERITIES: dict[Code, Severity] = {
 }
 
 
-def _each(rule: Callable[[pa.Array], Any], column: Column) -> Column:
-    """A rule of plain Python for a column: executors run it over Arrow's arrays."""
+def in_queue(sys_flag: Column) -> Column:
+    """`reducing.are_in_queue` of a column: executors run it over Arrow's arrays."""
 
-    def work(values: pa.Array) -> pa.Array:
-        ruled = pa.array(rule(values.drop_null()))
-        return pc.replace_with_mask(pa.nulls(len(values), ruled.type), values.is_valid(), ruled)
+    def work(flags: pa.Array) -> pa.Array:
+        return pa.array(are_in_queue(flags.to_numpy()))
 
     made: Any = arrow_udf
-    return cast(Column, made(work, BooleanType())(column))
-
-
-def ordinary(topic: Column) -> Column:
-    """`reducing.are_ordinary` of a column."""
-    return _each(are_ordinary, topic)
-
-
-def in_queue(sys_flag: Column) -> Column:
-    """`reducing.are_in_queue` of a column."""
-    return _each(lambda flags: are_in_queue(flags.to_numpy()), sys_flag)
+    return cast(Column, made(work, BooleanType())(sys_flag))

@@ -21,7 +21,6 @@ from rmq_ha.model.topics import (
 from rmq_ha.offsets.places import NamesrvPlace, Place, StorePlace
 from rmq_ha.scan.store.directory import open_store
 from rmq_ha.scan.store.queues import Queue
-from rmq_ha.spark.audit.rules import in_queue, ordinary
 from rmq_ha.spark.source.schema import COLUMNS, struct_of
 
 _ON_THEIR_WAY = (SCHEDULE_TOPIC, HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC)
@@ -114,7 +113,7 @@ def stored_rows(spark: SparkSession, asked: Asked, *, body: bool = False) -> Dat
     One row for each stored message.
 
     Columns: `brokerName` (never null), `topic`, `queueId`, `queueOffset`, `commitLogOffset`, `id`
-    (null: it has none), `sysFlag`, `inQueue`, `ordinary`, `bornMs`, `storedMs`, `storeSize`,
+    (null: it has none), `sysFlag`, `bornMs`, `storedMs`, `storeSize`,
     `crcOk`, `bodyCRC`, `tags` where groups subscribe to some, and `body` if wanted.
 
     :raises WrongUsage: messages cannot be read from a place.
@@ -139,8 +138,6 @@ def _of_place(spark: SparkSession, place: Place, asked: Asked, further: Sequence
         F.coalesce("brokerName", F.lit("")).alias("brokerName"),
         *("topic", "queueId", "queueOffset", "commitLogOffset", "sysFlag"),
         F.col(id_column).alias("id"),
-        in_queue(F.col("sysFlag")).alias("inQueue"),
-        ordinary(F.col("topic")).alias("ordinary"),
         F.unix_millis("bornTimestamp").alias("bornMs"),
         F.unix_millis("storeTimestamp").alias("storedMs"),
         *("storeSize", "crcOk", "bodyCRC", *further),

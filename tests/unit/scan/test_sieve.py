@@ -23,7 +23,7 @@ def record(id: str = "a", **given: Any) -> dict[str, Any]:
     """A record of the log, sound, at 5 ms, of a message that was born at 3."""
     return {
         "side": STORED, "id": id, "brokerName": "", "topic": "t", "queueId": 0, "queueOffset": 0,
-        "commitLogOffset": 0, "storedMs": 5, "bornMs": 3, "bodyCrc": 7, "own": True, "crcOk": True,
+        "commitLogOffset": 0, "storedMs": 5, "bornMs": 3, "bodyCrc": 7, "sysFlag": 0, "crcOk": True,
         "reconsumeTimes": 0,
     } | given  # fmt: skip
 
@@ -65,7 +65,7 @@ def kinds(rows: list[dict[str, Any]]) -> list[tuple[str, str | None]]:
 
 def test_of_what_fits_deliveries_are_counted() -> None:
     rows = [record("a"), record("b", queueOffset=1, storedMs=6, bornMs=13), sent("a"), sent("b")]
-    rows += [got("a", queueId=0, queueOffset=0), got("b"), record("%", own=False)]
+    rows += [got("a", queueId=0, queueOffset=0), got("b"), record("%", topic="%RETRY%g")]
     found = sifted(rows)
     counts = {"n": 1, "group": "g", "brokerName": "", "topic": "t", "queueId": 0, "kind": "TAKEN"}
     first = {"leastOffset": 0, "mostOffset": 0, "leastMs": 5, "mostMs": 5}
@@ -80,7 +80,7 @@ def test_of_what_fits_deliveries_are_counted() -> None:
 
 def test_copies_are_those_of_one_topic_in_the_order_of_their_times() -> None:
     rows = [record(storedMs=9, queueOffset=4, brokerName="b"), record(bodyCrc=8), record(topic="u")]
-    rows.append(record(own=False, topic="%RETRY%g"))
+    rows.append(record(topic="%RETRY%g"))
     (copy,) = [row for row in sifted(rows) if row["kind"] == "COPY"]
     assert copy["n"] == 2
     assert (copy["place"], copy["first"]) == ("b/t/0@4", "t/0@0")
@@ -98,7 +98,7 @@ def test_the_first_copy_is_the_oldest_whatever_its_broker() -> None:
 
 def test_what_is_in_no_topic_is_absent() -> None:
     assert kinds([sent("x"), got("x")]) == [("ABSENT", "x")] * 2
-    assert kinds([record("x", own=False, topic="%"), sent("x"), got("x", topic=None)]) == []
+    assert kinds([record("x", topic="%DLQ%g"), sent("x"), got("x", topic=None)]) == []
 
 
 def test_unproduced_is_what_nobody_sent_in_the_time_of_the_ledger() -> None:
@@ -127,7 +127,7 @@ def test_twice_is_the_same_place_without_having_been_sent_back() -> None:
 
 
 def test_what_a_group_was_not_given_of_its_topics() -> None:
-    rows = [record("a"), record("b"), got("a"), record("v", topic="u"), record("w", own=False)]
+    rows = [record("a"), record("b"), got("a"), record("v", topic="u"), record("w", sysFlag=4)]
     assert kinds(rows) == [("UNGIVEN", "b")]
     # Where a ledger names no topic, it may be any; and a copy elsewhere was not given.
     assert kinds([*rows[:2], got("a", topic=None), rows[3]]) == [("UNGIVEN", "b"), ("UNGIVEN", "v")]
@@ -168,7 +168,11 @@ def test_what_fits_is_not_looked_at() -> None:
         sent("b", bodyCrc=7, topic=None),
         got("b", reconsumeTimes=1, queueOffset=9),
     ]
-    rows += [record("later", bornMs=99), record("%", own=False), record("%", own=False)]
+    rows += [
+        record("later", bornMs=99),
+        record("%", topic="%RETRY%g"),
+        record("%", topic="%RETRY%g"),
+    ]
     assert sifted(rows, sieve_for(rows, NoneJudged))
 
 
@@ -178,8 +182,8 @@ COMMON = {
     "queueOffset": st.integers(0, 1), "bodyCrc": st.integers(7, 8),
 }  # fmt: skip
 RECORDS = st.fixed_dictionaries({
-    **COMMON, "storedMs": st.integers(0, 40), "bornMs": st.integers(0, 20), "own": st.booleans(),
-    "crcOk": st.booleans(), "commitLogOffset": st.integers(0, 1 << 40),
+    **COMMON, "storedMs": st.integers(0, 40), "bornMs": st.integers(0, 20),
+    "sysFlag": st.sampled_from([0, 0, 4, 8]), "crcOk": st.booleans(), "commitLogOffset": st.integers(0, 1 << 40),
     "brokerName": st.sampled_from(["", "b"]), "tags": st.sampled_from([None, "x"]),
 })  # fmt: skip
 SAID = {
