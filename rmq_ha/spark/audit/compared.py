@@ -14,7 +14,7 @@ from rmq_ha.spark.audit.ledgers import Ledger
 from rmq_ha.spark.audit.shape import frozen
 from rmq_ha.spark.audit.stored import Asked
 
-_PER_PARTITION = 500_000
+_PER_PARTITION = 250_000
 _OF_RECORDS = {"bodyCrc": "bodyCRC"}
 _OF_LEDGERS = {"order": "coalesce(sequence, atMs)"}
 

@@ -183,7 +183,7 @@ COMMON = {
 }  # fmt: skip
 RECORDS = st.fixed_dictionaries({
     **COMMON, "storedMs": st.integers(0, 40), "bornMs": st.integers(0, 20),
-    "sysFlag": st.sampled_from([0, 0, 4, 8]), "crcOk": st.booleans(), "commitLogOffset": st.integers(0, 1 << 40),
+    "sysFlag": st.sampled_from([0, 0, 4, 8]), "crcOk": st.booleans(),
     "brokerName": st.sampled_from(["", "b"]), "tags": st.sampled_from([None, "x"]),
 })  # fmt: skip
 SAID = {
