@@ -5,7 +5,7 @@ counted; what they do not is judged one id after the other.
 Rules for whole queues and times come after this: here are rows for them.
 """
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import groupby
@@ -75,7 +75,7 @@ class Span(NamedTuple):
 
 
 class Sieve:
-    """What is compared with what."""
+    """Compares all that is told of an id."""
 
     def __init__(
         self, window_ms: int, sent: Sequence[Span], given: Sequence[Span], ordered: Collection[str]
@@ -164,13 +164,16 @@ class Sieve:
         if not stored:
             yield from ({**row, "kind": ABSENT} for row in rows)
         yield from _copies(own)
-        said = [row for row in rows if row["side"] != STORED and row["bodyCrc"] is not None]
+        crcs: dict[str | None, set[int]] = defaultdict(set)
+        for row in produced + delivered:
+            if row["bodyCrc"] is not None:
+                crcs[row["topic"]].add(row["bodyCrc"])
         for row in own:
             since, until = self._sent.get(row["topic"], _NEVER)
             if not produced and since <= row["bornMs"] <= until:
                 yield {**row, "kind": UNPRODUCED}
-            crcs = {one["bodyCrc"] for one in said if one["topic"] in (None, row["topic"])}
-            if row["crcOk"] and crcs and row["bodyCrc"] not in crcs:
+            said = crcs[row["topic"]] | crcs[None]
+            if row["crcOk"] and said and row["bodyCrc"] not in said:
                 yield {**row, "kind": UNLIKE}
         yield from _repeated(delivered)
 
@@ -313,52 +316,44 @@ def _place(row: _Row) -> str:
 
 
 def _repeated(delivered: list[_Row]) -> Iterator[_Row]:
-    def of(row: _Row) -> tuple[Any, ...]:
+    same: dict[tuple[Any, ...], list[_Row]] = defaultdict(list)
+    for row in delivered:
         names = ("group", "topic", "reconsumeTimes", "queueId", "queueOffset")
-        return tuple(row[name] for name in names)
-
-    for which, times in Counter(map(of, delivered)).items():
-        if times > 1:
-            same = [row for row in delivered if of(row) == which]
-            last = max((row["atMs"] for row in same if row["atMs"] is not None), default=None)
-            yield {**same[0], "kind": TWICE, "n": times, "atMs": last, "brokerName": None}
+        same[tuple(row[name] for name in names)].append(row)
+    for rows in same.values():
+        if len(rows) > 1:
+            last = max((row["atMs"] for row in rows if row["atMs"] is not None), default=None)
+            yield {**rows[0], "kind": TWICE, "n": len(rows), "atMs": last, "brokerName": None}
 
 
-def _matched(rows: list[_Row]) -> list[tuple[int, int]]:
+def _matched(rows: list[_Row]) -> Iterator[tuple[int, int]]:
     """
     Deliveries of an id, and the record that was delivered.
 
     A message that comes again through a retry topic is matched with where it was sent to.
     """
     stored, _, delivered = _sides(rows)
-
-    def fits(given: _Row, record: _Row) -> bool:
-        if not record["own"] or given["topic"] not in (None, record["topic"]):
-            return False
+    own = [row for row in stored if row["own"]]
+    at: dict[int, list[_Row]] = defaultdict(list)
+    for record in own:
+        at[record["queueOffset"]].append(record)
+    for given in delivered:
         # Where it lies, tells copies of a message apart; of a retry it says where the retry lies.
-        if given["reconsumeTimes"] or given["queueOffset"] is None:
-            return True
-        is_queue = given["queueId"] in (None, record["queueId"])
-        return is_queue and given["queueOffset"] == record["queueOffset"]
-
-    return [
-        (given["row"], record["row"])
-        for given in delivered
-        for record in stored
-        if fits(given, record)
-    ]
+        says_where = not given["reconsumeTimes"] and given["queueOffset"] is not None
+        for record in at[given["queueOffset"]] if says_where else own:
+            is_queue = not says_where or given["queueId"] in (None, record["queueId"])
+            if is_queue and given["topic"] in (None, record["topic"]):
+                yield given["row"], record["row"]
 
 
-def _placed(rows: list[_Row]) -> list[tuple[int, int]]:
+def _placed(rows: list[_Row]) -> Iterator[tuple[int, int]]:
     """What was sent, and where it lies first."""
     stored, produced, _ = _sides(rows)
-    pairs = []
+    own = sorted((row for row in stored if row["own"]), key=lambda row: -row["storedMs"])
+    first = {row["topic"]: row["row"] for row in own}
     for sent in produced:
-        there = [row for row in stored if row["own"] and row["topic"] == sent["topic"]]
-        if there:
-            first = min(there, key=lambda row: row["storedMs"])
-            pairs.append((sent["row"], first["row"]))
-    return pairs
+        if sent["topic"] in first:
+            yield sent["row"], first[sent["topic"]]
 
 
 def _joined(pairs: Any, others: list[tuple[int, int]]) -> Any:

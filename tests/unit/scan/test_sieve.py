@@ -122,7 +122,9 @@ def test_twice_is_the_same_place_without_having_been_sent_back() -> None:
     again = [got(queueId=0, queueOffset=0), got(queueId=0, queueOffset=0, atMs=11)]
     (twice,) = [row for row in sifted([record(), *again]) if row["kind"] == "TWICE"]
     assert (twice["n"], twice["atMs"], twice["group"]) == (2, 11, "g")
-    assert kinds([record(), got(), got(reconsumeTimes=1, queueOffset=4)]) == []
+    sent_back = got(reconsumeTimes=1, queueId=3, queueOffset=4)
+    (taken,) = sifted([record(), got(), sent_back])
+    assert (taken["kind"], taken["n"]) == ("TAKEN", 2)
     assert kinds([record(), got(), got(group="h")]) == []
 
 
