@@ -141,11 +141,11 @@ class Sieve:
 
     def _contradicted(self, told: "_Told") -> Any:
         said = np.flatnonzero(told.side != STORED)
-        there = told.record[told.code[said]]
-        is_other = (told.topic[said] >= 0) & (told.topic[said] != told.topic[there])
-        is_other |= (told.crc[said] != _NONE) & (told.crc[said] != told.crc[there])
-        is_elsewhere = told.queue[said] != told.queue[there]
-        is_elsewhere |= told.offset[said] != told.offset[there]
+        records = told.record[told.code[said]]
+        is_other = (told.topic[said] >= 0) & (told.topic[said] != told.topic[records])
+        is_other |= (told.crc[said] != _NONE) & (told.crc[said] != told.crc[records])
+        is_elsewhere = told.queue[said] != told.queue[records]
+        is_elsewhere |= told.offset[said] != told.offset[records]
         # Of a retry it says where the retry lies.
         is_elsewhere &= (told.offset[said] != _NONE) & (told.times[said] == 0)
         return said[is_other | (is_elsewhere & (told.side[said] == DELIVERED))]

@@ -25,15 +25,15 @@ class Compared:
     What came of it.
 
     :ivar rows: as `sieve.SCHEMA`.
-    :ivar there: kinds and sides of these rows.
+    :ivar kinds: with their sides, of these rows.
     """
 
     rows: DataFrame
-    there: frozenset[tuple[int, int | None]]
+    kinds: frozenset[tuple[int, int | None]]
 
     def of(self, kind: int, side: int | None = None) -> DataFrame | None:
         """The rows of a kind, of one ledger's; None: there are none, so Spark is asked nothing."""
-        if not any(kind == other and side in (None, of) for other, of in self.there):
+        if not any(kind == other and side in (None, of) for other, of in self.kinds):
             return None
         rows = self.rows.where(F.col("kind") == kind)
         return rows if side is None else rows.where(F.col("side") == side)
@@ -78,8 +78,8 @@ def compared(
 
     every = reduce(DataFrame.unionAll, told).repartition(max(2, -(-count // _PER_PARTITION)), "id")
     result = frozen(every.mapInArrow(work, from_arrow_schema(SCHEMA)))
-    there = result.select("kind", "side").distinct().collect()
-    return Compared(result, frozenset((row["kind"], row["side"]) for row in there))
+    kinds = result.select("kind", "side").distinct().collect()
+    return Compared(result, frozenset((row["kind"], row["side"]) for row in kinds))
 
 
 def _told(frame: DataFrame, side: int, named: Mapping[str, str]) -> DataFrame:
