@@ -82,6 +82,11 @@ def test_what_was_cut_is_read_anew():
     assert records(windows, places) != right(log, places), "out of the window"
     log.cuts += 1
     assert records(windows, places) == right(log, places)
+    log.reads.clear()
+    for batch in range(4):
+        for queue in range(QUEUES):
+            records(windows, pull(queue, batch))
+    assert len(log.reads) <= 2 * 32 + 3, "windows are opened again"
 
 
 def test_a_window_ends_where_the_log_ends():
