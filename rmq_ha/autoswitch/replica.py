@@ -374,7 +374,7 @@ class EpochReplica:
             return
         log = self._log
         end = int(log.max_offset)
-        is_first = end == 0 and log.min_offset < 0
+        is_first = end == 0 and (log.min_offset < 0 or frame.offset != 0)
         if frame.offset != end and not is_first:
             raise DivergedLog(f"the master sends from {frame.offset}, our log ends at {end}")
         if frame.offset % log.file_size + len(frame.body) > log.file_size:

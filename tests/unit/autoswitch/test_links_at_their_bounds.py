@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 
+from rmq_ha.autoswitch.commit_log import EpochCommitLog
 from rmq_ha.autoswitch.epochs import Epoch, Epochs
 from rmq_ha.autoswitch.feed import EpochFeed
 from rmq_ha.autoswitch.frames import (
@@ -16,8 +19,11 @@ from rmq_ha.autoswitch.frames import (
 from rmq_ha.autoswitch.replica import Cut, EpochReplica
 from rmq_ha.autoswitch.settings import ReplicationSettings
 from rmq_ha.autoswitch.sync_state import SyncState
+from rmq_ha.config.store import MessageStoreConfig
 from rmq_ha.controller.messages import SyncStateSet
 from rmq_ha.errors import DivergedLog, NothingInCommon, ReplicationError
+from rmq_ha.store.log.files import FileRow
+from rmq_ha.testing.disk import SimDisk
 from tests.unit.autoswitch.test_hazards_of_links import Pair, epochs, follower, hello
 from tests.unit.ha.memory_log import MemoryLog
 from tests.unit.ha.record_logs import blank, copy_of, extend, record, record_log
@@ -304,6 +310,25 @@ def test_a_slave_reports_once_for_what_is_new_and_else_when_it_is_due() -> None:
     assert replica.deadline() == 3.0 + BEAT
     assert replica.on_time(7.9) == b""
     assert replica.on_time(8.0) == encode_report(end + 1)
+
+
+@pytest.mark.parametrize("begins", [None, 0])
+@pytest.mark.parametrize("at", [0, 8192])
+def test_an_empty_log_begins_where_the_masters_does_though_a_file_is_there(
+    begins: int | None, at: int
+) -> None:
+    """Lost power left it, before a byte of it was on the disk; the master's first ones expired."""
+    config = MessageStoreConfig()
+    row = FileRow(SimDisk(Random(1), lambda: 0), ["/commitlog"], 4096)
+    log = EpochCommitLog(config, row, [])
+    if begins is not None:
+        log.append_raw(begins, b"")
+    replica = following(log)  # type: ignore[arg-type]
+    assert replica.receive_data(frame(at), 1.0) == b""
+    assert replica.receive_data(frame(at, b"x" * 100), 2.0) == encode_report(at + 100)
+    assert (log.min_offset, log.max_offset) == (at, at + 100)
+    with pytest.raises(DivergedLog):
+        replica.receive_data(frame(at + 4096, b"x"), 3.0)
 
 
 def test_a_master_is_silent_since_it_was_heard_and_not_since_the_slave_began() -> None:
