@@ -41,3 +41,12 @@ def test_a_queue_counts_for_its_own_turn() -> None:
     watch.came("c", 2)
     watch.took(0.7, 3.0)
     assert watch.waiting_ms(3.0) == 0
+
+
+def test_the_first_turn_has_a_queue_only_if_somebody_came() -> None:
+    watch = TurnWatch()
+    watch.took(0.5, 1.0)
+    for now in (2.0, 3.0):
+        watch.came("c", 2)
+        watch.took(0.6, now)
+    assert watch.waiting_ms(3.0) == 0
