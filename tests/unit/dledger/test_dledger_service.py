@@ -511,3 +511,18 @@ def test_a_stop_ends_when_nobody_is_connected_any_more() -> None:
     service.stop().addCallback(lambda _: left.append(len(service._server._protocols)))
     group.run(5)
     assert left == [0]
+
+
+def test_a_leader_that_stops_has_handed_over_by_then() -> None:
+    """Whoever waits for its stop before the next one stops leaves no group without a leader."""
+    group = BrokerGroup(21).start()
+    master = group.master()
+    assert master is not None
+    others = [service_of(member) for member in followers(group)]
+    terms: list[list[int]] = []
+    before = service_of(master).node.term
+    service_of(master).stop().addCallback(
+        lambda _: terms.append([service.node.term - before for service in others])
+    )
+    group.run(5)
+    assert max(*terms) >= 1, "it was elected meanwhile"
