@@ -350,6 +350,18 @@ def test_a_place_that_no_file_has_is_refused(start: Open) -> None:
     assert bodies(ledger) == list(range(20))
 
 
+def test_an_entry_that_leaves_no_room_for_a_blank_is_refused_to_the_byte(start: Open) -> None:
+    """A start would not find it again."""
+    ledger = filled(start)
+    most = FILE - 8 - 100 - ENTRY_HEADER_SIZE
+    for more in (1, 8, 16):
+        with pytest.raises(InconsistentLedger, match="mappedFileSizeCommitLog"):
+            ledger.truncate_to(Entry(50, 3, 9 * FILE + 100, bytes(most + more)))
+    assert bodies(ledger) == list(range(20))
+    ledger.truncate_to(Entry(50, 3, 9 * FILE + 100, bytes(most)))
+    assert start().end_index == 50
+
+
 # Reading
 
 
