@@ -351,3 +351,17 @@ def test_flags():
     flags.hoist(Flag.DISK_FULL, "full")
     assert flags.may_be_closed_cleanly
     assert not flags.is_writable
+
+
+def test_a_stop_is_clean_though_it_cannot_note_where_the_queues_end(simulated, message):
+    """The next start compares queues and log for itself."""
+    machine = simulated
+    store = machine.open()
+    put(store, *[message(b"%d" % number) for number in range(9)])
+    machine.turn()
+    machine.disk.is_full = True
+    machine.stop(store)
+    machine.disk.is_full = False
+    assert not machine.disk.exists(f"{machine.root}/queueEnds")
+    assert not machine.disk.exists(f"{machine.root}/abort")
+    assert bodies(machine.open(), 9) == 9

@@ -937,6 +937,8 @@ def test_what_was_put_since_is_taken_back_and_nothing_else(
     else:
         file.restore(before.index_count)
     assert file.is_dirty is (left < len(keys) or not is_killed), "what is taken back is synced"
+    newest = NOW + 100 * left
+    assert newest <= file.header.end_timestamp < newest + 1000
     assert file.header[4:] == before[4:] == (before.hash_slot_count, left + 1)
     for key in range(10):
         there = [100 * n + 100 for n, known in enumerate(keys[:left]) if known == key]
