@@ -5,6 +5,7 @@ from random import Random
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from twisted.logger import capturedLogs, formatEvent
 
 from rmq_ha.dledger.format import (
     Checkpoint,
@@ -14,7 +15,7 @@ from rmq_ha.dledger.format import (
     encode_checkpoint,
     encode_term,
 )
-from rmq_ha.dledger.term_file import CheckpointFile, TermFile
+from rmq_ha.dledger.term_file import CheckpointFile, GroupFile, TermFile
 from rmq_ha.dledger.values import TermVote
 from rmq_ha.errors import CorruptRecord, LedgerFull, StoreError
 from rmq_ha.testing.disk import SimDisk
@@ -138,3 +139,29 @@ def test_any_bytes_are_a_content_or_corrupt(data: bytes) -> None:
             decode(data)
         except CorruptRecord:
             pass
+
+
+def test_each_checkpoint_that_cannot_be_read_is_told_of(disk: SimDisk) -> None:
+    put(disk, "checkpoint", b"committedIndex=x\n")
+    put(disk, "checkpoint.bak", b"committedIndex=y\n")
+    with capturedLogs() as events:
+        assert CheckpointFile(disk, DIR).load() == Checkpoint()
+    told = [formatEvent(event) for event in events]
+    assert ["checkpoint:" in line for line in told] == [True, False]
+    assert ["checkpoint.bak:" in line for line in told] == [False, True]
+
+
+def test_a_ledger_is_of_the_group_that_came_first(disk: SimDisk) -> None:
+    """Who cannot read whose it is takes no part: it may be another group's."""
+    file = GroupFile(disk, DIR)
+    for _ in range(2):
+        file.claim("first", "dLegerGroup")
+    with pytest.raises(StoreError, match="of DLedger group 'first', and dLegerGroup=other here"):
+        file.claim("other", "dLegerGroup")
+
+    def refuse(path: str) -> bytes:
+        raise OSError(5, "Input/output error")
+
+    disk.read_bytes = refuse  # type: ignore[method-assign]
+    with pytest.raises(StoreError, match="cannot read whose ledger this is"):
+        file.claim("first", "dLegerGroup")
