@@ -98,11 +98,6 @@ def earlier(*by: str, order: str) -> WindowSpec:
     return window.rangeBetween(Window.unboundedPreceding, -1)
 
 
-def window(ms: Column, window_ms: int) -> Column:
-    """The start of the window that a time is in."""
-    return (ms - ms % window_ms).alias("window")
-
-
 def frozen(frame: DataFrame) -> DataFrame:
     """
     The rows as they are now, on Spark's disks: every question after this sees the same.

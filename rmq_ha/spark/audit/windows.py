@@ -12,13 +12,17 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from rmq_ha.spark.audit.rules import Code
-from rmq_ha.spark.audit.shape import earlier, findings, sentence, window
+from rmq_ha.spark.audit.shape import earlier, findings, sentence
 from rmq_ha.spark.result import Plot, Table
 
 _SHOWN = 600
 _QUANTILES = (0.5, 0.99)
 _SUMS = ("produced", "stored", "delivered", "bytes")
 _TIMES = ("bornToStoredP50", "bornToStoredP99", "storedToDeliveredP50", "storedToDeliveredP99")
+
+
+def _window(ms: Column, window_ms: int) -> Column:
+    return (ms - ms % window_ms).alias("window")
 
 
 def clock_findings(sums: DataFrame, grace_ms: int) -> DataFrame:
@@ -83,7 +87,7 @@ def tiers(
     keys = ["topic", "window"]
     if produced is not None:
         sent = produced.where("topic is not null and atMs is not null").groupBy(
-            "topic", window(F.col("atMs"), window_ms)
+            "topic", _window(F.col("atMs"), window_ms)
         )
         stored = stored.join(sent.agg(F.count(F.lit(1)).alias("produced")), keys, "full")
     if taken is not None:
@@ -120,7 +124,7 @@ def sections(windows: DataFrame, window_ms: int, *, ledgers: Collection[str]) ->
         return []
     width = window_ms * max(1, -(-(span[1] - span[0] + window_ms) // (window_ms * _SHOWN)))
     coarse = (
-        windows.groupBy(window(F.col("window"), width))
+        windows.groupBy(_window(F.col("window"), width))
         .agg(
             *(F.sum(name).alias(name) for name in _SUMS),
             *(F.max(name).alias(name) for name in _TIMES),
