@@ -345,7 +345,8 @@ def test_clone_group_offset(broker: SimBroker) -> None:
     """One topic or all; unknown topics and those that are not subscribed are skipped."""
     commit(broker, 3, 0, group="h")
     table = broker.controller.consumer_offsets
-    table.commit("h", "gone", 0, 1)
+    for name in ("Absent", "gone"):  # the one before T, the other behind it
+        table.commit("h", name, 0, 1)
     clone = RequestCode.CLONE_GROUP_OFFSET
     assert ask(broker, clone, srcGroup="h", destGroup="a", topic="T", offline="true").code == 0
     assert table.queues("a", "T") == {0: 3, 1: 0}
@@ -394,6 +395,13 @@ def test_consume_queue(broker: SimBroker) -> None:
     assert json.loads(filtered["filterData"])["expression"] == "a = 1"
     other = ask(broker, 321, topic="T", queueId=0, index=1, count=1, consumerGroup="nog")
     assert fastjson.parse(other.body or b"")["filterData"] == "nog@T is not online!"
+
+
+@pytest.mark.parametrize("index", [0, 2])
+def test_consume_queue_from_its_first_unit_to_its_last(broker: SimBroker, index: int) -> None:
+    answer = ask(broker, 321, topic="T", queueId=0, index=index, count=5)
+    assert answer.remark is None
+    assert len(fastjson.parse(answer.body or b"")["queueData"]) == 3 - index
 
 
 def test_consume_queue_without_a_number_of_units_tells_the_bounds(broker: SimBroker) -> None:
