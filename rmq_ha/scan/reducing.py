@@ -60,9 +60,9 @@ def are_in_queue(sys_flags: Any) -> Any:
     return sys_flags & TRANSACTION_PREPARED == 0
 
 
-SUMS, RUN, IDS = 0, 1, 2
+SUMS, RUN, IDS, PACKED = range(4)
 """Kinds of rows: counts of a queue, a window and a class of latency; records whose offsets follow
-each other; ids."""
+each other; ids; and the records themselves as one value, where somebody asks for each."""
 
 ROW = (
     "topic", "queueId", "sysFlag", "queueOffset", "commitLogOffset", "bornMs", "storedMs",
@@ -84,6 +84,7 @@ SCHEMA = pa.schema(
         *((name, pa.int64()) for name in _LONGS),
         ("hashes", pa.list_(pa.int64())),
         ("places", pa.list_(pa.int64())),
+        ("data", pa.binary()),
     ]
 )
 """A run has its first offset, place and time as the least ones, and its last offset as the most."""
@@ -203,7 +204,7 @@ class Reduction(NamedTuple):
         ]
         row = {"kind": pa.array([IDS], pa.int32()), "brokerName": pa.array([self.label])}
         row |= dict(zip(("hashes", "places"), lists, strict=True))
-        yield _of(row, 1)
+        yield filled(row, SCHEMA)
 
     def _batch(self, kind: int, seen: "_Seen", first: Any, **columns: Any) -> Any:
         """:param first: a record of each row, for its queue."""
@@ -215,7 +216,7 @@ class Reduction(NamedTuple):
             "topic": names.take(pa.array(seen.codes[first])),
             "queueId": pa.array(seen.queue_id[first].astype(np.int32)),
         }
-        return _of(row | {name: pa.array(column) for name, column in columns.items()}, count)
+        return filled(row | {name: pa.array(column) for name, column in columns.items()}, SCHEMA)
 
 
 class _Seen:
@@ -262,12 +263,18 @@ def _of_records(records: Records) -> _Seen:
     )  # fmt: skip
 
 
-def _of(columns: dict[str, Any], count: int) -> Any:
+def filled(columns: dict[str, Any], schema: Any) -> Any:
+    """
+    An Arrow batch of columns; what is not given is null.
+
+    :param columns: one at least, equally long.
+    """
+    count = len(next(iter(columns.values())))
     arrays = [
         columns[field.name] if field.name in columns else pa.nulls(count, field.type)
-        for field in SCHEMA
+        for field in schema
     ]
-    return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def _starts(ordered: Any) -> Any:

@@ -14,24 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from rmq_ha.scan.reducing import are_in_queue, are_ordinary, latency_floors
-
-STORED, PRODUCED, DELIVERED = 0, 1, 2
-"""Sides that tell of a message: the log, a ledger of producers, one of consumers."""
-
-_RECORD = (
-    ("id", pa.string()), ("brokerName", pa.string()), ("topic", pa.string()),
-    ("queueId", pa.int32()), ("queueOffset", pa.int64()), ("commitLogOffset", pa.int64()),
-    ("storedMs", pa.int64()), ("bodyCrc", pa.int64()), ("tags", pa.string()),
-)  # fmt: skip
-_SAID = (
-    ("side", pa.int32()), ("group", pa.string()), ("atMs", pa.int64()), ("status", pa.string()),
-    ("reconsumeTimes", pa.int64()), ("order", pa.int64()), ("orderKey", pa.string()),
-)  # fmt: skip
-TOLD = pa.schema(
-    [*_RECORD, *_SAID, ("bornMs", pa.int64()), ("sysFlag", pa.int32()), ("crcOk", pa.bool_())]
-)
-"""What is compared."""
+from rmq_ha.scan.reducing import are_in_queue, are_ordinary, filled, latency_floors
+from rmq_ha.scan.told import DELIVERED, PRODUCED, RECORD, SAID, STORED
 
 COPY, ABSENT, UNPRODUCED, UNLIKE, TWICE, TAKEN, UNGIVEN, ORDERED = range(8)
 """
@@ -50,7 +34,7 @@ _COUNTS = ("window", "latency", "n", "leastOffset", "mostOffset", "leastMs", "mo
 SCHEMA = pa.schema(
     [
         ("kind", pa.int32()),
-        *(_RECORD + _SAID),
+        *(RECORD + SAID),
         *((name, pa.int64()) for name in _COUNTS),
         ("place", pa.string()),
         ("first", pa.string()),
@@ -101,7 +85,7 @@ class Sieve:
         """
         Compare.
 
-        :param told: Arrow batches with the columns `TOLD`: all that is told of these ids.
+        :param told: Arrow batches as `TOLD`: all that is told of these ids.
         """
         held = list(told)
         if held:
@@ -285,11 +269,11 @@ class _Told:
 
     def records(self, rows: Any) -> dict[str, Any]:
         """What the log has of them."""
-        return {name: self._rows[name].take(pa.array(rows)) for name, _ in _RECORD}
+        return {name: self._rows[name].take(pa.array(rows)) for name, _ in RECORD}
 
     def said(self, rows: Any) -> dict[str, Any]:
         """What a ledger has."""
-        return {name: self._rows[name].take(pa.array(rows)) for name, _ in _SAID}
+        return {name: self._rows[name].take(pa.array(rows)) for name, _ in SAID}
 
 
 def _sides(rows: list[_Row]) -> tuple[list[_Row], ...]:
@@ -362,6 +346,4 @@ def _joined(pairs: Any, others: list[tuple[int, int]]) -> Any:
 
 def _of(kind: int, columns: dict[str, Any]) -> Any:
     count = len(next(iter(columns.values())))
-    columns = columns | {"kind": pa.repeat(pa.scalar(kind, pa.int32()), count)}
-    absent = {field.name: pa.nulls(count, field.type) for field in SCHEMA}
-    return pa.RecordBatch.from_pydict(absent | columns, schema=SCHEMA)
+    return filled(columns | {"kind": pa.repeat(pa.scalar(kind, pa.int32()), count)}, SCHEMA)

@@ -11,7 +11,9 @@ import pytest
 from rmq_ha.errors import CannotDecide
 from rmq_ha.model.topics import HALF_TOPIC, SCHEDULE_TOPIC
 from rmq_ha.scan import sieve
+from rmq_ha.scan.ledgers import Reading
 from rmq_ha.scan.sieve import Span
+from rmq_ha.scan.told import DELIVERED, PRODUCED
 from rmq_ha.spark.audit import (
     delays,
     delivery,
@@ -24,18 +26,18 @@ from rmq_ha.spark.audit import (
 )
 from rmq_ha.spark.audit.compared import Compared, compared
 from rmq_ha.spark.audit.ledgers import Ledger, read_ledger
+from rmq_ha.spark.audit.packed import packed, unpacked
 from rmq_ha.spark.audit.stored import Asked
 
 T0 = 1_700_000_000_000
 ROWS = (
     "brokerName string, topic string, queueId int, queueOffset long, commitLogOffset long,"
     " id string, sysFlag int, bornMs long, storedMs long,"
-    " storeSize int, crcOk boolean, bodyCRC int, reconsumeTimes int, tags string"
+    " storeSize int, crcOk boolean, bodyCrc long, tags string"
 )
 LEDGER = (
     "topic string, id string, atMs long, status string, transactionState string,"
-    " brokerName string, queueId int,"
-    " queueOffset long, orderKey string, sequence long, bodyCrc long, group string,"
+    " queueId int, queueOffset long, orderKey string, `order` long, bodyCrc long, group string,"
     " reconsumeTimes long"
 )
 
@@ -72,8 +74,7 @@ def log(spark: Any, rows: list[Row]) -> Any:
     return spark.createDataFrame(
         [
             (row.broker, row.topic, row.queue, row.offset, 100 * place, row.id, row.sys_flag,
-             row.ms, row.ms + 5, 100, True, row.crc,
-             0, row.tags)
+             row.ms, row.ms + 5, 100, True, row.crc, row.tags)
             for place, row in enumerate(rows)
         ],
         ROWS,
@@ -83,15 +84,16 @@ def log(spark: Any, rows: list[Row]) -> Any:
 def ledger(spark: Any, rows: list[Sent]) -> Any:
     return spark.createDataFrame(
         [
-            (row.topic, row.id, row.ms, row.status, row.state, None, row.queue, row.offset,
-             row.order_key, row.sequence, row.body_crc, row.group, row.times)
+            (row.topic, row.id, row.ms, row.status, row.state, row.queue, row.offset,
+             row.order_key, row.ms if row.sequence is None else row.sequence, row.body_crc,
+             row.group, row.times)
             for row in rows
         ],
         LEDGER,
     )  # fmt: skip
 
 
-def told(spark: Any, rows: list[Sent] | None) -> Ledger | None:
+def told(spark: Any, rows: list[Sent] | None, side: int) -> Ledger | None:
     """The same with what it is about."""
     if rows is None:
         return None
@@ -104,7 +106,8 @@ def told(spark: Any, rows: list[Sent] | None) -> Ledger | None:
         spans.append(
             Span(topic, group, len(every), min(known, default=None), max(known, default=None))
         )
-    return Ledger(ledger(spark, rows), 0, spans)
+    nothing = spark.createDataFrame([], "n long")
+    return Ledger(packed(ledger(spark, rows), side), nothing, 0, spans)
 
 
 def compare(
@@ -112,7 +115,8 @@ def compare(
 ) -> Compared:
     spark = stored.sparkSession
     how = Asked(places=[], **asked)
-    return compared(how, stored, 100, told(spark, sent), told(spark, given))
+    ledgers = told(spark, sent, PRODUCED), told(spark, given, DELIVERED)
+    return compared(how, packed(stored), 100, *ledgers)
 
 
 def summed(rows: Any, window_ms: int) -> Any:
@@ -241,7 +245,7 @@ def test_ids_stored_twice_lost_or_unknown(spark: Any) -> None:
         Sent(id="new", ms=T0 + 50_001),
     ]  # fmt: skip
     some = compare(stored, sent)
-    absent = keys.ledger_in_view(some.of(sieve.ABSENT, sieve.PRODUCED), edges)
+    absent = keys.ledger_in_view(some.of(sieve.ABSENT, PRODUCED), edges)
     lost = keys.lost(absent)
     assert {row.msgId for row in keys.lost_findings(lost).collect()} == {"L1", "L2"}
     assert {row.id for row in absent.where("state = 'inFlight'").collect()} == {"new"}
@@ -273,12 +277,12 @@ def test_deliveries_never_twice_late_or_of_what_is_gone(spark: Any) -> None:
     sums = summed(stored, 1_000)
     silent = delivery.silent_findings(taken, sums, 1_000, [])
     assert found(silent) == [("NEVER_DELIVERED", "t", 1, 0)]
-    firsts = some.of(sieve.ORDERED, sieve.DELIVERED)
+    firsts = some.of(sieve.ORDERED, DELIVERED)
     assert found(delivery.late_findings(["g"], firsts)) == [("OUT_OF_ORDER", "t", 0, 4)]
     assert found(delivery.late_findings(["another"], firsts)) == []
     assert compare(stored, given=got).of(sieve.ORDERED) is None
     edges = keys.Edges(T0, T0 + 60_000, 1_000, whole=True)
-    absent = keys.ledger_in_view(some.of(sieve.ABSENT, sieve.DELIVERED), edges)
+    absent = keys.ledger_in_view(some.of(sieve.ABSENT, DELIVERED), edges)
     bounds = spark.createDataFrame([("t", 0, 4)], "topic string, queueId int, least long")
     gone = delivery.gone(absent, bounds, True)
     assert found(delivery.gone_findings(gone)) == [("DELIVERED_LOST", "t", 0, 3)]
@@ -297,7 +301,7 @@ def test_a_sequence_keeps_its_order_and_its_queue(spark: Any) -> None:
     sent = [Sent(id=f"k{n}", ms=T0 + n, order_key="k") for n in (1, 2, 3)]
     sent += [Sent(id=f"m{n}", ms=T0, sequence=n, order_key="m") for n in (1, 2)]
     sent += [Sent(id=f"n{n}", ms=T0, order_key="n") for n in (1, 2)]  # in the same ms: unknown
-    placed = compare(stored, sent).of(sieve.ORDERED, sieve.PRODUCED)
+    placed = compare(stored, sent).of(sieve.ORDERED, PRODUCED)
     rows = delivery.misplaced_findings(placed).collect()
     assert sorted((row.msgId, row.actual) for row in rows) == [
         ("k3", "in front of it"),
@@ -414,14 +418,17 @@ def test_a_clock_that_was_set_back(spark: Any) -> None:
     assert windows.clock_findings(sums, 150_000).isEmpty()
 
 
-def test_windows_count_every_tier_by_when_messages_were_born(spark: Any) -> None:
+def test_windows_count_every_tier_by_when_messages_were_born(spark: Any, tmp_path: Path) -> None:
     rows = [Row(offset=n, id=f"a{n}", ms=T0 // 60_000 * 60_000 + n * 20_000) for n in range(6)]
     stored = log(spark, rows)
     sums = summed(stored, 60_000)
-    sent = ledger(spark, [Sent(id=row.id or "", ms=row.ms) for row in rows])
+    lines = [json.dumps({"topic": "t", "msgId": row.id, "sentAt": row.ms}) for row in rows]
+    path = tmp_path / "sent.jsonl"
+    path.write_text("\n".join(lines))
+    sent = read_ledger(spark, str(path), Reading(PRODUCED, "msgId", 60_000)).counts
     got = [Sent(id=row.id or "", ms=row.ms + 5 + 40, offset=None) for row in rows[:4]]
     taken = compare(stored, given=got).of(sieve.TAKEN)
-    tiers = windows.tiers(sums, sent, taken, 60_000).persist()
+    tiers = windows.tiers(sums, sent, taken).persist()
     counts = tiers.orderBy("window").select("produced", "stored", "delivered").collect()
     assert [tuple(row) for row in counts] == [(3, 3, 3), (3, 3, 1)]
     first = tiers.orderBy("window").first()
@@ -443,8 +450,9 @@ def test_ledgers_of_every_spelling(spark: Any, tmp_path: Path) -> None:
     ]
     path = tmp_path / "sent.jsonl"
     path.write_text("\n".join(lines))
-    read = read_ledger(spark, str(path), "sentAt", "uniqKey")
-    rows = {row.id: row for row in read.rows.collect()}
+    sent = Reading(PRODUCED, "msgId", 60_000)
+    read = read_ledger(spark, str(path), sent)
+    rows = {row.id: row for row in unpacked(read.rows).collect()}
     assert set(rows) == {"A", "B", "C", "D"}
     assert read.unusable == 2
     assert rows["A"].atMs == rows["D"].atMs == T0
@@ -454,10 +462,11 @@ def test_ledgers_of_every_spelling(spark: Any, tmp_path: Path) -> None:
         "select 'g' as group, 't' as topic, 'A' as msgId, timestamp_millis(1700000000000L)"
         " as deliveredAt, 3 as queueId"
     ).write.parquet(str(parquet))
-    (row,) = read_ledger(spark, str(parquet), "deliveredAt", "uniqKey").rows.collect()
+    given = Reading(DELIVERED, "msgId", 60_000)
+    (row,) = unpacked(read_ledger(spark, str(parquet), given).rows).collect()
     assert (row.group, row.atMs, row.queueId, row.reconsumeTimes) == ("g", T0, 3, 0)
     with pytest.raises(CannotDecide, match="cannot be read"):
-        read_ledger(spark, str(tmp_path / "none.jsonl"), "sentAt", "uniqKey")
+        read_ledger(spark, str(tmp_path / "none.jsonl"), sent)
     path.write_text('{"what":1}\n')
     with pytest.raises(CannotDecide, match="msgId"):
-        read_ledger(spark, str(path), "sentAt", "uniqKey")
+        read_ledger(spark, str(path), sent)

@@ -1,6 +1,6 @@
 """What the log and the ledgers tell of each id, compared by `rmq_ha.scan.sieve` on executors."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any
@@ -9,14 +9,14 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from rmq_ha.scan.sieve import DELIVERED, PRODUCED, SCHEMA, STORED, TOLD, Sieve
+from rmq_ha.scan.sieve import SCHEMA, Sieve
+from rmq_ha.scan.told import unpack
 from rmq_ha.spark.audit.ledgers import Ledger
+from rmq_ha.spark.audit.packed import divided
 from rmq_ha.spark.audit.shape import frozen
 from rmq_ha.spark.audit.stored import Asked
 
-_PER_PARTITION = 250_000
-_OF_RECORDS = {"bodyCrc": "bodyCRC"}
-_OF_LEDGERS = {"order": "coalesce(sequence, atMs)"}
+_PER_PART = 250_000
 
 
 @dataclass(frozen=True)
@@ -51,14 +51,12 @@ def compared(
     count: int,
     produced: Ledger | None = None,
     delivered: Ledger | None = None,
-    ids: DataFrame | None = None,
 ) -> Compared:
     """
     Compare.
 
-    :param rows: of `stored.stored_rows`.
+    :param rows: of the log, of `packed`.
     :param count: how many, about.
-    :param ids: what ledgers tell of these alone.
     """
     sieve = Sieve(
         asked.window_ms,
@@ -66,27 +64,19 @@ def compared(
         () if delivered is None else delivered.spans,
         asked.ordered,
     )
-    told = [_told(rows.where("id is not null"), STORED, _OF_RECORDS)]
-    for ledger, side in (produced, PRODUCED), (delivered, DELIVERED):
-        if ledger is not None:
-            some = ledger.rows if ids is None else ledger.rows.join(ids, "id", "left_semi")
-            told.append(_told(some, side, _OF_LEDGERS))
-            count += ledger.count
+    given = [ledger for ledger in (produced, delivered) if ledger is not None]
+    told = [frame.select("data") for frame in (rows, *(ledger.rows for ledger in given))]
+    count += sum(ledger.count for ledger in given)
 
     def work(batches: Iterator[Any]) -> Iterator[Any]:
-        yield from sieve.batches(batches)
+        parts: dict[int, list[bytes]] = {}
+        for batch in batches:
+            for part, data in zip(*(column.to_pylist() for column in batch), strict=True):
+                parts.setdefault(part, []).append(data)
+        while parts:
+            yield from sieve.batches(map(unpack, parts.popitem()[1]))
 
-    every = reduce(DataFrame.unionAll, told).repartition(max(2, -(-count // _PER_PARTITION)), "id")
+    every = divided(reduce(DataFrame.unionAll, told), max(2, -(-count // _PER_PART)))
     result = frozen(every.mapInArrow(work, from_arrow_schema(SCHEMA)))
     kinds = result.select("kind", "side").distinct().collect()
     return Compared(result, frozenset((row["kind"], row["side"]) for row in kinds))
-
-
-def _told(frame: DataFrame, side: int, named: Mapping[str, str]) -> DataFrame:
-    have = {name: f"`{name}`" for name in frame.columns} | {"side": str(side), **named}
-    return frame.select(
-        *(
-            F.expr(have.get(field.name, "null")).cast(field.dataType).alias(field.name)
-            for field in from_arrow_schema(TOLD).fields
-        )
-    )

@@ -12,6 +12,8 @@ from rmq_ha.model.topics import HALF_TOPIC, SCHEDULE_TOPIC
 from rmq_ha.offsets.findings import Outcome, Severity
 from rmq_ha.offsets.places import StorePlace
 from rmq_ha.scan import sieve
+from rmq_ha.scan.ledgers import Reading, Scope
+from rmq_ha.scan.told import DELIVERED, PRODUCED
 from rmq_ha.spark.audit import (
     delays,
     delivery,
@@ -24,7 +26,8 @@ from rmq_ha.spark.audit import (
     windows,
 )
 from rmq_ha.spark.audit.compared import Compared, compared
-from rmq_ha.spark.audit.ledgers import Ledger, acknowledged, read_ledger
+from rmq_ha.spark.audit.ledgers import Ledger, read_ledger
+from rmq_ha.spark.audit.packed import packed, unpacked
 from rmq_ha.spark.audit.shape import frozen, kept
 from rmq_ha.spark.audit.stored import Asked, delayed_rows, op_marks, stored_rows
 from rmq_ha.spark.findings import frame_of
@@ -52,19 +55,20 @@ class _Audit:
         self._asked = asked
         self._whole: list[str] = []
         self._ends = tails.written_ends(asked.places, asked.topics) if asked.to_ms is None else {}
-        self._read: DataFrame | None = None
+        self._packed: DataFrame | None = None
         with job.progress("reading what is stored"):
             if self._are_stores() and not asked.produced and not asked.delivered:
                 # Nobody asks about single messages: they are reduced where they are read.
                 self._reduced = frozen(reduced.of_stores(job.spark, asked))
             else:
-                self._read = frozen(self._stored())
-                self._reduced = kept(reduced.of_rows(self._read, asked.key, asked.window_ms))
+                every = frozen(reduced.of_rows(self._stored(), asked.key, asked.window_ms))
+                self._packed = reduced.rows_of(every)
+                self._reduced = kept(reduced.but_rows_of(every))
         given = (
-            ("produced", asked.produced, "sentAt"),
-            ("delivered", asked.delivered, "deliveredAt"),
+            ("produced", asked.produced, PRODUCED),
+            ("delivered", asked.delivered, DELIVERED),
         )
-        self._ledgers = {name: self._ledger(uri, time) for name, uri, time in given if uri}
+        self._ledgers = {name: self._ledger(uri, side) for name, uri, side in given if uri}
         self._compared = Compared(self._reduced, frozenset())  # nothing
         self._produced = self._ledgers.get("produced")
         self._delivered = self._ledgers.get("delivered")
@@ -85,16 +89,14 @@ class _Audit:
         self._whole = totals["fromZero"] if self._reads_all() else []
         is_whole = len(self._whole) == len(totals["brokers"])
         edges = keys.Edges(totals["leastMs"], totals["mostMs"], asked.grace_ms, is_whole)
-        if self._read is not None:
+        if self._packed is not None:
             with job.progress("comparing"):
-                self._compared = self._compare(self._read, totals["stored"])
+                self._compared = self._compare(self._packed, totals["stored"])
         with job.progress("judging"):
             findings = kept(self._findings(sums, totals, edges))
             errors = _errors(findings)
-        sent = self._produced
-        acked = None if sent is None else sent.rows.where(acknowledged(F.col("status")))
-        taken = self._compared.of(sieve.TAKEN)
-        tiers = kept(windows.tiers(sums, acked, taken, asked.window_ms))
+        sent = None if self._produced is None else self._produced.counts
+        tiers = kept(windows.tiers(sums, sent, self._compared.of(sieve.TAKEN)))
         by_time = tiers.withColumn("window", F.timestamp_millis("window"))
         return JobResult(
             findings,
@@ -114,24 +116,18 @@ class _Audit:
     @property
     def _rows(self) -> DataFrame:
         """Single messages; of stores that were reduced they are read when they are asked for."""
-        return self._stored() if self._read is None else self._read
+        return self._stored() if self._packed is None else unpacked(self._packed)
 
     def _looked_up(self, some: DataFrame) -> DataFrame:
         """:param some: of `_rows`; each question about them sees the same ones."""
-        return some if self._read is not None else frozen(some)
+        return some if self._packed is not None else frozen(some)
 
-    def _ledger(self, uri: str, time: str) -> Ledger:
-        asked, at, topic = self._asked, F.col("atMs"), F.col("topic")
-        inside = F.lit(True)
-        if asked.topics:
-            inside &= topic.isNull() | topic.isin(*asked.topics)
-        if asked.brokers:
-            inside &= F.col("brokerName").isin(*asked.brokers)
-        if asked.from_ms is not None:
-            inside &= at.isNull() | (at >= asked.from_ms)
-        if asked.to_ms is not None:
-            inside &= at.isNull() | (at < asked.to_ms)
-        return read_ledger(self._job.spark, uri, time, asked.key, inside)
+    def _ledger(self, uri: str, side: int) -> Ledger:
+        asked = self._asked
+        id_column = "keys" if asked.key == "keys" else "msgId"
+        scope = Scope(asked.topics, asked.brokers, asked.from_ms, asked.to_ms)
+        reading = Reading(side, id_column, asked.window_ms, scope)
+        return read_ledger(self._job.spark, uri, reading)
 
     def _reads_all(self) -> bool:
         """Nothing was left out: where a log begins at 0, nothing was ever deleted of it."""
@@ -144,8 +140,10 @@ class _Audit:
     def _findings(self, sums: DataFrame, totals: Mapping[str, Any], edges: keys.Edges) -> DataFrame:
         partitions = max(2, -(-totals["stored"] // _PER_PARTITION))
         # Over the wire rows come by queue, not in the order of the log.
-        listed = None if self._are_stores() else self._read
-        runs = reduced.segments_of(self._reduced) if listed is None else queues.single_runs(listed)
+        if self._are_stores():
+            runs = reduced.segments_of(self._reduced)
+        else:
+            runs = queues.single_runs(self._rows)
         judged = kept(queues.covered(kept(queues.runs_of(runs)), self._whole))
         gaps = kept(queues.gaps(judged))
         missed, places = self._missed(totals, edges, sums, gaps)
@@ -167,7 +165,8 @@ class _Audit:
             marks = op_marks(self._job.spark, self._asked)
             findings.append(halves.open_findings(rows, marks, totals["mostMs"]))
             if self._produced is not None:
-                sent = keys.ledger_in_view(self._produced.rows, edges).where("state is null")
+                told = unpacked(self._produced.rows)
+                sent = keys.ledger_in_view(told, edges).where("state is null")
                 old = marks.where(F.col("endedMs") <= totals["mostMs"] - self._asked.grace_ms)
                 findings.append(halves.commit_findings(halves.unplaced(sent, self._rows, old)))
         findings += self._by_id()
@@ -176,24 +175,28 @@ class _Audit:
         return reduce(DataFrame.unionByName, findings)
 
     def _compare(self, rows: DataFrame, count: int = 0, ids: DataFrame | None = None) -> Compared:
-        return compared(self._asked, rows, count, self._produced, self._delivered, ids)
+        """:param ids: what ledgers tell of these alone."""
+        given = [self._produced, self._delivered]
+        if ids is not None:
+            given = [None if ledger is None else ledger.only(ids) for ledger in given]
+        return compared(self._asked, rows, count, *given)
 
     def _duplicates(self, partitions: int) -> list[DataFrame]:
         some = self._compared
-        if self._read is None:
+        if self._packed is None:
             several = kept(reduced.several(self._reduced, partitions))
             if several.isEmpty():
                 return []
             named = reduced.places_of(self._reduced, several)
             copies = self._rows.join(named, named.columns, "left_semi")
-            some = self._compare(copies)
+            some = self._compare(packed(copies))
         return [keys.duplicate_findings(copies) for copies in some.each(sieve.COPY)]
 
     def _by_id(self) -> list[DataFrame]:
         some = self._compared
         return [
             *map(keys.unproduced_findings, some.each(sieve.UNPRODUCED)),
-            *map(delivery.misplaced_findings, some.each(sieve.ORDERED, sieve.PRODUCED)),
+            *map(delivery.misplaced_findings, some.each(sieve.ORDERED, PRODUCED)),
             *map(delivery.twice_findings, some.each(sieve.TWICE)),
         ]
 
@@ -204,9 +207,8 @@ class _Audit:
             bodies = self._stored(body=True).join(
                 others, ["brokerName", "commitLogOffset", "id"], "left_semi"
             )
-            by_body = self._compare(
-                bodies.withColumn("bodyCRC", keys.crc_of_body()), ids=others.select("id").distinct()
-            )
+            now = bodies.withColumn("bodyCrc", keys.crc_of_body())
+            by_body = self._compare(packed(now), ids=others.select("id").distinct())
             findings += [keys.changed_findings(rows) for rows in by_body.each(sieve.UNLIKE)]
         return findings
 
@@ -226,8 +228,8 @@ class _Audit:
         findings: list[DataFrame] = []
         places: list[DataFrame] = []
         some = self._compared
-        given, lost = some.of(sieve.ABSENT, sieve.DELIVERED), None
-        for absent in some.each(sieve.ABSENT, sieve.PRODUCED):
+        given, lost = some.of(sieve.ABSENT, DELIVERED), None
+        for absent in some.each(sieve.ABSENT, PRODUCED):
             acked = kept(keys.lost(keys.ledger_in_view(absent, edges)))
             lost = kept(losses.placed(acked, given, gaps))
             findings.append(keys.lost_findings(lost))
@@ -270,7 +272,7 @@ class _Audit:
         return [
             delivery.silent_findings(taken, sums, asked.grace_ms, asked.tags),
             *map(never, some.each(sieve.UNGIVEN)),
-            *map(late, some.each(sieve.ORDERED, sieve.DELIVERED)),
+            *map(late, some.each(sieve.ORDERED, DELIVERED)),
         ]
 
     def _numbers(self, totals: Mapping[str, Any]) -> dict[str, Any]:

@@ -176,6 +176,6 @@ def crc_findings(rows: DataFrame) -> DataFrame:
             "the body does not fit its CRC: it was damaged on disk. Take it from another replica;"
             " rebuild this one if there are more"
         ),
-        expected=sentence("{bodyCRC}"),
+        expected=sentence("{bodyCrc}"),
         observedAt=F.timestamp_millis(F.col("storedMs")),
     )

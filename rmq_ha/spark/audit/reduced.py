@@ -4,14 +4,16 @@ from collections.abc import Iterator
 from functools import reduce
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from rmq_ha.scan.reducing import IDS, ROW, RUN, SCHEMA, SUMS, Reduction
+from rmq_ha.scan.reducing import IDS, PACKED, RUN, SCHEMA, SUMS, Reduction, filled
 from rmq_ha.scan.store.directory import scan
 from rmq_ha.scan.store.scanning import Split
+from rmq_ha.scan.told import STORED, pack
 from rmq_ha.spark.audit.shape import QUEUE
 from rmq_ha.spark.audit.stored import Asked, label_of, source_options
 from rmq_ha.spark.source.offline import FileWanted, OfflineQueues
@@ -41,7 +43,7 @@ def of_stores(spark: SparkSession, asked: Asked) -> DataFrame:
 
 def of_rows(rows: DataFrame, key: str, window_ms: int) -> DataFrame:
     """
-    The counts and runs of messages that Spark has already.
+    The counts and runs of messages, and they themselves, packed.
 
     Runs are what they are called where the rows lie in the order of the log.
 
@@ -50,11 +52,14 @@ def of_rows(rows: DataFrame, key: str, window_ms: int) -> DataFrame:
 
     def work(batches: Iterator[Any]) -> Iterator[Any]:
         for batch in batches:
+            yield filled(
+                {"kind": pa.array([PACKED], pa.int32()), "data": pack(batch, STORED)}, SCHEMA
+            )
             for label in pc.unique(batch["brokerName"]).to_pylist():
                 mine = batch.filter(pc.equal(batch["brokerName"], label))
                 yield from Reduction(label, key, window_ms).rows(mine)
 
-    return rows.select("brokerName", *ROW).mapInArrow(work, from_arrow_schema(SCHEMA))
+    return rows.mapInArrow(work, from_arrow_schema(SCHEMA))
 
 
 def _reduced(spark: SparkSession, options: SourceOptions, how: Reduction) -> DataFrame:
@@ -69,6 +74,16 @@ def _reduced(spark: SparkSession, options: SourceOptions, how: Reduction) -> Dat
                 yield from how.batches(subscribed.select(piece))
 
     return spread(spark, queues.store.splits(options.split_size), work, SCHEMA)
+
+
+def rows_of(reduced: DataFrame) -> DataFrame:
+    """The messages themselves, of `packed`."""
+    return reduced.where(F.col("kind") == PACKED).select("data")
+
+
+def but_rows_of(reduced: DataFrame) -> DataFrame:
+    """All else."""
+    return reduced.where(F.col("kind") != PACKED).drop("data")
 
 
 def sums_of(reduced: DataFrame) -> DataFrame:

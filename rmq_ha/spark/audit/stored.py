@@ -114,7 +114,7 @@ def stored_rows(spark: SparkSession, asked: Asked, *, body: bool = False) -> Dat
 
     Columns: `brokerName` (never null), `topic`, `queueId`, `queueOffset`, `commitLogOffset`, `id`
     (null: it has none), `sysFlag`, `bornMs`, `storedMs`, `storeSize`,
-    `crcOk`, `bodyCRC`, `tags` where groups subscribe to some, and `body` if wanted.
+    `crcOk`, `bodyCrc`, `tags` where groups subscribe to some, and `body` if wanted.
 
     :raises WrongUsage: messages cannot be read from a place.
     """
@@ -140,7 +140,9 @@ def _of_place(spark: SparkSession, place: Place, asked: Asked, further: Sequence
         F.col(id_column).alias("id"),
         F.unix_millis("bornTimestamp").alias("bornMs"),
         F.unix_millis("storeTimestamp").alias("storedMs"),
-        *("storeSize", "crcOk", "bodyCRC", *further),
+        *("storeSize", "crcOk"),
+        F.col("bodyCRC").cast("long").alias("bodyCrc"),
+        *further,
     )
 
 

@@ -67,15 +67,13 @@ def clock_findings(sums: DataFrame, grace_ms: int) -> DataFrame:
     )
 
 
-def tiers(
-    sums: DataFrame, produced: DataFrame | None, taken: DataFrame | None, window_ms: int
-) -> DataFrame:
+def tiers(sums: DataFrame, produced: DataFrame | None, taken: DataFrame | None) -> DataFrame:
     """
     By topic and window: `produced`, `stored`, `delivered`, `bytes`, and the middle and the 99th
     percentile of the times born to stored, and stored to delivered.
 
     :param sums: of `reduced.sums_of`.
-    :param produced: the producers' ledger, what was acknowledged of it.
+    :param produced: the counts of the producers' ledger.
     :param taken: of `sieve.TAKEN`.
     """
     own = sums.where("ordinary and inQueue")
@@ -86,10 +84,9 @@ def tiers(
     )
     keys = ["topic", "window"]
     if produced is not None:
-        sent = produced.where("topic is not null and atMs is not null").groupBy(
-            "topic", _window(F.col("atMs"), window_ms)
-        )
-        stored = stored.join(sent.agg(F.count(F.lit(1)).alias("produced")), keys, "full")
+        sent = produced.where("topic is not null and window is not null and acknowledged > 0")
+        sums_of_sent = sent.groupBy(*keys).agg(F.sum("acknowledged").alias("produced"))
+        stored = stored.join(sums_of_sent, keys, "full")
     if taken is not None:
         stored = stored.join(
             taken.groupBy("topic", "window").agg(

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rmq_ha.scan import sieve
-from rmq_ha.scan.sieve import DELIVERED, PRODUCED, SCHEMA, STORED, TOLD, Sieve, Span
+from rmq_ha.scan.sieve import SCHEMA, Sieve, Span
+from rmq_ha.scan.told import DELIVERED, PRODUCED, STORED, TOLD
 
 KINDS = {
     getattr(sieve, name): name

@@ -1,0 +1,78 @@
+"""
+What the log and ledgers tell of messages, in one shape, and how it travels: many rows as one value,
+so that Spark carries them without looking at each.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from rmq_ha.scan.reducing import filled, text_hashes
+
+STORED, PRODUCED, DELIVERED = 0, 1, 2
+"""Sides that tell of a message: the log, a ledger of producers, one of consumers."""
+
+RECORD = (
+    ("id", pa.string()), ("brokerName", pa.string()), ("topic", pa.string()),
+    ("queueId", pa.int32()), ("queueOffset", pa.int64()), ("commitLogOffset", pa.int64()),
+    ("storedMs", pa.int64()), ("bodyCrc", pa.int64()), ("tags", pa.string()),
+)  # fmt: skip
+SAID = (
+    ("side", pa.int32()), ("group", pa.string()), ("atMs", pa.int64()), ("status", pa.string()),
+    ("reconsumeTimes", pa.int64()), ("order", pa.int64()), ("orderKey", pa.string()),
+)  # fmt: skip
+"""`order` is a number that grows with each message of an `orderKey`."""
+TOLD = pa.schema(
+    [
+        *(RECORD + SAID),
+        ("bornMs", pa.int64()),
+        ("sysFlag", pa.int32()),
+        ("crcOk", pa.bool_()),
+        ("transactionState", pa.string()),
+    ]
+)
+"""
+Of a record: its place, flags, times (ms) and CRC. Of a row of a ledger: what it says of them, and
+who did what, and when (`atMs`).
+"""
+
+PARTS = pa.schema([("part", pa.int32()), ("data", pa.binary())])
+
+
+def pack(batch: Any, side: int | None = None) -> Any:
+    """
+    Rows as one value, an Arrow array of length one.
+
+    :param batch: of some columns of `TOLD`; what it has not is null.
+    :param side: who tells; None: `batch` says it.
+    """
+    columns = {name: batch[name] for name in batch.schema.names if name in TOLD.names}
+    if side is not None:
+        columns["side"] = pa.repeat(pa.scalar(side, pa.int32()), len(batch))
+    kinds = {name: TOLD.field(name).type for name in columns}
+    made = filled({name: columns[name].cast(kinds[name]) for name in columns}, TOLD)
+    return pa.array([made.serialize().to_pybytes()], pa.binary())
+
+
+def unpack(data: bytes) -> Any:
+    """The rows of `pack`."""
+    return pa.ipc.read_record_batch(pa.py_buffer(data), TOLD)
+
+
+def divide(rows: Any, count: int) -> Iterator[Any]:
+    """
+    By id into so many parts, as `PARTS`; rows without one are in none.
+
+    :param rows: as `TOLD`.
+    """
+    rows = rows.filter(rows["id"].is_valid())
+    parts = text_hashes(rows["id"], np.zeros(len(rows), np.uint64)) % np.uint64(count)
+    order = np.argsort(parts, kind="stable")
+    ordered, parts = rows.take(pa.array(order)), parts[order]
+    starts = np.flatnonzero(np.diff(parts, prepend=count)).tolist()
+    for start, end in zip(starts, [*starts[1:], len(parts)], strict=True):
+        part = pa.array([int(parts[start])], pa.int32())
+        data = pack(ordered.slice(start, end - start))
+        yield pa.RecordBatch.from_arrays([part, data], schema=PARTS)
