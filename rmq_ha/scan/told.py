@@ -50,15 +50,24 @@ def pack(batch: Any, side: int | None = None) -> Any:
     """
     columns = {name: batch[name] for name in batch.schema.names if name in TOLD.names}
     if side is not None:
-        columns["side"] = pa.repeat(pa.scalar(side, pa.int32()), len(batch))
-    kinds = {name: TOLD.field(name).type for name in columns}
-    made = filled({name: columns[name].cast(kinds[name]) for name in columns}, TOLD)
-    return pa.array([made.serialize().to_pybytes()], pa.binary())
+        columns["side"] = pa.repeat(side, len(batch))
+    some = {
+        name: column.cast(TOLD.field(name).type)
+        for name, column in columns.items()
+        if column.null_count < len(column)  # or it would take as much room
+    }
+    made = pa.RecordBatch.from_pydict(some)
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, made.schema) as stream:
+        stream.write_batch(made)
+    return pa.array([sink.getvalue().to_pybytes()], pa.binary())
 
 
 def unpack(data: bytes) -> Any:
     """The rows of `pack`."""
-    return pa.ipc.read_record_batch(pa.py_buffer(data), TOLD)
+    with pa.ipc.open_stream(data) as stream:
+        rows = stream.read_next_batch()
+    return filled({name: rows[name] for name in rows.schema.names}, TOLD)
 
 
 def divide(rows: Any, count: int) -> Iterator[Any]:
@@ -67,7 +76,8 @@ def divide(rows: Any, count: int) -> Iterator[Any]:
 
     :param rows: as `TOLD`.
     """
-    rows = rows.filter(rows["id"].is_valid())
+    some = {name: rows[name] for name in rows.schema.names if rows[name].null_count < len(rows)}
+    rows = pa.RecordBatch.from_pydict(some).filter(rows["id"].is_valid())
     parts = text_hashes(rows["id"], np.zeros(len(rows), np.uint64)) % np.uint64(count)
     order = np.argsort(parts, kind="stable")
     ordered, parts = rows.take(pa.array(order)), parts[order]
