@@ -17,7 +17,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rmq_ha.scan.reducing import filled
+from rmq_ha.scan.arrays import filled
 from rmq_ha.scan.told import DELIVERED, PRODUCED, TOLD, pack
 from rmq_ha.store.format.commitlog import CRC_MASK
 

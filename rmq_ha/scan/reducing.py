@@ -24,6 +24,7 @@ from rmq_ha.model.topics import (
     SCHEDULE_TOPIC,
     TRANS_CHECK_MAX_TIME_TOPIC,
 )
+from rmq_ha.scan.arrays import filled, text_hashes
 from rmq_ha.scan.log.records import Records
 
 INTERNAL = (
@@ -89,8 +90,6 @@ SCHEMA = pa.schema(
 )
 """A run has its first offset, place and time as the least ones, and its last offset as the most."""
 
-_ODD = np.uint64(0x9E3779B97F4A7C15)
-_SHIFT = np.uint64(29)
 _MAX_MS = (1 << 63) // 1000 - 1
 _INT = 0xFFFFFFFF
 
@@ -111,15 +110,19 @@ class Reduction(NamedTuple):
     from_ms: int | None = None
     to_ms: int | None = None
 
+    @property
+    def id_column(self) -> str:
+        """An id of a message without UNIQ_KEY is its address: unique, and what its producer got."""
+        return "keys" if self.key == "keys" else "msgId"
+
     def batches(self, records: Records) -> Iterator[Any]:
         """What is kept of some records, in the order of the log."""
-        records = self._inside(records)
+        records = self.inside(records)
         if len(records):
             seen = _of_records(records)
             yield self._sums(seen)
             yield from self._runs(seen)
-            ids = records.batch(["keys" if self.key == "keys" else "msgId"]).column(0)
-            yield from self._ids(seen, ids)
+            yield from self._ids(seen, records.batch([self.id_column]).column(0))
 
     def rows(self, rows: Any) -> Iterator[Any]:
         """
@@ -132,7 +135,8 @@ class Reduction(NamedTuple):
         yield self._sums(seen)
         yield from self._runs(seen)
 
-    def _inside(self, records: Records) -> Records:
+    def inside(self, records: Records) -> Records:
+        """Those of the time that is asked for."""
         if (self.from_ms is None and self.to_ms is None) or not len(records):
             return records
         at = records.store_timestamp
@@ -263,20 +267,6 @@ def _of_records(records: Records) -> _Seen:
     )  # fmt: skip
 
 
-def filled(columns: dict[str, Any], schema: Any) -> Any:
-    """
-    An Arrow batch of columns; what is not given is null.
-
-    :param columns: one at least, equally long.
-    """
-    count = len(next(iter(columns.values())))
-    arrays = [
-        columns[field.name] if field.name in columns else pa.nulls(count, field.type)
-        for field in schema
-    ]
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
-
-
 def _starts(ordered: Any) -> Any:
     return np.append(0, np.flatnonzero(ordered[1:] != ordered[:-1]) + 1)
 
@@ -287,30 +277,3 @@ def latency_floors(ms: Any) -> Any:
     for below, step in reversed(STEPS):
         steps[ms < below] = step
     return np.where(ms < 0, -1, ms - np.fmod(ms, steps))
-
-
-def text_hashes(texts: Any, seeds: Any) -> Any:
-    """
-    A number of 64 bits for each text.
-
-    :param texts: an Arrow array of texts; those of nulls mean nothing.
-    :param seeds: one for each; equal texts with other seeds have other numbers.
-    """
-    buffers = texts.buffers()
-    ends = np.frombuffer(buffers[1], np.int32)[texts.offset : texts.offset + len(texts) + 1]
-    data = np.frombuffer(buffers[2] or b"", np.uint8)
-    starts, lengths = ends[:-1].astype(np.int64), np.diff(ends)
-    hashes = np.empty(len(texts), np.uint64)
-    for length in np.unique(lengths).tolist():
-        mine = np.flatnonzero(lengths == length)
-        width = -(-length // 8) * 8
-        words = np.zeros((len(mine), width), np.uint8)
-        words[:, :length] = data[starts[mine][:, None] + np.arange(length)]
-        # Stirred before the text comes: seeds and first letters may differ by the same little.
-        mixed = (seeds[mine] ^ np.uint64(length)) * _ODD
-        mixed ^= mixed >> _SHIFT
-        for column in words.view(np.uint64).T:
-            mixed = (mixed ^ column) * _ODD
-            mixed ^= mixed >> _SHIFT
-        hashes[mine] = mixed * _ODD
-    return hashes

@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from rmq_ha.scan.reducing import are_in_queue, are_ordinary, filled, latency_floors
+from rmq_ha.scan.arrays import filled
+from rmq_ha.scan.reducing import are_in_queue, are_ordinary, latency_floors
 from rmq_ha.scan.told import DELIVERED, PRODUCED, RECORD, SAID, STORED
 
 COPY, ABSENT, UNPRODUCED, UNLIKE, TWICE, TAKEN, UNGIVEN, ORDERED = range(8)

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from rmq_ha.scan.reducing import filled, text_hashes
+from rmq_ha.scan.arrays import filled, text_hashes
+from rmq_ha.scan.log.records import Records
 
 STORED, PRODUCED, DELIVERED = 0, 1, 2
 """Sides that tell of a message: the log, a ledger of producers, one of consumers."""
@@ -39,6 +40,28 @@ who did what, and when (`atMs`).
 """
 
 PARTS = pa.schema([("part", pa.int32()), ("data", pa.binary())])
+
+
+def of_records(records: Records, label: str, id_column: str, *, tags: bool) -> Any:
+    """
+    Records as a batch of `TOLD`, and their `storeSize`.
+
+    :param label: value of `brokerName`.
+    :param id_column: `msgId` or `keys`: what identifies a message.
+    :param tags: they are wanted.
+    """
+    names = ["topic", "queueId", "queueOffset", "commitLogOffset", "storeSize", "crcOk"]
+    batch = records.batch([*names, "tags"] if tags else names)
+    columns = {name: batch[name] for name in batch.schema.names}
+    further = records.batch([id_column, "bodyCRC", "bornTimestamp", "storeTimestamp"]).columns
+    columns["id"], crc, born, stored = further
+    columns["bodyCrc"] = crc.cast(pa.int64())
+    for name, times in ("bornMs", born), ("storedMs", stored):
+        columns[name] = times.cast(pa.timestamp("ms", "UTC")).cast(pa.int64())
+    # As they are stored: whether a body can be decompressed is no question of an audit.
+    columns["sysFlag"] = pa.array(records.stored_sys_flag)
+    columns["brokerName"] = pa.repeat(label, len(records))
+    return pa.RecordBatch.from_pydict(columns)
 
 
 def pack(batch: Any, side: int | None = None) -> Any:

@@ -57,11 +57,12 @@ class _Audit:
         self._ends = tails.written_ends(asked.places, asked.topics) if asked.to_ms is None else {}
         self._packed: DataFrame | None = None
         with job.progress("reading what is stored"):
-            if self._are_stores() and not asked.produced and not asked.delivered:
-                # Nobody asks about single messages: they are reduced where they are read.
-                self._reduced = frozen(reduced.of_stores(job.spark, asked))
+            if self._are_stores():
+                every = reduced.of_stores(job.spark, asked)
             else:
-                every = frozen(reduced.of_rows(self._stored(), asked.key, asked.window_ms))
+                every = reduced.of_rows(self._stored(), asked.key, asked.window_ms)
+            self._reduced = every = frozen(every)
+            if asked.has_ledgers or not self._are_stores():  # else single messages are nobody's
                 self._packed = reduced.rows_of(every)
                 self._reduced = kept(reduced.but_rows_of(every))
         given = (

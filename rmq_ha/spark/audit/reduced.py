@@ -10,12 +10,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from rmq_ha.scan.reducing import IDS, PACKED, RUN, SCHEMA, SUMS, Reduction, filled
+from rmq_ha.scan.arrays import filled
+from rmq_ha.scan.reducing import IDS, PACKED, RUN, SCHEMA, SUMS, Reduction
 from rmq_ha.scan.store.directory import scan
 from rmq_ha.scan.store.scanning import Split
-from rmq_ha.scan.told import STORED, pack
+from rmq_ha.scan.told import STORED, of_records, pack
 from rmq_ha.spark.audit.shape import QUEUE
-from rmq_ha.spark.audit.stored import Asked, label_of, source_options
+from rmq_ha.spark.audit.stored import Asked, label_of, options_of
 from rmq_ha.spark.source.offline import FileWanted, OfflineQueues
 from rmq_ha.spark.source.options import SourceOptions, parse_options
 from rmq_ha.spark.spreading import spread
@@ -28,22 +29,21 @@ _MOST = ("mostOffset", "mostPlace", "mostMs")
 
 def of_stores(spark: SparkSession, asked: Asked) -> DataFrame:
     """
-    What `reducing` keeps of stores, while it reads them: for audits without ledgers.
+    What `reducing` keeps of stores, while it reads them; with ledgers the messages, too.
 
     :raises CannotDecide: one cannot be read, or has no such topic.
     """
     frames = []
     for place in asked.places:
-        options = source_options(place, asked.topics) | dict(asked.options)
         label = label_of(place, asked.places)
         how = Reduction(label, asked.key, asked.window_ms, *asked.stored_ms)
-        frames.append(_reduced(spark, parse_options(options), how))
+        frames.append(_reduced(spark, parse_options(options_of(place, asked)), how, asked))
     return reduce(DataFrame.unionAll, frames)
 
 
 def of_rows(rows: DataFrame, key: str, window_ms: int) -> DataFrame:
     """
-    The counts and runs of messages, and they themselves, packed.
+    The counts and runs of messages, and they themselves.
 
     Runs are what they are called where the rows lie in the order of the log.
 
@@ -52,28 +52,39 @@ def of_rows(rows: DataFrame, key: str, window_ms: int) -> DataFrame:
 
     def work(batches: Iterator[Any]) -> Iterator[Any]:
         for batch in batches:
-            yield filled(
-                {"kind": pa.array([PACKED], pa.int32()), "data": pack(batch, STORED)}, SCHEMA
-            )
             for label in pc.unique(batch["brokerName"]).to_pylist():
                 mine = batch.filter(pc.equal(batch["brokerName"], label))
-                yield from Reduction(label, key, window_ms).rows(mine)
+                yield from _kept(mine, Reduction(label, key, window_ms))
 
     return rows.mapInArrow(work, from_arrow_schema(SCHEMA))
 
 
-def _reduced(spark: SparkSession, options: SourceOptions, how: Reduction) -> DataFrame:
+def _reduced(
+    spark: SparkSession, options: SourceOptions, how: Reduction, asked: Asked
+) -> DataFrame:
     queues = OfflineQueues(options)
     queues.queues(options.subscription)
+    of_each, has_tags = asked.has_ledgers, bool(asked.tags)
 
     def work(some: Iterator[Split]) -> Iterator[Any]:
         subscribed = FileWanted(options, None)
         store = OfflineQueues(options).store
         for split in some:
             for piece in scan(store, split):
-                yield from how.batches(subscribed.select(piece))
+                records = how.inside(subscribed.select(piece))
+                if not of_each:
+                    yield from how.batches(records)
+                elif len(records):
+                    rows = of_records(records, how.label, how.id_column, tags=has_tags)
+                    yield from _kept(rows, how)
 
     return spread(spark, queues.store.splits(options.split_size), work, SCHEMA)
+
+
+def _kept(rows: Any, how: Reduction) -> Iterator[Any]:
+    """:param rows: an Arrow batch of one broker; not empty."""
+    yield filled({"kind": pa.array([PACKED], pa.int32()), "data": pack(rows, STORED)}, SCHEMA)
+    yield from how.rows(rows)
 
 
 def rows_of(reduced: DataFrame) -> DataFrame:

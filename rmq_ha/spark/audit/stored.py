@@ -63,6 +63,11 @@ class Asked:
     options: Mapping[str, str] = field(default_factory=dict)
 
     @property
+    def has_ledgers(self) -> bool:
+        """Somebody tells of single messages."""
+        return bool(self.produced or self.delivered)
+
+    @property
     def stored_ms(self) -> tuple[int | None, int | None]:
         """What is sent at the edges of this time is stored a little behind it; None: no edge."""
         low, high, grace = self.from_ms, self.to_ms, self.grace_ms
@@ -123,14 +128,22 @@ def stored_rows(spark: SparkSession, asked: Asked, *, body: bool = False) -> Dat
     return reduce(DataFrame.unionByName, frames)
 
 
-def _of_place(spark: SparkSession, place: Place, asked: Asked, further: Sequence[str]) -> DataFrame:
+def options_of(place: Place, asked: Asked) -> dict[str, str]:
+    """
+    Options of the data source for what is asked about, and where it may be on its way.
+
+    :raises WrongUsage: messages cannot be read there.
+    """
     options = source_options(place, asked.topics) | dict(asked.options)
     if asked.topics and asked.produced:  # delayed and half messages of theirs, too
         del options["subscribe"]
         options["subscribePattern"] = _pattern([*asked.topics, *_ON_THEIR_WAY])
     label = label_of(place, asked.places)
-    if label:
-        options["brokerName"] = label
+    return options | {"brokerName": label} if label else options
+
+
+def _of_place(spark: SparkSession, place: Place, asked: Asked, further: Sequence[str]) -> DataFrame:
+    options = options_of(place, asked)
     # An id of a message without UNIQ_KEY is its address: unique, and what its producer was told.
     id_column = "keys" if asked.key == "keys" else "msgId"
     names = [*_COLUMNS, id_column, "brokerName", *further]

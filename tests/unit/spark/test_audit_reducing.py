@@ -8,8 +8,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from rmq_ha.scan.arrays import text_hashes
 from rmq_ha.scan.log.records import Records
-from rmq_ha.scan.reducing import IDS, RUN, SUMS, Reduction, is_ordinary, latency_floors, text_hashes
+from rmq_ha.scan.reducing import IDS, RUN, SUMS, Reduction, is_ordinary, latency_floors
 from rmq_ha.scan.store.directory import open_store, scan
 from tests.unit.spark.golden_stores import java_store
 
