@@ -39,6 +39,7 @@ Of a record: its place, flags, times (ms) and CRC. Of a row of a ledger: what it
 who did what, and when (`atMs`).
 """
 
+_HALF = np.uint64(32)
 PARTS = pa.schema([("part", pa.int32()), ("data", pa.binary())])
 
 
@@ -71,15 +72,14 @@ def pack(batch: Any, side: int | None = None) -> Any:
     :param batch: of some columns of `TOLD`; what it has not is null.
     :param side: who tells; None: `batch` says it.
     """
-    columns = {name: batch[name] for name in batch.schema.names if name in TOLD.names}
-    if side is not None:
-        columns["side"] = pa.repeat(side, len(batch))
-    some = {
+    columns = {
         name: column.cast(TOLD.field(name).type)
-        for name, column in columns.items()
-        if column.null_count < len(column)  # or it would take as much room
+        for name, column in _saying(batch).items()
+        if name in TOLD.names
     }
-    made = pa.RecordBatch.from_pydict(some)
+    if side is not None:
+        columns["side"] = pa.repeat(pa.scalar(side, pa.int32()), len(batch))
+    made = pa.RecordBatch.from_pydict(columns)
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, made.schema) as stream:
         stream.write_batch(made)
@@ -99,9 +99,10 @@ def divide(rows: Any, count: int) -> Iterator[Any]:
 
     :param rows: as `TOLD`.
     """
-    some = {name: rows[name] for name in rows.schema.names if rows[name].null_count < len(rows)}
-    rows = pa.RecordBatch.from_pydict(some).filter(rows["id"].is_valid())
-    parts = text_hashes(rows["id"], np.zeros(len(rows), np.uint64)) % np.uint64(count)
+    rows = pa.RecordBatch.from_pydict(_saying(rows)).filter(rows["id"].is_valid())
+    hashes = text_hashes(rows["id"], np.zeros(len(rows), np.uint64))
+    # By their highest bits: the lowest ones differ by little.
+    parts = (hashes >> _HALF) * np.uint64(count) >> _HALF
     order = np.argsort(parts, kind="stable")
     ordered, parts = rows.take(pa.array(order)), parts[order]
     starts = np.flatnonzero(np.diff(parts, prepend=count)).tolist()
@@ -109,3 +110,12 @@ def divide(rows: Any, count: int) -> Iterator[Any]:
         part = pa.array([int(parts[start])], pa.int32())
         data = pack(ordered.slice(start, end - start))
         yield pa.RecordBatch.from_arrays([part, data], schema=PARTS)
+
+
+def _saying(rows: Any) -> dict[str, Any]:
+    """The columns that are not empty, which would take as much room; `id` counts the rows."""
+    return {
+        name: rows[name]
+        for name in rows.schema.names
+        if name == "id" or rows[name].null_count < len(rows)
+    }

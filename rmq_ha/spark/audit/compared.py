@@ -65,7 +65,7 @@ def compared(
         asked.ordered,
     )
     given = [ledger for ledger in (produced, delivered) if ledger is not None]
-    told = [frame.select("data") for frame in (rows, *(ledger.rows for ledger in given))]
+    told = [rows, *(ledger.rows for ledger in given)]
     count += sum(ledger.count for ledger in given)
 
     def work(batches: Iterator[Any]) -> Iterator[Any]:

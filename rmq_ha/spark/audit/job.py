@@ -63,13 +63,10 @@ class _Audit:
                 every = reduced.of_rows(self._stored(), asked.key, asked.window_ms)
             self._reduced = every = frozen(every)
             if asked.has_ledgers or not self._are_stores():  # else single messages are nobody's
-                self._packed = reduced.rows_of(every)
-                self._reduced = kept(reduced.but_rows_of(every))
-        given = (
-            ("produced", asked.produced, PRODUCED),
-            ("delivered", asked.delivered, DELIVERED),
-        )
-        self._ledgers = {name: self._ledger(uri, side) for name, uri, side in given if uri}
+                self._packed, others = reduced.parted(every)
+                self._reduced = kept(others)
+        given = {"produced": (asked.produced, PRODUCED), "delivered": (asked.delivered, DELIVERED)}
+        self._ledgers = {name: self._ledger(uri, of) for name, (uri, of) in given.items() if uri}
         self._compared = Compared(self._reduced, frozenset())  # nothing
         self._produced = self._ledgers.get("produced")
         self._delivered = self._ledgers.get("delivered")
@@ -127,8 +124,7 @@ class _Audit:
         asked = self._asked
         id_column = "keys" if asked.key == "keys" else "msgId"
         scope = Scope(asked.topics, asked.brokers, asked.from_ms, asked.to_ms)
-        reading = Reading(side, id_column, asked.window_ms, scope)
-        return read_ledger(self._job.spark, uri, reading)
+        return read_ledger(self._job.spark, uri, Reading(side, id_column, asked.window_ms, scope))
 
     def _reads_all(self) -> bool:
         """Nothing was left out: where a log begins at 0, nothing was ever deleted of it."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from rmq_ha.spark.audit.ledgers import acknowledged
+from rmq_ha.scan.ledgers import STORED_STATUSES
 from rmq_ha.spark.audit.rules import Code
 from rmq_ha.spark.audit.shape import findings, sentence
 from rmq_ha.store.format.commitlog import CRC_MASK
@@ -87,8 +87,9 @@ def lost(absent: DataFrame) -> DataFrame:
 
     :param absent: rows of the ledger whose id is nowhere in the log, of `ledger_in_view`.
     """
-    acked = absent.where(acknowledged(F.col("status")) & F.col("state").isNull())
-    return acked.dropDuplicates(["id"])
+    status = F.col("status")
+    is_acknowledged = status.isNull() | status.isin(*STORED_STATUSES)
+    return absent.where(is_acknowledged & F.col("state").isNull()).dropDuplicates(["id"])
 
 
 def crc_of_body() -> Column:

@@ -5,22 +5,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pyspark.errors import AnalysisException
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from rmq_ha.errors import CannotDecide
-from rmq_ha.scan.ledgers import (
-    COUNT,
-    LINE,
-    OUTSIDE,
-    PACKED,
-    SCHEMA,
-    SPELLINGS,
-    STORED_STATUSES,
-    UNUSABLE,
-    Reading,
-)
+from rmq_ha.scan import ledgers
+from rmq_ha.scan.ledgers import LINE, SPELLINGS, Reading
 from rmq_ha.scan.sieve import Span
 from rmq_ha.spark.audit.packed import packed, unpacked
 from rmq_ha.spark.audit.shape import frozen, kept
@@ -80,7 +71,7 @@ def read_ledger(spark: SparkSession, uri: str, reading: Reading) -> Ledger:
         yield from reading.batches(batches)
 
     try:
-        told = frozen(_raw(spark, uri).mapInArrow(work, from_arrow_schema(SCHEMA)))
+        told = frozen(_raw(spark, uri).mapInArrow(work, from_arrow_schema(ledgers.SCHEMA)))
     except AnalysisException as error:
         reason = str(error).splitlines()[0]
         raise CannotDecide(
@@ -88,7 +79,7 @@ def read_ledger(spark: SparkSession, uri: str, reading: Reading) -> Ledger:
             " or Parquet"
         ) from error
     counts = kept(
-        told.where(F.col("kind") != PACKED)
+        told.where(F.col("kind") != ledgers.PACKED)
         .groupBy("kind", "topic", "group", "window")
         .agg(
             *(F.sum(name).alias(name) for name in ("n", "acknowledged")),
@@ -96,36 +87,29 @@ def read_ledger(spark: SparkSession, uri: str, reading: Reading) -> Ledger:
             F.max("until").alias("until"),
         )
     )
-    sums = counts.groupBy("kind", "topic", "group").agg(
-        F.sum("n").alias("n"), F.min("since"), F.max("until")
-    )
-    spans, others = [], {UNUSABLE: 0, OUTSIDE: 0}
+    sums = counts.groupBy("kind", "topic", "group").agg(F.sum("n"), F.min("since"), F.max("until"))
+    spans, others = [], {ledgers.UNUSABLE: 0, ledgers.OUTSIDE: 0}
     for kind, *about in sums.collect():
-        if kind == COUNT:
+        if kind == ledgers.COUNT:
             spans.append(Span(*about))
         else:
             others[kind] = about[2]
-    if others[UNUSABLE] and not (spans or others[OUTSIDE]):
+    if others[ledgers.UNUSABLE] and not (spans or others[ledgers.OUTSIDE]):
         raise CannotDecide(
             f"no row of the ledger {uri} has {reading.id_column}: docs/spark.md, audit_messages,"
             " says which columns a ledger has"
         )
-    counted = counts.where(F.col("kind") == COUNT)
-    rows = told.where(F.col("kind") == PACKED)
-    return Ledger(rows.select("data"), counted, others[UNUSABLE], spans)
+    counted = counts.where(F.col("kind") == ledgers.COUNT)
+    rows = told.where(F.col("kind") == ledgers.PACKED).select("data")
+    return Ledger(rows, counted, others[ledgers.UNUSABLE], spans)
 
 
 def _raw(spark: SparkSession, uri: str) -> DataFrame:
-    """Its lines; of Parquet the columns that mean something to us."""
+    """Its lines, or the columns of Parquet; of these, as of directories, those that we know."""
     if is_text(uri):
-        lines = spark.read.text(uri).where(F.trim(LINE) != "")
-        return lines.withColumn(LINE, F.col(LINE).cast("binary"))
-    rows = spark.read.parquet(uri)
-    names = [name for name in rows.columns if name in SPELLINGS]
-    # Rows without a column would have no number.
-    return rows.select(*names) if names else rows.select(F.lit(None).cast("string").alias("msgId"))
-
-
-def acknowledged(status: Column) -> Column:
-    """The producer was told that the message is stored."""
-    return status.isNull() | status.isin(*STORED_STATUSES)
+        rows = spark.read.text(uri).where(F.trim(LINE) != "")
+        further = F.col(LINE).cast("binary").alias(LINE)
+    else:
+        rows = spark.read.parquet(uri)
+        further = F.lit(None).cast("string").alias("msg_id")  # rows without a column have no number
+    return rows.select(further, *(name for name in rows.columns if name in SPELLINGS))

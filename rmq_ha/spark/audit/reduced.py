@@ -37,7 +37,7 @@ def of_stores(spark: SparkSession, asked: Asked) -> DataFrame:
     for place in asked.places:
         label = label_of(place, asked.places)
         how = Reduction(label, asked.key, asked.window_ms, *asked.stored_ms)
-        frames.append(_reduced(spark, parse_options(options_of(place, asked)), how, asked))
+        frames.append(_read(spark, parse_options(options_of(place, asked)), how, asked))
     return reduce(DataFrame.unionAll, frames)
 
 
@@ -59,9 +59,7 @@ def of_rows(rows: DataFrame, key: str, window_ms: int) -> DataFrame:
     return rows.mapInArrow(work, from_arrow_schema(SCHEMA))
 
 
-def _reduced(
-    spark: SparkSession, options: SourceOptions, how: Reduction, asked: Asked
-) -> DataFrame:
+def _read(spark: SparkSession, options: SourceOptions, how: Reduction, asked: Asked) -> DataFrame:
     queues = OfflineQueues(options)
     queues.queues(options.subscription)
     of_each, has_tags = asked.has_ledgers, bool(asked.tags)
@@ -87,14 +85,10 @@ def _kept(rows: Any, how: Reduction) -> Iterator[Any]:
     yield from how.rows(rows)
 
 
-def rows_of(reduced: DataFrame) -> DataFrame:
-    """The messages themselves, of `packed`."""
-    return reduced.where(F.col("kind") == PACKED).select("data")
-
-
-def but_rows_of(reduced: DataFrame) -> DataFrame:
-    """All else."""
-    return reduced.where(F.col("kind") != PACKED).drop("data")
+def parted(every: DataFrame) -> tuple[DataFrame, DataFrame]:
+    """The messages themselves, of `packed`, and all else."""
+    is_packed = F.col("kind") == PACKED
+    return every.where(is_packed).select("data"), every.where(~is_packed).drop("data")
 
 
 def sums_of(reduced: DataFrame) -> DataFrame:
