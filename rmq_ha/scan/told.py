@@ -4,6 +4,7 @@ so that Spark carries them without looking at each.
 """
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -106,7 +107,7 @@ def divide(rows: Any, count: int) -> Iterator[Any]:
     order = np.argsort(parts, kind="stable")
     ordered, parts = rows.take(pa.array(order)), parts[order]
     starts = np.flatnonzero(np.diff(parts, prepend=count)).tolist()
-    for start, end in zip(starts, [*starts[1:], len(parts)], strict=True):
+    for start, end in pairwise([*starts, len(parts)]):
         part = pa.array([int(parts[start])], pa.int32())
         data = pack(ordered.slice(start, end - start))
         yield pa.RecordBatch.from_arrays([part, data], schema=PARTS)
