@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rmq_ha.scan.arrays import filled
+from rmq_ha.scan.reducing import LATEST_MS
 from rmq_ha.scan.told import DELIVERED, PRODUCED, TOLD, pack
 from rmq_ha.store.format.commitlog import CRC_MASK
 
@@ -75,9 +76,10 @@ _KINDS = dict.fromkeys(_COLUMNS, pa.string()) | dict.fromkeys(
     (*_TIMES.values(), *_NUMBERS), pa.int64()
 )
 
-_INTEGER = re.compile(r"\s*[+-]?[0-9]+\s*")
+_INTEGER = re.compile(r"\s*[+-]?0*[0-9]{1,19}\s*")
 _TOO_LARGE = 1 << 63
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_NO_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _EVERY = msgspec.json.Decoder(dict[str, Any])
 
 
@@ -133,7 +135,9 @@ class Reading(NamedTuple):
         columns = {name: column(name) for name in _COLUMNS}
         lists = pc.split_pattern(columns[self.id_column], ",")
         parents = pc.list_parent_indices(lists)
-        columns["atMs"] = columns[_TIMES[self.side]]
+        at = columns[_TIMES[self.side]]
+        is_known = pc.and_(pc.greater_equal(at, 0), pc.less_equal(at, LATEST_MS))
+        columns["atMs"] = pc.if_else(is_known, at, None)  # nanoseconds, for example, are no time
         columns["order"] = pc.coalesce(columns["sequence"], columns["atMs"])
         columns["group"] = columns["group"].fill_null(UNNAMED)
         columns["reconsumeTimes"] = columns["reconsumeTimes"].fill_null(0)
@@ -204,7 +208,7 @@ def _columns(batch: Any) -> dict[str, Any]:
 def _of_lines(lines: list[bytes]) -> dict[str, Any]:
     try:
         rows = _EVERY.decode_lines(b"\n".join(lines))
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except _NO_JSON:
         rows = []
     if len(rows) != len(lines):
         rows = list(map(_decoded, lines))
@@ -216,11 +220,11 @@ def _decoded(line: bytes) -> dict[str, Any]:
     """A torn line says nothing."""
     try:
         return _EVERY.decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except _NO_JSON:
         pass
     try:  # which takes NaN, as Python's own writer gives it
         row = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return row if isinstance(row, dict) else {}
 

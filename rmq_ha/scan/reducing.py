@@ -90,7 +90,9 @@ SCHEMA = pa.schema(
 )
 """A run has its first offset, place and time as the least ones, and its last offset as the most."""
 
-_MAX_MS = (1 << 63) // 1000 - 1
+LATEST_MS = 253_402_300_799_999
+"""The end of the year 9999. A time behind it, or before 1970, is none that a clock has shown: the
+nearer of the two stands for it, or Python's calendar would fail, and with it the whole job."""
 _INT = 0xFFFFFFFF
 
 
@@ -149,7 +151,7 @@ class Reduction(NamedTuple):
 
     def _sums(self, seen: "_Seen") -> Any:
         born, stored = seen.born, seen.stored
-        windows, window = np.unique(born - np.fmod(born, self.window_ms), return_inverse=True)
+        windows, window = np.unique(windows_of(born, self.window_ms), return_inverse=True)
         latencies, latency = np.unique(latency_floors(stored - born), return_inverse=True)
         mixed = ((seen.queue * 2 + seen.in_queue) * len(windows) + window) * len(latencies)
         order = np.argsort(mixed + latency, kind="stable")
@@ -243,8 +245,8 @@ class _Seen:
         _, self.queue = np.unique(mixed, return_inverse=True)
         self.in_queue = are_in_queue(flags)
         self.offsets, self.places = offsets.astype(np.int64), places.astype(np.int64)
-        self.born = np.clip(born.astype(np.int64), -_MAX_MS, _MAX_MS)
-        self.stored = np.clip(stored.astype(np.int64), -_MAX_MS, _MAX_MS)
+        self.born = known_times(born.astype(np.int64))
+        self.stored = known_times(stored.astype(np.int64))
         self.sizes, self.sound = sizes, sound
 
     @property
@@ -269,6 +271,17 @@ def _of_records(records: Records) -> _Seen:
 
 def _starts(ordered: Any) -> Any:
     return np.append(0, np.flatnonzero(ordered[1:] != ordered[:-1]) + 1)
+
+
+def known_times(ms: Any) -> Any:
+    """Of any numbers those that stand for them, from 1970 to `LATEST_MS`."""
+    return np.clip(ms, 0, LATEST_MS)
+
+
+def windows_of(ms: Any, width: int) -> Any:
+    """Where the window of each time begins."""
+    known = known_times(ms)
+    return known - np.fmod(known, width)
 
 
 def latency_floors(ms: Any) -> Any:

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from rmq_ha.scan.arrays import filled
-from rmq_ha.scan.reducing import are_in_queue, are_ordinary, latency_floors
+from rmq_ha.scan.reducing import are_in_queue, are_ordinary, latency_floors, windows_of
 from rmq_ha.scan.told import DELIVERED, PRODUCED, RECORD, SAID, STORED
 
 COPY, ABSENT, UNPRODUCED, UNLIKE, TWICE, TAKEN, UNGIVEN, ORDERED = range(8)
@@ -169,7 +169,7 @@ class Sieve:
         # Of what has no time nobody knows how late it was, as where clocks disagree.
         late = np.where(at == _NONE, -1, latency_floors(at - stored.to_numpy()))
         columns |= told.said(given) | {
-            "window": pa.array(born - np.fmod(born, self._window_ms)),
+            "window": pa.array(windows_of(born, self._window_ms)),
             "latency": pa.array(late),
             "n": pa.array(np.ones(len(given), np.int64)),
         }

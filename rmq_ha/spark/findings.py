@@ -9,6 +9,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from rmq_ha.offsets.findings import COLUMNS, Finding
+from rmq_ha.scan.reducing import LATEST_MS
 
 _TYPES = {
     "queueId": T.IntegerType(),
@@ -41,8 +42,10 @@ def findings_of(frame: DataFrame, **given: Any) -> DataFrame:
     """
     A finding for each row.
 
-    :param given: columns, or values, by the name that they have in `FINDINGS`; all else is null.
+    :param given: columns or values by their name in `FINDINGS`; null: all else, times from 10,000.
     """
+    at = F.lit(given.get("observedAt")).cast("timestamp")
+    given["observedAt"] = F.when(F.unix_millis(at).between(0, LATEST_MS), at)
     return frame.select(
         *(F.lit(given.get(field.name)).cast(field.dataType).alias(field.name) for field in FINDINGS)
     )

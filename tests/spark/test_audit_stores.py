@@ -173,6 +173,29 @@ def test_faults_are_found_where_they_were_planted(
     assert "1 LOST" in result.verdict
 
 
+def test_times_that_no_clock_has_shown_are_no_reason_to_fail(
+    spark: Any, healthy: Path, tmp_path: Path
+) -> None:
+    """A producer may say any time of birth, and the bytes of a time may be damaged."""
+    image = StoreImage.load(healthy, SLOTS, [1_000, 2_000])
+    log = [entry.record for entry in image.records()]
+    own = [at for at, record in enumerate(log) if record.topic == "TopicB"]
+    log[own[0]] = log[own[0]]._replace(born_timestamp=1 << 62)
+    log[own[1]] = log[own[1]]._replace(born_timestamp=-(1 << 62))
+    placed = image.lay_out(log)
+    image.rebuild(placed)
+    at = placed[own[-1]][0] - image.base
+    image.log[at + 56 : at + 64] = (1 << 61).to_bytes(8, "big")  # when it was stored
+    image.log[image.log.index(log[own[-1]].body, at)] ^= 1
+    image.save(tmp_path / "store")
+    sent, given = ledgers(rows_of_log(healthy, None), tmp_path)
+    for asked in {}, {"produced": sent, "delivered": given}:
+        result = run(spark, tmp_path / "store", **asked)
+        (damaged,) = result.findings.where("code = 'BAD_CRC'").collect()
+        assert (damaged.topic, damaged.observedAt) == ("TopicB", None)
+        assert sum(row.stored or 0 for row in result.frames["windows"].collect()) > 100
+
+
 def test_what_is_delayed_or_half_sent_is_not_lost(
     spark: Any, healthy: Path, tmp_path: Path
 ) -> None:

@@ -1,5 +1,6 @@
 """Ledgers: read by `rmq_ha.scan.ledgers` on executors, as JSON lines or Parquet."""
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -19,8 +20,7 @@ from rmq_ha.spark.audit.shape import frozen, kept
 COMMITTED = ("COMMIT_MESSAGE", "COMMIT")
 """What a producer says of a transaction that it ended so (`transactionState`)."""
 
-_TEXT_FILES = (".json", ".jsonl", ".ndjson")
-_PACKED = (".gz", ".zst", ".bz2")
+_TEXT = re.compile(r"\.(json|jsonl|ndjson)(\.gz|\.zst|\.bz2)?/*$", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -53,10 +53,7 @@ class Ledger:
 
 def is_text(uri: str) -> bool:
     """JSON lines by its name; everything else is Parquet."""
-    name = uri.rstrip("/").lower()
-    for suffix in _PACKED:
-        name = name.removesuffix(suffix)
-    return name.endswith(_TEXT_FILES)
+    return _TEXT.search(uri) is not None
 
 
 def read_ledger(spark: SparkSession, uri: str, reading: Reading) -> Ledger:

@@ -94,6 +94,14 @@ def test_what_is_no_time_and_no_number_is_nothing(value: Any) -> None:
     assert not {"atMs", "queueOffset", "queueId"} & set(row)
 
 
+@pytest.mark.parametrize("value", [T0 * 1_000_000, -1, "9" * 5_000, 253_402_300_800_000])
+def test_a_time_that_no_clock_shows_is_none(value: Any) -> None:
+    (row,) = rows_of({"msgId": "A", "sentAt": value})
+    assert (row["id"], "atMs" in row, "order" in row) == ("A", False, False)
+    (row,) = rows_of({"msgId": "A", "sentAt": 253_402_300_799_999})
+    assert row["atMs"] == 253_402_300_799_999
+
+
 def test_a_queue_that_no_broker_has_is_none() -> None:
     (row,) = rows_of({"msgId": "A", "queueId": 1 << 31, "queueOffset": 1 << 31})
     assert ("queueId" in row, row["queueOffset"]) == (False, 1 << 31)
@@ -113,8 +121,9 @@ def test_texts_that_are_none_are_as_json_has_them() -> None:
 
 def test_lines_that_say_nothing_are_counted() -> None:
     torn, not_utf8 = b'{"msgId": "A', b'{"msgId": "\xff"}'
-    some = read(SENT, lines(torn, not_utf8, [1], "text", {"msgId": ""}, {"topic": "t"}, {}))
-    assert some == [{"kind": UNUSABLE, "n": 7}]
+    deep = b'{"msgId": ' + b"[" * 100_000
+    some = read(SENT, lines(torn, not_utf8, deep, [1], "text", {"msgId": ""}, {"topic": "t"}, {}))
+    assert some == [{"kind": UNUSABLE, "n": 8}]
     assert read(SENT, lines()) == []
 
 
