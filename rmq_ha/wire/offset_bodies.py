@@ -156,5 +156,9 @@ def _by_queue(table: Mapping[MessageQueue, int]) -> dict[Any, int]:
 
 
 def _local_time(ms: int) -> str:
+    """Of a damaged record it may be none that a calendar has: it is said as it is."""
     seconds, milliseconds = divmod(ms, 1000)
-    return f"{datetime.fromtimestamp(seconds):%Y-%m-%d#%H:%M:%S}:{milliseconds:03d}"
+    try:
+        return f"{datetime.fromtimestamp(seconds):%Y-%m-%d#%H:%M:%S}:{milliseconds:03d}"
+    except (ValueError, OverflowError, OSError):
+        return str(ms)

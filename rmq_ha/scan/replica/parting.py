@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from rmq_ha.offsets.findings import Finding
 from rmq_ha.scan.log.records import Records
+from rmq_ha.scan.reducing import known_times
 from rmq_ha.scan.replica.aligning import identity_of
 from rmq_ha.scan.replica.codes import finding
 from rmq_ha.scan.replica.comparing import Sides
@@ -108,9 +109,8 @@ def _contents(seen: _Seen) -> set[bytes]:
 def parting_finding(parted: Parting, slave: str) -> Finding:
     """As a finding; its first words are what an operator has to know."""
     of_master, of_slave = parted.messages
-    stored = datetime.fromtimestamp(parted.stored / 1000, UTC).isoformat(
-        sep=" ", timespec="seconds"
-    )
+    at = datetime.fromtimestamp(float(known_times(parted.stored)) / 1000, UTC)
+    stored = at.isoformat(sep=" ", timespec="seconds")
     count = (
         f"{of_master} messages on each side"
         if of_master == of_slave

@@ -195,3 +195,8 @@ def test_only_a_log_that_another_broker_stored_from_its_start_on_is_no_slaves(
     assert words in said.detail
     assert said.expected == f"{messages[0]} messages stored by {hosts[0]}"
     assert said.actual == f"{messages[1]} stored by {hosts[1]}"
+
+
+def test_a_time_that_no_calendar_has_is_no_reason_to_say_nothing() -> None:
+    said = parting_finding(Parting(70, 1 << 61, (5, 5), ("a", "b"), False), "s")
+    assert "9999-12-31 23:59:59" in said.detail

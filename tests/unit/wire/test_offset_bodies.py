@@ -78,6 +78,11 @@ def test_a_queue_without_messages_has_times() -> None:
     assert text.endswith(":59:999")
 
 
+def test_a_time_that_no_calendar_has_is_said_as_it_is() -> None:
+    body = consume_time_spans([QueueTimeSpan(queue(0), -1, 1 << 61, -1, 0)])
+    assert body["consumeTimeSpanSet"][0]["maxTimeStampStr"] == str(1 << 61)
+
+
 def test_correction_offsets() -> None:
     assert fastjson.encode(correction_offsets({0: 1, 1: 1})) == GOLDEN["correction_body"]
 
