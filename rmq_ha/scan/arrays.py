@@ -1,5 +1,6 @@
 """Arrow batches filled up, and texts as numbers."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,14 +14,31 @@ def filled(columns: dict[str, Any], schema: Any) -> Any:
     """
     An Arrow batch of columns; what is not given is null.
 
-    :param columns: one at least, equally long.
+    :param columns: Arrow's arrays, equally long, one at least; a value is that of all rows.
     """
-    count = len(next(iter(columns.values())))
-    arrays = [
-        columns[field.name] if field.name in columns else pa.nulls(count, field.type)
-        for field in schema
-    ]
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+    count = next(len(column) for column in columns.values() if isinstance(column, pa.Array))
+
+    def array(field: Any) -> Any:
+        column = columns.get(field.name)
+        if column is None:
+            return pa.nulls(count, field.type)
+        if isinstance(column, pa.Array):
+            return column
+        return pa.repeat(pa.scalar(column, field.type), count)
+
+    return pa.RecordBatch.from_arrays(list(map(array, schema)), schema=schema)
+
+
+def grouped(columns: dict[str, Any], by: Sequence[str], how: dict[str, str]) -> dict[str, Any]:
+    """
+    Columns with one row for each group.
+
+    :param by: columns whose values make a group.
+    :param how: what is made of the others: `sum`, `min`, `max`.
+    """
+    table = pa.table(columns).group_by(list(by)).aggregate(list(how.items()))
+    names = {name: name for name in by} | {name: f"{name}_{kind}" for name, kind in how.items()}
+    return {name: table[made].combine_chunks() for name, made in names.items()}
 
 
 def text_hashes(texts: Any, seeds: Any) -> Any:

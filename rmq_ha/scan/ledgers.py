@@ -17,7 +17,8 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rmq_ha.scan.arrays import filled
+from rmq_ha.scan.arrays import filled, grouped
+from rmq_ha.scan.log.columns import snake_case
 from rmq_ha.scan.reducing import LATEST_MS
 from rmq_ha.scan.told import DELIVERED, PRODUCED, TOLD, pack
 from rmq_ha.store.format.commitlog import CRC_MASK
@@ -56,13 +57,10 @@ _ALSO = {
     "transactionState": ("localTransactionState",), "group": ("consumerGroup",),
     "deliveredAt": ("consumedAt",),
 }  # fmt: skip
-_HUMP = re.compile(r"(?<!^)(?=[A-Z])")
 _NAMES = {
     name: list(
         dict.fromkeys(
-            spelt
-            for alias in (name, *_ALSO.get(name, ()))
-            for spelt in (alias, _HUMP.sub("_", alias).lower())
+            spelt for alias in (name, *_ALSO.get(name, ())) for spelt in (alias, snake_case(alias))
         )
     )
     for name in _COLUMNS
@@ -119,11 +117,10 @@ class Reading(NamedTuple):
             unusable = len(batch) - len(pc.unique(known["row"]))
             for kind, count in (UNUSABLE, unusable), (OUTSIDE, len(known) - len(asked)):
                 if count:
-                    yield filled({"kind": _kinds(kind, 1), "n": pa.array([count])}, SCHEMA)
+                    yield filled({"kind": kind, "n": pa.array([count])}, SCHEMA)
             if len(asked):
                 yield self._counted(asked)
-                data = pack(asked, self.side)
-                yield filled({"kind": _kinds(PACKED, 1), "data": data}, SCHEMA)
+                yield filled({"kind": PACKED, "data": pack(asked, self.side)}, SCHEMA)
 
     def _rows(self, given: dict[str, Any], count: int) -> Any:
         """As `TOLD`, and `row`, the number of what it is made of: a batch has several ids."""
@@ -169,25 +166,13 @@ class Reading(NamedTuple):
             "topic": rows["topic"],
             "group": rows["group"],
             "window": pc.multiply(pc.divide(at, width), width),
+            "n": pa.repeat(1, len(rows)),
             "acknowledged": acknowledged,
             "since": at,
             "until": at,
         }
-        how = {"acknowledged": "sum", "since": "min", "until": "max"}
-        counted = (
-            pa.table(columns)
-            .group_by(list(_BY))
-            .aggregate([([], "count_all"), *how.items()])
-            .combine_chunks()
-        )
-        names = {name: name for name in _BY} | {"n": "count_all"}
-        names |= {name: f"{name}_{kind}" for name, kind in how.items()}
-        parts = {name: counted[of].combine_chunks() for name, of in names.items()}
-        return filled({"kind": _kinds(COUNT, len(counted))} | parts, SCHEMA)
-
-
-def _kinds(kind: int, count: int) -> Any:
-    return pa.repeat(pa.scalar(kind, pa.int32()), count)
+        how = {"n": "sum", "acknowledged": "sum", "since": "min", "until": "max"}
+        return filled(grouped(columns, _BY, how) | {"kind": COUNT}, SCHEMA)
 
 
 def _is_in(texts: Any, names: Iterable[str | None]) -> Any:

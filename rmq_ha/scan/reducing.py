@@ -96,6 +96,16 @@ nearer of the two stands for it, or Python's calendar would fail, and with it th
 _INT = 0xFFFFFFFF
 
 
+def id_column_of(key: str) -> str:
+    """
+    The column that identifies a message. Without UNIQ_KEY its `msgId` is its address: unique, and
+    what its producer was told.
+
+    :param key: `uniqKey` or `keys`.
+    """
+    return "keys" if key == "keys" else "msgId"
+
+
 class Reduction(NamedTuple):
     """
     How records are reduced.
@@ -112,11 +122,6 @@ class Reduction(NamedTuple):
     from_ms: int | None = None
     to_ms: int | None = None
 
-    @property
-    def id_column(self) -> str:
-        """An id of a message without UNIQ_KEY is its address: unique, and what its producer got."""
-        return "keys" if self.key == "keys" else "msgId"
-
     def batches(self, records: Records) -> Iterator[Any]:
         """What is kept of some records, in the order of the log."""
         records = self.inside(records)
@@ -124,7 +129,7 @@ class Reduction(NamedTuple):
             seen = _of_records(records)
             yield self._sums(seen)
             yield from self._runs(seen)
-            yield from self._ids(seen, records.batch([self.id_column]).column(0))
+            yield from self._ids(seen, records.batch([id_column_of(self.key)]).column(0))
 
     def rows(self, rows: Any) -> Iterator[Any]:
         """
@@ -208,17 +213,15 @@ class Reduction(NamedTuple):
             pa.array([column], pa.list_(pa.int64()))
             for column in (hashes, seen.places[belong_once])
         ]
-        row = {"kind": pa.array([IDS], pa.int32()), "brokerName": pa.array([self.label])}
-        row |= dict(zip(("hashes", "places"), lists, strict=True))
-        yield filled(row, SCHEMA)
+        row = {"kind": IDS, "brokerName": self.label}
+        yield filled(row | dict(zip(("hashes", "places"), lists, strict=True)), SCHEMA)
 
     def _batch(self, kind: int, seen: "_Seen", first: Any, **columns: Any) -> Any:
         """:param first: a record of each row, for its queue."""
         names = pa.array(seen.names, pa.string())
-        count = len(first)
         row = {
-            "kind": pa.array(np.full(count, kind, np.int32)),
-            "brokerName": pa.repeat(self.label, count),
+            "kind": kind,
+            "brokerName": self.label,
             "topic": names.take(pa.array(seen.codes[first])),
             "queueId": pa.array(seen.queue_id[first].astype(np.int32)),
         }

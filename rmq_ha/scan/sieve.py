@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from rmq_ha.scan.arrays import filled
+from rmq_ha.scan.arrays import filled, grouped
 from rmq_ha.scan.reducing import are_in_queue, are_ordinary, latency_floors, windows_of
 from rmq_ha.scan.told import DELIVERED, PRODUCED, RECORD, SAID, STORED
 
@@ -114,7 +114,7 @@ class Sieve:
         promised = told.are_of(given[0], self._ordered) | told.has_key[given[0]]
         promised &= told.times[given[0]] == 0
         for rows, records in sent[:, keyed], given[:, promised]:
-            yield _of(ORDERED, told.records(records) | told.said(rows))
+            yield filled(told.records(records) | told.said(rows) | {"kind": ORDERED}, SCHEMA)
 
     def _fits(self, told: "_Told") -> Any:
         """Which ids are stored once, and all that is told of them is the same."""
@@ -175,15 +175,7 @@ class Sieve:
         }
         columns |= dict(zip(_COUNTS[3:], (offset, offset, stored, stored), strict=True))
         how = dict(zip(_COUNTS[2:], ("sum", "min", "max", "min", "max"), strict=True))
-        counted = pa.table(columns).group_by(list(_OF_COUNT)).aggregate(list(how.items()))
-        names = dict.fromkeys(_OF_COUNT) | how
-        return _of(
-            TAKEN,
-            {
-                name: counted[f"{name}_{kind}" if kind else name].combine_chunks()
-                for name, kind in names.items()
-            },
-        )
+        return filled(grouped(columns, _OF_COUNT, how) | {"kind": TAKEN}, SCHEMA)
 
     def _ungiven(self, told: "_Told", given: Any, records: Any) -> Iterator[Any]:
         # Of a group that does not name its topics, it may be any.
@@ -195,7 +187,7 @@ class Sieve:
             missed = told.own & of_topic[told.topic]
             missed[records[told.are_of(given, [group])]] = False
             rows = own[missed[own]]
-            yield _of(UNGIVEN, told.records(rows) | {"group": pa.repeat(group, len(rows))})
+            yield filled(told.records(rows) | {"group": group, "kind": UNGIVEN}, SCHEMA)
 
 
 class _Told:
@@ -343,8 +335,3 @@ def _placed(rows: list[_Row]) -> Iterator[tuple[int, int]]:
 
 def _joined(pairs: Any, others: list[tuple[int, int]]) -> Any:
     return np.concatenate([pairs, np.array(others, np.int64).reshape(-1, 2).T], axis=1)
-
-
-def _of(kind: int, columns: dict[str, Any]) -> Any:
-    count = len(next(iter(columns.values())))
-    return filled(columns | {"kind": pa.repeat(pa.scalar(kind, pa.int32()), count)}, SCHEMA)

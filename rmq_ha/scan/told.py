@@ -53,13 +53,12 @@ def of_records(records: Records, label: str, id_column: str, *, tags: bool) -> A
     :param tags: they are wanted.
     """
     names = ["topic", "queueId", "queueOffset", "commitLogOffset", "storeSize", "crcOk"]
-    batch = records.batch([*names, "tags"] if tags else names)
-    columns = {name: batch[name] for name in batch.schema.names}
-    further = records.batch([id_column, "bodyCRC", "bornTimestamp", "storeTimestamp"]).columns
-    columns["id"], crc, born, stored = further
-    columns["bodyCrc"] = crc.cast(pa.int64())
-    for name, times in ("bornMs", born), ("storedMs", stored):
-        columns[name] = times.cast(pa.timestamp("ms", "UTC")).cast(pa.int64())
+    wanted = [*names, "tags"] if tags else names
+    batch = records.batch([*wanted, id_column, "bodyCRC", "bornTimestamp", "storeTimestamp"])
+    columns = {name: batch[name] for name in wanted}
+    columns |= {"id": batch[id_column], "bodyCrc": batch["bodyCRC"]}
+    for name, times in ("bornMs", "bornTimestamp"), ("storedMs", "storeTimestamp"):
+        columns[name] = batch[times].cast(pa.timestamp("ms", "UTC")).cast(pa.int64())
     # As they are stored: whether a body can be decompressed is no question of an audit.
     columns["sysFlag"] = pa.array(records.stored_sys_flag)
     columns["brokerName"] = pa.repeat(label, len(records))

@@ -3,6 +3,7 @@
 Text that is no UTF-8 becomes what the clients make of it: each bad byte U+FFFD.
 """
 
+import re
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
@@ -44,6 +45,14 @@ ARROW: dict[str, Any] = {
 
 COLUMNS: tuple[str, ...] = tuple(ARROW)
 """All of them: those of the data source up to `brokerName`, then those that only jobs read."""
+
+
+_HUMP = re.compile("(?=[A-Z])")
+
+
+def snake_case(name: str) -> str:
+    """`queueId` as `queue_id`."""
+    return _HUMP.sub("_", name).lower()
 
 
 def schema_of(columns: Sequence[str]) -> Any:

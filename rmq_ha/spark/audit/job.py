@@ -13,6 +13,7 @@ from rmq_ha.offsets.findings import Outcome, Severity
 from rmq_ha.offsets.places import StorePlace
 from rmq_ha.scan import sieve
 from rmq_ha.scan.ledgers import Reading, Scope
+from rmq_ha.scan.reducing import id_column_of
 from rmq_ha.scan.told import DELIVERED, PRODUCED
 from rmq_ha.spark.audit import (
     delays,
@@ -122,9 +123,9 @@ class _Audit:
 
     def _ledger(self, uri: str, side: int) -> Ledger:
         asked = self._asked
-        id_column = "keys" if asked.key == "keys" else "msgId"
         scope = Scope(asked.topics, asked.brokers, asked.from_ms, asked.to_ms)
-        return read_ledger(self._job.spark, uri, Reading(side, id_column, asked.window_ms, scope))
+        reading = Reading(side, id_column_of(asked.key), asked.window_ms, scope)
+        return read_ledger(self._job.spark, uri, reading)
 
     def _reads_all(self) -> bool:
         """Nothing was left out: where a log begins at 0, nothing was ever deleted of it."""

@@ -31,13 +31,13 @@ def packed(rows: DataFrame, side: int | None = STORED) -> DataFrame:
 
 
 def unpacked(some: DataFrame) -> DataFrame:
-    """The rows as Spark's, as `TOLD`."""
+    """The rows of `packed` as Spark's, as `TOLD`."""
 
     def work(batches: Iterator[Any]) -> Iterator[Any]:
         for batch in batches:
             yield from map(unpack, batch["data"].to_pylist())
 
-    return some.select("data").mapInArrow(work, from_arrow_schema(TOLD))
+    return some.mapInArrow(work, from_arrow_schema(TOLD))
 
 
 def divided(some: DataFrame, parts: int) -> DataFrame:
@@ -48,5 +48,5 @@ def divided(some: DataFrame, parts: int) -> DataFrame:
             for data in batch["data"].to_pylist():
                 yield from divide(unpack(data), parts)
 
-    every = some.select("data").mapInArrow(work, from_arrow_schema(PARTS))
+    every = some.mapInArrow(work, from_arrow_schema(PARTS))
     return every.repartition(parts, "part")

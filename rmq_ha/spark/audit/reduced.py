@@ -4,14 +4,13 @@ from collections.abc import Iterator
 from functools import reduce
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from rmq_ha.scan.arrays import filled
-from rmq_ha.scan.reducing import IDS, PACKED, RUN, SCHEMA, SUMS, Reduction
+from rmq_ha.scan.reducing import IDS, PACKED, RUN, SCHEMA, SUMS, Reduction, id_column_of
 from rmq_ha.scan.store.directory import scan
 from rmq_ha.scan.store.scanning import Split
 from rmq_ha.scan.told import STORED, of_records, pack
@@ -69,11 +68,11 @@ def _read(spark: SparkSession, options: SourceOptions, how: Reduction, asked: As
         store = OfflineQueues(options).store
         for split in some:
             for piece in scan(store, split):
-                records = how.inside(subscribed.select(piece))
+                records = subscribed.select(piece)
                 if not of_each:
                     yield from how.batches(records)
-                elif len(records):
-                    rows = of_records(records, how.label, how.id_column, tags=has_tags)
+                elif len(asked_for := how.inside(records)):
+                    rows = of_records(asked_for, how.label, id_column_of(how.key), tags=has_tags)
                     yield from _kept(rows, how)
 
     return spread(spark, queues.store.splits(options.split_size), work, SCHEMA)
@@ -81,7 +80,7 @@ def _read(spark: SparkSession, options: SourceOptions, how: Reduction, asked: As
 
 def _kept(rows: Any, how: Reduction) -> Iterator[Any]:
     """:param rows: an Arrow batch of one broker; not empty."""
-    yield filled({"kind": pa.array([PACKED], pa.int32()), "data": pack(rows, STORED)}, SCHEMA)
+    yield filled({"kind": PACKED, "data": pack(rows, STORED)}, SCHEMA)
     yield from how.rows(rows)
 
 

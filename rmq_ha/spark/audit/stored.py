@@ -19,6 +19,7 @@ from rmq_ha.model.topics import (
     TRANS_CHECK_MAX_TIME_TOPIC,
 )
 from rmq_ha.offsets.places import NamesrvPlace, Place, StorePlace
+from rmq_ha.scan.reducing import id_column_of
 from rmq_ha.scan.store.directory import open_store
 from rmq_ha.scan.store.queues import Queue
 from rmq_ha.spark.source.schema import COLUMNS, struct_of
@@ -144,8 +145,7 @@ def options_of(place: Place, asked: Asked) -> dict[str, str]:
 
 def _of_place(spark: SparkSession, place: Place, asked: Asked, further: Sequence[str]) -> DataFrame:
     options = options_of(place, asked)
-    # An id of a message without UNIQ_KEY is its address: unique, and what its producer was told.
-    id_column = "keys" if asked.key == "keys" else "msgId"
+    id_column = id_column_of(asked.key)
     names = [*_COLUMNS, id_column, "brokerName", *further]
     return _inside(read(spark, options, names), asked).select(
         F.coalesce("brokerName", F.lit("")).alias("brokerName"),

@@ -1,6 +1,5 @@
 """Rows of tables, from the same texts in files and in brokers' answers."""
 
-import re
 from collections.abc import Callable, Iterable
 from operator import attrgetter
 from typing import Any
@@ -8,6 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from rmq_ha.errors import CannotDecide, ProtocolViolation
+from rmq_ha.scan.log.columns import snake_case
 from rmq_ha.spark.source.reading import QueueId, Subscription
 from rmq_ha.spark.source.schema import TABLE_COLUMNS
 from rmq_ha.wire.bodies import (
@@ -18,12 +18,6 @@ from rmq_ha.wire.bodies import (
 )
 
 Row = tuple[Any, ...]
-_HUMP = re.compile("(?=[A-Z])")
-
-
-def snake_case(name: str) -> str:
-    """`queueId` as `queue_id`."""
-    return _HUMP.sub("_", name).lower()
 
 
 def batch_of(rows: Iterable[Row], schema: Any) -> Any:
