@@ -50,12 +50,12 @@ def of_records(records: Records, label: str, id_column: str, *, tags: bool) -> A
 
     :param label: value of `brokerName`.
     :param id_column: `msgId` or `keys`: what identifies a message.
-    :param tags: they are wanted.
+    :param tags: they are asked for.
     """
     names = ["topic", "queueId", "queueOffset", "commitLogOffset", "storeSize", "crcOk"]
-    wanted = [*names, "tags"] if tags else names
-    batch = records.batch([*wanted, id_column, "bodyCRC", "bornTimestamp", "storeTimestamp"])
-    columns = {name: batch[name] for name in wanted}
+    named = [*names, "tags"] if tags else names
+    batch = records.batch([*named, id_column, "bodyCRC", "bornTimestamp", "storeTimestamp"])
+    columns = {name: batch[name] for name in named}
     columns |= {"id": batch[id_column], "bodyCrc": batch["bodyCRC"]}
     for name, times in ("bornMs", "bornTimestamp"), ("storedMs", "storeTimestamp"):
         columns[name] = batch[times].cast(pa.timestamp("ms", "UTC")).cast(pa.int64())
