@@ -215,16 +215,23 @@ class Job:
             yield
 
 
-def run_job(name: str, inputs: Mapping[str, str], body: Callable[[Job], JobResult]) -> NoReturn:
+def run_job(
+    name: str,
+    inputs: Mapping[str, str],
+    body: Callable[[Job], JobResult],
+    *,
+    rows_in_java: bool = False,
+) -> NoReturn:
     """
     Run a job, print and write what it answers, and exit with its code.
 
     :param name: of the job, as in the command.
     :param inputs: what it was given, for the summary.
+    :param rows_in_java: see `Session`.
     """
     run = _Run(name, inputs, current_frame(), current_options())
     with ending.interruptible():
-        outcome = run.outcome(body)
+        outcome = run.outcome(body, rows_in_java)
     sys.exit(int(outcome))
 
 
@@ -243,7 +250,7 @@ class _Run:
         self._job: Job | None = None
         self._interrupted = False
 
-    def outcome(self, body: Callable[[Job], JobResult]) -> Outcome:
+    def outcome(self, body: Callable[[Job], JobResult], rows_in_java: bool) -> Outcome:
         """Run it, say how it ended."""
         starting = None
         if not self._options.verbose:
@@ -261,6 +268,7 @@ class _Run:
                 conf=self._frame.conf,
                 driver_memory=self._frame.driver_memory,
                 log_level="warn" if self._options.verbose else "off",
+                rows_in_java=rows_in_java,
             )
             self._job = Job(self._name, self._frame, self._options, starting)
             return self._written(body(self._job))

@@ -434,9 +434,15 @@ def test_windows_count_every_tier_by_when_messages_were_born(spark: Any, tmp_pat
     first = tiers.orderBy("window").first()
     assert first.bornToStoredP99 == 5
     assert first.storedToDeliveredP50 == 40
-    plots = windows.sections(tiers, 60_000, ledgers=["produced", "delivered"])
+    topics, *plots = windows.sections(tiers, 60_000, ledgers=["produced", "delivered"])
     assert [len(plot.x) for plot in plots] == [2, 2, 2, 2]
-    assert windows.topics_table(tiers).rows == [("t", 6, 6, 4, 600)]
+    assert topics.rows == [("t", 6, 6, 4, 600)]
+    of_ledger = windows.tiers(sums.where("false"), sent, None)
+    topics, *plots = windows.sections(of_ledger, 60_000, ledgers=["produced"])
+    assert topics.rows == [("t", 6, "-", "-", "-")]
+    assert len(plots) == 3
+    (topics,) = windows.sections(of_ledger.where("false"), 60_000, ledgers=["produced"])
+    assert topics.rows == []
 
 
 def test_ledgers_of_every_spelling(spark: Any, tmp_path: Path) -> None:

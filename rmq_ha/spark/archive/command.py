@@ -77,7 +77,7 @@ def archive(place: str, to: str, **given: Any) -> None:
     inputs = {"place": place, "to": to, "before": given["before"]}
     if given["topics"]:
         inputs["topics"] = given["topics"]
-    run_job("archive", inputs, body)
+    run_job("archive", inputs, body, rows_in_java=True)
 
 
 @click.command("replay")
@@ -122,4 +122,4 @@ def replay(archive_: str, topic: str, **given: Any) -> None:
 
     named = {"archive": archive_, "topic": topic, "as": given["to"] or topic}
     times = {name: given[name] for name in ("since", "until") if given[name]}
-    run_job("replay", named | times, body)
+    run_job("replay", named | times, body, rows_in_java=True)

@@ -13,7 +13,7 @@ from rmq_ha.scan.sieve import SCHEMA, Sieve
 from rmq_ha.scan.told import unpack
 from rmq_ha.spark.audit.ledgers import Ledger
 from rmq_ha.spark.audit.packed import divided
-from rmq_ha.spark.audit.shape import frozen
+from rmq_ha.spark.audit.shape import frozen, gathered
 from rmq_ha.spark.audit.stored import Asked
 
 _PER_PART = 250_000
@@ -78,5 +78,5 @@ def compared(
 
     every = divided(reduce(DataFrame.unionAll, told), max(2, -(-count // _PER_PART)))
     result = frozen(every.mapInArrow(work, from_arrow_schema(SCHEMA)))
-    kinds = result.select("kind", "side").distinct().collect()
-    return Compared(result, frozenset((row["kind"], row["side"]) for row in kinds))
+    kinds = {row[:2]: row[2] for row in result.groupBy("kind", "side").count().collect()}
+    return Compared(gathered(result, sum(kinds.values())), frozenset(kinds))

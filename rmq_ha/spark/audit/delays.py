@@ -115,5 +115,4 @@ def delay_findings(missing: DataFrame) -> DataFrame:
         ),
         expected=sentence("in {realTopic}, queue {realQueueId}"),
         actual=F.lit("only in the schedule topic"),
-        observedAt=F.timestamp_millis(F.col("storedMs")),
     )

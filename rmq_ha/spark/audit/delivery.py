@@ -27,7 +27,6 @@ def twice_findings(again: DataFrame) -> DataFrame:
         group=F.col("group"),
         expected=F.lit("1"),
         actual=sentence("{n}"),
-        observedAt=F.timestamp_millis(F.col("atMs")),
     )
 
 
@@ -64,7 +63,6 @@ def never_findings(
         group=F.col("group"),
         expected=F.lit("delivered"),
         actual=F.lit("not delivered"),
-        observedAt=F.timestamp_millis(F.col("storedMs")),
     )
 
 
@@ -141,7 +139,6 @@ def late_findings(ordered: Collection[str], firsts: DataFrame) -> DataFrame:
         group=F.col("group"),
         expected=sentence("before offset {highest}"),
         actual=F.lit("after it"),
-        observedAt=F.timestamp_millis(F.col("atMs")),
     )
 
 
@@ -188,7 +185,7 @@ def misplaced_findings(placed: DataFrame) -> DataFrame:
         expected=F.lit("1 queue"),
         actual=F.lit("several queues"),
     )
-    return all_faults(judged, (late, spread), observedAt=F.timestamp_millis(F.col("atMs")))
+    return all_faults(judged, (late, spread))
 
 
 def gone(absent: DataFrame, bounds: DataFrame, whole: bool) -> DataFrame:
@@ -218,5 +215,4 @@ def gone_findings(rows: DataFrame) -> DataFrame:
         group=F.col("group"),
         expected=F.lit("stored"),
         actual=F.lit("not stored"),
-        observedAt=F.timestamp_millis(F.col("atMs")),
     )

@@ -57,7 +57,6 @@ def commit_findings(missing: DataFrame) -> DataFrame:
         ),
         expected=sentence("in {topic}"),
         actual=F.lit("only a half message"),
-        observedAt=F.timestamp_millis(F.col("atMs")),
     )
 
 
@@ -94,5 +93,4 @@ def open_findings(rows: DataFrame, marks: DataFrame, newest_ms: int) -> DataFram
         ),
         expected=F.lit("an end"),
         actual=F.lit("none"),
-        observedAt=F.timestamp_millis(F.col("storedMs")),
     )

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Mapping
 from functools import partial, reduce
+from operator import itemgetter
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -29,7 +30,7 @@ from rmq_ha.spark.audit import (
 from rmq_ha.spark.audit.compared import Compared, compared
 from rmq_ha.spark.audit.ledgers import Ledger, read_ledger
 from rmq_ha.spark.audit.packed import packed, unpacked
-from rmq_ha.spark.audit.shape import frozen, kept
+from rmq_ha.spark.audit.shape import QUEUE, frozen, gathered, kept
 from rmq_ha.spark.audit.stored import Asked, delayed_rows, op_marks, stored_rows
 from rmq_ha.spark.findings import frame_of
 from rmq_ha.spark.result import JobResult
@@ -54,7 +55,7 @@ class _Audit:
     def __init__(self, job: Job, asked: Asked) -> None:
         self._job = job
         self._asked = asked
-        self._whole: list[str] = []
+        self._whole: Collection[str] = ()
         self._ends = tails.written_ends(asked.places, asked.topics) if asked.to_ms is None else {}
         self._packed: DataFrame | None = None
         with job.progress("reading what is stored"):
@@ -77,7 +78,8 @@ class _Audit:
         asked, job = self._asked, self._job
         with job.progress("counting"):
             sums = kept(reduced.sums_of(self._reduced))
-            totals = _totals(sums)
+            totals = _totals(reduced.queues_of(sums))
+            sums = gathered(sums, totals["sums"])
         if not totals["stored"]:
             where = ", ".join(map(str, asked.places))
             raise CannotDecide(
@@ -85,7 +87,7 @@ class _Audit:
                 + (f" of the topics {', '.join(asked.topics)}" if asked.topics else "")
                 + ("; look at --from and --to" if asked.from_ms or asked.to_ms else "")
             )
-        self._whole = totals["fromZero"] if self._reads_all() else []
+        self._whole = totals["fromZero"] if self._reads_all() else ()
         is_whole = len(self._whole) == len(totals["brokers"])
         edges = keys.Edges(totals["leastMs"], totals["mostMs"], asked.grace_ms, is_whole)
         if self._packed is not None:
@@ -102,10 +104,7 @@ class _Audit:
             Outcome.VIOLATED if errors else Outcome.HOLDS,
             _verdict(totals, errors, self._ledgers),
             self._numbers(totals),
-            [
-                windows.topics_table(tiers),
-                *windows.sections(tiers, asked.window_ms, ledgers=self._ledgers),
-            ],
+            windows.sections(tiers, asked.window_ms, ledgers=self._ledgers),
             {"windows": by_time.orderBy("window", "topic")},
         )
 
@@ -153,7 +152,7 @@ class _Audit:
             *missed,
             *self._duplicates(partitions),
         ]
-        torn = tails.tail_findings(self._ends, tails.stored_ends(sums), self._job.now_ms())
+        torn = tails.tail_findings(self._ends, totals["ends"], self._job.now_ms())
         if torn:
             findings.append(frame_of(self._job.spark, torn))
         if totals["bad"]:
@@ -291,30 +290,38 @@ class _Audit:
         return numbers
 
 
-def _totals(sums: DataFrame) -> dict[str, Any]:
-    """Of all that is stored."""
-    row = sums.agg(
-        F.coalesce(F.sum("n"), F.lit(0)).alias("stored"),
-        F.sum("bytes").alias("bytes"),
-        F.sum("bad").alias("bad"),
-        F.count_distinct("brokerName", "topic", "queueId").alias("queues"),
-        F.collect_set("brokerName").alias("brokers"),
-        F.collect_set(F.when(F.col("leastPlace") == 0, F.col("brokerName"))).alias("fromZero"),
-        F.min("leastMs").alias("leastMs"),
-        F.max("mostMs").alias("mostMs"),
-        F.sum(F.when(F.col("topic") == HALF_TOPIC, F.col("n")).otherwise(0)).alias("halves"),
-        F.sum(F.when(F.col("topic") == SCHEDULE_TOPIC, F.col("n")).otherwise(0)).alias("delayed"),
-    ).first()
-    assert row is not None
-    return row.asDict()
+def _totals(of_queues: Collection[Any]) -> dict[str, Any]:
+    """
+    Of all that is stored.
+
+    :param of_queues: of `reduced.queues_of`.
+    """
+
+    def total(name: str, *topics: str) -> int:
+        return sum(row[name] for row in of_queues if not topics or row["topic"] in topics)
+
+    place = itemgetter(*QUEUE)
+
+    return {
+        "stored": total("n"),
+        "sums": total("sums"),
+        "bytes": total("bytes"),
+        "bad": total("bad"),
+        "queues": len(set(map(place, of_queues))),
+        "brokers": {row["brokerName"] for row in of_queues},
+        "fromZero": {row["brokerName"] for row in of_queues if row["leastPlace"] == 0},
+        "leastMs": min((row["leastMs"] for row in of_queues), default=None),
+        "mostMs": max((row["mostMs"] for row in of_queues), default=None),
+        "halves": total("n", HALF_TOPIC),
+        "delayed": total("n", SCHEDULE_TOPIC),
+        "ends": {place(row): row["mostOffset"] + 1 for row in of_queues if row["inQueue"]},
+    }
 
 
 def _errors(findings: DataFrame) -> dict[str, int]:
     """How many of each code, by its name."""
     errors = findings.where(F.col("severity") == str(Severity.ERROR))
-    return {
-        row["code"]: row["count"] for row in errors.groupBy("code").count().sort("code").collect()
-    }
+    return dict(sorted(map(tuple, errors.groupBy("code").count().collect())))
 
 
 def _verdict(totals: Mapping[str, Any], errors: Mapping[str, int], ledgers: Collection[str]) -> str:

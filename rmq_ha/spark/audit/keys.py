@@ -64,7 +64,6 @@ def duplicate_findings(copies: DataFrame) -> DataFrame:
             sentence("a body with CRC {firstCrc}")
         ),
         actual=F.when(same, F.col("place")).otherwise(sentence("{bodyCrc}")),
-        observedAt=F.timestamp_millis(F.col("storedMs")),
     )
 
 
@@ -109,7 +108,6 @@ def changed_findings(rows: DataFrame) -> DataFrame:
         ),
         expected=F.lit("a body of the ledger's bodyCrc"),
         actual=sentence("{bodyCrc}"),
-        observedAt=F.timestamp_millis(F.col("storedMs")),
     )
 
 
@@ -125,7 +123,6 @@ def lost_findings(rows: DataFrame) -> DataFrame:
         ),
         expected=F.lit("stored"),
         actual=F.lit("not stored"),
-        observedAt=F.timestamp_millis(F.col("atMs")),
     )
 
 

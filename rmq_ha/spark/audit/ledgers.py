@@ -15,7 +15,7 @@ from rmq_ha.scan import ledgers
 from rmq_ha.scan.ledgers import LINE, SPELLINGS, Reading
 from rmq_ha.scan.sieve import Span
 from rmq_ha.spark.audit.packed import packed, unpacked
-from rmq_ha.spark.audit.shape import frozen, kept
+from rmq_ha.spark.audit.shape import frozen
 
 COMMITTED = ("COMMIT_MESSAGE", "COMMIT")
 """What a producer says of a transaction that it ended so (`transactionState`)."""
@@ -29,8 +29,8 @@ class Ledger:
     A ledger that was read.
 
     :ivar rows: of `packed`; what the ledger does not have is null.
-    :ivar counts: of these rows: `topic`, `group`, `window` (null: without a time), `n`,
-        `acknowledged`, `since` and `until` (ms).
+    :ivar counts: of some of these rows each: `topic`, `group`, `window` (null: without a time),
+        `n`, `acknowledged`, `since` and `until` (ms).
     :ivar unusable: rows that are no JSON, or have no id.
     :ivar spans: what `rows` are about.
     """
@@ -75,15 +75,7 @@ def read_ledger(spark: SparkSession, uri: str, reading: Reading) -> Ledger:
             f"the ledger {uri} cannot be read: {reason}. Give JSON lines (.json, .jsonl, .ndjson)"
             " or Parquet"
         ) from error
-    counts = kept(
-        told.where(F.col("kind") != ledgers.PACKED)
-        .groupBy("kind", "topic", "group", "window")
-        .agg(
-            *(F.sum(name).alias(name) for name in ("n", "acknowledged")),
-            F.min("since").alias("since"),
-            F.max("until").alias("until"),
-        )
-    )
+    counts = told.where(F.col("kind") != ledgers.PACKED).drop("data")
     sums = counts.groupBy("kind", "topic", "group").agg(F.sum("n"), F.min("since"), F.max("until"))
     spans, others = [], {ledgers.UNUSABLE: 0, ledgers.OUTSIDE: 0}
     for kind, *about in sums.collect():

@@ -91,7 +91,7 @@ def queue_findings(judged: DataFrame, known: DataFrame | None = None) -> DataFra
         told = known.select(*_LIFE, (F.col("start") - 1).alias("covered"), "known")
         judged = judged.join(F.broadcast(told), [*_LIFE, "covered"], "left")
     faults = (_gap(), _twice(), _swapped(), _again())
-    return all_faults(judged, faults, observedAt=F.timestamp_millis(F.col("storedMs")))
+    return all_faults(judged, faults)
 
 
 def _missing() -> Column:
@@ -177,5 +177,4 @@ def crc_findings(rows: DataFrame) -> DataFrame:
             " rebuild this one if there are more"
         ),
         expected=sentence("{bodyCrc}"),
-        observedAt=F.timestamp_millis(F.col("storedMs")),
     )

@@ -97,14 +97,20 @@ def sums_of(reduced: DataFrame) -> DataFrame:
     Columns: the queue, `inQueue`, `ordinary`, `window` (its start, ms), `latency` (born to stored,
     ms), `n`, `bytes`, `bad` (CRC), and least and greatest queue offset, place in the log and time.
     """
-    return (
-        reduced.where(F.col("kind") == SUMS)
-        .groupBy(*_BY)
-        .agg(
-            *(F.sum(name).alias(name) for name in _ADDED),
-            *(F.min(name).alias(name) for name in _LEAST),
-            *(F.max(name).alias(name) for name in _MOST),
-        )
+    return _added_up(reduced.where(F.col("kind") == SUMS), *_BY)
+
+
+def queues_of(sums: DataFrame) -> list[Any]:
+    """The same of each queue: of what has a place in it, and of what has none; `sums`: how many."""
+    return _added_up(sums, *QUEUE, "inQueue").collect()
+
+
+def _added_up(rows: DataFrame, *by: str) -> DataFrame:
+    return rows.groupBy(*by).agg(
+        F.count(F.lit(1)).alias("sums"),
+        *(F.sum(name).alias(name) for name in _ADDED),
+        *(F.min(name).alias(name) for name in _LEAST),
+        *(F.max(name).alias(name) for name in _MOST),
     )
 
 

@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 from rmq_ha.spark.audit.rules import SEVERITIES, Code
 from rmq_ha.spark.findings import findings_of, meaning
 
+_FEW = 100_000
 QUEUE = ("brokerName", "topic", "queueId")
 _TAKEN = {
     "broker": "brokerName",
@@ -23,7 +24,7 @@ _TAKEN = {
 
 def findings(frame: DataFrame, code: Code | Column, detail: Column, **given: Any) -> DataFrame:
     """
-    A finding for each row; place and id come from the row's own columns, if it has them.
+    A finding for each row; place, id and time come from the row's own columns, if it has them.
 
     :param code: of all rows, or a column of codes.
     :param detail: the sentence.
@@ -33,6 +34,9 @@ def findings(frame: DataFrame, code: Code | Column, detail: Column, **given: Any
     own = {to: F.col(by) for to, by in _TAKEN.items() if by in frame.columns}
     if "broker" in own:
         own["broker"] = F.nullif(own["broker"], F.lit(""))
+    times = [F.col(name) for name in ("atMs", "storedMs") if name in frame.columns]
+    if times:
+        own["observedAt"] = F.timestamp_millis(F.coalesce(*times))
     severity = meaning(SEVERITIES, name)
     return findings_of(frame, **own | given, severity=severity, code=name, detail=detail)
 
@@ -106,6 +110,11 @@ def frozen(frame: DataFrame) -> DataFrame:
     as the source may have moved. And rows are cheaper to write than columns.
     """
     return frame.localCheckpoint(eager=True, storageLevel=StorageLevel.DISK_ONLY)
+
+
+def gathered(frame: DataFrame, count: int) -> DataFrame:
+    """The same; few rows in one part, as no question about them needs a shuffle then."""
+    return frame.coalesce(1) if count <= _FEW else frame
 
 
 def kept(frame: DataFrame) -> DataFrame:

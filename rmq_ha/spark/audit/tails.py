@@ -2,13 +2,9 @@
 
 from collections.abc import Collection, Mapping, Sequence
 
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
-
 from rmq_ha.offsets.findings import Finding
 from rmq_ha.offsets.places import Place
 from rmq_ha.spark.audit.rules import SEVERITIES, Code
-from rmq_ha.spark.audit.shape import QUEUE
 from rmq_ha.spark.audit.stored import queues_of_stores
 
 Ends = Mapping[tuple[str, str, int], int]
@@ -31,19 +27,11 @@ def written_ends(places: Sequence[Place], topics: Collection[str]) -> Ends:
     }
 
 
-def stored_ends(sums: DataFrame) -> Ends:
-    """
-    The same of the log.
-
-    :param sums: of `reduced.sums_of`.
-    """
-    rows = sums.where("inQueue").groupBy(*QUEUE).agg(F.max("mostOffset").alias("most")).collect()
-    return {(row["brokerName"], row["topic"], row["queueId"]): row["most"] + 1 for row in rows}
-
-
 def tail_findings(written: Ends, stored: Ends, now_ms: int) -> list[Finding]:
     """
     Entries at the end of queues whose records the log does not have (any more).
+
+    :param stored: the same of the log.
 
     Queues of which the log has nothing are left out: retention may have deleted all of it.
     """

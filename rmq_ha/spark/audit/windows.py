@@ -111,15 +111,19 @@ def _percentiles(name: str, column: str) -> list[Column]:
 
 def sections(windows: DataFrame, window_ms: int, *, ledgers: Collection[str]) -> list[Table | Plot]:
     """
-    Of the report: counts by tier, throughput and times over time; the topics.
+    Of the report: the topics; counts by tier, throughput and times over time.
 
     :param windows: of `tiers`; it is walked through twice.
     :param ledgers: `produced`, `delivered`: which there are.
     """
-    span = windows.agg(F.min("window"), F.max("window")).first()
-    if span is None or span[0] is None:
-        return []
-    width = window_ms * max(1, -(-(span[1] - span[0] + window_ms) // (window_ms * _SHOWN)))
+    edges = F.min("window").alias("first"), F.max("window").alias("last")
+    topics: list[Any] = (
+        windows.groupBy("topic").agg(*(F.sum(name).alias(name) for name in _SUMS), *edges).collect()
+    )
+    known = [row[name] for row in topics for name in ("first", "last") if row[name] is not None]
+    if not known:
+        return [_topics_table(topics)]
+    width = window_ms * max(1, -(-(max(known) - min(known) + window_ms) // (window_ms * _SHOWN)))
     coarse = (
         windows.groupBy(_window(F.col("window"), width))
         .agg(
@@ -152,28 +156,23 @@ def sections(windows: DataFrame, window_ms: int, *, ledgers: Collection[str]) ->
     unit = f"messages in {seconds:g} s"
     clocks = "; on two clocks, the producer's and the broker's"
     born = "Messages by when they were born"
-    plots: list[Table | Plot] = [
+    shown: list[Table | Plot] = [
+        _topics_table(topics),
         plot(born, dict(zip(counted, counted, strict=True)), unit, parted, kind="step"),
         plot("Throughput", {"MB/s": "bytes"}, "MB/s", per=seconds * 1e6),
         times("Born to stored", "bornToStored", clocks),
     ]
     if "delivered" in ledgers:
-        plots.append(times("Stored to delivered", "storedToDelivered", ""))
-    return plots
+        shown.append(times("Stored to delivered", "storedToDelivered", ""))
+    return shown
 
 
-def topics_table(windows: DataFrame) -> Table:
-    """The largest topics."""
-    rows: list[Any] = (
-        windows.groupBy("topic")
-        .agg(*(F.sum(name).alias(name) for name in _SUMS))
-        .orderBy(F.desc_nulls_last("stored"))
-        .limit(50)
-        .collect()
-    )
+def _topics_table(topics: list[Any]) -> Table:
+    topics.sort(key=lambda row: (-(row["stored"] or 0), row["topic"] or ""))
+    names = ("topic", *_SUMS)
     return Table(
         "Topics",
-        ("topic", *_SUMS),
-        [tuple("-" if value is None else value for value in row) for row in rows],
+        names,
+        [tuple("-" if row[n] is None else row[n] for n in names) for row in topics[:50]],
         note="The largest fifty.",
     )

@@ -27,6 +27,8 @@ _OPENED = (
     "java.base/sun.security.action", "java.base/sun.util.calendar",
     "java.security.jgss/sun.security.krb5",
 )  # fmt: skip
+# Others bring older ones of slf4j.
+_FIRST = ("slf4j-api-", "spark-catalyst_", "scala-library-", "spark-", "scala-")
 LAUNCHER_OPTIONS = (
     "-XX:+IgnoreUnrecognizedVMOptions",
     *(f"--add-opens={package}=ALL-UNNAMED" for package in _OPENED),
@@ -40,6 +42,8 @@ LAUNCHER_OPTIONS = (
 """What Spark's launcher gives every JVM, but for the module of vectors (a test compares)."""
 COLLECTOR = "-XX:+UseParallelGC"
 """For small heaps and short jobs; Java does not start where it is told of two (`NAMES_ONE`)."""
+FIRST_COMPILER = "-XX:TieredStopAtLevel=1"
+"""Where only Python looks at single rows, the second one costs more than it brings."""
 NAMES_ONE = re.compile(r"-XX:([+-]Use\w+GC\b|Flags=|VMOptionsFile=)")
 
 _PATIENCE = 120.0
@@ -83,11 +87,10 @@ class Starting(NamedTuple):
 
 
 def jars_of(spark_home: Path) -> list[str]:
-    """Spark's jars in an order that stays, so that an archive of classes fits again."""
-    jars = sorted(str(jar) for jar in (spark_home / "jars").glob("*.jar"))
-    # Spark puts it first: the others bring older ones.
-    first = [jar for jar in jars if os.path.basename(jar).startswith("slf4j-api-")]
-    return first + [jar for jar in jars if jar not in first]
+    """Spark's jars in the order in which Java asks them: first what most classes are in."""
+    jars = sorted((spark_home / "jars").glob("*.jar"))
+    jars.sort(key=lambda jar: [not jar.name.startswith(name) for name in _FIRST])
+    return list(map(str, jars))
 
 
 def command_of(java: Java, spark_home: Path, jvm: JvmOptions) -> list[str]:

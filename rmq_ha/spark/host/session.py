@@ -3,7 +3,7 @@
 import os
 import shlex
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from importlib import import_module
 from importlib.util import find_spec
@@ -36,6 +36,7 @@ class Session:
     Java comes up meanwhile, in a process of its own.
 
     :param log_level: from which on Spark's log is shown: `off`, `error`, `warn`.
+    :param rows_in_java: Spark's own code looks at single rows.
     :raises rmq_ha.spark.host.java.NoJava: there is none.
     :raises rmq_ha.spark.host.masters.NoMaster: no master answers.
     """
@@ -48,6 +49,7 @@ class Session:
         conf: Mapping[str, str] | None = None,
         driver_memory: str | None = None,
         log_level: str = "error",
+        rows_in_java: bool = True,
     ) -> None:
         if log_level != "warn":
             _no_json()
@@ -67,7 +69,7 @@ class Session:
         if self._connect:
             refuse_unreachable(self._given["spark.master"])
         elif SparkContext._gateway is None and not is_submitted():
-            self._starting = self._start(log_level)
+            self._starting = self._start(log_level, rows_in_java)
 
     def get(self) -> SparkSession:
         """
@@ -115,7 +117,7 @@ class Session:
             if is_submitted() or not is_local(spark.sparkContext.master or ""):
                 spark.stop()
 
-    def _start(self, log_level: str) -> gateway.Starting | None:
+    def _start(self, log_level: str, rows_in_java: bool) -> gateway.Starting | None:
         """Begin with Java if that is ours to do."""
         java = find_java()
         cache = cache_directory()
@@ -126,11 +128,12 @@ class Session:
         if is_local(master):
             os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
             if home is not None and "PYSPARK_SUBMIT_ARGS" not in os.environ:
-                return _begin(java, home, cache, self._given, log_option)
+                mine = [log_option] if rows_in_java else [log_option, gateway.FIRST_COMPILER]
+                return _begin(java, home, cache, self._given, mine)
         refuse_unreachable(master)
         # A cluster's class path and credentials are the business of Spark's own scripts.
-        mine = self._given.get("spark.driver.extraJavaOptions", "")
-        self._given["spark.driver.extraJavaOptions"] = f"{log_option} {mine}".strip()
+        theirs = self._given.get("spark.driver.extraJavaOptions", "")
+        self._given["spark.driver.extraJavaOptions"] = f"{log_option} {theirs}".strip()
         os.environ["JAVA_HOME"] = str(home_for_spark(java, cache))
         return None
 
@@ -285,10 +288,10 @@ def spark_home() -> Path | None:
 
 
 def _begin(
-    java: Java, home: Path, cache: Path, given: Mapping[str, str], option: str
+    java: Java, home: Path, cache: Path, given: Mapping[str, str], mine: Sequence[str]
 ) -> gateway.Starting:
     environ = gateway.environ_for(java, home, cache, given.get("spark.master", ""))
-    options = [*_quiet(), option]
+    options = [*_quiet(), *mine]
     options += shlex.split(given.get("spark.driver.extraJavaOptions", ""))
     if not any(map(gateway.NAMES_ONE.search, (*options, *environ.values()))):
         options.append(gateway.COLLECTOR)

@@ -126,15 +126,13 @@ def test_secrets_are_not_on_the_command_line_of_java(tmp_path: Path) -> None:
     assert not [part for part in command if "geheim" in part]
 
 
-def test_sparks_logging_jar_comes_first_and_the_rest_in_order(tmp_path: Path) -> None:
+def test_sparks_logging_jar_comes_first_then_what_most_is_in_and_the_rest(tmp_path: Path) -> None:
     (tmp_path / "jars").mkdir()
-    for name in ("zeta.jar", "slf4j-api-2.0.17.jar", "alpha.jar", "notes.txt"):
+    jars = ["slf4j-api-2.0.17.jar", "spark-catalyst_2.13-4.3.0.jar", "scala-library-2.13.18.jar"]
+    jars += ["spark-core_2.13-4.3.0.jar", "scala-reflect-2.13.18.jar", "alpha.jar", "zeta.jar"]
+    for name in (*reversed(jars), "notes.txt"):
         (tmp_path / "jars" / name).touch()
-    assert [os.path.basename(jar) for jar in jars_of(tmp_path)] == [
-        "slf4j-api-2.0.17.jar",
-        "alpha.jar",
-        "zeta.jar",
-    ]
+    assert [os.path.basename(jar) for jar in jars_of(tmp_path)] == jars
 
 
 def test_what_the_user_put_before_the_jars_stays_there(tmp_path: Path) -> None:

@@ -10,18 +10,21 @@ from typing import Any
 import pytest
 from pyspark.sql import Row
 
+from rmq_ha.model.topics import HALF_TOPIC, SCHEDULE_TOPIC
 from rmq_ha.offsets.findings import COLUMNS, Finding, Outcome
 from rmq_ha.offsets.places import Place, StorePlace
 from rmq_ha.scan.fleet.judging import Patience
 from rmq_ha.spark import fleet
+from rmq_ha.spark.audit.job import _totals
 from rmq_ha.spark.audit.stored import Asked, delayed_rows, op_marks, stored_rows
-from rmq_ha.spark.audit.tails import stored_ends, tail_findings
+from rmq_ha.spark.audit.tails import tail_findings
 from rmq_ha.spark.findings import finding_row
 from rmq_ha.spark.result import JobResult, Table
 from tests.unit.spark.plans import Plan, Session, columns_without_java
 
 __all__ = ("columns_without_java",)
 pytestmark = pytest.mark.usefixtures("columns_without_java")
+_OF_QUEUE = ("sums", "bytes", "bad", "mostOffset", "leastPlace", "leastMs", "mostMs")
 STORES: list[Place] = [StorePlace("/a"), StorePlace("/b")]
 
 
@@ -124,13 +127,35 @@ def test_the_ends_of_half_messages_are_read_of_each_place() -> None:
 # Ends of queues
 
 
-def test_a_queue_in_the_log_ends_behind_its_last_record() -> None:
-    rows = [Row(brokerName="b", topic="t", queueId=3, most=8)]
-    sums: Any = Plan("sums", rows)
-    assert stored_ends(sums) == {("b", "t", 3): 9}
-    (asked,) = sums.collected
-    assert asked.startswith("sums.where(inQueue).groupBy(")
-    assert asked.endswith(".agg(max(mostOffset) AS most)")
+def test_what_is_stored_is_added_up_by_queue_which_ends_behind_its_last_record() -> None:
+    def row(broker: str, topic: str, of: int, is_in: bool, n: int, *rest: int) -> Row:
+        names = ("brokerName", "topic", "queueId", "inQueue", "n", *_OF_QUEUE)
+        return Row(**dict(zip(names, (broker, topic, of, is_in, n, *rest), strict=True)))
+
+    totals = _totals(
+        [
+            row("b", "t", 3, True, 9, 2, 900, 0, 8, 0, 40, 70),
+            row("b", HALF_TOPIC, 0, True, 4, 1, 400, 1, 3, 900, 50, 60),
+            row("b", HALF_TOPIC, 0, False, 2, 1, 200, 0, 0, 800, 45, 90),
+            row("c", SCHEDULE_TOPIC, 1, True, 5, 1, 500, 0, 11, 100, 55, 65),
+        ]
+    )
+    assert totals == {
+        "stored": 20,
+        "sums": 5,
+        "bytes": 2000,
+        "bad": 1,
+        "queues": 3,
+        "brokers": {"b", "c"},
+        "fromZero": {"b"},
+        "leastMs": 40,
+        "mostMs": 90,
+        "halves": 6,
+        "delayed": 5,
+        "ends": {("b", "t", 3): 9, ("b", HALF_TOPIC, 0): 4, ("c", SCHEDULE_TOPIC, 1): 12},
+    }
+    nothing = _totals([])
+    assert (nothing["stored"], nothing["mostMs"], nothing["ends"]) == (0, None, {})
 
 
 def test_what_a_queue_has_behind_the_log_is_told_by_its_last_offsets() -> None:

@@ -321,6 +321,7 @@ def test_options_reach_the_session(writes: list[Any]) -> None:
         "conf": {"a.b": "c=d", "e": ""},
         "driver_memory": "2g",
         "log_level": "off",
+        "rows_in_java": False,
     }
 
 

@@ -303,7 +303,7 @@ def test_our_own_start_puts_settings_before_sparks_jars(
         "spark.driver.extraJavaOptions": "-Da='b c'",
     }
     java = Java(tmp_path / "java", 21, True, "PATH", "")
-    session._begin(java, HERE, tmp_path, given, "-Drmqha.log.level=warn")
+    session._begin(java, HERE, tmp_path, given, ["-Drmqha.log.level=warn"])
     ((command, environ),) = started
     assert environ["SPARK_CONF_DIR"] == "/conf"
     assert command[command.index("-cp") + 1].startswith("/conf:/x.jar:/y.jar:")
@@ -313,7 +313,7 @@ def test_our_own_start_puts_settings_before_sparks_jars(
     assert command[end - 3].startswith("-Dlog4j2.configurationFile=")
     assert "spark.ui.showConsoleProgress=false" in command
     monkeypatch.delenv("SPARK_CONF_DIR")
-    session._begin(java, HERE, tmp_path, {"spark.driver.memory": "2g"}, "-Dx")
+    session._begin(java, HERE, tmp_path, {"spark.driver.memory": "2g"}, ["-Dx"])
     command, _ = started[1]
     assert command[command.index("-cp") + 1].startswith(str(HERE))
 
@@ -344,7 +344,7 @@ def test_a_collector_is_named_once(
     monkeypatch.setattr(session.gateway, "start", lambda *given: started.append(given))
     given = {"spark.driver.memory": "2g", "spark.driver.extraJavaOptions": options}
     java = Java(tmp_path / "java", 21, True, "PATH", "")
-    session._begin(java, HERE, tmp_path, given, "-Dx")
+    session._begin(java, HERE, tmp_path, given, ["-Dx"])
     ((command, _),) = started
     assert ("-XX:+UseParallelGC" in command) is adds_one
 
@@ -535,10 +535,12 @@ def test_java_is_ours_to_start_for_pysparks_own_spark_on_this_machine(
     monkeypatch.setattr(session, "_begin", lambda *given: given)
     one = Session.__new__(Session)
     one._given = {**given, "spark.driver.extraJavaOptions": "-Dmine=1"}
-    found: Any = one._start("warn")
+    found: Any = one._start("warn", True)
     assert one._given["spark.driver.memory"] == "1g"
     if begins:
-        assert found == ("java", HERE, "cache", one._given, "-Drmqha.log.level=warn")
+        assert found == ("java", HERE, "cache", one._given, ["-Drmqha.log.level=warn"])
+        *_, options = one._start("warn", False)
+        assert options == ["-Drmqha.log.level=warn", "-XX:TieredStopAtLevel=1"]
         assert told == []
     else:
         assert found is None
