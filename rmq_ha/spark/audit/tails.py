@@ -31,9 +31,9 @@ def tail_findings(written: Ends, stored: Ends, now_ms: int) -> list[Finding]:
     """
     Entries at the end of queues whose records the log does not have (any more).
 
-    :param stored: the same of the log.
-
     Queues of which the log has nothing are left out: retention may have deleted all of it.
+
+    :param written: of `written_ends`; `stored` is the same of the log.
     """
     return [
         Finding(
