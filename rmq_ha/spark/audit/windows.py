@@ -168,11 +168,11 @@ def sections(windows: DataFrame, window_ms: int, *, ledgers: Collection[str]) ->
 
 
 def _topics_table(topics: list[Any]) -> Table:
-    topics.sort(key=lambda row: (-(row["stored"] or 0), row["topic"] or ""))
+    largest = sorted(topics, key=lambda row: (-(row["stored"] or 0), row["topic"] or ""))[:50]
     names = ("topic", *_SUMS)
     return Table(
         "Topics",
         names,
-        [tuple("-" if row[n] is None else row[n] for n in names) for row in topics[:50]],
+        [tuple("-" if row[n] is None else row[n] for n in names) for row in largest],
         note="The largest fifty.",
     )

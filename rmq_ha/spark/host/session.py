@@ -36,7 +36,7 @@ class Session:
     Java comes up meanwhile, in a process of its own.
 
     :param log_level: from which on Spark's log is shown: `off`, `error`, `warn`.
-    :param rows_in_java: Spark's own code looks at single rows.
+    :param rows_in_java: Spark's own code looks at single rows, so Java's second compiler pays.
     :raises rmq_ha.spark.host.java.NoJava: there is none.
     :raises rmq_ha.spark.host.masters.NoMaster: no master answers.
     """
