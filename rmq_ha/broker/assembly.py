@@ -182,12 +182,14 @@ def _table_processors(broker: BrokerParts) -> list[Processor]:
         ),
         AdminGroupsProcessor(
             groups=broker.groups,
+            topics=topics,
             consumers=broker.consumers,
             producers=broker.producers,
             consumer_offsets=offsets,
             stats=broker.stats,
             consume_tables=consume_tables,
             configuration=configuration,
+            register_topic=broker.registration.register_topic,
         ),
         AdminStatsProcessor(
             stats=broker.stats,

@@ -42,6 +42,7 @@ async def look_at_broker(
         _clock_of(broker, host.now_ms())
         table = await asker.run(topic_table(broker.address))
         broker.topics, broker.topics_changed_ms = frozenset(table.topics), table.version.timestamp
+        broker.topic_configs = table.topics
     except RemotingError as error:
         broker.problem = str(error)
     except (BrokerRefused, ProtocolViolation) as error:

@@ -90,6 +90,17 @@ def _disabled(facts: Facts) -> Iterator[Said]:
             yield Said(group.name, f"it may not consume at {', '.join(where)}")
 
 
+def _unreadable(facts: Facts) -> Iterator[Said]:
+    for item in facts.unreadable_queues:
+        yield Said(
+            item.topic,
+            f"{item.messages} messages lie in queues {item.readable} to {item.needed - 1} at "
+            f"{item.broker}, and consumers may read {item.readable} queues only: `rmqha-admin "
+            f"topic update '{item.topic}' --on {item.broker} --read-queues {item.needed}` brings "
+            "them back",
+        )
+
+
 def _idle(facts: Facts) -> Iterator[Said]:
     for group in facts.groups:
         count = Counter(q.topic for q in group.queues if not q.topic.startswith(RETRY_PREFIX))
@@ -216,6 +227,16 @@ RULES = (
         "`rmqha-admin lag GROUP` shows where; restart the member that has this queue, or choose "
         "keys that spread",
         _one_queue,
+    ),
+    Rule(
+        "unreadable-queues",
+        Severity.ERROR,
+        "unread messages lie in queues of a topic beyond its read queues: no consumer gets them. "
+        "Brokers of 4.9 put retries there when a group's retryQueueNums is above what its retry "
+        "topic has",
+        "type the `rmqha-admin topic update` that the cause names: consumers find the queues "
+        "within 30 s",
+        _unreadable,
     ),
     Rule(
         "dlq-growing",

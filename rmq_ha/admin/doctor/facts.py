@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, overload
 from rmq_ha.admin.doctor.local import Local
 from rmq_ha.model.broker_identity import MASTER_ID
 from rmq_ha.model.status import BrokerRole
+from rmq_ha.model.topic_config import TopicConfig
 from rmq_ha.wire.stat_bodies import Connection
 
 _RUNTIME = re.compile(r"(\d+) days, (\d+) hours, (\d+) minutes, (\d+) seconds")
@@ -139,6 +140,7 @@ class Broker:
     :ivar info: what GET_BROKER_RUNTIME_INFO says.
     :ivar replication: what one of ours says of its pair.
     :ivar topics: names of those that it has; None: nobody asked.
+    :ivar topic_configs: the topics of this broker by name; empty: nobody asked.
     :ivar topics_changed_ms: when one of them came, changed or went, by the broker's clock.
     :ivar plain: whether the port takes a connection at all.
     :ivar ha: the port for slaves; None: nobody has to reach it.
@@ -156,6 +158,7 @@ class Broker:
     info: dict[str, str] = field(default_factory=dict)
     replication: dict[str, Any] = field(default_factory=dict)
     topics: frozenset[str] | None = None
+    topic_configs: dict[str, TopicConfig] = field(default_factory=dict)
     topics_changed_ms: int = 0
     plain: Port | None = None
     ha: Port | None = None
@@ -305,6 +308,23 @@ class Group:
         return sum(max(0, item.lag) for item in self.queues)
 
 
+class UnreadableQueues(NamedTuple):
+    """
+    Queues of a topic that hold messages and that consumers may not read.
+
+    :ivar broker: the broker's name.
+    :ivar readable: how many queues of the topic consumers may read.
+    :ivar needed: how many they would have to read.
+    :ivar messages: that lie in the other queues, and that no group has consumed.
+    """
+
+    broker: str
+    topic: str
+    readable: int
+    needed: int
+    messages: int
+
+
 class DeadLetters(NamedTuple):
     """:ivar last_ms: when the last one was stored; 0: unknown."""
 
@@ -350,6 +370,7 @@ class Facts:
     controllers: list[Controller] = field(default_factory=list)
     groups: list[Group] = field(default_factory=list)
     dead_letters: list[DeadLetters] = field(default_factory=list)
+    unreadable_queues: list[UnreadableQueues] = field(default_factory=list)
     certificates: list[Certificate] = field(default_factory=list)
     local: Local | None = None
     not_looked: list[NotLooked] = field(default_factory=list)

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable
 
 from rmq_ha.admin.doctor.facts import Broker, DeadLetters, Facts, Group, NotLooked, Queue
+from rmq_ha.admin.doctor.unreadable import look_at_unreadable
 from rmq_ha.client.connection.asks import Asker
 from rmq_ha.client.lookup.administration import members_of
 from rmq_ha.client.lookup.asking import Ask, Asking, expect
@@ -83,6 +84,7 @@ async def _look(
     for known in configs:
         if known in groups:
             await _members(asker, facts, broker, groups[known], step)
+    facts.unreadable_queues += await look_at_unreadable(asker, broker, configs, offsets, step)
     for topic in broker.topics or ():
         if topic.startswith(DLQ_PREFIX):
             found_queues = (await _ends(asker, here, topic, step)).values()

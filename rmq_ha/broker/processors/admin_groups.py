@@ -3,7 +3,11 @@
 Spec: remoting.md, sections 7.5 and 7.7, chapter 8.
 """
 
-from twisted.internet.defer import Deferred
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from twisted.internet.defer import Deferred, gatherResults
 
 from rmq_ha.broker.processors import fields
 from rmq_ha.broker.processors.admin_topics import answer_when_written, queue_nums, refuse_on_slave
@@ -13,10 +17,11 @@ from rmq_ha.broker.stats import BrokerStats
 from rmq_ha.broker.tables.clients import ClientChannelInfo, ConsumerManager, ProducerManager
 from rmq_ha.broker.tables.consumer_offsets import ConsumerOffsetManager
 from rmq_ha.broker.tables.groups import SubscriptionGroupManager
+from rmq_ha.broker.tables.topics import TopicConfigManager
 from rmq_ha.config.broker_configuration import BrokerConfiguration
 from rmq_ha.errors import RequestRejected
-from rmq_ha.model.topic_config import SubscriptionGroupConfig
-from rmq_ha.model.topics import group_name_fault
+from rmq_ha.model.topic_config import SubscriptionGroupConfig, TopicConfig
+from rmq_ha.model.topics import RETRY_PREFIX, group_name_fault
 from rmq_ha.remoting.channel import Channel
 from rmq_ha.wire import fastjson
 from rmq_ha.wire.bodies import MessageQueue, read_body
@@ -32,20 +37,29 @@ from rmq_ha.wire.stat_bodies import (
 
 
 class AdminGroupsProcessor:
-    """Changes consumer groups, lists their members and tells how far they are."""
+    """
+    Changes consumer groups, lists their members and tells how far they are.
+
+    :param register_topic: makes a changed topic known to the name servers; fires when they
+        answered.
+    """
 
     def __init__(
         self,
         *,
         groups: SubscriptionGroupManager,
+        topics: TopicConfigManager,
         consumers: ConsumerManager,
         producers: ProducerManager,
         consumer_offsets: ConsumerOffsetManager,
         stats: BrokerStats,
         consume_tables: ConsumeTables,
         configuration: BrokerConfiguration,
+        register_topic: Callable[[TopicConfig], "Deferred[None]"],
     ) -> None:
         self._groups = groups
+        self._topics = topics
+        self._register_topic = register_topic
         self._consumers = consumers
         self._producers = producers
         self._consumer_offsets = consumer_offsets
@@ -67,7 +81,11 @@ class AdminGroupsProcessor:
     def update_group(
         self, channel: Channel, request: RemotingCommand
     ) -> "Deferred[RemotingCommand | None]":
-        """UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: the whole configuration is replaced."""
+        """
+        UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: the whole configuration is replaced.
+
+        A retry topic that has fewer queues than the group's retryQueueNums gets as many.
+        """
         refuse_on_slave(self._configuration)
         config = request.read(lambda body: read_body(body, SubscriptionGroupConfig.from_json))
         if not isinstance(config.group_name, str):
@@ -76,7 +94,20 @@ class AdminGroupsProcessor:
         if fault is not None:
             raise RequestRejected(ResponseCode.SYSTEM_ERROR, fault)
         queue_nums(config.retry_queue_nums, "retryQueueNums")
-        return answer_when_written(self._groups.update(config), request)
+        written = self._groups.update(config)
+        retry = self._topics.get(RETRY_PREFIX + config.group_name)
+        queues = config.retry_queue_nums
+        if retry is None or min(retry.read_queue_nums, retry.write_queue_nums) >= queues:
+            return answer_when_written(written, request)
+        wider = replace(
+            retry,
+            read_queue_nums=max(retry.read_queue_nums, queues),
+            write_queue_nums=max(retry.write_queue_nums, queues),
+        )
+        both: Deferred[Any] = gatherResults([written, self._topics.update(wider)])
+        all_written: Deferred[bool] = both.addCallback(all)
+        registered: Deferred[Any] = self._register_topic(wider)
+        return registered.addBoth(lambda _: answer_when_written(all_written, request))
 
     def all_groups(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
         """GET_ALL_SUBSCRIPTIONGROUP_CONFIG, for a slave and for exports."""

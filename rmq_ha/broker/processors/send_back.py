@@ -29,7 +29,7 @@ from rmq_ha.model.properties import (
     encode_properties,
 )
 from rmq_ha.model.status import PutMessageStatus
-from rmq_ha.model.topic_config import SubscriptionGroupConfig
+from rmq_ha.model.topic_config import SubscriptionGroupConfig, TopicConfig
 from rmq_ha.model.topics import DLQ_PREFIX, RETRY_PREFIX, SCHEDULE_TOPIC
 from rmq_ha.remoting.channel import Channel
 from rmq_ha.store.delay.copies import copy_of
@@ -40,6 +40,22 @@ from rmq_ha.wire.command import RemotingCommand
 from rmq_ha.wire.versions import V3_4_9
 
 FIRST_DELAY_LEVEL = 3
+
+
+def _queues_of(retry: TopicConfig, group: SubscriptionGroupConfig) -> int:
+    """
+    How many queues of a retry topic take messages: only those that consumers read.
+
+    :raises RequestRejected: the topic has none.
+    """
+    readable = min(retry.read_queue_nums, retry.write_queue_nums)
+    if readable <= 0:
+        raise RequestRejected(
+            ResponseCode.SYSTEM_ERROR,
+            f"the topic {retry.topic_name} has no queue that consumers may read and the broker "
+            f"may write: rmqha-admin topic update {retry.topic_name} --queues 1",
+        )
+    return min(readable, group.retry_queue_nums)
 
 
 class SendBackStore(RecordReader, LoadedStore, Protocol):
@@ -112,7 +128,7 @@ class SendBackProcessor:
             self._topics.create_in_send_back(topic)
             properties[DELAY] = "0"
         else:
-            topic, queue_id = retry_topic, self._random.randrange(group.retry_queue_nums)
+            topic, queue_id = retry_topic, self._random.randrange(_queues_of(retry, group))
             properties[DELAY] = str(delay_level or FIRST_DELAY_LEVEL + record.reconsume_times)
         # The store host stays the original's, as in Java.
         copy = copy_of(record, topic, queue_id, properties, encode_properties(properties))

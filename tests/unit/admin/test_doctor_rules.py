@@ -16,6 +16,7 @@ from rmq_ha.admin.doctor.facts import (
     NameServer,
     Port,
     Queue,
+    UnreadableQueues,
 )
 from rmq_ha.admin.doctor.files import MADE_UP
 from rmq_ha.admin.doctor.findings import Rule, judge
@@ -225,6 +226,9 @@ CONSUMERS: dict[str, Spoil] = {
     "far-behind": group(members=members(1), queues=[queue(end=200_000)]),
     "one-queue-behind": group(
         members=members(1), queues=[*(queue(queue=n) for n in range(3)), queue(queue=3, end=5000)]
+    ),
+    "unreadable-queues": lambda facts: facts.unreadable_queues.append(
+        UnreadableQueues("pair", "%RETRY%workers", 1, 4, 30)
     ),
     "dlq-growing": lambda facts: facts.dead_letters.append(
         DeadLetters("workers", "pair", 3, NOW - HOUR // 2)

@@ -41,7 +41,15 @@ def another(value: Any, words: dict[str, str]) -> Any:
 
 OF_ALL = {"one-name-server", "no-broker", "name-servers-differ", "auto-create", "no-controller"}
 """What is said of all that there is together."""
-SEVERAL = ("name_servers", "brokers", "controllers", "groups", "dead_letters", "certificates")
+SEVERAL = (
+    "name_servers",
+    "brokers",
+    "controllers",
+    "groups",
+    "unreadable_queues",
+    "dead_letters",
+    "certificates",
+)
 OTHER_NAMES = {
     "10.0.0.": "10.0.9.",
     "10.0.1.": "10.0.8.",

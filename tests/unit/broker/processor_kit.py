@@ -347,12 +347,14 @@ class Kit:
             ),
             AdminGroupsProcessor(
                 groups=self.groups,
+                topics=self.topics,
                 consumers=self.consumers,
                 producers=self.producers,
                 consumer_offsets=self.offsets,
                 stats=self.stats,
                 consume_tables=consume_tables,
                 configuration=self.configuration,
+                register_topic=self._register_topic,
             ),
             AdminStatsProcessor(
                 stats=self.stats,

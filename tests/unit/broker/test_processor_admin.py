@@ -211,6 +211,24 @@ def test_update_and_delete_group() -> None:
     assert kit.request(207).code == 1
 
 
+def test_the_retry_topic_grows_with_its_group() -> None:
+    """It never shrinks, and a group that was never used gets no retry topic by its settings."""
+    kit = Kit()
+    wanted = {"groupName": "G9", "retryQueueNums": 4}
+    assert kit.request(200, None, wanted).code == 0
+    assert kit.topics.get("%RETRY%G9") is None
+    assert kit.registered == []
+    kit.topics.update(TopicConfig("%RETRY%G9", 1, 6, topic_sys_flag=2))
+    assert kit.request(200, None, wanted).code == 0
+    wider = TopicConfig("%RETRY%G9", 4, 6, topic_sys_flag=2)
+    assert kit.topics.get("%RETRY%G9") == wider
+    assert kit.registered == [wider]
+    for fewer in (4, 2):
+        assert kit.request(200, None, {**wanted, "retryQueueNums": fewer}).code == 0
+    assert kit.topics.get("%RETRY%G9") == wider
+    assert kit.registered == [wider]
+
+
 @pytest.mark.parametrize(
     "body",
     [

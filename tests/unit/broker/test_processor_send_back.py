@@ -135,6 +135,23 @@ def test_queues_are_chosen_at_random() -> None:
     assert {message.queue_id for message in kit.store.messages[1:]} == {0, 1, 2, 3}
 
 
+def test_only_queues_that_the_retry_topic_has_are_chosen() -> None:
+    """Nobody may read the others. The group's number may be larger than the topic's numbers."""
+    kit = Kit()
+    kit.store.put("TopicA")
+    kit.groups.update(SubscriptionGroupConfig("G1", retry_queue_nums=8))
+    for reads, writes, chosen in ((1, 1, {0}), (2, 4, {0, 1}), (4, 3, {0, 1, 2})):
+        kit.topics.update(TopicConfig("%RETRY%G1", reads, writes))
+        known = len(kit.store.messages)
+        for _ in range(50):
+            assert back(kit).code == 0
+        assert {message.queue_id for message in kit.store.messages[known:]} == chosen
+    kit.topics.update(TopicConfig("%RETRY%G1", 0, 4))
+    refused = back(kit)
+    assert refused.code == 1
+    assert "%RETRY%G1 has no queue that consumers may read" in refused.remark
+
+
 def test_refusals() -> None:
     kit = Kit()
     kit.store.put("TopicA")

@@ -10,6 +10,7 @@ from rmq_ha.admin import dlq, group, group_settings, offsets, topic
 from rmq_ha.client.lookup.requests import send_request
 from rmq_ha.client.rules.listening import ConsumeConcurrentlyStatus
 from rmq_ha.wire.batch import encode_batch
+from rmq_ha.wire.codes import RequestCode
 from tests.unit.admin.doctor.fleet import Fleet, never
 
 HOUR_MS = 3_600_000
@@ -135,6 +136,68 @@ def test_a_broker_that_lost_its_messages(one: Fleet) -> None:
     assert "but the queue ends at 0" in one.finds("offset-beyond-end")
     now = one.hosts["a"].now_ms()
     one.type(lambda s: offsets.move_offsets(s, "Work", "workers", now, **YES))
+    one.is_well()
+
+
+def put_queues(fleet: Fleet, name: str, queues: int) -> None:
+    """A topic's queues without the questions that `rmqha-admin topic update` asks."""
+    ext = {"topic": name, "readQueueNums": str(queues), "writeQueueNums": str(queues)}
+    more = {"perm": "6", "topicFilterType": "SINGLE_TAG", "topicSysFlag": "0", "order": "false"}
+    fleet.wait(fleet.asking("admin", RequestCode.UPDATE_AND_CREATE_TOPIC, ext | more)())
+
+
+def test_retries_in_queues_that_nobody_may_read(one: Fleet) -> None:
+    """As Java's brokers leave them; what `doctor` says is typed, and all of them come again."""
+    given_back, again = list[str](), list[str]()
+
+    def first_time_failed(messages: Any, context: Any) -> ConsumeConcurrentlyStatus:
+        for message in messages:
+            (again if message.reconsume_times else given_back).append(message.msg_id)
+        if messages[0].reconsume_times:
+            return ConsumeConcurrentlyStatus.CONSUME_SUCCESS
+        return ConsumeConcurrentlyStatus.RECONSUME_LATER
+
+    one.member("m1", first_time_failed)
+    one.run(5)
+    change = group_settings.change_group
+    given = {"retry_queue_nums": 4}
+    one.type(lambda s: change(s, "workers", "", given, is_new=False, **YES))
+    one.send("Work", 40)
+    one.run(5)
+    put_queues(one, "%RETRY%workers", 1)
+    one.run(60)
+    assert len(given_back) == 40
+    assert 0 < len(again) < 40
+    found = one.finds("unreadable-queues")
+    assert f"{40 - len(again)} messages lie in queues 1 to 3 at pair" in found
+    typed = "rmqha-admin topic update '%RETRY%workers' --on pair --read-queues 4"
+    assert f"`{typed}`" in found
+    shape = {"read_queues": 4, "queues": None, "write_queues": None, "perm": None}
+    one.type(lambda s: topic.change_topic(s, "%RETRY%workers", "pair", shape, is_new=False, **YES))
+    one.run(60)
+    assert sorted(again) == sorted(given_back)
+    one.is_well()
+
+
+def test_retries_after_the_group_asked_for_more_queues(one: Fleet) -> None:
+    """The group has consumed once, so that it has a retry topic of one queue."""
+    again = list[int]()
+
+    def failed_once(messages: Any, context: Any) -> ConsumeConcurrentlyStatus:
+        again.extend(m.queue_id for m in messages if m.reconsume_times)
+        if messages[0].reconsume_times:
+            return ConsumeConcurrentlyStatus.CONSUME_SUCCESS
+        return ConsumeConcurrentlyStatus.RECONSUME_LATER
+
+    one.member("m1", failed_once)
+    one.run(5)
+    change = group_settings.change_group
+    given = {"retry_queue_nums": 4}
+    one.type(lambda s: change(s, "workers", "", given, is_new=False, **YES))
+    one.send("Work", 40)
+    one.run(60)
+    assert len(again) == 40
+    assert set(again) == {0, 1, 2, 3}
     one.is_well()
 
 
