@@ -3,9 +3,8 @@
 Spec: controller.md, chapters 3, 7 and 8.
 """
 
-from collections import deque
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from twisted.internet.defer import Deferred, maybeDeferred
 from twisted.internet.interfaces import IAddress, IDelayedCall, IListeningPort
@@ -22,6 +21,7 @@ from rmq_ha.autoswitch.ha_status import master_status, slave_status
 from rmq_ha.autoswitch.link import EpochLink
 from rmq_ha.autoswitch.manager import ReplicasManager
 from rmq_ha.autoswitch.protocol import EpochFeedProtocol
+from rmq_ha.autoswitch.puts import WaitingPuts
 from rmq_ha.autoswitch.replica import Cut, EpochReplica, Remember
 from rmq_ha.autoswitch.service import ControllerClient, Decision
 from rmq_ha.autoswitch.settings import ManagerSettings, ReplicationSettings
@@ -57,14 +57,6 @@ class OwnJournal(Protocol):
 
     def set_aside(self, end: int, why: str) -> "Deferred[Any]":
         """Give up what lies behind `end`, and keep it in a folder."""
-
-
-class _Put(NamedTuple):
-    """Somebody waits for a place in the log to be kept."""
-
-    end: int
-    deadline: float
-    decided: Decided
 
 
 class _FeedFactory(Factory):
@@ -140,7 +132,7 @@ class AutoSwitchHAService:
         self._feeds: list[EpochFeedProtocol] = []
         self._open = OpenConnections()
         self._link: EpochLink | None = None
-        self._puts: deque[_Put] = deque()
+        self._puts = WaitingPuts()
         self._timer: IDelayedCall | None = None
         self._port: IListeningPort | None = None
         self._client: Calls | None = None
@@ -252,7 +244,7 @@ class AutoSwitchHAService:
         Say nothing more, neither to controllers nor to slaves.
 
         :returns: fires when the log is left alone and every connection is closed; puts that still
-            wait got FLUSH_SLAVE_TIMEOUT.
+            wait got SERVICE_NOT_AVAILABLE.
         """
         return Deferred.fromCoroutine(self._stop())
 
@@ -371,9 +363,7 @@ class AutoSwitchHAService:
         self._timer = rearm(self._host.clock, self._timer, None, self._settle)
         for connection in self._feeds[:]:
             connection.close(why)
-        waiting, self._puts = self._puts, deque()
-        for put in waiting:
-            put.decided(PutMessageStatus.FLUSH_SLAVE_TIMEOUT, self._now())
+        self._puts.give_up(self._now())
 
     # ------------------------------------------------------------ the role, as others ask for it
 
@@ -426,8 +416,8 @@ class AutoSwitchHAService:
         """What is missing, and what to do; empty where nothing is."""
         addresses = ", ".join(self._configuration.controlled.controllers)
         if self._state is None:
-            if self._link is not None:
-                return f"the broker at {self._link.master} leads, and takes the messages"
+            if isinstance(decision := self._decision, Follow):
+                return f"the broker at {decision.master_address} leads, and takes the messages"
             if self.controllers is not None and self.controllers.manager.is_standing_back:
                 return (
                     "this broker was the master when it crashed: it waits until the controllers "
@@ -453,6 +443,18 @@ class AutoSwitchHAService:
         if not self._log.admits:
             return f"this broker begins to lead epoch {self._epochs.last_epoch}; try again"
         return ""
+
+    def why_not_kept(self) -> str:
+        """As `why_no_puts`, of a put that is in the log and was not kept in time."""
+        why = self.why_no_puts()
+        silent = 0.0 if why or self._state is None else self._now() - self._conversation.led_until
+        if silent <= 0:
+            return why
+        addresses = ", ".join(self._configuration.controlled.controllers)
+        return (
+            f"no controller ({addresses}) has answered for {silent:.1f} s, so another broker may "
+            "be elected, and may lack this message: send it again"
+        )
 
     def _progress(self) -> Progress:
         log = self._log
@@ -561,11 +563,11 @@ class AutoSwitchHAService:
         """
         state = self._state
         if state is None:
-            return PutMessageStatus.FLUSH_SLAVE_TIMEOUT
+            return PutMessageStatus.SERVICE_NOT_AVAILABLE
         if state.is_kept(next_offset):
             return PutMessageStatus.PUT_OK
         seconds = self._configuration.store.slave_timeout / 1000
-        self._puts.append(_Put(next_offset, self._now() + seconds, decided))
+        self._puts.add(next_offset, self._now(), seconds, decided)
         self.appended()
         return None
 
@@ -589,13 +591,12 @@ class AutoSwitchHAService:
         if proposal is not None:
             self._conversation.propose(proposal)
         self._log.confirmed(state.confirm_offset)
-        while self._puts and state.is_kept(self._puts[0].end):
-            self._puts.popleft().decided(PutMessageStatus.PUT_OK, now)
-        while self._puts and self._puts[0].deadline <= now:
-            self._puts.popleft().decided(PutMessageStatus.FLUSH_SLAVE_TIMEOUT, now)
-        times = [state.deadline(now), None if state.wanted is None else now + _LOOK_AGAIN_S]
-        if self._puts:
-            times.append(self._puts[0].deadline)
+        self._puts.settle(state.is_kept, self._conversation.led_until, now)
+        times = [
+            state.deadline(now),
+            None if state.wanted is None else now + _LOOK_AGAIN_S,
+            self._puts.deadline,
+        ]
         deadline = min((time for time in times if time is not None), default=None)
         if self._state is state:
             self._timer = rearm(self._host.clock, self._timer, deadline, self._settle)

@@ -66,6 +66,10 @@ class EpochJournal(LocalJournal):
         """See `Journal`."""
         return self.service.why_no_puts()
 
+    def why_not_kept(self) -> str:
+        """See `Journal`."""
+        return self.service.why_not_kept()
+
     @property
     def dispatched_to(self) -> int:
         """Physical offset up to which queues know what the log holds."""

@@ -64,6 +64,11 @@ class Lease:
         """Nobody else can have been elected."""
         return self._end is not None and now < self._end
 
+    @property
+    def proven_until(self) -> float:
+        """When the newest question left whose answer proves that nobody else was elected."""
+        return float("-inf") if self._end is None else self._end - self._length
+
     def _go_on(self, now: float) -> None:
         if self._claim is not None:
             leader, heard, received = self._claim

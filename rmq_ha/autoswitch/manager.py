@@ -149,6 +149,16 @@ class ReplicasManager:
         """It leads, and nobody else can have been elected yet."""
         return self.role is Role.MASTER and self._lease.holds(now)
 
+    def led_until(self, now: float) -> float:
+        """
+        When the newest heartbeat left whose answer proves that nobody else was elected.
+
+        Heartbeats leave every brokerHeartbeatInterval, so `now` where the last two were in time.
+        """
+        proven = self._lease.proven_until
+        in_time = 2 * self._settings.broker_heartbeat_interval / 1000
+        return now if now - proven <= in_time else proven
+
     def deadline(self) -> float:
         """When to call `tick` next."""
         return self._beat_at if self._busy is not None else min(self._step_at, self._beat_at)

@@ -86,6 +86,11 @@ class ControllerClient:
         """This broker leads, and nobody else can have been elected yet."""
         return self._is_running and self.manager.may_accept(self._now())
 
+    @property
+    def led_until(self) -> float:
+        """As `ReplicasManager.led_until`; the last moment of `may_accept` is later."""
+        return self.manager.led_until(self._now())
+
     def start(self) -> None:
         """Look for the controllers."""
         self._is_running = True

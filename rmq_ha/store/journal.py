@@ -207,7 +207,8 @@ class Replication(Protocol):
         Are the records there, from `start_offset` up to `next_offset`, their end?
 
         :returns: a status at once where nothing needs waiting; None: `decided` hears it. It is
-            PUT_OK, FLUSH_SLAVE_TIMEOUT or SLAVE_NOT_AVAILABLE.
+            PUT_OK, FLUSH_SLAVE_TIMEOUT or SLAVE_NOT_AVAILABLE; where masters are elected also
+            SERVICE_NOT_AVAILABLE: the next master is expected not to have the records.
         """
 
     def is_replicated(self, start_offset: int, next_offset: int) -> bool:
@@ -310,9 +311,13 @@ class Journal(Protocol):
 
     def why_no_puts(self) -> str:
         """
-        Asked when a message was not taken, or not kept in time: why, as far as others are the
-        reason, and what to do. Empty: they are not.
+        Why messages are not taken, as far as other machines are the reason, and what to do.
+
+        Empty: they are not the reason.
         """
+
+    def why_not_kept(self) -> str:
+        """As `why_no_puts`, of a message that is in the log and was not kept in time."""
 
     # Beginning and end
 

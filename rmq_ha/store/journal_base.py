@@ -131,6 +131,10 @@ class JournalBase:
         """See `Journal`."""
         return ""
 
+    def why_not_kept(self) -> str:
+        """See `Journal`."""
+        return self.why_no_puts()
+
     # Beginning and end
 
     def start(self) -> "Deferred[None]":

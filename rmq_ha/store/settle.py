@@ -22,6 +22,7 @@ of some, by their number, where that is something else; and what the clock says.
 """
 
 _OK = PutMessageStatus.PUT_OK
+_NOT_ALL_REPLICATED = (PutMessageStatus.FLUSH_SLAVE_TIMEOUT, PutMessageStatus.SERVICE_NOT_AVAILABLE)
 
 
 class PutSettler:
@@ -71,7 +72,7 @@ class PutSettler:
         records = iter(group.rows)
         rows = [None if place in others else next(records) for place in range(group.count)]
         kept = 0
-        if status is PutMessageStatus.FLUSH_SLAVE_TIMEOUT and len(group.rows) > 1:
+        if status in _NOT_ALL_REPLICATED and len(group.rows) > 1:
             for place, row in enumerate(rows):  # a slave may have taken some of them
                 if row is not None and self._journal.is_kept(row[2], row[2] + row[3]):
                     others[place] = _OK

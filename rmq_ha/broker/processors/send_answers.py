@@ -83,7 +83,7 @@ class SendAnswers:
 
     def _why_busy(self) -> str:
         """Why a put was not decided in time, or not even begun."""
-        return self._store.journal.why_no_puts() or "the disk is slow"
+        return self._store.journal.why_not_kept() or "the disk is slow"
 
     def _remark(self, status: PutMessageStatus) -> str:
         largest = self._configuration.store.max_message_size

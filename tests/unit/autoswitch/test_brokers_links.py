@@ -159,4 +159,4 @@ def test_who_is_told_that_it_leads_no_more_says_so_of_nothing_that_waits() -> No
     assert not master.store.log.admits
     assert master.replication.statistics()["slaves"] == []
     brokers.run(0.1)
-    assert told == [12]
+    assert told == [14], "12 would pass for stored, and the tail is cut"

@@ -33,11 +33,12 @@ from rmq_ha.model.status import FlushDiskType, PutMessageStatus
 from rmq_ha.testing.cluster import ROOT
 from rmq_ha.wire.codes import RequestCode, ResponseCode
 from rmq_ha.wire.command import RemotingCommand
-from tests.unit.autoswitch.station import ADDRESS, EPOCH_FILE, OTHER, Station
+from tests.unit.autoswitch.station import ADDRESS, CONTROLLER, EPOCH_FILE, OTHER, Station
 from tests.unit.ha.ha_fakes import Wire
 from tests.unit.ha.record_logs import record
 
 LATE = PutMessageStatus.FLUSH_SLAVE_TIMEOUT
+LOST = PutMessageStatus.SERVICE_NOT_AVAILABLE
 ALONE, BOTH = SyncStateSet((1,), 1), SyncStateSet((1, 2), 2)
 
 
@@ -462,7 +463,7 @@ def test_who_stops_says_nothing_more_and_has_no_effect_any_more() -> None:
     assert not it.service.may_append
     assert over == []
     closed.callback(None)
-    assert (over, told_it) == ([], [LATE])
+    assert (over, told_it) == ([], [LOST])
     assert told(it)["slaves"] == []
     wire.lose()
     assert over == [None]
@@ -659,7 +660,7 @@ def test_who_says_nothing_for_too_long_leaves_the_set_by_itself() -> None:
 
 def test_who_does_not_lead_keeps_no_put() -> None:
     it = Station().start()
-    assert it.put()[1] == [LATE]
+    assert it.put()[1] == [LOST]
     assert not it.service.is_replicated(0, 0)
     assert not it.service.is_settled()
     assert told(it)["replicated_offset"] == 0
@@ -681,6 +682,7 @@ def test_a_put_ends_when_all_hold_it_or_when_its_time_is_over() -> None:
     assert told(it)["confirm_offset"] == first
     assert told(it)["unconfirmed"] == third - first
     assert not it.service.is_settled()
+    it.talk(1, 1, 2)
     it.clock.advance(2.99)
     assert (later, last) == ([], [])
     it.clock.advance(0.01)
@@ -698,6 +700,27 @@ def test_the_time_of_a_put_is_over_though_nothing_else_happens() -> None:
     assert ends == []
     it.clock.advance(0.01)
     assert ends == [LATE]
+
+
+@pytest.mark.parametrize(("hears", "status"), [(True, LATE), (False, LOST)])
+def test_a_put_that_no_controller_outlived_is_not_said_to_be_stored(
+    hears: bool, status: PutMessageStatus
+) -> None:
+    """Cut from slave and controllers: the lease still lasts, and the next master cuts it off."""
+    it = leading()
+    it.service.admit_puts(True)
+    it.slave(2, 0)
+    it.clock.advance(0.5)
+    _, ends = it.put()
+    for _ in range(3):
+        it.clock.advance(1.0)
+        if hears:
+            it.talk(1, 1, 2)
+    assert it.service.may_append
+    assert ends == [status]
+    why = it.service.why_not_kept()
+    assert why.startswith("" if hears else f"no controller ({CONTROLLER}) has answered for 3.5 s")
+    assert bool(why) is not hears
 
 
 def test_what_all_hold_already_is_kept_at_once() -> None:
@@ -739,7 +762,7 @@ def test_whoever_hears_of_its_put_may_end_the_leadership() -> None:
     )
     _, behind = it.put()
     report(wire, start + 100)
-    assert behind == [LATE]
+    assert behind == [LOST]
     assert not told(it)["leads"]
     assert it.service._timer is None or not it.service._timer.active()
 
@@ -766,10 +789,10 @@ def test_every_put_that_waits_hears_that_nobody_leads_any_more() -> None:
     wires = [it.slave(broker_id, 0) for broker_id in (2, 3)]
     waiting = [it.put()[1] for _ in range(3)]
     it.service.decided(StepDown("a test"))
-    assert waiting == [[LATE]] * 3
+    assert waiting == [[LOST]] * 3
     assert all(wire.disconnecting for wire in wires)
     it.clock.advance(5.0)
-    assert waiting == [[LATE]] * 3
+    assert waiting == [[LOST]] * 3
 
 
 @pytest.mark.parametrize("is_sync", [True, False])

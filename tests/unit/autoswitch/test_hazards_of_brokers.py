@@ -10,6 +10,58 @@ from rmq_ha.client.lookup.requests import send_request
 from rmq_ha.config.broker_configuration import BrokerConfiguration
 from rmq_ha.testing.cluster import LISTEN_PORT
 from rmq_ha.testing.controlled import TOPIC, ControlledBrokers
+from rmq_ha.wire.command import RemotingCommand
+
+
+def test_hazard_2_a_master_cut_from_all_but_its_clients_answers_no_put_with_12() -> None:
+    """Its lease still lasts when the put's time is over, and the next master cuts the message."""
+    brokers = ControlledBrokers()
+    first = brokers.in_sync()
+    second = brokers.other(first)
+    assert brokers.send(first, b"kept") == 0
+    for other in (second.host.name, brokers.desk.hosts[0].name):
+        brokers.world.network.partition(first.host.name, other)
+    answer = brokers.ask(first, put(brokers, b"nobody has it"))
+    assert first.replication.may_append
+    assert answer.code == 14
+    assert "another broker may be elected, and may lack this message" in (answer.remark or "")
+    brokers.until(lambda: brokers.master() is second)
+    brokers.world.network.heal()
+    brokers.in_sync()
+    brokers.run(1.0)
+    brokers.holds(first, [b"kept"])
+    assert not brokers.findings.violations
+
+
+def test_hazard_2_a_hand_over_answers_no_waiting_put_with_12() -> None:
+    """`electMaster`: the old master leads no more, and sets the message aside."""
+    brokers = ControlledBrokers()
+    first = brokers.in_sync()
+    second = brokers.other(first)
+    assert brokers.send(first, b"kept") == 0
+    brokers.world.network.partition(first.host.name, second.host.name)
+    told: list[tuple[int, str]] = []
+    asked = brokers.client.invoke(
+        f"{first.host.ip}:{LISTEN_PORT}", put(brokers, b"nobody has it"), 5000
+    )
+    asked.addCallback(lambda answer: told.append((answer.code, answer.remark or "")))
+    brokers.run(0.2)
+    elected = {"clusterName": "c", "brokerName": "b", "brokerId": "2", "designateElect": "true"}
+    assert brokers.desk.ask(1002, elected).code == 0
+    brokers.until(lambda: bool(told), 1.0)
+    assert told[0][0] == 14
+    assert told[0][1].endswith(
+        f"the broker at {second.host.ip}:{LISTEN_PORT} leads, and takes the messages"
+    )
+    brokers.world.network.heal()
+    brokers.in_sync()
+    brokers.run(1.0)
+    brokers.holds(first, [b"kept"])
+    assert not brokers.findings.violations
+
+
+def put(brokers: ControlledBrokers, body: bytes) -> RemotingCommand:
+    return send_request("producers", TOPIC, 0, body, "", brokers.now_ms())
 
 
 def test_hazard_12_a_torn_record_does_not_survive_an_election() -> None:
