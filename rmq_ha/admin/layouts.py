@@ -3,33 +3,54 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from rmq_ha.admin.sites import (
+    BROKER_STATUS,
+    CONTROLLER_STATUS,
+    LOOPBACK,
+    NAMESRV_STATUS,
+    Ports,
+    Site,
+    bound,
+    joined,
+    status_lines,
+)
 from rmq_ha.errors import WrongUsage
 
-LOOPBACK = "127.0.0.1"
-_METRICS = 5557
-
-
-class Site(NamedTuple):
-    """
-    Where files go, and what clusters and brokers are called.
-
-    :ivar hosts: addresses of the machines; one that is named twice runs two servers.
-    :ivar data: directory below which each server has one of its own.
-    """
-
-    hosts: Sequence[str]
-    cluster: str
-    name: str
-    data: str
+SCRAPE_FILE = "prometheus.yml"
 
 
 class Planned(NamedTuple):
-    """:ivar command: what runs with this file, on `host`."""
+    """
+    A server's file.
+
+    :ivar command: the program that runs with this file, on `host`.
+    :ivar status: port of its health, metrics and page.
+    """
 
     file: str
     host: str
     command: str
     text: str
+    status: int
+
+
+def scrape_file(planned: Sequence[Planned]) -> str:
+    """What Prometheus reads to ask these servers."""
+    targets = ", ".join(f'"{joined(item.host, item.status)}"' for item in planned)
+    return _text(
+        [
+            "# Prometheus for these servers. Check: promtool check config prometheus.yml",
+            "global:",
+            "  scrape_interval: 15s",
+            "  evaluation_interval: 15s",
+            "# For the alerts, copy conf/monitoring/alerts.yml of rmq-ha beside this file:",
+            "#rule_files: [alerts.yml]",
+            "scrape_configs:",
+            "  - job_name: rmq-ha",
+            "    static_configs:",
+            f"      - targets: [{targets}]",
+        ]
+    )
 
 
 def pair(place: Site) -> list[Planned]:
@@ -39,9 +60,9 @@ def pair(place: Site) -> list[Planned]:
     :raises WrongUsage: not two hosts.
     """
     first, second = _hosts(place, 2)
-    ports = Ports()
+    ports = Ports(place.base_port)
     servers = [_namesrv(place, host, number, ports) for number, host in enumerate((first, second))]
-    names = ";".join(f"{host}:{port}" for host, port, _ in servers)
+    names = ";".join(joined(host, port) for host, port, _ in servers)
     made = [planned for _, _, planned in servers]
     for host, role, number, file in (
         (first, "SYNC_MASTER", 0, "broker-master"),
@@ -65,10 +86,10 @@ def dledger(place: Site) -> list[Planned]:
     :raises WrongUsage: not three hosts.
     """
     hosts = _hosts(place, 3)
-    ports = Ports()
+    ports = Ports(place.base_port)
     servers = [_namesrv(place, host, number, ports) for number, host in enumerate(hosts[:2])]
-    names = ";".join(f"{host}:{port}" for host, port, _ in servers)
-    group = [f"n{number}-{host}:{ports.take(host, 40911)}" for number, host in enumerate(hosts)]
+    names = ";".join(joined(host, port) for host, port, _ in servers)
+    group = [f"n{number}-{joined(host, ports.member(host))}" for number, host in enumerate(hosts)]
     made = [planned for _, _, planned in servers]
     for number, host in enumerate(hosts):
         lines = [
@@ -93,8 +114,10 @@ def controller(place: Site) -> list[Planned]:
     hosts = list(place.hosts) or [LOOPBACK]
     if len(hosts) not in (1, 3):
         raise WrongUsage(f"one controller or three, not {len(hosts)}: --hosts A or A,B,C")
-    ports = Ports()
-    peers = [f"n{number}-{host}:{ports.take(host, 9878)}" for number, host in enumerate(hosts)]
+    ports = Ports(place.base_port)
+    peers = [
+        f"n{number}-{joined(host, ports.controller(host))}" for number, host in enumerate(hosts)
+    ]
     return [_controller(place, peers, number, host, ports) for number, host in enumerate(hosts)]
 
 
@@ -105,14 +128,16 @@ def failover(place: Site) -> list[Planned]:
     :raises WrongUsage: not three hosts; on the last one there is a controller and nothing else.
     """
     hosts = _hosts(place, 3)
-    ports = Ports()
-    peers = [f"n{number}-{host}:{ports.take(host, 9878)}" for number, host in enumerate(hosts)]
+    ports = Ports(place.base_port)
+    peers = [
+        f"n{number}-{joined(host, ports.controller(host))}" for number, host in enumerate(hosts)
+    ]
     made, addresses = [], []
     for number, host in enumerate(hosts[:2]):
         address, port, planned = _namesrv(place, host, number, ports)
         within = ["enableControllerInNamesrv=true", *_member(place, peers, number)]
         made.append(planned._replace(text=planned.text + _text(within)))
-        addresses.append(f"{address}:{port}")
+        addresses.append(joined(address, port))
     made.append(_controller(place, peers, 2, hosts[2], ports))
     for number, host in enumerate(hosts[:2]):
         lines = [
@@ -128,34 +153,16 @@ def failover(place: Site) -> list[Planned]:
     return made
 
 
-class Ports:
-    """Gives each server of a machine ports of its own."""
-
-    def __init__(self) -> None:
-        self._taken: set[tuple[str, int]] = set()
-
-    def take(self, host: str, lowest: int, step: int = 1) -> int:
-        """
-        The first free one from `lowest` on.
-
-        :param step: how far the next try is away.
-        """
-        port = lowest
-        while (host, port) in self._taken:
-            port += step
-        self._taken.add((host, port))
-        return port
-
-
 def _controller(place: Site, peers: Sequence[str], number: int, host: str, ports: Ports) -> Planned:
+    status = ports.status(host, CONTROLLER_STATUS)
     lines = [
         f"# A controller; brokers in controller mode get controllerAddr={_addr_list(peers)}",
         *_member(place, peers, number),
-        *_bound(host),
-        f"metricsPort={ports.take(host, _METRICS)}",
+        *bound(host),
+        *status_lines(place, host, status),
     ]
     file = f"controller-n{number}.properties"
-    return Planned(file, host, "rmqha-controller", _text(lines))
+    return Planned(file, host, "rmqha-controller", _text(lines), status)
 
 
 def _member(place: Site, peers: Sequence[str], number: int) -> list[str]:
@@ -179,32 +186,28 @@ def _hosts(place: Site, count: int) -> list[str]:
     return hosts
 
 
-def _bound(host: str) -> list[str]:
-    """A trial on one machine is nobody else's business."""
-    return [f"bindAddress={LOOPBACK}"] if host == LOOPBACK else []
-
-
 def _addresses(host: str) -> list[str]:
-    return [f"brokerIP1={host}", f"brokerIP2={host}", *_bound(host)]
+    return [f"brokerIP1={host}", f"brokerIP2={host}", *bound(host)]
 
 
 def _namesrv(place: Site, host: str, number: int, ports: Ports) -> tuple[str, int, Planned]:
-    port = ports.take(host, 9876)
+    port, status = ports.namesrv(host), ports.status(host, NAMESRV_STATUS)
     file = f"namesrv-{number + 1}"
     lines = [
         "# A name server: brokers register with all of them, clients ask any of them.",
         f"listenPort={port}",
         f"kvConfigPath={place.data}/{file}/kvConfig.json",
-        *_bound(host),
-        f"metricsPort={ports.take(host, _METRICS)}",
+        *bound(host),
+        *status_lines(place, host, status),
     ]
-    return host, port, Planned(f"{file}.properties", host, "rmqha-namesrv", _text(lines))
+    planned = Planned(f"{file}.properties", host, "rmqha-namesrv", _text(lines), status)
+    return host, port, planned
 
 
 def _broker(
     place: Site, host: str, file: str, names: str, lines: Sequence[str], ports: Ports
 ) -> Planned:
-    port = ports.take(host, 10911, 100)
+    port, status = ports.broker(host), ports.status(host, BROKER_STATUS)
     text = [
         f"# Takes {port}, {port - 2} (clients' fast port); in a pair {port + 1} (replication).",
         f"brokerClusterName={place.cluster}",
@@ -214,9 +217,9 @@ def _broker(
         f"storePathRootDir={place.data}/{file}",
         "deleteWhen=04",
         "fileReservedTime=72",
-        f"metricsPort={ports.take(host, _METRICS)}",
+        *status_lines(place, host, status),
     ]
-    return Planned(f"{file}.properties", host, "rmqha-broker", _text(text))
+    return Planned(f"{file}.properties", host, "rmqha-broker", _text(text), status)
 
 
 def _text(lines: Sequence[str]) -> str:

@@ -91,7 +91,8 @@ class Layout:
         ports = {10911: bases[0] + 2, 11011: bases[1] + 2}
         for wanted, base in ((9876, bases[2]), (9878, bases[3])):
             ports |= {wanted + number: base + number for number in range(4 if wanted > 9876 else 2)}
-        ports |= {5557 + number: bases[4 + number // 4] + number % 4 for number in range(5)}
+        for number, status in enumerate((5557, 5558, 5559, 5567, 5568)):
+            ports[status] = bases[4 + number // 4] + number % 4
         self.servers: dict[str, Process] = {}
         for row in json.loads(done.stdout)["rows"]:
             program, _, path = row["command"].split()

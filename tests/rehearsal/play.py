@@ -42,7 +42,8 @@ class Play(ExitStack):
         base = free_ports(40)
         # What `init` writes for a trial on one machine, moved to where nobody else is.
         self.moved = {9876: base, 9877: base + 1, 10911: base + 8, 11011: base + 24}
-        self.moved |= {5557 + number: base + 32 + number for number in range(4)}
+        statuses = (5558, 5568, 5557, 5567)
+        self.moved |= {port: base + 32 + number for number, port in enumerate(statuses)}
         self.names = f"127.0.0.1:{base};127.0.0.1:{base + 1}"
         self.ports = {"broker-master": base + 34, "broker-slave": base + 35}
         self.shown: list[str] = []

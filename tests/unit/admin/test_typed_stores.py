@@ -147,8 +147,8 @@ LAYOUTS: dict[str, tuple[tuple[str, ...], dict[str, set[str]]]] = {
     "a pair on one machine": (
         ("--pair",),
         {
-            "namesrv-1": {"listenPort=9876", "bindAddress=127.0.0.1", "metricsPort=5557"},
-            "namesrv-2": {"listenPort=9877", "metricsPort=5558"},
+            "namesrv-1": {"listenPort=9876", "bindAddress=127.0.0.1", "metricsPort=5558"},
+            "namesrv-2": {"listenPort=9877", "metricsPort=5568"},
             "broker-master": {
                 "brokerClusterName=DefaultCluster",
                 "brokerName=broker-a",
@@ -157,23 +157,24 @@ LAYOUTS: dict[str, tuple[tuple[str, ...], dict[str, set[str]]]] = {
                 "bindAddress=127.0.0.1",
                 "listenPort=10911",
                 "namesrvAddr=127.0.0.1:9876;127.0.0.1:9877",
-                "metricsPort=5559",
+                "metricsPort=5557",
             },
-            "broker-slave": {"listenPort=11011", "metricsPort=5560"},
+            "broker-slave": {"listenPort=11011", "metricsPort=5567"},
         },
     ),
     "a pair on two": (
         ("--pair", "--hosts", "10.0.0.1, 10.0.0.2", "--name", "b", "--cluster", "C"),
         {
-            "namesrv-1": {"listenPort=9876", "metricsPort=5557"},
-            "namesrv-2": {"listenPort=9876", "metricsPort=5557"},
+            "namesrv-1": {"listenPort=9876", "metricsPort=5558", "metricsAddress=10.0.0.1"},
+            "namesrv-2": {"listenPort=9876", "metricsPort=5558", "metricsAddress=10.0.0.2"},
             "broker-master": {
                 "brokerClusterName=C",
                 "brokerName=b",
                 "brokerIP1=10.0.0.1",
                 "listenPort=10911",
                 "namesrvAddr=10.0.0.1:9876;10.0.0.2:9876",
-                "metricsPort=5558",
+                "metricsPort=5557",
+                "metricsAddress=10.0.0.1",
             },
             "broker-slave": {"brokerIP1=10.0.0.2", "brokerIP2=10.0.0.2", "listenPort=10911"},
         },
@@ -197,14 +198,15 @@ LAYOUTS: dict[str, tuple[tuple[str, ...], dict[str, set[str]]]] = {
         },
     ),
     "three controllers": (
-        ("--controller", "--hosts", "10.0.0.1,10.0.0.2,10.0.0.2"),
+        ("--controller", "--hosts", "127.0.0.1,127.0.0.1,127.0.0.1"),
         {
             f"controller-n{number}": {
                 "controllerDLegerGroup=DefaultCluster-controller",
-                "controllerDLegerPeers=n0-10.0.0.1:9878;n1-10.0.0.2:9878;n2-10.0.0.2:9879",
+                "controllerDLegerPeers=n0-127.0.0.1:9878;n1-127.0.0.1:9879;n2-127.0.0.1:9880",
                 f"controllerDLegerSelfId=n{number}",
+                f"metricsPort={5559 + 10 * number}",
                 "# A controller; brokers in controller mode get"
-                " controllerAddr=10.0.0.1:9878;10.0.0.2:9878;10.0.0.2:9879",
+                " controllerAddr=127.0.0.1:9878;127.0.0.1:9879;127.0.0.1:9880",
             }
             for number in range(3)
         },
@@ -237,16 +239,17 @@ def test_who_is_who_in_a_new_cluster(tmp_path: Path, layout: str) -> None:
     folder = tmp_path / "new"
     code, (told,) = admin("init", str(folder), *arguments)
     assert code == 0
-    assert [path.name for path in sorted(folder.iterdir())] == sorted(
-        f"{name}.properties" for name in files
-    )
+    assert {path.name for path in folder.iterdir()} == {
+        "prometheus.yml",
+        *(f"{name}.properties" for name in files),
+    }
     assert [row["command"].rpartition("/")[2] for row in told["rows"]] == [
         f"{name}.properties" for name in files
     ]
     for name, lines in files.items():
         assert lines <= lines_of(folder, name), name
         is_bound = "bindAddress=127.0.0.1" in lines_of(folder, name)
-        assert is_bound is (layout == "a pair on one machine")
+        assert is_bound is (layout in ("a pair on one machine", "three controllers"))
     roots = [line for name in files for line in lines_of(folder, name) if str(folder) in line]
     assert len(roots) == len(set(roots))
 

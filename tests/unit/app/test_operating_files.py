@@ -106,9 +106,10 @@ def test_the_image_has_a_user_ports_and_a_health_check_that_are_the_codes() -> N
     last = max(number for number, (word, _) in enumerate(found) if word == "FROM")
     final = dict(found[last:])
     assert final["USER"] == "3000:3000"
-    ports = {BROKER_PORT, BROKER_PORT - 2, BROKER_PORT + 1, NAMESRV_PORT, 9878, 5557}
+    ports = {BROKER_PORT, BROKER_PORT - 2, BROKER_PORT + 1, NAMESRV_PORT, 9878, 5557, 5558, 5559}
     assert {int(port) for port in final["EXPOSE"].split()} == ports
-    assert "http://127.0.0.1:5557/healthz" in final["HEALTHCHECK"]
+    assert final["ENV"] == "RMQHA_STATUS_PORT=5557"
+    assert "RMQHA_STATUS_PORT" in final["HEALTHCHECK"]
     check = json.loads(final["HEALTHCHECK"].partition("CMD ")[2])
     compile(check[2], "health", "exec")
     assert json.loads(final["CMD"])[0] in scripts()
@@ -147,6 +148,12 @@ def test_the_composed_pair_is_a_pair_that_elects() -> None:
             loaded = load("", here, overrides=options.overrides)
             assert loaded.notices == []
             controller = loaded.configuration.controller
+            if program == "rmqha-namesrv":
+                status = loaded.configuration.namesrv.metrics_port
+            else:
+                status = controller.metrics_port
+            assert service["environment"] == {"RMQHA_STATUS_PORT": str(status)}
+            assert status == {"rmqha-namesrv": 5558, "rmqha-controller": 5559}[program]
             groups[controller.controller_dleger_self_id] = controller.controller_dleger_peers
             continue
         text = (DOCKER / mounted["/etc/rmqha/broker.properties"]).read_text()
