@@ -404,6 +404,11 @@ class AutoSwitchHAService:
         """It leads that epoch, still."""
         return self._state is not None and self._epochs.last_epoch == term
 
+    @property
+    def is_sure_to_lead(self) -> bool:
+        """It leads, and its lease lasts."""
+        return self._state is not None and self._conversation.may_accept
+
     def is_settled(self) -> bool:
         """All of the log is confirmed."""
         return self._state is not None and self._log.readable_end >= self._log.max_offset

@@ -370,6 +370,7 @@ class BrokerController:
             hold=self.hold,
             stats=self.stats,
             configuration=configuration,
+            role=self.journal.role,
             store_host=configuration.store_host,
             now_ms=self.host.now_ms,
             seconds=self.host.clock.seconds,

@@ -137,7 +137,7 @@ class MessageStoreConfig:
     )
     warm_maped_file_enable: bool = key("warmMapedFileEnable", False, "touch and lock new CL files")
     offset_check_in_slave: bool = key(
-        "offsetCheckInSlave", False, "slave corrects consumer offsets"
+        "offsetCheckInSlave", False, "slaves and masters without a lease correct consumer offsets"
     )
     debug_lock_enable: bool = key(
         "debugLockEnable", False, "stack dumps when the put lock is held long"

@@ -436,6 +436,16 @@ class DLedgerService:
         node = self.node
         return node is not None and node.role is MemberRole.LEADER and node.term == term
 
+    @property
+    def is_sure_to_lead(self) -> bool:
+        """A quorum answered this leader a moment ago, so none can have elected another one."""
+        node = self.node
+        return (
+            node is not None
+            and node.role is MemberRole.LEADER
+            and self._now() - node.member.last_quorum < node.settings.leader_silence / 2
+        )
+
     def is_settled(self) -> bool:
         """Every entry is committed."""
         return self._ledger.committed_index >= self._ledger.end_index

@@ -46,6 +46,10 @@ class Electorate(Protocol):
     def leads(self, term: int) -> bool:
         """This broker is the leader of that term, still."""
 
+    @property
+    def is_sure_to_lead(self) -> bool:
+        """This broker leads, and nobody else can have been elected."""
+
     def is_settled(self) -> bool:
         """All of the log is kept as promised."""
 
@@ -86,6 +90,18 @@ class Role:
     def is_slave(self) -> bool:
         """As it is now; a broker that is not elected to be anything yet is none."""
         return self._config.broker_role is BrokerRole.SLAVE
+
+    @property
+    def corrects_offsets(self) -> bool:
+        """
+        A consumer that asks for an offset that is not here may be told another one.
+
+        Whoever is not sure to lead may lack messages that the master has, and that the consumer
+        has read there.
+        """
+        if self.is_slave:
+            return False
+        return self.electorate is None or self.electorate.is_sure_to_lead
 
     @property
     def begins_as_master(self) -> bool:

@@ -28,15 +28,19 @@ from rmq_ha.interfaces import IConsumeMessageHook, IMessageFilter, IMessageStore
 from rmq_ha.model.flags import PERM_READ, PULL_COMMIT_OFFSET, PULL_SUBSCRIPTION, PULL_SUSPEND
 from rmq_ha.model.message import Address, GetMessageResult, Message
 from rmq_ha.model.properties import DELAY, KEYS, TAGS, encode_properties
-from rmq_ha.model.status import BrokerRole, GetMessageStatus
+from rmq_ha.model.status import GetMessageStatus
 from rmq_ha.model.topic_config import SubscriptionGroupConfig
 from rmq_ha.model.topics import OFFSET_MOVED_EVENT
 from rmq_ha.remoting.channel import Channel
+from rmq_ha.store.journal import Role
 from rmq_ha.wire.codes import RequestCode, ResponseCode
 from rmq_ha.wire.command import FLAG_ONEWAY, RemotingCommand
 
 MAX_MSG_NUMS = 4096
 """More than a response ever holds; only bounds how much of a queue one request may scan."""
+
+UNSURE_MS = 1000
+"""A pull waits so long at a broker that lacks its offset and is not sure to lead."""
 
 _CODES = {
     GetMessageStatus.FOUND: ResponseCode.SUCCESS,
@@ -56,6 +60,7 @@ class PullMessageProcessor:
     """
     Answers pulls, holds those that found nothing, commits the offsets that came along.
 
+    :param role: says who may correct a consumer's offset: the master, while nobody else can lead.
     :param store_host: our own address, for OFFSET_MOVED_EVENT messages.
     :param hooks: those that provide `IConsumeMessageHook` run before every response that carries
         messages.
@@ -75,6 +80,7 @@ class PullMessageProcessor:
         hold: PullRequestHoldService,
         stats: BrokerStats,
         configuration: BrokerConfiguration,
+        role: Role,
         store_host: Address,
         now_ms: Callable[[], int],
         seconds: Callable[[], float],
@@ -90,6 +96,7 @@ class PullMessageProcessor:
         self._stats = stats
         self._broker = configuration.broker
         self._store_config = configuration.store
+        self._role = role
         self._store_host = store_host
         self._now_ms = now_ms
         self._seconds = seconds
@@ -126,7 +133,7 @@ class PullMessageProcessor:
 
     @property
     def _is_slave(self) -> bool:
-        return self._store_config.broker_role is BrokerRole.SLAVE
+        return self._role.is_slave
 
     def _group_for(self, channel: Channel, pull: PullHeader) -> SubscriptionGroupConfig:
         """
@@ -205,15 +212,21 @@ class PullMessageProcessor:
         code = _CODES[result.status]
         if result.status in _EMPTY_QUEUE and pull.queue_offset == 0:
             code = ResponseCode.PULL_NOT_FOUND
+        may_wait = pull.sys_flag & PULL_SUSPEND and not was_held
         if code is ResponseCode.PULL_OFFSET_MOVED:
-            if self._is_slave and not self._store_config.offset_check_in_slave:
-                code, suggest = ResponseCode.PULL_RETRY_IMMEDIATELY, group.broker_id
-            elif not self._is_slave:
+            if self._role.corrects_offsets:
                 self._offset_moved(pull, result.next_begin_offset)
+            elif not self._store_config.offset_check_in_slave:
+                # A slave names the master; whoever may be deposed names nobody, so the client waits
+                if may_wait and not self._is_slave:
+                    soon = pull._replace(suspend_ms=min(pull.suspend_ms, UNSURE_MS))
+                    if self._held(channel, request, soon, group, message_filter):
+                        return None
+                code, suggest = ResponseCode.PULL_RETRY_IMMEDIATELY, group.broker_id
+                result = result._replace(next_begin_offset=pull.queue_offset)
         elif (
             code is ResponseCode.PULL_NOT_FOUND
-            and pull.sys_flag & PULL_SUSPEND
-            and not was_held
+            and may_wait
             and self._held(channel, request, pull, group, message_filter)
         ):
             return None

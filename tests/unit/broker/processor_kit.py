@@ -50,6 +50,7 @@ from rmq_ha.model.status import BrokerRole, GetMessageStatus, PutMessageStatus
 from rmq_ha.model.topic_config import TopicConfig
 from rmq_ha.store.format.commitlog import Record, encode_record
 from rmq_ha.store.format.record_properties import record_properties
+from rmq_ha.store.journal import Role
 from rmq_ha.store.reading.reads import QueryResult
 from rmq_ha.store.statistics import StoreStatistics
 from rmq_ha.store.turns import TurnWatch
@@ -308,6 +309,7 @@ class Kit:
                 hold=self.hold,
                 stats=self.stats,
                 configuration=self.configuration,
+                role=Role(self.configuration.store),
                 store_host=BROKER,
                 now_ms=self.now_ms,
                 seconds=self.clock.seconds,

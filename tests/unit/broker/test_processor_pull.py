@@ -258,7 +258,7 @@ def test_slave_does_not_move_offsets() -> None:
     kit.groups.update(SubscriptionGroupConfig("G1", broker_id=3))
     kit.store.put("TopicA")
     answer = pull(kit, queueOffset=99)
-    assert code(answer) == (20, offsets(1, 0, 1, suggest=3))
+    assert code(answer) == (20, offsets(99, 0, 1, suggest=3))
     assert len(kit.store.messages) == 1
     kit.configuration.store.offset_check_in_slave = True
     assert pull(kit, queueOffset=99).code == 21

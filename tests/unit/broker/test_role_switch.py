@@ -77,6 +77,8 @@ class Rig:
 
     # The group
 
+    is_sure_to_lead = True
+
     def leads(self, term: int) -> bool:
         return self.leading == term
 
