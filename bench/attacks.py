@@ -194,6 +194,18 @@ def garbage(target: Target) -> Iterator[None]:
         yield
 
 
+def scrapes(target: Target) -> bytes:
+    """64 KiB of requests for /metrics in one write, none of which waits for the answer before."""
+    one = b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n"
+    return one * (65536 // len(one))
+
+
+def posted(kind: bytes, piece: bytes, size: int) -> Callable[[Target], bytes]:
+    """A POST to the status port with a body of so many bytes."""
+    head = b"POST /healthz HTTP/1.1\r\nHost: a\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n"
+    return lambda _: head % (kind, size) + piece * (size // len(piece))
+
+
 def replica(target: Target) -> Iterator[None]:
     """Slaves with empty stores, which want the whole log."""
     while True:
@@ -224,6 +236,19 @@ ATTACKS: dict[str, Attack] = {
     "held pulls": held_pulls,
     "garbage": garbage,
     "strange replicas": replica,
+    "64 KiB of pipelined /metrics": again(scrapes, "metrics"),
+    "15 MiB multipart": again(
+        posted(
+            b"multipart/form-data; boundary=x",
+            b"--x\r\nContent-Disposition: form-data\r\n\r\n",
+            15 << 20,
+        ),
+        "metrics",
+    ),
+    "4 MiB form a&a&": again(
+        posted(b"application/x-www-form-urlencoded", b"a&", 4 << 20), "metrics"
+    ),
+    "POST that is no form": again(posted(b"text/plain", bytes(1 << 20), 64 << 20), "metrics"),
 }
 
 

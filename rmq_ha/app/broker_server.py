@@ -104,7 +104,12 @@ class BrokerServer:
         self._warn_if_exposed()
         if own.metrics_port:
             self._status = StatusServer(
-                self._host, "rmqha", own.metrics_port, own.metrics_address, self._page_settings()
+                self._host,
+                "rmqha",
+                own.metrics_port,
+                own.metrics_address,
+                self._page_settings(),
+                own.metrics_host_names,
             )
             await self._status.start()
         if embeds_namesrv(configuration):

@@ -31,6 +31,7 @@ class ControllerServer(LoneServer):
                 own.metrics_port,
                 own.metrics_address,
                 PageSettings(own.page_token) if own.page_enable else None,
+                own.metrics_host_names,
             )
             status.add(CertificatesStatus("rmqcontroller", part.tls))
             status.health = lambda: Health(*part.state())

@@ -34,6 +34,7 @@ class NamesrvServer(LoneServer):
                 own.metrics_port,
                 own.metrics_address,
                 page if own.page_enable else None,
+                own.metrics_host_names,
             )
             access = part.namesrv.access
             if status.page is not None and access is not None:

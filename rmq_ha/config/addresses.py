@@ -40,3 +40,10 @@ def resolve_names(
             notice = Notice(f"{setting.where}: {key}={value} becomes {address}")
             if notice not in notices:  # a key of two targets
                 notices.append(notice)
+
+
+def add_own_name(targets: Iterable[Any], surroundings: Surroundings) -> None:
+    """Where `metricsHostNames` is empty, /metrics are asked for by the name of this machine."""
+    for target in targets:
+        if getattr(target, "metrics_host_names", None) == "":
+            target.metrics_host_names = surroundings.host_name

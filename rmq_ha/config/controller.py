@@ -55,6 +55,12 @@ class ControllerConfig:
     metrics_address: str = key(
         "metricsAddress", "127.0.0.1", "ours: interface of metricsPort; empty: all"
     )
+    metrics_host_names: str = key(
+        "metricsHostNames",
+        "",
+        "ours: names, comma-separated, by which /metrics may be asked for, beside addresses, names "
+        "without a dot and private ones; *: any; empty: this machine's own",
+    )
     page_enable: bool = key(
         "pageEnable",
         True,

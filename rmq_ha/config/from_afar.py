@@ -31,7 +31,7 @@ _REASONS = {
         "aclRequiresSignedTime aclSignedTimeWindow aclSignedSessions dLegerOperatorHosts "
         "dLegerPeerHosts haAllowedSlaves haSecret haSecretFile haSecretRequired "
         "haTrustedMasters haFirstOffsetMax namesrvAllowedBrokers namesrvBrokerTakeover "
-        "pageEnable pageToken"
+        "pageEnable pageToken metricsHostNames"
     ),
     "starts programs in some versions of RocketMQ": "filterServerNums",
 }

@@ -7,7 +7,7 @@ import os.path
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from rmq_ha.config.addresses import resolve_names
+from rmq_ha.config.addresses import add_own_name, resolve_names
 from rmq_ha.config.broker_configuration import BrokerConfiguration
 from rmq_ha.config.controller import ControllerConfiguration
 from rmq_ha.config.controller_mode import apply_controller_mode, is_controlled
@@ -84,6 +84,7 @@ def load_broker(
         targets = (*_objects(configuration), configuration.controller)
         fill(settings, targets, configuration.plugin_options, notices)
         resolve_names(targets, settings, surroundings, notices)
+        add_own_name(targets, surroundings)
         configuration.config_file = surroundings.absolute(name) if name else None
         _complete_broker(configuration, surroundings)
         apply_dledger(configuration, settings, surroundings, notices)
@@ -120,6 +121,7 @@ def load_namesrv(
         targets = (own, configuration.server, configuration.controller)
         fill(settings, targets, configuration.plugin_options, notices)
         resolve_names(targets, settings, surroundings, notices)
+        add_own_name(targets, surroundings)
         controller_within(configuration, settings, surroundings, notices)
         plan = namesrv_port_plan(configuration)
         check_controller_port(plan, settings)

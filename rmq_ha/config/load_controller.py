@@ -6,7 +6,7 @@ Spec: controller.md, section 2.3.
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from rmq_ha.config.addresses import resolve_names
+from rmq_ha.config.addresses import add_own_name, resolve_names
 from rmq_ha.config.broker_configuration import BrokerConfiguration
 from rmq_ha.config.controller import ControllerConfig, ControllerConfiguration
 from rmq_ha.config.dledger_settings import parse_peers
@@ -47,6 +47,7 @@ def load_controller(
     with with_unknown_keys(notices):
         fill(settings, (own, configuration.server), configuration.plugin_options, notices)
         resolve_names((own,), settings, surroundings, notices)
+        add_own_name((own,), surroundings)
         configuration.server.listen_port = _complete(own, settings, surroundings)
         if own.config_store_path or name:
             own.config_store_path = surroundings.absolute(own.config_store_path or name)

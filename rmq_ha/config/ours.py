@@ -220,6 +220,12 @@ class RmqHaConfig:
     metrics_address: str = key(
         "metricsAddress", "127.0.0.1", "interface of metricsPort; empty: all"
     )
+    metrics_host_names: str = key(
+        "metricsHostNames",
+        "",
+        "names, comma-separated, by which /metrics may be asked for, beside addresses, names "
+        "without a dot and private ones; *: any; empty: this machine's own",
+    )
     metrics_series_limit: int = key(
         "metricsSeriesLimit",
         200,

@@ -265,7 +265,8 @@ def test_it_is_read_only(ask: Asking) -> None:
 
 def test_metrics_and_health_are_what_they_were(ask: Asking) -> None:
     assert ask("/healthz")[2].startswith("ready: ")
-    assert "rmqha_build_info" in ask("/metrics", name="evil.example")[2]
+    assert "rmqha_build_info" in ask("/metrics", name="broker-a")[2]
+    assert ask("/metrics", name="evil.example")[0] == 421
 
 
 def test_hostile_names_come_as_they_are_in_json(cluster: PageCluster, ask: Asking) -> None:

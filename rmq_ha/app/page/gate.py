@@ -4,11 +4,15 @@ Neither ever goes over the wire: a challenge is signed with it (HMAC-SHA256, Bas
 for it is a session, which whoever can read the connection could use, too; so the page says more
 than /metrics, but changes nothing.
 
+Nobody can lock others out: whoever shows the right proof enters, however many wrong ones came
+before it, and a challenge is remembered only when it was used. A token of 16 characters is not
+guessed; the log names who tries.
+
 Pure: the time and chance come in.
 """
 
 from collections.abc import Callable
-from hmac import compare_digest
+from hmac import compare_digest, digest
 from random import Random
 from typing import NamedTuple
 
@@ -16,10 +20,8 @@ from rmq_ha.acl.signature import Signer
 
 CHALLENGE_S = 120.0
 SESSION_S = 12 * 3600.0
-MOST_CHALLENGES = 256
+MOST_USED = 256
 MOST_SESSIONS = 256
-MOST_FAILURES = 5
-FAILURES_S = 10.0
 DOMAIN = "rmq-ha page\n"
 """Signed before the challenge, so that no signature of anything else fits."""
 
@@ -59,9 +61,9 @@ class Gate:
         self._token = token
         self._administrator = administrator
         self._is_guarded = is_guarded
-        self._challenges: dict[str, float] = {}
+        self._seal = random.getrandbits(256).to_bytes(32)
+        self._used: dict[str, float] = {}
         self._sessions: dict[str, _Session] = {}
-        self._failures: dict[str, list[float]] = {}
 
     @property
     def ways(self) -> list[str]:
@@ -80,13 +82,9 @@ class Gate:
         return not self.ways and self._is_guarded
 
     def challenge(self, now: float) -> str:
-        """Something to sign, once."""
-        for known, ends in list(self._challenges.items()):
-            if ends <= now or len(self._challenges) >= MOST_CHALLENGES:
-                del self._challenges[known]
-        text = f"{self._random.getrandbits(160):040x}"
-        self._challenges[text] = now + CHALLENGE_S
-        return text
+        """Something to sign, once. It says itself until when, under a seal: nothing is kept."""
+        text = f"{self._random.getrandbits(128):032x}-{int((now + CHALLENGE_S) * 1000):x}"
+        return f"{text}-{self._sealed(text)}"
 
     def enter(self, now: float, host: str, account: str, challenge: str, signature: str) -> str:
         """
@@ -94,26 +92,27 @@ class Gate:
 
         :param account: empty: with the token.
         :returns: the new session.
-        :raises NotAllowed: the signature is none that we take, or too many were wrong.
+        :raises NotAllowed: the signature is none that we take.
         """
-        if self._is_guessing(now, host):
-            raise NotAllowed(f"too many wrong signatures from {host}; wait {FAILURES_S:.0f} s")
-        is_known = self._challenges.pop(challenge, 0.0) > now
-        content = (DOMAIN + challenge).encode()
-        if not is_known:
+        ends = self._end_of(challenge)
+        if ends <= now or challenge in self._used:
             raise NotAllowed("the challenge is too old, or was used already; try again")
+        content = (DOMAIN + challenge).encode()
         if account:
             check = self._administrator
             is_good = check is not None and check(account, signature, content, host)
         else:
             is_good = self._signer is not None and self._signer.is_signed(signature, content, b"")
         if not is_good:
-            self._failures.setdefault(host, []).append(now)
             raise NotAllowed(
                 "no administrator's account has this access key and secret key"
                 if account
                 else "the token is another one"
             )
+        for known, end in list(self._used.items()):
+            if end <= now or len(self._used) >= MOST_USED:
+                del self._used[known]
+        self._used[challenge] = ends
         return self._begin(now, account or "token")
 
     def who(self, now: float, session: str) -> str | None:
@@ -121,14 +120,9 @@ class Gate:
         entry = self._sessions.get(session)
         return entry.who if entry is not None and entry.ends > now else None
 
-    def shows_token(self, now: float, host: str, text: str) -> bool:
+    def shows_token(self, text: str) -> bool:
         """For scripts, which send the token itself."""
-        if not self._token or self._is_guessing(now, host):
-            return False
-        if compare_digest(text.encode(), self._token.encode()):
-            return True
-        self._failures.setdefault(host, []).append(now)
-        return False
+        return bool(self._token) and compare_digest(text.encode(), self._token.encode())
 
     def leave(self, session: str) -> None:
         """It is no session any more."""
@@ -142,9 +136,12 @@ class Gate:
         self._sessions[text] = _Session(who, now + SESSION_S)
         return text
 
-    def _is_guessing(self, now: float, host: str) -> bool:
-        for known, moments in list(self._failures.items()):
-            moments[:] = [moment for moment in moments if moment > now - FAILURES_S]
-            if not moments:
-                del self._failures[known]
-        return len(self._failures.get(host, ())) >= MOST_FAILURES
+    def _sealed(self, text: str) -> str:
+        return digest(self._seal, text.encode(), "sha256")[:16].hex()
+
+    def _end_of(self, challenge: str) -> float:
+        """Until when it may be used; 0: it is none of this server's."""
+        text, _, seal = challenge.rpartition("-")
+        if not compare_digest(self._sealed(text).encode(), seal.encode()):
+            return 0.0
+        return int(text.rpartition("-")[2], 16) / 1000

@@ -19,6 +19,7 @@ from rmq_ha.app.page.gate import SESSION_S, Gate, NotAllowed
 from rmq_ha.app.page.search import Refused
 from rmq_ha.app.page.values import Fault, Session
 from rmq_ha.model.networks import is_loopback
+from rmq_ha.tls.refusals import Refusals
 
 _JSON = b"application/json"
 _MOST_BODY = 4096
@@ -90,6 +91,7 @@ class Api(Resource):
         self._gate = gate
         self._clock = clock
         self._answers = answers
+        self._refusals = Refusals(clock)
         self._last_error = ""
 
     def render_GET(self, request: Request) -> Any:
@@ -143,6 +145,7 @@ class Api(Resource):
                 login.signature,
             )
         except NotAllowed as refused:
+            self._tell_refused(request, str(refused))
             return say_fault(request, HTTPStatus.FORBIDDEN, str(refused))
         _set_cookie(request, session, int(SESSION_S))
         return _say(request, HTTPStatus.OK, Session(True, who=login.account or "token"))
@@ -162,7 +165,20 @@ class Api(Resource):
             return True
         bearer = (request.getHeader(b"authorization") or b"").decode("utf-8", "replace")
         kind, _, text = bearer.partition(" ")
-        return kind.lower() == "bearer" and gate.shows_token(now, _host(request), text)
+        if kind.lower() != "bearer":
+            return False
+        if gate.shows_token(text):
+            return True
+        self._tell_refused(request, "the token is another one")
+        return False
+
+    def _tell_refused(self, request: Request, why: str) -> None:
+        host = _host(request)
+        more = self._refusals.admit(host, why)
+        if more is not None:
+            self.log.warn(
+                "{host} may not look at the page: {why}{more}", host=host, why=why, more=more
+            )
 
     def _later(self, request: Request, answer: "Deferred[bytes]") -> int:
         is_gone = False
@@ -240,11 +256,16 @@ def misdirected(gate: Gate, request: Request) -> str | None:
             "looks has to say who they are: set pageToken, or aclEnable=true, or "
             "metricsAddress=127.0.0.1 (docs/operations.md)"
         )
-    host = request.getRequestHostname()  # type: ignore[no-untyped-call]
-    name = (host or b"").decode("ascii", "replace").strip("[]")
+    name = name_asked(request)
     if gate.is_open and name != "localhost" and not is_loopback(name):
         return f"the page is at http://127.0.0.1/, not at {name[:100]}: see pageToken"
     return None
+
+
+def name_asked(request: Request) -> str:
+    """The name or address, without its port, by which somebody came here."""
+    host = request.getRequestHostname()  # type: ignore[no-untyped-call]
+    return (host or b"").decode("ascii", "replace").strip("[]")
 
 
 def say_fault(request: Request, status: HTTPStatus, text: str) -> bytes:

@@ -15,9 +15,10 @@ from rmq_ha.app.page.board import Board
 from rmq_ha.app.page.port import PagePort, PageSettings
 from rmq_ha.app.status.catalogue import CATALOGUE
 from rmq_ha.app.status.health import Health
+from rmq_ha.app.status.names import HostNames
 from rmq_ha.app.status.reactor import ReactorLag
 from rmq_ha.app.status.samples import Samples
-from rmq_ha.app.status.site import make_site
+from rmq_ha.app.status.site import Scrape, make_site
 from rmq_ha.model.histogram import Histogram
 from rmq_ha.seams import Connections, Host
 
@@ -83,6 +84,7 @@ class StatusServer:
 
     :param name: of the server: `rmqha` or `rmqnamesrv`.
     :param page: None: without a page.
+    :param names: `metricsHostNames`.
     :ivar page: None: there is none.
     :ivar health: asked at each request; replace it as the server comes up and goes down.
     """
@@ -96,12 +98,15 @@ class StatusServer:
         port: int,
         interface: str,
         page: PageSettings | None = None,
+        names: str = "",
     ) -> None:
         self.health: Callable[[], Health] = lambda: Health(False, "starting")
         self.registry = CollectorRegistry(auto_describe=False)
+        self._scrape = Scrape(self.registry, host.clock)
         self._host = host
         self._port = port
         self._interface = interface
+        self._names = HostNames(names)
         self._lag = ReactorLag(host.clock)
         self.page = None if page is None else PagePort(host, page, interface)
         self._listening: IListeningPort | None = None
@@ -119,6 +124,7 @@ class StatusServer:
         collector = SubjectCollector(subject)
         self.registry.register(collector)
         self._subjects.append(collector)
+        self._scrape.forget()
 
     @property
     def reactor_lag(self) -> Histogram:
@@ -143,6 +149,7 @@ class StatusServer:
         for collector in self._subjects:
             self.registry.unregister(collector)
         self._subjects.clear()
+        self._scrape.forget()
 
     def start(self) -> "Deferred[None]":
         """
@@ -150,7 +157,7 @@ class StatusServer:
 
         :returns: fires when it does; fails with `CannotListenError`.
         """
-        site = make_site(self.registry, lambda: self.health(), self._host, self.page)
+        site = make_site(self._scrape, lambda: self.health(), self._host, self._names, self.page)
         endpoint = self._host.network.server(self._port, self._interface)
         return maybeDeferred(endpoint.listen, site).addCallback(self._started)
 

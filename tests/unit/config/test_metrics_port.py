@@ -3,6 +3,7 @@
 import pytest
 
 from rmq_ha.config.load import load_broker, load_namesrv
+from rmq_ha.config.load_controller import load_controller
 from rmq_ha.config.log_format import LogFormat
 from rmq_ha.config.plans import namesrv_port_plan, port_plan
 from rmq_ha.config.surroundings import Surroundings
@@ -25,6 +26,16 @@ def test_it_is_in_the_plan() -> None:
     assert port_plan(configuration)[-1] == (5557, "metrics and health (metricsPort)")
     namesrv = load_namesrv("metricsPort=5558\n", HERE).configuration
     assert namesrv_port_plan(namesrv)[-1].port == 5558
+
+
+def test_the_names_of_metrics_are_this_machines_own_unless_others_are_given() -> None:
+    """In all three servers' files."""
+    controller = "controllerDLegerPeers=n0-10.1.2.3:9878\ncontrollerDLegerSelfId=n0\n"
+    for line, names in (("", "box"), ("metricsHostNames=a.example.com, b\n", "a.example.com, b")):
+        assert load_broker(line, HERE).configuration.ours.metrics_host_names == names
+        assert load_namesrv(line, HERE).configuration.namesrv.metrics_host_names == names
+        own = load_controller(controller + line, HERE).configuration.controller
+        assert own.metrics_host_names == names
 
 
 @pytest.mark.parametrize("port", [10911, 10909, 10912, 9876])
