@@ -93,10 +93,12 @@ class Adopt(NamedTuple):
     The controller has this set of ours.
 
     :ivar is_final: and will have no other that it was asked for until now.
+    :ivar lacks_heartbeat: it refused the last one because a member had sent no heartbeat yet.
     """
 
     known: SyncStateSet
     is_final: bool = False
+    lacks_heartbeat: bool = False
 
 
 Action = Ask | Apply | Accept | Withdraw | Lead | Follow | StepDown | Adopt

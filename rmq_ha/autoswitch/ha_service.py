@@ -110,6 +110,7 @@ class AutoSwitchHAService:
             in_sync_replicas=mode.in_sync_replicas,
             min_in_sync_replicas=mode.min_in_sync_replicas,
             ha_max_time_slave_not_catchup=mode.ha_max_time_slave_not_catchup,
+            broker_heartbeat_interval=mode.broker_heartbeat_interval,
             ha_send_heartbeat_interval=store.ha_send_heartbeat_interval,
             ha_housekeeping_interval=store.ha_housekeeping_interval,
             ha_transfer_batch_size=store.ha_transfer_batch_size,
@@ -272,7 +273,7 @@ class AutoSwitchHAService:
                 return
             state.adopt(decision.known)
             if decision.is_final:  # before anything else is proposed, which would be dropped here
-                state.refused(self._now())
+                state.refused(self._now(), lacks_heartbeat=decision.lacks_heartbeat)
             self._settle()
             return
         self._decision = decision
@@ -466,6 +467,10 @@ class AutoSwitchHAService:
         return Progress(self._epochs.last_epoch, int(log.max_offset), log.readable_end)
 
     # ------------------------------------------------------------ as a slave
+
+    def comes_back(self) -> None:
+        """As `Follower` says."""
+        self._conversation.beat()
 
     def make_replica(self) -> EpochReplica:
         """As `Follower` says."""

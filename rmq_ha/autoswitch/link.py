@@ -34,6 +34,13 @@ MENDED_SECONDS = 5.0
 class Follower(Protocol):
     """Whose log follows."""
 
+    def comes_back(self) -> None:
+        """
+        It connects now: the controllers have to hear of it before the master reports it in sync.
+
+        They refuse a member that has sent no heartbeat, and the master asks again later.
+        """
+
     def make_replica(self) -> EpochReplica:
         """For one connection; our log as it is now."""
 
@@ -117,6 +124,7 @@ class EpochLink:
         self._attempt.addCallbacks(self._connected, self._failed)
 
     async def _open(self) -> EpochReplicaProtocol:
+        self._owner.comes_back()
         asked = RemotingCommand(RequestCode.EXCHANGE_BROKER_HA_INFO)
         answer = await self._client.invoke(self.master, asked, ASK_TIMEOUT_MS)
         address = (answer.ext or {}).get("masterHaAddress", "")

@@ -122,6 +122,7 @@ class ReplicasManager:
         self._is_registered = False
         self._wants_election = True
         self._is_doubted = self._is_rumoured = False
+        self._refused_with = 0
         self._uncertain_until = 0.0
         self._heard_before: float | None = None
         self._master_address: str | None = None
@@ -166,8 +167,7 @@ class ReplicasManager:
     def tick(self, now: float) -> None:
         """Time has passed."""
         if now >= self._beat_at:
-            self._beat_at = now + self._settings.broker_heartbeat_interval / 1000
-            self._beat(now)
+            self.beat(now)
         if self._busy is None and now >= self._step_at:
             self._step(now)
 
@@ -257,6 +257,11 @@ class ReplicasManager:
     def _later(self, now: float) -> None:
         pause = self._settings.retry_interval / 1000
         self._step_at = now + pause * (0.75 + self._random.random() / 2)
+
+    def beat(self, now: float) -> None:
+        """The controllers have to know at once that this broker lives."""
+        self._beat_at = now + self._settings.broker_heartbeat_interval / 1000
+        self._beat(now)
 
     def _beat(self, now: float) -> None:
         """904 to every controller, and, where there are several, who leads them."""
@@ -440,12 +445,15 @@ class ReplicasManager:
             return
         self._altering = None
         if answer is not None and answer.code == ResponseCode.SUCCESS:
+            self._refused_with = 0
             self._outbox.append(Adopt(decode_set(answer.body)))
             return
         if answer is None:
             self._uncertain_until = now + UNCERTAIN_SECONDS
             return
-        self._complain(answer)
+        if answer.code != self._refused_with:
+            self._complain(answer)
+        self._refused_with = answer.code
         if answer.code == ResponseCode.NOT_LEADER:
             self.leader = None
         if answer.code in _REFUSALS:
@@ -517,7 +525,8 @@ class ReplicasManager:
         if is_ours and self.role is Role.MASTER:
             if known.is_final:
                 self._is_doubted = False
-            self._outbox.append(Adopt(known.members, known.is_final))
+            lacks_heartbeat = self._refused_with == ResponseCode.BROKER_NOT_ALIVE
+            self._outbox.append(Adopt(known.members, known.is_final, lacks_heartbeat))
             return
         address = known.master_address
         if is_ours or self.role is not Role.SLAVE or known.master_id is None:

@@ -124,6 +124,12 @@ class ControllerClient:
             self.manager.propose(proposal, self._now())
             self._drain()
 
+    def beat(self) -> None:
+        """As `ReplicasManager.beat`."""
+        if self._is_running:
+            self.manager.beat(self._now())
+            self._drain()
+
     def failed(self) -> None:
         """The role could not be taken."""
         self.manager.failed(self._now())

@@ -18,6 +18,7 @@ class ReplicationSettings:
     :ivar in_sync_replicas: how many have to hold a put otherwise, the master among them.
     :ivar min_in_sync_replicas: puts are refused while the set is smaller.
     :ivar ha_max_time_slave_not_catchup: who is behind and gets no further for so long leaves.
+    :ivar broker_heartbeat_interval: a broker tells the controllers so often that it lives.
     :ivar ha_send_heartbeat_interval: an idle connection says something so often.
     :ivar ha_housekeeping_interval: a silent one is closed after it.
     :ivar ha_transfer_batch_size: the largest body of a frame.
@@ -31,6 +32,7 @@ class ReplicationSettings:
     in_sync_replicas: int = 1
     min_in_sync_replicas: int = 1
     ha_max_time_slave_not_catchup: int = 15_000
+    broker_heartbeat_interval: int = 1_000
     ha_send_heartbeat_interval: int = 5_000
     ha_housekeeping_interval: int = 20_000
     ha_transfer_batch_size: int = 32_768

@@ -205,22 +205,29 @@ class SyncState:
             self.known, self.wanted = told, None
             self._confirm()
 
-    def refused(self, now: float) -> None:
+    def refused(self, now: float, *, lacks_heartbeat: bool = False) -> None:
         """
         The controller does not have the set that it was asked for, and never will.
 
         Not when it says so, but when it says besides what it has: an earlier try may have gone
         through. Until then union has both sets.
 
-        Who would have joined is not asked for again before haMaxTimeSlaveNotCatchup is over.
+        The brokers that would have joined are not asked for again for some time.
+
+        :param lacks_heartbeat: of one of them no heartbeat had come: the next one is due within
+            brokerHeartbeatInterval. Else the time is haMaxTimeSlaveNotCatchup.
         """
+        settings = self._settings
+        pause = settings.ha_max_time_slave_not_catchup
+        if lacks_heartbeat:
+            pause = min(pause, settings.broker_heartbeat_interval)
         for broker_id in self._joining:
-            self._barred[broker_id] = now + self._settings.ha_max_time_slave_not_catchup / 1000
+            self._barred[broker_id] = now + pause / 1000
         self.wanted = None
         self._confirm()
 
     def deadline(self, now: float) -> float | None:
-        """When `proposal` may have a member to leave out, if nothing else happens."""
+        """When `proposal` may have a member to leave out or to ask for, if nothing else happens."""
         limit = self._settings.ha_max_time_slave_not_catchup / 1000
         times = [
             (self._began if broker_id not in self._slaves else self._slaves[broker_id].progress)
@@ -228,6 +235,7 @@ class SyncState:
             for broker_id in self.known.members
             if broker_id != self._id
         ]
+        times += [end for broker_id, end in self._barred.items() if broker_id in self._slaves]
         return min((time for time in times if time > now), default=None)
 
     # ------------------------------------------------------------ puts

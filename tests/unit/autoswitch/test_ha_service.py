@@ -121,6 +121,25 @@ def test_who_was_refused_is_neither_waited_for_nor_asked_for_at_that_moment() ->
     assert proposals(it) == 0
 
 
+@pytest.mark.parametrize(
+    ("status", "seconds"),
+    [(ControllerResponse.BROKER_NOT_ALIVE, 1.0), (ControllerResponse.INVALID_REPLICAS, 15.0)],
+)
+def test_who_was_refused_is_asked_for_again_after_a_heartbeat(status: int, seconds: float) -> None:
+    """Nothing else has to happen; for a broker that is not known it takes longer."""
+    it = Station().leads(1)
+    it.slave(2, 0)
+    it.answer(ControllerRequest.ALTER_SYNC_STATE_SET, status=status)
+    it.clock.advance(0.0)
+    it.talk(1)
+    for _ in range(round(seconds * 4) - 1):
+        it.clock.advance(0.25)
+        it.talk(1)
+    assert proposals(it) == 0
+    it.clock.advance(0.25)
+    assert proposals(it) == 1
+
+
 @pytest.mark.parametrize("status", [ResponseCode.SYSTEM_ERROR, ControllerResponse.NOT_LEADER])
 def test_who_may_be_a_member_yet_is_waited_for(status: int) -> None:
     """The controller has lost its lead: what it was asked for may lie in the log of the next."""

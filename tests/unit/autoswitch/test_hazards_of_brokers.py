@@ -60,6 +60,31 @@ def test_hazard_2_a_hand_over_answers_no_waiting_put_with_12() -> None:
     assert not brokers.findings.violations
 
 
+def test_a_slave_that_comes_back_is_in_sync_with_its_next_heartbeat() -> None:
+    """Its report may reach the master before the controllers know that it lives."""
+
+    def two(configuration: BrokerConfiguration) -> None:
+        configuration.controlled.min_in_sync_replicas = 2
+
+    brokers = ControlledBrokers(change=two)
+    first = brokers.in_sync()
+    second = brokers.other(first)
+    network, controller = brokers.world.network, brokers.desk.hosts[0].name
+    for other in (first.host.name, controller):
+        network.partition(second.host.name, other)
+    brokers.run(25.0)
+    assert brokers.send(first, b"no") == 14
+    network.heal()
+    network.partition(second.host.name, controller)
+    brokers.until(lambda: second.replication.statistics()["master"]["state"] == "following")
+    brokers.run(1.5)
+    assert brokers.send(first, b"no") == 14, "the controllers do not know that it lives"
+    network.heal()
+    took = brokers.until(lambda: brokers.send(first, b"yes") == 0)
+    assert took < 3.0
+    assert not brokers.findings.violations
+
+
 def put(brokers: ControlledBrokers, body: bytes) -> RemotingCommand:
     return send_request("producers", TOPIC, 0, body, "", brokers.now_ms())
 

@@ -48,6 +48,7 @@ class Slave:
         self.settings = ReplicationSettings()
         self.asked: list[Deferred[RemotingCommand]] = []
         self.requests: list[tuple[str, int, int]] = []
+        self.heartbeats: list[int] = []
         self.tasks: list[Cut | Remember] = []
         self.disk: list[Deferred[None]] = []
         self.told: list[int] = []
@@ -66,6 +67,9 @@ class Slave:
         self.requests.append((address, command.code, timeout_ms))
         self.asked.append(Deferred(self.cancelled))
         return self.asked[-1]
+
+    def comes_back(self) -> None:
+        self.heartbeats.append(len(self.requests))
 
     def make_replica(self) -> EpochReplica:
         now = self.clock.seconds()
@@ -317,3 +321,13 @@ def test_an_end_says_nothing_of_what_was_lost_with_it() -> None:
     assert over == [None]
     assert events == []
     assert it.is_quiet()
+
+
+def test_the_controllers_hear_of_a_slave_before_its_master_does() -> None:
+    """At each connection: they refuse to have in sync a broker whose heartbeat has not come."""
+    it = slave()
+    wire = it.following()
+    assert it.heartbeats == [0], "before the master is asked where it replicates"
+    wire.lose()
+    it.clock.advance(1.0)
+    assert it.heartbeats == [0, 1]
