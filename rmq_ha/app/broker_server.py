@@ -17,10 +17,11 @@ from rmq_ha.app.status.certificates import CertificatesStatus
 from rmq_ha.app.status.health import Health
 from rmq_ha.app.status.server import StatusServer
 from rmq_ha.broker.controller import BrokerController
+from rmq_ha.config.addresses import ANY_ADDRESS
 from rmq_ha.config.broker_configuration import BrokerConfiguration
 from rmq_ha.config.dledger import dledger_port, is_dledger
 from rmq_ha.config.journal import CLASSIC, CONTROLLER, journal_name
-from rmq_ha.config.load import ANY_ADDRESS, PLAIN_ACL
+from rmq_ha.config.load import PLAIN_ACL
 from rmq_ha.config.namesrv import NamesrvConfig
 from rmq_ha.config.plans import embeds_namesrv, port_plan
 from rmq_ha.config.ports import PlannedPort

@@ -12,7 +12,8 @@ from rmq_ha.config.controller import ControllerConfiguration
 from rmq_ha.config.load import render_changed
 from rmq_ha.config.namesrv_configuration import NamesrvConfiguration
 from rmq_ha.config.plans import controller_port_plan, namesrv_port_plan, port_plan
-from rmq_ha.config.settings import Notice
+from rmq_ha.config.settings import Doubt, Notice
+from rmq_ha.errors import ConfigurationError
 
 
 def check_report(
@@ -25,7 +26,7 @@ def check_report(
     :raises ConfigurationError: a key, a certificate or an ACL file is missing, or of no use, or a
         plugin is not installed, or cannot be made.
     """
-    known = [notice.text for notice in notices if not notice.is_unknown]
+    known = [notice.text for notice in notices if not _fails(notice)]
     known += check_tls(configuration)
     if isinstance(configuration, ControllerConfiguration):
         plan = controller_port_plan(configuration)
@@ -57,18 +58,26 @@ def finish_check(
     live: Callable[[], NoReturn] | None = None,
 ) -> NoReturn:
     """
-    Print the report and leave: 1 when a key is unknown, else 0.
+    Print the report and leave: 1 when a key is unknown or a value is doubtful, else 0.
 
     :param live: goes on, and leaves, where nothing is wrong so far.
 
     :raises ConfigurationError: as `check_report`.
     """
-    report = "\n".join(check_report(configuration, notices))
+    faults = [notice.text for notice in notices if _fails(notice)]
+    try:
+        report = "\n".join(check_report(configuration, notices))
+    except ConfigurationError as error:  # perhaps because of one of the faults
+        raise ConfigurationError("\n".join([str(error), *faults])) from None
     try:
         print(report, flush=True)
     except BrokenPipeError:  # `--check | head` has read enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    unknown = [notice.text for notice in notices if notice.is_unknown]
-    if live is not None and not unknown:
+    if live is not None and not faults:
         live()
-    raise SystemExit("\n".join(unknown) if unknown else 0)
+    raise SystemExit("\n".join(faults) if faults else 0)
+
+
+def _fails(notice: Notice) -> bool:
+    """Nobody means it so: `--check` fails, though a server starts."""
+    return notice.is_unknown or isinstance(notice, Doubt)

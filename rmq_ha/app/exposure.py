@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from rmq_ha.acl.files import DEFAULT_FILE, FOLDER
+from rmq_ha.config.addresses import ANY_ADDRESS
 from rmq_ha.config.broker_configuration import BrokerConfiguration
 from rmq_ha.config.controller import ControllerConfiguration
 from rmq_ha.config.limits import TLS_KEYS
-from rmq_ha.config.load import ANY_ADDRESS
 from rmq_ha.model.networks import EVERYBODY
 from rmq_ha.tls.options import TlsOptions
 

@@ -4,10 +4,12 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from rmq_ha.config.fields import fields_by_key
-from rmq_ha.config.settings import Notice, Setting
+from rmq_ha.config.settings import Notice, Setting, reason_to_doubt
 from rmq_ha.config.surroundings import Surroundings
 from rmq_ha.model.networks import canonical
 
+ANY_ADDRESS = frozenset({"", "0.0.0.0", "::"})
+"""A listener with one of these listens on all addresses."""
 ADDRESS_KEYS = ("bindAddress", "brokerIP1", "brokerIP2", "metricsAddress", "embeddedNamesrvAddress")
 
 
@@ -33,7 +35,8 @@ def resolve_names(
             address = surroundings.resolve(value)
             if address is None:
                 raise setting.error(
-                    "this is no address, and no name that stands for one on this machine; write "
+                    reason_to_doubt(value)
+                    or "this is no address, and no name that stands for one on this machine; write "
                     "the address, or mend DNS or /etc/hosts"
                 )
             setattr(target, item.name, address)

@@ -7,11 +7,12 @@ import os.path
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from rmq_ha.config.addresses import add_own_name, resolve_names
+from rmq_ha.config.addresses import ANY_ADDRESS, add_own_name, resolve_names
 from rmq_ha.config.broker_configuration import BrokerConfiguration
 from rmq_ha.config.controller import ControllerConfiguration
 from rmq_ha.config.controller_mode import apply_controller_mode, is_controlled
 from rmq_ha.config.dledger import apply_dledger, is_dledger
+from rmq_ha.config.doubtful import check_broker, note_doubts
 from rmq_ha.config.fields import fields_by_key
 from rmq_ha.config.load_controller import controller_within
 from rmq_ha.config.namesrv_configuration import NamesrvConfiguration
@@ -35,7 +36,6 @@ from rmq_ha.model.status import BrokerRole
 
 BROKER_PORT = 10911
 NAMESRV_PORT = 9876
-ANY_ADDRESS = frozenset({"", "0.0.0.0", "::"})
 PLAIN_ACL = "plain"
 _PLUG_IN_KEYS = (
     "message_store_plug_in",
@@ -96,6 +96,8 @@ def load_broker(
         _check_duplicates(configuration, settings)
         _complete_acl(configuration, settings, surroundings)
         _check_plugin_options(configuration, settings, notices)
+        note_doubts(targets, settings, notices)
+        check_broker(configuration, settings, surroundings, notices)
     return LoadedBroker(configuration, notices)
 
 
@@ -139,6 +141,7 @@ def load_namesrv(
             directory = own.acl_directory or _acl_directory(own.rocketmq_home, name)
             own.acl_directory = surroundings.absolute(directory)
         notices += unknown_keys(configuration.plugin_options, settings)
+        note_doubts(targets, settings, notices)
     return LoadedNamesrv(configuration, notices)
 
 

@@ -10,6 +10,7 @@ from rmq_ha.config.addresses import add_own_name, resolve_names
 from rmq_ha.config.broker_configuration import BrokerConfiguration
 from rmq_ha.config.controller import ControllerConfig, ControllerConfiguration
 from rmq_ha.config.dledger_settings import parse_peers
+from rmq_ha.config.doubtful import note_doubts
 from rmq_ha.config.fields import fields_by_key
 from rmq_ha.config.namesrv_configuration import NamesrvConfiguration
 from rmq_ha.config.plans import controller_port_plan
@@ -53,6 +54,7 @@ def load_controller(
             own.config_store_path = surroundings.absolute(own.config_store_path or name)
         check_metrics_port(controller_port_plan(configuration), settings)
         notices += unknown_keys(configuration.plugin_options, settings)
+        note_doubts((own, configuration.server), settings, notices)
     return LoadedController(configuration, notices)
 
 

@@ -3,6 +3,7 @@
 What is wrong with a value stops the start; what is merely odd is collected as a `Notice`.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from difflib import get_close_matches
@@ -14,6 +15,9 @@ from rmq_ha.config.properties import parse
 from rmq_ha.config.values import check_tls, format_value, parse_value
 from rmq_ha.errors import ConfigurationError
 from rmq_ha.model.printable import one_line
+
+_VARIABLE = re.compile(r"\$(\{|[A-Za-z_])")
+_COMMENT = re.compile(r"\s(#|//)")
 
 
 class Notice(NamedTuple):
@@ -27,6 +31,12 @@ class Notice(NamedTuple):
     is_unknown: bool = False
 
 
+class Doubt(Notice):
+    """A value that can hardly be meant: a server starts with it, and `--check` fails."""
+
+    __slots__ = ()
+
+
 class Setting(NamedTuple):
     """:ivar where: `file:line`, or the option that it was given with."""
 
@@ -37,6 +47,19 @@ class Setting(NamedTuple):
     def error(self, reason: str) -> ConfigurationError:
         """The exception that says all a person needs to find and fix it."""
         return ConfigurationError(f"{self.where}: {self.key}={one_line(self.value)}: {reason}")
+
+
+def reason_to_doubt(value: str) -> str | None:
+    """Why a text is hardly what somebody means; None: nothing is odd about it."""
+    if len(value) > 1 and value[0] == value[-1] and value[0] in "\"'":
+        return "the quotes are part of the value: remove them"
+    if _COMMENT.search(value):
+        return "the comment is part of the value: give it a line of its own that begins with #"
+    if value == "~" or value.startswith("~/"):
+        return "nobody replaces ~ by a home directory here: write the whole path"
+    if _VARIABLE.search(value):
+        return "nobody replaces variables here: write the value itself"
+    return None
 
 
 def collect(
@@ -151,7 +174,8 @@ def _value(setting: Setting, item: Any) -> Any:
         return parse_value(item, setting.value)
     except ValueError as error:
         shown = setting._replace(value="***") if item.metadata["secret"] else setting
-        raise shown.error(str(error)) from None
+        doubt = reason_to_doubt(setting.value)
+        raise shown.error(f"{error}; {doubt}" if doubt else str(error)) from None
 
 
 def _check_meaning(setting: Setting, is_default: bool, notices: list[Notice]) -> None:

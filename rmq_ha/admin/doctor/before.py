@@ -15,7 +15,7 @@ from rmq_ha.admin.session import Session
 from rmq_ha.client.connection.asks import Asker
 from rmq_ha.client.lookup.brokers import broker_config
 from rmq_ha.client.rules.errors import BrokerRefused
-from rmq_ha.config.load import ANY_ADDRESS
+from rmq_ha.config.addresses import ANY_ADDRESS
 from rmq_ha.errors import ProtocolViolation, RemotingError, StoreLocked
 from rmq_ha.model.broker_identity import MASTER_ID
 from rmq_ha.model.status import BrokerRole
@@ -32,6 +32,7 @@ CODES = (
     "name-servers-differ",
     "file-wrong",
     "key-unknown",
+    "value-doubtful",
     "address-is-name",
     "name-servers-misspelt",
     "log-missing",

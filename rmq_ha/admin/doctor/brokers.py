@@ -11,7 +11,7 @@ from rmq_ha.admin.session import Session
 from rmq_ha.client.connection.asks import Asker
 from rmq_ha.client.lookup.brokers import broker_config, replication_of, runtime_info, topic_table
 from rmq_ha.client.rules.errors import BrokerRefused
-from rmq_ha.config.load import ANY_ADDRESS
+from rmq_ha.config.addresses import ANY_ADDRESS
 from rmq_ha.errors import ProtocolViolation, RemotingError
 from rmq_ha.ha.link import split_address
 from rmq_ha.tls.files import certificate_names, certificate_text

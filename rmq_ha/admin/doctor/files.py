@@ -30,6 +30,11 @@ def _unknown(facts: Facts) -> Iterator[Said]:
         yield Said(facts.local.file if facts.local else "", text)
 
 
+def _doubtful(facts: Facts) -> Iterator[Said]:
+    for text in facts.local.doubtful if facts.local else ():
+        yield Said(facts.local.file if facts.local else "", text)
+
+
 def _names(facts: Facts) -> Iterator[Said]:
     for key in _ADDRESS_KEYS if facts.local else ():
         assert facts.local is not None
@@ -178,6 +183,14 @@ RULES = (
         "a key of the properties file that nobody reads: what was meant is not in effect",
         "correct its spelling, or remove it",
         _unknown,
+    ),
+    Rule(
+        "value-doubtful",
+        Severity.WARNING,
+        "a value of the properties file that can hardly be meant: quotes, a comment, `~` or `$` in "
+        "it, or addresses and sizes that do not go together",
+        "correct the line; `--check` fails as long as it stands there",
+        _doubtful,
     ),
     Rule(
         "address-is-name",

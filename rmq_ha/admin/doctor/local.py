@@ -11,6 +11,7 @@ class Local:
     :ivar file: the properties file; empty: none was given.
     :ivar error: why no broker starts with it.
     :ivar unknown: keys that nobody reads, each with its place.
+    :ivar doubtful: lines whose values can hardly be meant, each with its reason.
     :ivar settings: as they stand in the file.
     :ivar rendered: the same as a broker understands them.
     :ivar address: where a broker of this file answers.
@@ -40,6 +41,7 @@ class Local:
     file: str = ""
     error: str | None = None
     unknown: list[str] = field(default_factory=list)
+    doubtful: list[str] = field(default_factory=list)
     settings: dict[str, str] = field(default_factory=dict)
     rendered: dict[str, str] = field(default_factory=dict)
     address: str = ""

@@ -8,6 +8,7 @@ from rmq_ha.config import properties
 from rmq_ha.config.broker_configuration import BrokerConfiguration
 from rmq_ha.config.load import load_broker, render
 from rmq_ha.config.plans import port_plan
+from rmq_ha.config.settings import Doubt
 from rmq_ha.config.surroundings import Surroundings
 from rmq_ha.errors import ConfigurationError, ProtocolViolation
 from rmq_ha.seams import Disk
@@ -41,6 +42,7 @@ def look_at_file(
         return
     own = loaded.configuration
     local.unknown = [notice.text for notice in loaded.notices if notice.is_unknown]
+    local.doubtful = [notice.text for notice in loaded.notices if isinstance(notice, Doubt)]
     lines = dict(line.partition("=")[::2] for line in render(own))
     local.rendered = {key: lines[key] for key in local.settings if key in lines}
     local.name_servers = own.broker.namesrv_addr or ""

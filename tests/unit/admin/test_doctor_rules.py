@@ -319,6 +319,7 @@ FILES: dict[str, Spoil] = {
     ),
     "file-wrong": local(error="b.properties:6: brokerId=x: must be a whole number", address=""),
     "key-unknown": local(unknown=["b.properties:6: unknown key flushDiscType"]),
+    "value-doubtful": local(doubtful=['b.properties:6: brokerName="b": the quotes']),
     "address-is-name": local(settings={"brokerIP1": "broker-a"}),
     "name-servers-misspelt": local(settings={"namesrvAddr": "a:1,b:2"}),
     "not-running": both(local(), having(master, config={}, problem="refused")),

@@ -117,7 +117,7 @@ def test_a_master_that_the_slave_will_not_reach() -> None:
     fleet.world.network.heal()
     fleet.is_well(**start.file())
     wrong = f"haMasterAddress={fleet.hosts['new'].ip}:{HA_PORT}"
-    fleet.finds("master-unreachable", **start.file(wrong))
+    assert "is this broker's own" in fleet.finds("file-wrong", **start.file(wrong))
 
 
 def test_addresses_of_another_machine() -> None:

@@ -32,6 +32,8 @@ def test_a_file_that_somebody_edited() -> None:
     told = fleet.finds("file-differs", **edited("fileReservedTime=24"))
     assert "it says fileReservedTime=24, the broker runs with 72" in told
     assert "did you mean" in fleet.finds("key-unknown", **edited("flushDiscType=SYNC_FLUSH"))
+    doubted = fleet.finds("value-doubtful", **edited("storePathCommitLog=~/commitlog"))
+    assert "nobody replaces ~" in doubted
     assert "must be" in fleet.finds("file-wrong", **edited("brokerId=x"))
     assert "brokerIP1=broker-a" in fleet.finds("address-is-name", **edited("brokerIP1=broker-a"))
     commas = edited("namesrvAddr=10.0.0.1:9876,10.0.0.9:9876")
