@@ -38,10 +38,11 @@ from rmq_ha.model.properties import (
     WAIT,
 )
 from rmq_ha.model.topics import DLQ_PREFIX, RETRY_PREFIX
+from rmq_ha.model.unserved import TIMERS
 from rmq_ha.wire.bodies import MessageQueue
 
 LIST_COLUMNS = ("group", "messages", "last")
-_KEPT_OUT = frozenset({DELAY, REAL_TOPIC, REAL_QID, WAIT, RECONSUME_TIME, UNIQ_KEY})
+_KEPT_OUT = frozenset({DELAY, REAL_TOPIC, REAL_QID, WAIT, RECONSUME_TIME, UNIQ_KEY, *TIMERS})
 _PULLED = 32
 
 

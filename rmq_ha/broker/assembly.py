@@ -24,6 +24,7 @@ from rmq_ha.broker.processors.send_answers import SendAnswers
 from rmq_ha.broker.processors.send_back import SendBackProcessor
 from rmq_ha.broker.processors.send_checks import SendChecks
 from rmq_ha.broker.processors.send_hooks import SendHooks
+from rmq_ha.broker.processors.unserved import UnservedProperties
 from rmq_ha.broker.registration import Registration
 from rmq_ha.broker.replication_info import replication_info
 from rmq_ha.broker.role import RoleKeeper, RoleParts, make_role_keeper
@@ -71,6 +72,7 @@ class BrokerParts(Protocol):
     queue_locks: RebalanceLockManager[Any]
     stats: BrokerStats
     limits: FrameLimits
+    unserved: UnservedProperties
     answers: SendAnswers
     hooks: list[Any]
     access_controls: list[Any]
@@ -226,7 +228,7 @@ def _client_processors(broker: BrokerParts) -> list[Processor]:
             config=configuration.broker,
             front=broker.front,
             producers=broker.producers,
-            checks=SendChecks(configuration.broker, topics, host.random),
+            checks=SendChecks(configuration.broker, topics, broker.unserved, host.random),
             answers=broker.answers,
             hooks=SendHooks(broker.hooks),
             store_host=configuration.store_host,

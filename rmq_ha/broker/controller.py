@@ -35,6 +35,7 @@ from rmq_ha.broker.processors.pull import PullMessageProcessor
 from rmq_ha.broker.processors.pull_filters import PullFilters
 from rmq_ha.broker.processors.send import SendMessageProcessor
 from rmq_ha.broker.processors.send_answers import SendAnswers
+from rmq_ha.broker.processors.unserved import UnservedProperties
 from rmq_ha.broker.registration import Registration
 from rmq_ha.broker.routes import Processor, add_routes
 from rmq_ha.broker.slave import SlaveSynchronize
@@ -299,6 +300,7 @@ class BrokerController:
             self.host.clock, configuration.broker, self.consumers, self.groups
         )
         self.limits = FrameLimits(configuration.ours)
+        self.unserved = UnservedProperties(configuration.ours)
         self.heartbeats = HeartbeatProcessor(
             topics=self.topics,
             groups=self.groups,
@@ -322,6 +324,7 @@ class BrokerController:
             self.host.now_ms,
             self.answers,
             self.limits,
+            self.unserved,
             self.host.clock,
             hooks,
             self.front,

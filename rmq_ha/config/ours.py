@@ -119,6 +119,13 @@ class RmqHaConfig:
         "commit consumers' offsets only on queues that their topic has, and none below 0; false: "
         "whatever comes is stored for ever, as with RocketMQ",
     )
+    refuse_unserved_properties: bool = key(
+        "refuseUnservedProperties",
+        True,
+        "refuse messages (code 13) with properties of RocketMQ 5 that nothing here acts on, such "
+        "as TIMER_DELAY_SEC, a priority or a lite topic; false: store them and deliver them at "
+        "once, as RocketMQ 4.9 does",
+    )
     slave_drops_deleted_topics: bool = key(
         "slaveDropsDeletedTopics",
         True,

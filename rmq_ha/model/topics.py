@@ -61,6 +61,9 @@ BUILT_IN_GROUPS = (
     "CID_ONSAPI_OWNER",
 )
 
+TRACE_DATA_PREFIX = "rmq_sys_TRACE_DATA_"
+"""Of topics that clients of a cloud write traces to."""
+
 HOLD_OTHERS = NOT_FOR_CLIENTS - {SELF_TEST_TOPIC}
 """Messages of all topics wait there, and what becomes of them is written there."""
 _FOR_ALL = frozenset({BENCHMARK_TOPIC, SELF_TEST_TOPIC})
@@ -73,6 +76,21 @@ def is_system(topic: str) -> bool:
     if topic in SYSTEM_TOPICS:
         return topic not in _FOR_ALL
     return topic.lower().startswith(SYSTEM_PREFIX)
+
+
+def is_of_rocketmq_5(topic: str) -> bool:
+    """
+    Whether brokers of RocketMQ 5 keep what they have to do in this topic.
+
+    `rmq_sys_wheel_timer` is one. A record there that no broker wrote stops all timers of a Java
+    replica for good.
+    """
+    return topic.startswith(SYSTEM_PREFIX) and not topic.startswith(TRACE_DATA_PREFIX)
+
+
+def is_for_brokers(topic: str) -> bool:
+    """Whether producers may not send to it."""
+    return topic in NOT_FOR_CLIENTS or is_of_rocketmq_5(topic)
 
 
 def topic_fault(topic: str) -> str | None:

@@ -48,6 +48,11 @@ def read_batch(body: bytes) -> Iterator[BatchMember]:
         if end > total or body_size < 0 or properties_at + _SHORT.size > end:
             raise ProtocolViolation(f"message {number} of a batch is larger than its frame")
         (properties_size,) = _SHORT.unpack_from(body, properties_at)
+        if properties_at + _SHORT.size + (properties_size & 0xFFFF) == end and properties_size < 0:
+            raise ProtocolViolation(
+                f"message {number} of a batch has {properties_size & 0xFFFF} bytes of properties; "
+                f"{_MAX_PROPERTIES_SIZE} are allowed"
+            )
         if properties_at + _SHORT.size + properties_size != end or properties_size < 0:
             raise ProtocolViolation(f"message {number} of a batch: lengths do not add up")
         properties = body[properties_at + _SHORT.size : end].decode("utf-8", "replace")

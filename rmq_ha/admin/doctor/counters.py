@@ -114,6 +114,14 @@ _NOW = (
         "restart them",
     ),
     _Counter(
+        "properties-refused",
+        "rmqha_refused_properties_total",
+        "sends are refused because of properties of RocketMQ 5 that brokers of 4.9 ignore, such as "
+        "TIMER_DELAY_SEC",
+        "let the producer leave the property out or use delay levels; "
+        "`refuseUnservedProperties=false` delivers such messages at once",
+    ),
+    _Counter(
         "topics-not-made",
         "rmqha_not_created_total",
         "clients name topics or groups for which there is no room (maxTopics, maxGroups)",

@@ -116,6 +116,14 @@ _BROKER = (
         "Offsets of clients on queues that there are not, or below 0 (checkCommittedOffsets)",
     ),
     _ours(
+        "refused_properties_total",
+        _COUNTER,
+        "messages",
+        "Sends that were refused because of a property of RocketMQ 5 that nothing here acts on "
+        "(refuseUnservedProperties), by the name of the property",
+        "reason",
+    ),
+    _ours(
         "protocol_violations_total",
         _COUNTER,
         "connections",

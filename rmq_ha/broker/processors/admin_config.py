@@ -75,6 +75,7 @@ MUTABLE_KEYS = frozenset(
         "osPageCacheBusyTimeOutMills",
         "regionId",
         "registerBrokerTimeoutMills",
+        "refuseUnservedProperties",
         "rejectTransactionMessage",
         "sendThreadPoolQueueCapacity",
         "serverChannelMaxIdleTimeSeconds",

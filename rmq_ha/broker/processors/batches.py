@@ -10,6 +10,7 @@ from typing import Any
 from twisted.internet.defer import Deferred
 
 from rmq_ha.broker.frame_limits import MESSAGES, FrameLimits
+from rmq_ha.broker.processors.unserved import UnservedProperties
 from rmq_ha.config.broker_configuration import BrokerConfiguration
 from rmq_ha.errors import ProtocolViolation, RequestRejected
 from rmq_ha.remoting.channel import Channel
@@ -40,9 +41,12 @@ def hold(channel: Channel, size: int, reading: "Deferred[Any]") -> Callable[[obj
 class BatchReader:
     """Reads the members of a batch, a slice a step."""
 
-    def __init__(self, configuration: BrokerConfiguration, limits: FrameLimits) -> None:
+    def __init__(
+        self, configuration: BrokerConfiguration, limits: FrameLimits, unserved: UnservedProperties
+    ) -> None:
         self._configuration = configuration
         self._limits = limits
+        self._unserved = unserved
 
     def steps(
         self, body: bytes, common: str, take: Callable[[list[BatchMember]], None]
@@ -54,6 +58,7 @@ class BatchReader:
         :raises RequestRejected: it cannot be taken apart, or is too large.
         """
         self._check_size(len(body), "")
+        may_be_unserved = self._unserved.may_be_in(body)
         members, count, step = read_batch(body), 0, MEMBERS_A_TURN
         while step == MEMBERS_A_TURN:
             most = self._limits.most(MESSAGES) + 1 - count
@@ -62,6 +67,8 @@ class BatchReader:
             except ProtocolViolation as violation:
                 raise _unreadable(str(violation)) from None
             step = len(some)
+            if may_be_unserved:
+                self._unserved.check_members(some, count)
             count += step
             self._limits.check(MESSAGES, count, ResponseCode.MESSAGE_ILLEGAL)
             size = len(body) + count * len(common)

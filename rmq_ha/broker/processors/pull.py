@@ -30,7 +30,7 @@ from rmq_ha.model.message import Address, GetMessageResult, Message
 from rmq_ha.model.properties import DELAY, KEYS, TAGS, encode_properties
 from rmq_ha.model.status import GetMessageStatus
 from rmq_ha.model.topic_config import SubscriptionGroupConfig
-from rmq_ha.model.topics import OFFSET_MOVED_EVENT
+from rmq_ha.model.topics import OFFSET_MOVED_EVENT, SYSTEM_PREFIX, is_of_rocketmq_5
 from rmq_ha.remoting.channel import Channel
 from rmq_ha.store.journal import Role
 from rmq_ha.wire.codes import RequestCode, ResponseCode
@@ -53,6 +53,7 @@ _CODES = {
     GetMessageStatus.NO_MATCHED_LOGIC_QUEUE: ResponseCode.PULL_OFFSET_MOVED,
     GetMessageStatus.NO_MESSAGE_IN_QUEUE: ResponseCode.PULL_OFFSET_MOVED,
 }
+_PREFIX = len(SYSTEM_PREFIX)
 _EMPTY_QUEUE = (GetMessageStatus.NO_MATCHED_LOGIC_QUEUE, GetMessageStatus.NO_MESSAGE_IN_QUEUE)
 
 
@@ -157,6 +158,11 @@ class PullMessageProcessor:
         if not group.consume_enable:
             raise RequestRejected(
                 ResponseCode.NO_PERMISSION, f"subscription group no permission, {pull.group}"
+            )
+        if pull.topic[:_PREFIX] == SYSTEM_PREFIX and is_of_rocketmq_5(pull.topic):
+            raise RequestRejected(
+                ResponseCode.NO_PERMISSION,
+                f"the topic[{pull.topic}] is for brokers only: pulling from it is forbidden",
             )
         topic = self._topics.get(pull.topic)
         if topic is None:

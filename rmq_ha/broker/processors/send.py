@@ -29,6 +29,7 @@ from rmq_ha.broker.processors.send_runs import (
     GeneralWay,
     SendRuns,
 )
+from rmq_ha.broker.processors.unserved import UnservedProperties
 from rmq_ha.broker.stats import BrokerStats
 from rmq_ha.broker.tables.groups import SubscriptionGroupManager
 from rmq_ha.broker.tables.topics import MULTI_TAG_FILTER, TopicConfigManager
@@ -91,6 +92,7 @@ class SendMessageProcessor:
         now_ms: Callable[[], int],
         answers: SendAnswers,
         limits: FrameLimits,
+        unserved: UnservedProperties,
         clock: IReactorTime,
         hooks: Sequence[Any] = (),
         front: IMessageStore | None = None,
@@ -110,8 +112,8 @@ class SendMessageProcessor:
         self._overload = SendOverload(self._broker, store)
         self._lane = Lane(clock)
         self._many_keys = ManyKeys(store.dispatcher)
-        self._batches = BatchReader(configuration, limits)
-        self._checks = SendChecks(self._broker, topics, random)
+        self._batches = BatchReader(configuration, limits, unserved)
+        self._checks = SendChecks(self._broker, topics, unserved, random)
         self._window: DuplicateWindow | None = None
         if window_ms := configuration.ours.duplicate_window_millis:
             self._window = DuplicateWindow(store, window_ms, clock, now_ms)

@@ -3,10 +3,10 @@
 Spec: remoting.md, section 4.2; store.md, section 2.7.
 """
 
+from rmq_ha.broker.processors.illegal import why_illegal
 from rmq_ha.config.broker_configuration import BrokerConfiguration
 from rmq_ha.model.message import AppendResult
 from rmq_ha.model.status import PutMessageStatus
-from rmq_ha.model.topics import MAX_TOPIC_LENGTH
 from rmq_ha.store.default import DefaultMessageStore
 from rmq_ha.wire.codes import ResponseCode
 from rmq_ha.wire.command import RemotingCommand
@@ -21,6 +21,11 @@ CODES = {
     PutMessageStatus.MESSAGE_ILLEGAL: ResponseCode.MESSAGE_ILLEGAL,
     PutMessageStatus.PROPERTIES_SIZE_EXCEEDED: ResponseCode.MESSAGE_ILLEGAL,
 }
+
+
+def code_of(status: PutMessageStatus) -> int:
+    """The response code of a put that ended so."""
+    return CODES.get(status, ResponseCode.SYSTEM_ERROR)
 
 
 class SendAnswers:
@@ -70,8 +75,8 @@ class SendAnswers:
 
     def refused(self, request: RemotingCommand, status: PutMessageStatus) -> RemotingCommand:
         """The answer for a message that is not stored."""
-        code = CODES.get(status, ResponseCode.SYSTEM_ERROR)
-        return request.response(code, self._remark(status), self.trace_ext)
+        code = code_of(status)
+        return request.response(code, self._remark(request, status), self.trace_ext)
 
     def _why_not(self) -> str:
         """Who is elected is a slave for as long as it does not lead: why is what helps."""
@@ -85,17 +90,11 @@ class SendAnswers:
         """Why a put was not decided in time, or not even begun."""
         return self._store.journal.why_not_kept() or "the disk is slow"
 
-    def _remark(self, status: PutMessageStatus) -> str:
-        largest = self._configuration.store.max_message_size
+    def _remark(self, request: RemotingCommand, status: PutMessageStatus) -> str:
+        if code_of(status) == ResponseCode.MESSAGE_ILLEGAL:
+            return why_illegal(request, self._configuration)
         remarks = {
             PutMessageStatus.SERVICE_NOT_AVAILABLE: "service not available now: " + self._why_not(),
-            PutMessageStatus.MESSAGE_ILLEGAL: (
-                f"the message is illegal, maybe msg body or properties length not matched: the body"
-                f" may have {largest} bytes (maxMessageSize), the topic {MAX_TOPIC_LENGTH}"
-            ),
-            PutMessageStatus.PROPERTIES_SIZE_EXCEEDED: (
-                "the message's properties, CLUSTER included, take more than 32767 bytes"
-            ),
             PutMessageStatus.CREATE_MAPEDFILE_FAILED: (
                 "create mapped file failed, server is busy or broken: " + self._why_not()
             ),

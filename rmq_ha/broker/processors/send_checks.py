@@ -5,12 +5,13 @@ Spec: remoting.md, sections 4.3 and 4.4.
 
 from random import Random
 
+from rmq_ha.broker.processors.unserved import UnservedProperties
 from rmq_ha.broker.tables.topics import TopicConfigManager
 from rmq_ha.config.broker import BrokerConfig
 from rmq_ha.errors import RequestRejected
 from rmq_ha.model.flags import PERM_WRITE, TOPIC_UNIT, TOPIC_UNIT_SUB
 from rmq_ha.model.topic_config import TopicConfig
-from rmq_ha.model.topics import NOT_FOR_CLIENTS, RETRY_PREFIX, topic_fault
+from rmq_ha.model.topics import RETRY_PREFIX, is_for_brokers, topic_fault
 from rmq_ha.wire.codes import ResponseCode
 from rmq_ha.wire.send_header import SendHeader
 
@@ -19,11 +20,19 @@ class SendChecks:
     """
     Checks 1 to 6 of the specification, in order.
 
+    :param unserved: refuses properties that nothing here acts on.
     :param random: picks a queue where the producer leaves that to us.
     """
 
-    def __init__(self, config: BrokerConfig, topics: TopicConfigManager, random: Random) -> None:
+    def __init__(
+        self,
+        config: BrokerConfig,
+        topics: TopicConfigManager,
+        unserved: UnservedProperties,
+        random: Random,
+    ) -> None:
         self._config = config
+        self._unserved = unserved
         self._topics = topics
         self._random = random
 
@@ -47,6 +56,7 @@ class SendChecks:
                 f"the broker[{config.broker_ip1}] sending message is forbidden",
             )
         self._check_name(header.topic)
+        self._unserved.check(header.properties)
         topic = self._topics.get(header.topic) or self._create(header)
         queues = max(topic.read_queue_nums, topic.write_queue_nums)
         if header.queue_id >= queues:
@@ -63,7 +73,7 @@ class SendChecks:
         fault = topic_fault(topic)
         if fault is not None:
             raise RequestRejected(ResponseCode.SYSTEM_ERROR, fault)
-        if topic in NOT_FOR_CLIENTS:
+        if is_for_brokers(topic):
             raise RequestRejected(
                 ResponseCode.NO_PERMISSION, f"sending message to topic[{topic}] is forbidden"
             )

@@ -19,8 +19,18 @@ from rmq_ha.broker.tables.topics import TopicConfigManager
 from rmq_ha.config.broker_configuration import BrokerConfiguration
 from rmq_ha.model.flags import PERM_WRITE
 from rmq_ha.model.message import Address, Draft, offset_msg_id
-from rmq_ha.model.properties import CLUSTER, DELAY, KEYS, TAGS, TRAN_MSG, UNIQ_KEY, WAIT
+from rmq_ha.model.properties import (
+    CLUSTER,
+    DELAY,
+    KEYS,
+    MAX_PROPERTIES_SIZE,
+    TAGS,
+    TRAN_MSG,
+    UNIQ_KEY,
+    WAIT,
+)
 from rmq_ha.model.status import PutMessageStatus
+from rmq_ha.model.unserved import UNSERVED
 from rmq_ha.remoting.channel import Channel
 from rmq_ha.store.default import DefaultMessageStore
 from rmq_ha.store.settle import Done, Others
@@ -33,8 +43,10 @@ from rmq_ha.wire.send_header import (
     encode_send_responses,
 )
 
-# What takes a message out of a run: it is stored elsewhere, or differently, or answered later.
-_ODD = frozenset({DELAY, TRAN_MSG, WAIT, CLUSTER})
+# What takes a message out of a run: it is stored elsewhere, differently or not at all.
+_ODD = frozenset({DELAY, TRAN_MSG, WAIT, CLUSTER, *UNSERVED})
+_LONG = MAX_PROPERTIES_SIZE // 4 - 512
+"""Characters of properties that fit with CLUSTER whatever they take in UTF-8."""
 _WAIT_TRUE = f"\x02{WAIT}\x01true"
 
 GeneralWay = Callable[[Channel, bytes, bytes], None]
@@ -114,7 +126,7 @@ class SendRuns:
                     topic = header.topic
                     queues = self._topics.ordinary_queues(topic) if accepting else 0
                 queue_id, text = header.queue_id, header.properties
-                is_odd = not 0 <= queue_id < queues or header.batch
+                is_odd = not 0 <= queue_id < queues or header.batch or text[_LONG:] != ""
             except UNDECODABLE:
                 text, is_odd = "", True
             head, mark, tail = text.partition(_WAIT_TRUE)

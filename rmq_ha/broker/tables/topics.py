@@ -143,7 +143,7 @@ class TopicConfigManager(VersionedTable[TopicConfig]):
         if (
             topic is None
             or topic.topic_filter_type == MULTI_TAG_FILTER
-            or name.startswith(RETRY_PREFIX)
+            or name.startswith((RETRY_PREFIX, SYSTEM_PREFIX))
             or name in NOT_FOR_CLIENTS
             or name in self._unready
         ):

@@ -9,7 +9,8 @@ from rmq_ha.wire.codes import ResponseCode
 _NEXT_STEPS = {
     ResponseCode.SYSTEM_ERROR: "see the broker's log",
     ResponseCode.SYSTEM_BUSY: "the broker is overloaded: send more slowly, or wait and try again",
-    ResponseCode.MESSAGE_ILLEGAL: "the message is too large: see maxMessageSize of the broker",
+    ResponseCode.MESSAGE_ILLEGAL: "mend the message as the remark says; where it says nothing, the "
+    "message is too large for maxMessageSize of the broker",
     ResponseCode.SERVICE_NOT_AVAILABLE: "the broker takes no writes: is it a slave, is its disk"
     " full?",
     ResponseCode.NO_PERMISSION: "topic or broker may not be written, or the account lacks rights",

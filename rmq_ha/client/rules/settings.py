@@ -171,6 +171,9 @@ class ProducerConfig:
     :ivar idempotent: a message is stored once, however often it has to be sent: only brokers that
         compare ids (ours, with `duplicateWindowMillis`) are sent to, and what may be at one is
         repeated there, or where that broker's name is taken over, and nowhere else.
+    :ivar refuse_unserved_properties: do not send properties that only RocketMQ 5 acts on, such as
+        TIMER_DELAY_SEC: brokers of 4.9 answer SEND_OK and deliver at once. False where the brokers
+        are of 5, or where at once will do.
     :ivar compress_msg_body_over_howmuch: bodies of at least so many bytes are compressed.
     :ivar compress_type: ZLIB, which every consumer reads; LZ4 or ZSTD, which those of Java
         4.9.7 and 5.x and ours do (`rmq-ha[compression]`).
@@ -196,6 +199,7 @@ class ProducerConfig:
     retry_backoff_max_ms: int = 1_000
     retry_chosen_queue: bool = False
     idempotent: bool = False
+    refuse_unserved_properties: bool = True
     compress_msg_body_over_howmuch: int = 4096
     compress_type: str = "ZLIB"
     compress_level: int = 5

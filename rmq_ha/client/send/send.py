@@ -3,7 +3,7 @@
 Spec: remoting.md, sections 4.1, 4.2 and 11.1.
 """
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from math import inf
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -18,7 +18,8 @@ from rmq_ha.client.rules.send_frames import Destination, Outgoing, properties_te
 from rmq_ha.client.rules.settings import ProducerConfig
 from rmq_ha.model.flags import TRANSACTION_PREPARED
 from rmq_ha.model.properties import MAX_RECONSUME_TIMES, RECONSUME_TIME, TRAN_MSG
-from rmq_ha.model.topics import NOT_FOR_CLIENTS, RETRY_PREFIX, topic_fault
+from rmq_ha.model.topics import RETRY_PREFIX, is_for_brokers, topic_fault
+from rmq_ha.model.unserved import MARKS, UNSERVED, unserved_property
 from rmq_ha.wire.bodies import MessageQueue
 from rmq_ha.wire.codes import RequestCode
 from rmq_ha.wire.command import RemotingCommand
@@ -32,6 +33,7 @@ if TYPE_CHECKING:  # the blocking client sends too, and wants no Twisted
 
 MESSAGE_TYPE = "MSG_TYPE"
 REPLY = "reply"
+_TIMER, _PRIORITY, _LITE = MARKS
 _STATUSES = {status.value: status for status in SendStatus}
 
 
@@ -210,7 +212,7 @@ def check_message(message: Message, config: ProducerConfig) -> None:
     """
     The Java client's own rules.
 
-    :raises IllegalMessage: it breaks one.
+    :raises IllegalMessage: the message breaks a rule.
     """
     body = message.body
     if not isinstance(body, bytes):
@@ -224,6 +226,20 @@ def check_message(message: Message, config: ProducerConfig) -> None:
         )
 
 
+def check_properties(properties: Mapping[str, str], config: ProducerConfig) -> None:
+    """
+    Whether brokers do what a message asks for.
+
+    :raises IllegalMessage: brokers of 4.9 ignore one of the properties.
+    """
+    name = unserved_property(properties) if config.refuse_unserved_properties else None
+    if name is not None:
+        raise IllegalMessage(
+            f"{name} asks for {UNSERVED[name]}, which only RocketMQ 5 knows: other brokers answer "
+            "SEND_OK and deliver at once. Use delay, or refuse_unserved_properties=False"
+        )
+
+
 def check_topic(topic: str) -> None:
     """
     Whether clients may send to it.
@@ -233,7 +249,7 @@ def check_topic(topic: str) -> None:
     fault = topic_fault(topic)
     if fault is not None:
         raise IllegalMessage(fault)
-    if topic in NOT_FOR_CLIENTS:
+    if is_for_brokers(topic):
         raise IllegalMessage(f"the topic {topic} is for brokers only")
 
 
@@ -250,6 +266,8 @@ def outgoing_of(message: Message, config: ProducerConfig) -> tuple[int, Outgoing
     if TRAN_MSG in properties and properties[TRAN_MSG].lower() == "true":
         sys_flag |= TRANSACTION_PREPARED
     text = properties_text(properties)
+    if _TIMER in text or _PRIORITY in text or _LITE in text:  # no calls: each message comes here
+        check_properties(properties, config)
     code = RequestCode.SEND_MESSAGE_V2
     if MESSAGE_TYPE in properties and properties[MESSAGE_TYPE] == REPLY:
         code = RequestCode.SEND_REPLY_MESSAGE_V2

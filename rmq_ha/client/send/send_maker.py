@@ -15,7 +15,7 @@ from rmq_ha.client.rules.queue_choice import Selector
 from rmq_ha.client.rules.send_frames import Outgoing
 from rmq_ha.client.rules.settings import ClientConfig, ProducerConfig
 from rmq_ha.client.rules.unique_id import UniqueIds
-from rmq_ha.client.send.send import PublishTopic, Send, check_message, outgoing_of
+from rmq_ha.client.send.send import PublishTopic, Send, check_message, check_properties, outgoing_of
 from rmq_ha.errors import RemotingError
 from rmq_ha.model.process import Process
 from rmq_ha.model.properties import UNIQ_KEY
@@ -110,6 +110,7 @@ class SendMaker:
         check_batch(messages)
         for message in messages:
             check_message(message, self._config)
+            check_properties(message.properties, self._config)
             if UNIQ_KEY not in message.properties:
                 self._name(message)
         return split(messages, self._config.max_batch_size)

@@ -256,6 +256,7 @@ GROWING = {
     "slave-refused": "rmqha_replication_refused_total",
     "connections-refused": "rmqha_refused_connections_total",
     "offsets-refused": "rmqha_refused_offsets_total",
+    "properties-refused": "rmqha_refused_properties_total",
     "topics-not-made": "rmqha_not_created_total",
     "frames-dropped": "rmqha_dropped_frames_total",
     "strangers": "rmqha_protocol_violations_total",

@@ -397,6 +397,29 @@ def test_oneway_to_a_broker_that_does_not_read(bench: Callable[..., Bench]) -> N
     assert it.producer.in_flight == 0
 
 
+def test_properties_that_only_rocketmq_5_acts_on_are_not_sent(bench: Callable[..., Bench]) -> None:
+    """The producer asks for it; then the broker says the same, unless its key brings 4.9's way."""
+    later = {"TIMER_DELAY_SEC": "3600"}
+    it = bench("a")
+    for send in (
+        lambda: it.producer.send(Message("T", b"x", properties=later)),
+        lambda: it.producer.send_oneway(Message("T", b"x", properties=later)),
+        lambda: it.producer.send_batch([Message("T", b"x"), Message("T", b"x", properties=later)]),
+    ):
+        with pytest.raises(IllegalMessage, match="TIMER_DELAY_SEC asks for a delay of its own"):
+            it.wait(send())
+    asked = Producer(
+        it.instance, ProducerConfig(producer_group="PG5", refuse_unserved_properties=False)
+    )
+    it.wait(asked.start())
+    with pytest.raises(BrokerRefused, match="refuseUnservedProperties=false"):
+        it.wait(asked.send(Message("T", b"x", properties=later)))
+    assert it.stored("a") == []
+    it.cluster.brokers["a"].configuration.ours.refuse_unserved_properties = False
+    it.wait(asked.send(Message("T", b"x", properties=later), queue=MessageQueue("T", "a", 0)))
+    assert [message.body for message in it.stored("a")] == [b"x"]
+
+
 def test_messages_that_do_not_go_together_are_not_sent(bench: Callable[..., Bench]) -> None:
     it = bench("a")
     with pytest.raises(IllegalMessage, match="one topic, not T and U"):

@@ -177,6 +177,19 @@ def test_a_client_with_an_old_route_and_one_that_makes_topics_up(made: str) -> N
     fleet.is_well()
 
 
+def test_a_producer_of_rocketmq_5() -> None:
+    """Then it leaves its own delay out."""
+    fleet = one()
+    ext = {"producerGroup": "P", "topic": "Work", "defaultTopic": "TBW102", "queueId": "0"}
+    numbers = {"defaultTopicQueueNums": "4", "sysFlag": "0", "bornTimestamp": "1", "flag": "0"}
+    ext |= {**numbers, "properties": "TIMER_DELAY_SEC\x0160"}
+    fleet.again("maker", fleet.asking("maker", RequestCode.SEND_MESSAGE, ext, b"later"))
+    assert "TIMER_DELAY_SEC" in fleet.finds("properties-refused")
+    fleet.hosts["maker"].crash()
+    fleet.run(1)
+    fleet.is_well()
+
+
 class _Stranger(Protocol):
     def __init__(self, data: bytes) -> None:
         self._data = data
