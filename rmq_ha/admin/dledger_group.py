@@ -229,6 +229,10 @@ _TRANSFER_FAILED = {
     ResponseCode.TAKE_LEADERSHIP_FAILED: (
         "{to} lacked entries for more than a second, or another was elected; ask again"
     ),
+    ResponseCode.DISK_FULL: (
+        "{to} has less room on its disk than {leader} and would hand over again at once; free disk "
+        "space there, or mend that disk"
+    ),
     ResponseCode.LEADER_TRANSFERRING: "{leader} is handing over to a member already",
     ResponseCode.INTERNAL_ERROR: "{to} gave up; ask again",
 }

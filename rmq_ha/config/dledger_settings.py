@@ -35,6 +35,8 @@ class DLedgerSettings:
         that refuses its heartbeats for `max_heart_beat_leak` rounds and could never return.
     :ivar new_term_after_restart: who voted for itself and restarts raises the term before it votes
         again, so that nobody leads twice in one term with different ledgers.
+    :ivar hand_over_when_full: a leader whose disk is full, or fills up, hands over to a member that
+        has room; no member without room is asked to lead.
     :ivar take_leadership_at_once: a transferee does not pause before its vote.
     :ivar preferred_leader_retry: pause after handing over to a preferred leader, should this member
         still, or again, lead.
@@ -90,6 +92,7 @@ class DLedgerSettings:
     sticky_leader: int = 0
     heed_larger_term: bool = True
     new_term_after_restart: bool = True
+    hand_over_when_full: bool = True
     take_leadership_at_once: bool = True
     serve_append: bool = False
 

@@ -329,6 +329,13 @@ class RmqHaConfig:
         "a new DLedger leader commits earlier terms' entries only with one of its own, which it "
         "writes to the topic RMQ_SYS_DLEDGER_TERM (Raft paper, figure 8); false: as 4.9.7",
     )
+    dledger_hand_over_when_full: bool = key(
+        "dLegerHandOverWhenFull",
+        True,
+        "a DLedger leader whose disk is full or refuses entries, or would have to delete files "
+        "before their time, hands over to a member that has all entries and room; false: it stays "
+        "the leader, as in 4.9.7",
+    )
     dledger_sticky_leader: int = key(
         "dLegerStickyLeader",
         0,

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
 from rmq_ha.dledger.messages import GroupMessage
-from rmq_ha.dledger.values import Entry, Role, TermVote
+from rmq_ha.dledger.values import Entry, Role, Room, TermVote
 
 
 class Persist(NamedTuple):
@@ -84,6 +84,10 @@ class ILedger(Protocol):
     @property
     def committed_index(self) -> int:
         """The last committed entry."""
+
+    @property
+    def room(self) -> Room:
+        """How much its disk still takes."""
 
     def append(self, term: int, bodies: Sequence[bytes]) -> list[Entry]:
         """Append as the leader."""

@@ -42,6 +42,7 @@ def make_settings(configuration: BrokerConfiguration) -> DLedgerSettings:
         sync_before_ack=store.flush_disk_type is FlushDiskType.SYNC_FLUSH,
         commit_own_term_only=own.dledger_commit_own_term_only,
         sticky_leader=own.dledger_sticky_leader,
+        hand_over_when_full=own.dledger_hand_over_when_full,
         **batches,
     )
 

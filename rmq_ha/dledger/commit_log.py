@@ -34,6 +34,9 @@ class Leadership(Protocol):
     def term_to_append(self) -> int | None:
         """The term of this leader; None while it may not append."""
 
+    def deletes_early(self) -> bool:
+        """Whether files that have not expired may be deleted for want of disk space."""
+
 
 class DLedgerCommitLog:
     """

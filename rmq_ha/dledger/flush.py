@@ -189,8 +189,10 @@ class LedgerCleaner(LogCleaner):
     def __init__(self, log: DLedgerCommitLog, store: StoreAround) -> None:
         configuration = store.configuration
         own = configuration.ours
+        self._group_log = log
         self._ledger = log.ledger
         self._limit = own.disk_space_warning_level_ratio / 100
+        self._short = own.disk_space_clean_forcibly_ratio / 100
         super().__init__(
             configuration.store,
             store.host.disk,
@@ -200,13 +202,20 @@ class LedgerCleaner(LogCleaner):
             store.flags,
             store.host.now_ms,
             full_ratio=self._limit,
-            force_ratio=own.disk_space_clean_forcibly_ratio / 100,
+            force_ratio=self._short,
             extra_hours=1,  # as RocketMQ tells DLedger
         )
 
     def check_disk(self) -> None:
         """Also for what a leader sends: a follower with a full disk says 415."""
         super().check_disk()
-        ratio = self.log_ratio()
+        ratio, fuller = self.log_ratio(), max(self.log_ratio(), self.queue_ratio())
         is_full = ratio > self._limit
         self._ledger.full = f"its disk is {ratio:.0%} full" if is_full else None
+        is_short = fuller > self._short
+        self._ledger.short = f"its disk is {fuller:.0%} full" if is_short else None
+
+    def may_force(self) -> bool:
+        """See `LogCleaner`: not at a leader, while another member can lead instead."""
+        leadership = self._group_log.leadership
+        return leadership is None or leadership.deletes_early()

@@ -8,7 +8,7 @@ from typing import Any
 from rmq_ha.dledger.codes import RequestCode, ResponseCode
 from rmq_ha.dledger.member import NEVER, Member
 from rmq_ha.dledger.messages import HeartBeatRequest, HeartBeatResponse
-from rmq_ha.dledger.values import Role
+from rmq_ha.dledger.values import Role, Room
 
 
 @dataclass(eq=False)
@@ -29,6 +29,7 @@ class HeartBeats:
 
     :param followed: told a peer that has answered a heartbeat of the current term with 200.
     :ivar wake: when `tick` has something to do.
+    :ivar rooms: of the members whose last answer named one.
     """
 
     def __init__(self, member: Member, followed: Callable[[str], None]) -> None:
@@ -37,6 +38,7 @@ class HeartBeats:
         self._round: _Round | None = None
         self._next = NEVER
         self._refusals: Counter[str] = Counter()
+        self.rooms: dict[str, Room] = {}
         member.observers.append(self._role_changed)
 
     @property
@@ -47,6 +49,7 @@ class HeartBeats:
     def _role_changed(self) -> None:
         self._round = None
         self._refusals.clear()
+        self.rooms.clear()
         self._next = self._member.now if self._member.role is Role.LEADER else NEVER
 
     def tick(self) -> None:
@@ -79,6 +82,8 @@ class HeartBeats:
         member.alive[peer] = code != ResponseCode.NETWORK_ERROR
         if member.role is not Role.LEADER or member.term != current.term:
             return
+        if message is not None:
+            self.rooms[peer] = next((room for room in Room if room == message.room), Room.FREE)
         if code == ResponseCode.SUCCESS:
             self._refusals[peer] = 0
             self._followed(peer)
@@ -127,7 +132,9 @@ class HeartBeats:
     def request(self, request: HeartBeatRequest, token: Any) -> None:
         """Answer a leader."""
         code, term = self._judge(request)
-        self._member.answer(token, HeartBeatResponse(code=code, term=term))
+        room = self._member.ledger.room
+        said = None if room is Room.FREE else room.value
+        self._member.answer(token, HeartBeatResponse(code=code, term=term, room=said))
 
     def _judge(self, request: HeartBeatRequest) -> tuple[int, int]:
         """

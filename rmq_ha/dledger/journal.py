@@ -130,6 +130,20 @@ class GroupJournal(LedgerJournal):
         self._name.claim(self.service.settings.group, "dLegerGroup")
         super().load()
 
+    def info(self) -> dict[str, Any]:
+        """
+        See `Journal`: of its `ledger` why it `refuses` entries, and for how long nothing was
+        committed; of a leader also which members lack entries (`lacks`).
+        """
+        told = self.service.statistics()
+        lacks = {
+            peer: {"entries": entries, "seconds": round(told["behind_seconds"][peer], 1)}
+            for peer, (entries, _) in told["behind"].items()
+            if entries
+        }
+        stalled = round(told["stalled_seconds"], 1)
+        return {"ledger": {"refuses": told["refuses"], "stalled_seconds": stalled, "lacks": lacks}}
+
     def reloadable(self) -> list[Any]:
         """See `Journal`."""
         return [self.service.tls]

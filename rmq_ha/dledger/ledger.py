@@ -21,7 +21,7 @@ from rmq_ha.dledger.ledger_reader import LedgerReader
 from rmq_ha.dledger.ledger_recovery import LedgerRecovery, Recovered
 from rmq_ha.dledger.ledger_sync import SyncJob
 from rmq_ha.dledger.term_file import CheckpointFile, disk_error
-from rmq_ha.dledger.values import ENTRY_HEADER_SIZE, Entry
+from rmq_ha.dledger.values import ENTRY_HEADER_SIZE, Entry, Room
 from rmq_ha.errors import InconsistentLedger, LedgerFull, NotNow, StoreError
 from rmq_ha.seams import Disk
 from rmq_ha.store.flags import may_pass
@@ -48,7 +48,9 @@ class Ledger(LedgerReader):
     :ivar synced_index: the last entry known to be on the disk.
     :ivar fault: why the last write failed; the next append tries again, unless `is_broken`.
     :ivar is_broken: a sync has failed: what is on the disk is not known, until a restart looks.
+    :ivar refused: why the disk refused the last entry; None: it took it.
     :ivar full: why appends are refused while the disk is nearly full; None while they are not.
+    :ivar short: why appends may soon be refused: the disk fills up; None while it does not.
     """
 
     log = Logger()
@@ -73,9 +75,23 @@ class Ledger(LedgerReader):
         self.synced_index = -1
         self.fault: str | None = None
         self.is_broken = False
+        self.refused: str | None = None
         self.full: str | None = None
+        self.short: str | None = None
         self._on_disk = SyncedUpTo()  # as the checkpoint file has it, or may have
         self._job: SyncJob | None = None
+
+    @property
+    def refuses(self) -> str:
+        """Why the ledger takes no entries; empty while it takes them."""
+        return self.full or self.fault or self.refused or ""
+
+    @property
+    def room(self) -> Room:
+        """How much its disk still takes."""
+        if self.refuses:
+            return Room.NONE
+        return Room.SHORT if self.short else Room.FREE
 
     def load(self) -> None:
         """
@@ -207,8 +223,10 @@ class Ledger(LedgerReader):
             self.files.write(entries, self.end_pos, self.end_term)
         except OSError as error:
             failure = disk_error(f"cannot write entry {entries[0].index}", error)
-            self._refuse(str(failure))
+            self.refused = str(failure)
+            self._refuse(self.refused)
             raise failure from error
+        self.refused = None
         last = entries[-1]
         if self.end_index < 0:
             self.begin_index, self.begin_pos = entries[0].index, entries[0].pos

@@ -53,7 +53,13 @@ class HeartBeatRequest(GroupMessage, frozen=True, kw_only=True):
 
 
 class HeartBeatResponse(GroupMessage, frozen=True, kw_only=True):
-    """Spec: dledger.md, section 6.2; of a success only code and term -1 are there."""
+    """
+    Spec: dledger.md, section 6.2; of a success only code and term -1 are there.
+
+    :ivar room: of this member's disk, a `Room`; None: free; ours, written only when it is not.
+    """
+
+    room: Int64 | None = None
 
 
 class PushEntryRequest(GroupMessage, frozen=True, kw_only=True):

@@ -30,7 +30,7 @@ from rmq_ha.dledger.messages import (
 from rmq_ha.dledger.push import Pusher
 from rmq_ha.dledger.quorum import Quorum
 from rmq_ha.dledger.transfer import Transfer
-from rmq_ha.dledger.values import Entry, Role, TermVote
+from rmq_ha.dledger.values import Entry, Role, Room, Standing, TermVote
 from rmq_ha.dledger.vouched import Vouched
 from rmq_ha.errors import StoreError
 
@@ -82,7 +82,7 @@ class Node:
         self._follower = Follower(self.member, self._vouched)
         self._pushers = {peer: Pusher(self.member, self.quorum, peer) for peer in settings.others}
         self._heart_beats = HeartBeats(self.member, self._followed)
-        self._transfer = Transfer(self.member, self.quorum, self._follower)
+        self._transfer = Transfer(self.member, self.quorum, self._follower, self._room)
         self._election = Election(self.member)
         self._leading: tuple[_Part, ...] = (
             self._heart_beats,
@@ -145,6 +145,21 @@ class Node:
     def watermark(self, peer: str) -> int:
         """What a member is known to have stored; -1 on all but the leader."""
         return self.quorum.watermark(peer)
+
+    @property
+    def stalled_ms(self) -> int:
+        """For how long entries of this leader wait, and none of them was committed."""
+        return self.quorum.stalled_ms
+
+    def standing(self, peer: str) -> Standing:
+        """A follower of this leader."""
+        pusher = self._pushers[peer]
+        return Standing(
+            self.quorum.watermark(peer),
+            pusher.peer_begin,
+            self.quorum.behind_ms(peer),
+            self._room(peer),
+        )
 
     def tick(self, now_ms: int) -> None:
         """The time has come that `next_wake` named; too early does no harm."""
@@ -220,6 +235,12 @@ class Node:
             self._election.tick()
         if self._appends:
             self._answer_appends()
+
+    def _room(self, peer: str) -> Room:
+        """Of a member's disk. Java's members say something only when they refuse an entry."""
+        if self._pushers[peer].refusal:
+            return Room.NONE
+        return self._heart_beats.rooms.get(peer, Room.FREE)
 
     def _followed(self, peer: str) -> None:
         self._pushers[peer].followed()

@@ -31,6 +31,9 @@ class Pusher:
     Spec: dledger.md, sections 11.1, 11.2, 12 and 13
 
     :ivar wake: when `tick` has something to do.
+    :ivar refusal: the code with which the peer's disk last refused an entry; 0: it took the last.
+    :ivar peer_begin: the first entry that the peer has, as it last said; -1: it has none, or has
+        said nothing yet.
     """
 
     log = Logger()
@@ -50,6 +53,8 @@ class Pusher:
         self._pending: dict[int, tuple[int, int, int]] = {}
         self._pending_bytes = 0
         self._last_push = 0
+        self.refusal = 0
+        self.peer_begin = -1
         self._has_progressed = True
         self._second = 0
         self._second_bytes = 0
@@ -58,6 +63,7 @@ class Pusher:
     def _role_changed(self) -> None:
         self._enter(_State.IDLE)
         self.wake = NEVER
+        self.refusal, self.peer_begin = 0, -1
 
     def _enter(self, state: _State) -> None:
         """Answers to what was pushed before have no meaning any more."""
@@ -151,6 +157,8 @@ class Pusher:
         """What became of a push: it is of use until something else is begun."""
         epoch, handler, what = context
         if epoch is self._epoch:
+            if message is not None:
+                self.peer_begin = message.begin_index
             handler(message, *what)
 
     def _compared(self, message: PushEntryResponse | None, index: int) -> None:
@@ -318,6 +326,8 @@ class Pusher:
             self._compare(self._member.settings.retry_pause)
         elif message.code == ResponseCode.SUCCESS and message.term == self._member.term:
             self._is_stored(first, min(max(message.count, 1), count))
+        elif message.code in (ResponseCode.DISK_FULL, ResponseCode.DISK_ERROR):
+            self.refusal = message.code
         elif message.code == ResponseCode.INCONSISTENT_STATE:
             self._compare(0 if self._has_progressed else self._member.settings.retry_pause)
 
@@ -329,7 +339,7 @@ class Pusher:
             if count < pending[1]:
                 self._compare(0)
                 return
-        self._has_progressed = True
+        self._has_progressed, self.refusal = True, 0
         before = self._quorum.watermark(self.peer)
         self._quorum.mark(self.peer, max(before, first + count - 1))
         self.pump()

@@ -37,6 +37,8 @@ class Quorum:
         self._first_own = 0
         self._last_put = -1
         self._waiting: deque[tuple[int, int]] = deque()
+        self._behind_since: dict[str, int] = {}
+        self._uncommitted_since: int | None = None
         member.observers.append(self._role_changed)
 
     @property
@@ -50,6 +52,16 @@ class Quorum:
         ledger = self._member.ledger
         return ledger.end_index - max(ledger.committed_index, self._first_own - 1)
 
+    @property
+    def stalled_ms(self) -> int:
+        """For how long entries of this leader wait, and none of them was committed."""
+        since = self._uncommitted_since
+        return 0 if since is None else self._member.now - since
+
+    def behind_ms(self, peer: str) -> int:
+        """For how long a member has lacked entries, and has acknowledged none."""
+        return self._member.now - self._behind_since.get(peer, self._member.now)
+
     def watermark(self, peer: str) -> int:
         """The highest index known to be stored at a member; -1: none, or this one does not lead."""
         return self._marks.get(peer, -1)
@@ -61,9 +73,13 @@ class Quorum:
             return
         self._is_leading = is_leading
         self._waiting.clear()
+        self._behind_since.clear()
+        self._uncommitted_since = None
         if is_leading:
             self._first_own, self._last_put = member.ledger.end_index + 1, -1
             self._marks = dict.fromkeys(member.settings.peers, -1)
+            if member.ledger.end_index >= 0:
+                self._behind_since = dict.fromkeys(member.settings.peers, member.now)
             self.stored()
         else:
             self._marks = {}
@@ -79,6 +95,10 @@ class Quorum:
         member = self._member
         self._last_put = last_index
         self._waiting.append((last_index, member.now + member.settings.max_wait_ack + 1))
+        if self._uncommitted_since is None:
+            self._uncommitted_since = member.now
+        for peer in self._marks:
+            self._behind_since.setdefault(peer, member.now)
         self.stored()
 
     def stored(self) -> None:
@@ -89,7 +109,11 @@ class Quorum:
 
     def mark(self, peer: str, index: int) -> None:
         """What a member has, for certain."""
-        self._marks[peer] = index
+        before, self._marks[peer] = self._marks.get(peer, -1), index
+        if index >= self._member.ledger.end_index:
+            self._behind_since.pop(peer, None)
+        elif index > before or peer not in self._behind_since:
+            self._behind_since[peer] = self._member.now
         self._advance()
 
     def _advance(self) -> None:
@@ -100,6 +124,7 @@ class Quorum:
         if index < self._first_own and member.settings.commit_own_term_only:
             return
         ledger.commit(index)
+        self._uncommitted_since = member.now if self.pending > 0 else None
         member.outbox.append(Committed(index))
         if index >= self._first_own:
             member.outbox.append(Completed(index, ResponseCode.SUCCESS))

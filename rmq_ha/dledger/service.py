@@ -32,10 +32,11 @@ from rmq_ha.dledger.commit_log import DLedgerCommitLog
 from rmq_ha.dledger.flush import LedgerFlusher
 from rmq_ha.dledger.lookups import Lookups
 from rmq_ha.dledger.member import NEVER
-from rmq_ha.dledger.messages import GroupMessage
+from rmq_ha.dledger.messages import GroupMessage, LeadershipTransferRequest
 from rmq_ha.dledger.node import Node
 from rmq_ha.dledger.protocol import Answered, PeerRequests, read_response, request_frame
 from rmq_ha.dledger.puts import WaitingPuts
+from rmq_ha.dledger.resigning import Resigning
 from rmq_ha.dledger.statistics import statistics_of
 from rmq_ha.dledger.term_file import TermFile
 from rmq_ha.dledger.transfer import HAND_OVER_S, order_to_best
@@ -57,7 +58,6 @@ from rmq_ha.wire.codes import ResponseCode as RemotingCode
 from rmq_ha.wire.command import RemotingCommand
 
 _RETRY_S = 1.0
-_RESIGN_S = 5.0
 _LAST_PUTS_S = 1.0
 """How long a stop waits for puts that are on their way."""
 
@@ -115,7 +115,10 @@ class DLedgerService:
         self._again: IDelayedCall | None = None
         self._puts = WaitingPuts(host.clock)
         self._told_index = self._seen_end = -1
-        self._rests_until = self._resigns_at = 0.0
+        self._rests_until = 0.0
+        self._resigning = Resigning(
+            host.clock, self.settings, configuration.store, log, lambda: self.node
+        )
         self._elections = 0
         self._silent: dict[str, str] = {}
         self._alone = Alone(host.clock, self._tell_alone)
@@ -197,9 +200,13 @@ class DLedgerService:
         """A leader that stops asks the best follower to lead: no six seconds without one."""
         order = None if self.node is None else order_to_best(self.node, self.settings)
         if order is not None:
-            answered: Answered = Deferred()
-            self._serve(RequestCode.LEADERSHIP_TRANSFER, order, answered)
-            await within(self._host.clock, HAND_OVER_S, answered)
+            await self._order(order)
+
+    async def _order(self, order: LeadershipTransferRequest) -> None:
+        """As if an operator had given it."""
+        answered: Answered = Deferred()
+        self._serve(RequestCode.LEADERSHIP_TRANSFER, order, answered)
+        await within(self._host.clock, HAND_OVER_S, answered)
 
     # ------------------------------------------------------------ in
 
@@ -297,19 +304,18 @@ class DLedgerService:
         if self._ledger.end_index != self._seen_end:
             self._seen_end = self._ledger.end_index
             self._act(Committed(self._ledger.committed_index))
-        if self._log.fault is not None:
-            self._resign()
+        self._resign()
         self._arm()
 
     def _resign(self) -> None:
-        """A leader that can write nothing until its next start would keep all from writing."""
-        node, now = self.node, self._host.clock.seconds()
-        if node is None or node.role is not MemberRole.LEADER or self._is_stopped:
-            return
-        if now >= self._resigns_at:
-            self._resigns_at = now + _RESIGN_S
-            self.log.warn("this leader hands over: {reason}", reason=self._log.fault)
-            Deferred.fromCoroutine(self._hand_over()).addErrback(self._surprised)
+        """A leader that can write nothing more would keep all clients from sending."""
+        order = None if self._is_stopped else self._resigning.order()
+        if order is not None:
+            Deferred.fromCoroutine(self._order(order)).addErrback(self._surprised)
+
+    def deletes_early(self) -> bool:
+        """Whether files that have not expired may be deleted for want of disk space."""
+        return self._resigning.deletes_early()
 
     def _act(self, action: Action) -> None:
         """One that fails must take neither the others nor the timer with it."""
@@ -482,9 +488,13 @@ class DLedgerService:
         return why_no_puts(self.settings, self.node, self._silent, len(self._puts))
 
     def statistics(self) -> dict[str, Any]:
-        """What the member knows of itself and, if it leads, of its followers."""
+        """
+        What the member knows of itself and, if it leads, of its followers; `refuses` says why its
+        ledger takes no entries, and is empty while it takes them.
+        """
         return {
             **statistics_of(self.settings, self.node, self._ledger),
+            "refuses": self._log.fault or self._ledger.refuses,
             "waiting": len(self._puts),
             "elections": self._elections,
             "refused": self._refused_requests,

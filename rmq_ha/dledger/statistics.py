@@ -11,8 +11,12 @@ from rmq_ha.errors import StoreError
 
 def statistics_of(settings: DLedgerSettings, node: Node | None, ledger: Ledger) -> dict[str, Any]:
     """
-    The member's state; if it leads, also by how many entries and bytes each follower is behind
-    as far as is known, at most all that there is.
+    The member's state; if it leads, also what is known of each follower.
+
+    `stalled_seconds` says for how long entries of this leader wait and none was committed. By
+    follower, `behind` says how many entries and bytes it lacks, at most all that there are;
+    `behind_seconds` for how long it has lacked some and acknowledged none; `rooms` how much its
+    disk takes.
 
     :param node: None: it does not take part yet.
     """
@@ -25,14 +29,21 @@ def statistics_of(settings: DLedgerSettings, node: Node | None, ledger: Ledger) 
         "begin": ledger.begin_index,
         "end": ledger.end_index,
         "committed": ledger.committed_index,
+        "stalled_seconds": 0.0,
         "diverged": node is not None and node.role is Role.FOLLOWER and node.is_diverged,
         "followers": {},
         "behind": {},
+        "behind_seconds": {},
+        "rooms": {},
     }
     if node is not None and node.role is Role.LEADER:
-        marks = {peer: node.watermark(peer) for peer in settings.others}
-        told["followers"] = marks
-        told["behind"] = {peer: _behind(ledger, mark) for peer, mark in marks.items()}
+        standings = {peer: node.standing(peer) for peer in settings.others}
+        told["stalled_seconds"] = node.stalled_ms / 1000
+        for peer, standing in standings.items():
+            told["followers"][peer] = standing.watermark
+            told["behind"][peer] = _behind(ledger, standing.watermark)
+            told["behind_seconds"][peer] = standing.behind_ms / 1000
+            told["rooms"][peer] = standing.room
     return told
 
 

@@ -1,5 +1,6 @@
 """Handing leadership over: on an operator's order, or to a member that is preferred."""
 
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, Protocol
 
 from rmq_ha.config.dledger_settings import DLedgerSettings
@@ -8,7 +9,7 @@ from rmq_ha.dledger.follower import Follower
 from rmq_ha.dledger.member import NEVER, Member
 from rmq_ha.dledger.messages import LeadershipTransferRequest, LeadershipTransferResponse
 from rmq_ha.dledger.quorum import Quorum
-from rmq_ha.dledger.values import Role
+from rmq_ha.dledger.values import Role, Room
 
 _OK = ResponseCode.SUCCESS
 
@@ -32,15 +33,20 @@ class Leading(Protocol):
         """Up to which index a member has the log; -1: nothing is known."""
 
 
-def order_to_best(node: Leading, settings: DLedgerSettings) -> LeadershipTransferRequest | None:
+def order_to_best(
+    node: Leading, settings: DLedgerSettings, able: Iterable[str] | None = None
+) -> LeadershipTransferRequest | None:
     """
     A leader that stops asks the best follower to lead: no six seconds without one.
 
-    :returns: what it serves as an operator's order; None: it does not lead, or follows alone.
+    :param able: the followers that may be asked; None: all.
+    :returns: the order, which this member serves as if it were an operator's; None: it does not
+        lead, or there is no such follower.
     """
-    if node.role is not Role.LEADER or not settings.others:
+    followers = list(settings.others if able is None else able)
+    if node.role is not Role.LEADER or not followers:
         return None
-    best = max(settings.others, key=node.watermark)
+    best = max(followers, key=node.watermark)
     if node.watermark(best) < 0:
         return None
     return LeadershipTransferRequest(
@@ -66,13 +72,23 @@ class Transfer:
 
     Spec: dledger.md, sections 6.6 and 9
 
+    :param room: of a member's disk; one with less than this member's is not asked to lead, as it
+        would hand over at once.
+
     :ivar wake: when `tick` has something to do.
     """
 
-    def __init__(self, member: Member, quorum: Quorum, follower: Follower) -> None:
+    def __init__(
+        self,
+        member: Member,
+        quorum: Quorum,
+        follower: Follower,
+        room: Callable[[str], Room],
+    ) -> None:
         self._member = member
         self._quorum = quorum
         self._follower = follower
+        self._room = room
         self._waiting: _Taking | None = None
         self._electing: _Taking | None = None
         self._next_check = NEVER
@@ -133,10 +149,18 @@ class Transfer:
             code = ResponseCode.FALL_BEHIND_TOO_MUCH
         elif member.transferee is not None:
             code = ResponseCode.LEADER_TRANSFERRING
+        elif self._room(transferee) < self._own_room:
+            code = ResponseCode.DISK_FULL
         else:
             self._start(transferee, request, token)
             return
         self._answer(request, token, code)
+
+    @property
+    def _own_room(self) -> Room:
+        """The least that another leader has to have."""
+        member = self._member
+        return member.ledger.room if member.settings.hand_over_when_full else Room.NONE
 
     def _lag(self, peer: str) -> int:
         """Entries that a member is behind; without any known to be equal, as far as can be."""
@@ -244,7 +268,9 @@ class Transfer:
         self._next_check = member.now + member.settings.preferred_leader_interval
         if member.transferee is not None:
             return
-        preferred = list(filter(member.alive.get, member.settings.preferred_leader_ids))
+        named = member.settings.preferred_leader_ids
+        own = self._own_room
+        preferred = [peer for peer in named if member.alive.get(peer) and self._room(peer) >= own]
         if preferred:
             best = min(preferred, key=self._lag)
             if self._lag(best) < member.settings.max_leadership_transfer_wait_index:

@@ -1,6 +1,6 @@
 """The few values that ledger, messages and consensus share."""
 
-from enum import StrEnum
+from enum import IntEnum, StrEnum
 from typing import NamedTuple
 
 ENTRY_HEADER_SIZE = 48
@@ -15,6 +15,16 @@ class Role(StrEnum):
     LEADER = "LEADER"
     FOLLOWER = "FOLLOWER"
     CANDIDATE = "CANDIDATE"
+
+
+class Room(IntEnum):
+    """How much a member's disk still takes; more is better."""
+
+    NONE = 0
+    """The ledger refuses entries: its disk is full, or fails."""
+    SHORT = 1
+    """The disk fills up: old files will be deleted before their time."""
+    FREE = 2
 
 
 class Entry(NamedTuple):
@@ -39,6 +49,22 @@ class Entry(NamedTuple):
     def size(self) -> int:
         """Bytes on the disk: header and body."""
         return ENTRY_HEADER_SIZE + len(self.body)
+
+
+class Standing(NamedTuple):
+    """
+    A follower, as its leader knows it.
+
+    :ivar watermark: the last entry that it is known to have; -1: none is known.
+    :ivar begin_index: the first entry that it has; -1: none, or not known.
+    :ivar behind_ms: for how long it has lacked entries, and has acknowledged none.
+    :ivar room: as it said itself, or as it answered the last entry.
+    """
+
+    watermark: int
+    begin_index: int
+    behind_ms: int
+    room: Room
 
 
 class TermVote(NamedTuple):

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from random import Random
 
 from rmq_ha.dledger.codes import ResponseCode
-from rmq_ha.dledger.values import ENTRY_HEADER_SIZE, Entry
+from rmq_ha.dledger.values import ENTRY_HEADER_SIZE, Entry, Room
 from rmq_ha.errors import InconsistentLedger, LedgerFull
 
 BLANK_SIZE = 8
@@ -28,6 +28,11 @@ class MemoryLedger:
         self._disk_first = 0
         self._disk: list[Entry] = []
         self._unsynced: list[tuple[bool, Entry]] = []
+
+    @property
+    def room(self) -> Room:
+        """None while it is full."""
+        return Room.NONE if self.is_full else Room.FREE
 
     @property
     def begin_index(self) -> int:

@@ -4,7 +4,6 @@ from collections.abc import Iterator
 
 from rmq_ha.admin.doctor.facts import Broker, Facts, master_of, number
 from rmq_ha.admin.doctor.findings import Rule, Said, Severity
-from rmq_ha.model.broker_identity import MASTER_ID
 
 FOLLOWING = "following"
 HEARTBEAT_MS = 5_000
@@ -142,24 +141,6 @@ def _follows_another(facts: Facts) -> Iterator[Said]:
             yield Said(str(slave), f"it follows {whom}, but the master of its name is {master}")
 
 
-def _no_leader(facts: Facts) -> Iterator[Said]:
-    for name, members in facts.pairs():
-        group = [item for item in members if item.is_dledger]
-        if group and not any(item.broker_id == MASTER_ID for item in members):
-            who = ", ".join(item.address for item in members)
-            yield Said(name, f"no name server has a leader of this group, only {who}")
-
-
-def _members_missing(facts: Facts) -> Iterator[Said]:
-    for name, members in facts.pairs():
-        group = [item for item in members if item.answers and item.is_dledger]
-        peers = group[0].config.get("dLegerPeers", "") if group else ""
-        size = len([item for item in peers.split(";") if item.strip()])
-        if len(group) < size:
-            quorum = "" if len(group) * 2 > size else ", which is no quorum: no puts"
-            yield Said(name, f"{len(group)} of its {size} members answer{quorum}")
-
-
 RULES = (
     Rule(
         "diverged",
@@ -256,20 +237,5 @@ RULES = (
         "empty `haMasterAddress` in its file, so that name servers say who is the master, and "
         "restart it; if name servers differ, mend that first",
         _follows_another,
-    ),
-    Rule(
-        "no-leader",
-        Severity.ERROR,
-        "a DLedger group has no leader: no quorum, or an election that does not end",
-        "`rmqha-admin dledger status` says who of `dLegerPeers` answers; start the others, open "
-        "their port",
-        _no_leader,
-    ),
-    Rule(
-        "members-missing",
-        Severity.ERROR,
-        "members of a DLedger group are away: with less than half of them nothing is stored",
-        "`rmqha-admin dledger status` says who of `dLegerPeers` answers; start the others",
-        _members_missing,
     ),
 )

@@ -298,6 +298,25 @@ _DLEDGER = (
     ),
     _ours("dledger_lag_bytes", _GAUGE, "bytes", "The same in bytes", "member"),
     _ours(
+        "dledger_lag_seconds",
+        _GAUGE,
+        "seconds",
+        "For how long a member has lacked entries and has acknowledged none; told by the leader",
+        "member",
+    ),
+    _ours(
+        "dledger_takes_entries",
+        _GAUGE,
+        "0 or 1",
+        "This member's ledger takes entries; 0: its disk is full or has failed",
+    ),
+    _ours(
+        "dledger_stalled_seconds",
+        _GAUGE,
+        "seconds",
+        "For how long messages wait at this leader and none was committed",
+    ),
+    _ours(
         "dledger_elections_total",
         _COUNTER,
         "elections",

@@ -137,14 +137,20 @@ class LogCleaner:
             return self._worker.call(int)
         if is_manual:
             self._manual_rounds -= 1
-        force = self._configuration.clean_file_forcibly_enable and (
-            log_ratio > self._force_ratio or queue_ratio > self._force_ratio
+        force = (
+            self._configuration.clean_file_forcibly_enable
+            and (log_ratio > self._force_ratio or queue_ratio > self._force_ratio)
+            and self.may_force()
         )
         reason = f"log {log_ratio:.0%}, queues {queue_ratio:.0%}, limit {self._force_ratio:.0%}"
         count = self._due(force)
         for start in self._log.row.starts[:count]:
             self._tell(start, reason)
         return self._worker.call(self._remove, self._log.drop_oldest(count))
+
+    def may_force(self) -> bool:
+        """Files that have not expired may be deleted when the disk is too full."""
+        return True
 
     def _tell(self, start: int, reason: str) -> None:
         """Say what is deleted; louder where it has not expired."""

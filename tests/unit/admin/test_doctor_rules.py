@@ -159,6 +159,16 @@ def members(count: int) -> dict[str, Connection]:
     return {f"c{n}": Connection(f"c{n}", f"10.0.2.{n}:50000", "JAVA", 401) for n in range(count)}
 
 
+def ledger(**values: Any) -> Spoil:
+    """The master leads a DLedger group, and says this of its ledger."""
+    usual = {"refuses": "", "stalled_seconds": 0.0, "lacks": {}}
+    return lambda facts: master(facts).replication.update(ledger={**usual, **values})
+
+
+def lacks(seconds: float) -> Spoil:
+    return ledger(lacks={"n1": {"entries": 7, "seconds": seconds}})
+
+
 def lone(facts: Facts) -> None:
     for item in facts.brokers:
         item.config["enableDLegerCommitLog"] = "true"
@@ -181,8 +191,11 @@ REPLICATION: dict[str, Spoil] = {
     "tail-set-aside": link(set_aside=1),
     "follows-another": link(address="10.0.0.9:10912"),
     "no-leader": lone,
+    "member-refuses": ledger(refuses="its disk is 93% full"),
+    "member-behind": lacks(10.0),
+    "nothing-committed": ledger(stalled_seconds=10.0),
     "members-missing": setting(
-        master, enableDLegerCommitLog="true", dLegerPeers="n0-a:1;n1-b:1;n2-c:1"
+        master, enableDLegerCommitLog="true", dLegerSelfId="n0", dLegerPeers="n0-a:1;n1-b:1;n2-c:1"
     ),
 }
 
@@ -371,6 +384,9 @@ NEARLY: list[tuple[str, Spoil]] = [
     ("two-kinds", both(having(slave, replication={}), having(master, replication={}))),
     ("no-slave", setting(master, brokerRole="ASYNC_MASTER")),
     ("alone-in-set", setting(master, enableControllerMode="true")),
+    ("member-refuses", ledger()),
+    ("member-behind", lacks(9.9)),
+    ("nothing-committed", ledger(stalled_seconds=9.9)),
     ("master-silent", link(silent_ms=10_000)),
     ("master-silent", link(silent_ms=None)),
     ("slave-behind", lambda facts: master(facts).slaves[0].update(lag=9000, lag_seconds=4.0)),

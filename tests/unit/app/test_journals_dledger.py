@@ -14,7 +14,7 @@ from rmq_ha.dledger.ledger import Ledger
 from rmq_ha.dledger.messages import VoteResponse
 from rmq_ha.dledger.node import Node
 from rmq_ha.dledger.statistics import statistics_of
-from rmq_ha.dledger.values import Role, TermVote
+from rmq_ha.dledger.values import Role, Room, TermVote
 from rmq_ha.testing.host import World
 
 SETTINGS = DLedgerSettings("g", "n0", {"n0": "h0:1", "n1": "h1:1", "n2": "h2:1"})
@@ -23,7 +23,7 @@ SETTINGS = DLedgerSettings("g", "n0", {"n0": "h0:1", "n1": "h1:1", "n2": "h2:1"}
 def told(found: dict[str, Any]) -> dict[tuple[str, str], float]:
     """Values by name and last label."""
     samples = Samples(CATALOGUE, {"cluster": "c", "broker": "b", "broker_id": "0"})
-    tell_group(samples, {"waiting": 3, "elections": 2, "refused": 5, **found})
+    tell_group(samples, {"waiting": 3, "elections": 2, "refused": 5, "refuses": "", **found})
     families: list[Metric] = list(samples.families())
     return {
         (sample.name, str([*sample.labels.values()][-1])): sample.value
@@ -79,13 +79,19 @@ def test_a_member_that_has_not_started_tells_that() -> None:
 
 def test_health_of_each_role() -> None:
     found: dict[str, Any] = {"self": "n0", "group": "g", "term": 4, "diverged": False}
-    found |= {"role": "LEADER", "leader": "n0"}
+    found |= {"role": "LEADER", "leader": "n0", "refuses": "", "stalled_seconds": 9.9}
+    found |= {"behind": {"n1": (0, 0), "n2": (7, 700)}, "rooms": {"n1": Room.FREE, "n2": Room.FREE}}
     assert group_health("SYNC_MASTER b", found, "").line() == (
         "ready: SYNC_MASTER b: n0 of group g, term 4: leads\n"
     )
     refused = group_health("SYNC_MASTER b", found, "the disk is full")
     assert not refused.is_ready
     assert refused.line().endswith("leads, but no puts: the disk is full\n")
+    stalled = group_health("SYNC_MASTER b", {**found, "stalled_seconds": 10.0}, "")
+    assert not stalled.is_ready
+    assert stalled.reason.endswith(
+        "leads, but has committed nothing for 10 s while messages wait: n2 lacks 7 entries"
+    )
     follows = group_health("SLAVE b", {**found, "role": "FOLLOWER", "leader": "n2"}, "slave")
     assert follows.line() == "ready: SLAVE b: n0 of group g, term 4: follows n2\n"
     apart = group_health(

@@ -11,6 +11,7 @@ from rmq_ha.dledger.messages import (
     AppendEntryRequest,
     GetEntriesRequest,
     HeartBeatRequest,
+    HeartBeatResponse,
     LeadershipTransferRequest,
     LeadershipTransferResponse,
     MetadataRequest,
@@ -21,7 +22,7 @@ from rmq_ha.dledger.messages import (
 )
 from rmq_ha.dledger.quorum import quorum_index
 from rmq_ha.dledger.transfer import order_to_best
-from rmq_ha.dledger.values import Role
+from rmq_ha.dledger.values import Role, Room
 from rmq_ha.errors import ConfigurationError, CorruptRecord, LedgerFull
 from rmq_ha.testing.dledger_script import GROUP, Script
 
@@ -756,6 +757,41 @@ def test_9_preferred_leader():
     assert [call.peer for call in calls] == ["n2"]
     assert not script.of(Answer, script.respond(calls[0], None))  # nobody has asked
     assert not script.sent(LeadershipTransferRequest, script.run(2000))  # not every second
+
+
+def answer_beats(script, **rooms):
+    """Everybody answers the next heartbeats, and says how much room there is."""
+    for call in script.sent(HeartBeatRequest, script.run(2100)):
+        script.respond(call, HeartBeatResponse(term=-1, room=rooms.get(call.peer)))
+
+
+def test_a_preferred_leader_without_room_is_not_asked():
+    """It would hand over again at once. Of the others it is known how much room they have."""
+    script = appending(preferred_leader_ids=("n2",), preferred_leader_interval=5000)
+    answer_beats(script, n2=Room.SHORT.value)
+    assert script.node.standing("n2").room is Room.SHORT
+    assert not script.sent(LeadershipTransferRequest, script.run(4000))
+    answer_beats(script, n2=99)  # no room that we know of: as if it had said nothing
+    assert script.node.standing("n2").room is Room.FREE
+    assert script.sent(LeadershipTransferRequest, script.run(5000))
+
+
+def test_an_order_for_a_member_with_less_room_is_refused():
+    for is_enabled, code in ((True, ResponseCode.DISK_FULL), (False, None)):
+        script = appending(hand_over_when_full=is_enabled)
+        answer_beats(script, n2=Room.NONE.value)
+        answer = order(script, "n2")
+        assert (None if answer is None else answer.code) == code
+
+
+def test_what_java_members_refuse_says_that_they_have_no_room():
+    """Until they take an entry again."""
+    script = appending()
+    for code, room in ((415, Room.NONE), (414, Room.NONE), (200, Room.FREE)):
+        script.put(b"x")
+        calls = script.sent(PushEntryRequest, script.run(1100))
+        script.pushed([call for call in calls if call.peer == "n2"][-1], code)
+        assert script.node.standing("n2").room is room
 
 
 def test_9_of_preferred_leaders_the_nearest_takes_over():

@@ -460,16 +460,11 @@ def test_only_a_leader_hands_over() -> None:
     master = group.master()
     assert master is not None
     (follower, _) = followers(group)
-    handed: list[Any] = []
-
-    async def hand_over() -> None:
-        handed.append(1)
-
+    group.wait_until(lambda: service_of(master).node.watermark(follower.host.name) == 0)
     for member in (follower, master):
-        service_of(member)._hand_over = hand_over
         service_of(member)._log.fault = "sync failed"
-        service_of(member)._resign()
-        assert len(handed) == (member is master)
+        order = service_of(member)._resigning.order()
+        assert (order is not None) is (member is master)
 
 
 def test_a_vote_is_on_the_disk_when_it_is_answered() -> None:

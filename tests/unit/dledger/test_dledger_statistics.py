@@ -11,7 +11,7 @@ from rmq_ha.dledger.assembly import make_settings
 from rmq_ha.dledger.codes import PushType
 from rmq_ha.dledger.messages import PushEntryRequest
 from rmq_ha.dledger.statistics import _behind, statistics_of
-from rmq_ha.dledger.values import Entry, Role
+from rmq_ha.dledger.values import Entry, Role, Room
 from rmq_ha.dledger.why_not import why_no_puts
 from rmq_ha.errors import StoreError
 from rmq_ha.model.status import FlushDiskType
@@ -69,6 +69,9 @@ def test_a_leader_tells_of_each_follower_and_nobody_else_does() -> None:
         "diverged": False,
         "followers": {"n0": 3, "n2": -1},
         "behind": {"n0": (0, 0), "n2": (4, end)},
+        "behind_seconds": {"n0": 0.0, "n2": 0.0},
+        "rooms": {"n0": Room.FREE, "n2": Room.FREE},
+        "stalled_seconds": 0.0,
     }
     script.beat("n0", 3)
     script.beat("n0", script.node.term)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from typing import Any
 
 from twisted.internet.defer import Deferred
@@ -11,6 +12,9 @@ from rmq_ha.app.status.server import StatusServer
 from rmq_ha.testing.brokers import BrokerNode
 from rmq_ha.testing.group import BrokerGroup
 from tests.unit.admin.doctor.fleet import STATUS_PORT, Fleet
+
+ILL = ("member-refuses", "not-ready")
+"""A member whose ledger takes nothing says so itself, too."""
 
 
 class Group(Fleet):
@@ -54,7 +58,10 @@ def test_members_die_one_by_one() -> None:
     first, last = (member for member in fleet.group.members if member is not leader)
     fleet.group.kill(first)
     fleet.run(2)
-    assert "2 of its 3 members answer" in fleet.finds("members-missing")
+    told = fleet.finds("members-missing")
+    own = first.configuration.store
+    port = dict(item.split("-") for item in own.dleger_peers.split(";"))[own.dleger_self_id]
+    assert f"2 of its 3 members answer; no answer comes from {own.dleger_self_id} at {port}" in told
     fleet.group.boot(first)
     fleet.run(40)
     assert "members-missing" not in fleet.visit().codes()
@@ -66,6 +73,39 @@ def test_members_die_one_by_one() -> None:
     fleet.finds("no-leader", "members-missing", "no-leader-known")
     fleet.finds("no-leader-known", "members-missing", "no-leader")
     assert last.host.ip in "".join(fleet.visit().texts("no-leader-known"))
+
+
+def test_a_member_whose_disk_failed_and_then_another_dies() -> None:
+    """The first one answers, and stores nothing: the group seemed to be well."""
+    fleet = Group()
+    fleet.run(40)
+    fleet.is_well()
+    group = fleet.group
+    leader = group.wait_for_master()
+    sick, other = (member for member in group.members if member is not leader)
+    sick.host.disk.fault = lambda operation, path: (
+        errno.EIO if operation == "sync" and "/data/" in path else None
+    )
+    assert group.send(b"a") == 0
+    fleet.run(5)
+    assert group.send(b"b") == 0
+    fleet.run(15)
+    told = fleet.finds("member-refuses", "not-ready")
+    assert f"{sick.host.ip}:10911: its ledger takes no entries: " in told
+    assert f"member {sick.host.name} lacks 1 entries" in fleet.finds("member-behind", *ILL)
+    group.kill(other)
+    group.ask(leader, group.message(b"c")).addErrback(lambda _: None)
+    fleet.run(15)
+    told = fleet.finds("nothing-committed", "members-missing", *ILL)
+    assert f"{leader.host.ip}:10911: it leads, and has committed nothing for " in told
+    group.boot(other)
+    sick.host.disk.fault = lambda operation, path: None
+    group.kill(sick)
+    group.boot(sick)
+    for member in (other, sick):
+        fleet.watch(member)
+    fleet.run(60)
+    fleet.is_well()
 
 
 def test_a_member_with_the_disk_of_another_group() -> None:
@@ -92,7 +132,7 @@ def test_a_member_with_the_disk_of_another_group() -> None:
     fleet.group.boot(moved)
     fleet.watch(moved)
     fleet.run(30)
-    told = fleet.finds("member-diverged", "no-leader", "not-ready")
+    told = fleet.finds("member-diverged", "no-leader", "not-ready", "nothing-committed")
     assert moved.host.ip not in told  # it leads: its term is higher, and the others say so
     assert "empty the member that is wrong" in fleet.fix("member-diverged")
     fleet.group.kill(moved)
