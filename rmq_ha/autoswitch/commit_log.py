@@ -31,12 +31,14 @@ class EpochCommitLog(CommitLog):
     :ivar admits: clients' messages are taken; by role.
     :ivar confirm_offset: what lies below it no election can lose, and may be read.
     :ivar is_whole: the stop before was clean, so nothing is lost that others may have.
+    :ivar shared_end: the confirm offset of the life before, which only this mode writes.
     """
 
     leadership: Leadership | None = None
     admits = False
     confirm_offset = 0
     is_whole = True
+    shared_end = 0
 
     @property
     def readable_end(self) -> int:

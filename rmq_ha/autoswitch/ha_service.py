@@ -25,6 +25,7 @@ from rmq_ha.autoswitch.puts import WaitingPuts
 from rmq_ha.autoswitch.replica import Cut, EpochReplica, Remember
 from rmq_ha.autoswitch.service import ControllerClient, Decision
 from rmq_ha.autoswitch.settings import ManagerSettings, ReplicationSettings
+from rmq_ha.autoswitch.shared_end import SharedEnd
 from rmq_ha.autoswitch.sync_state import SyncState
 from rmq_ha.autoswitch.tables import Entry, Tables
 from rmq_ha.config.broker_configuration import BrokerConfiguration
@@ -37,10 +38,11 @@ from rmq_ha.model.status import Decided, FlushDiskType, PutMessageStatus
 from rmq_ha.remoting.calls import Calls
 from rmq_ha.remoting.channel import Channel
 from rmq_ha.seams import Host
-from rmq_ha.store.journal import Role
+from rmq_ha.store.journal import Masters, Role
 from rmq_ha.timing.one_by_one import OneByOne
 from rmq_ha.timing.timer import rearm
 from rmq_ha.tls.ha import HaTls
+from rmq_ha.tls.refusals import Refusals
 from rmq_ha.tls.server import TlsMode
 from rmq_ha.wire.command import RemotingCommand
 
@@ -140,8 +142,13 @@ class AutoSwitchHAService:
         self._journal: OwnJournal | None = None
         self._tables: Tables | None = None
         self._allowed = Networks(own.ha_allowed_slaves)
+        self._refusals = Refusals(host.clock)
+        self._refused = 0
         self._elections = 0
         self._times = AppendTimes()
+        self._masters: Masters | None = None
+        self._stranger: str | None = None
+        self._shared = SharedEnd(log, self.settings, own.ha_cut_confirmed_to)
         log.leadership = self
 
     def attach(
@@ -150,6 +157,7 @@ class AutoSwitchHAService:
         journal: OwnJournal,
         tables: Tables,
         on_master: Callable[[str | None], None],
+        masters: Masters,
     ) -> None:
         """
         What it needs of its broker; before `start`.
@@ -158,9 +166,11 @@ class AutoSwitchHAService:
         :param tables: go to slaves of ours, and are taken from a master of ours.
         :param on_master: is called with the master's address for clients when it is known; None:
             nobody.
+        :param masters: which of the masters that controllers name is followed.
         """
         self._client, self._journal, self._tables = client, journal, tables
         self._on_master = on_master
+        self._masters = masters
         tables.watch(self._table_changed)
 
     # ------------------------------------------------------------ beginning and end
@@ -183,6 +193,8 @@ class AutoSwitchHAService:
         self._epochs = self._file.epochs.cut(int(self._log.max_offset))
         if not self._log.is_whole:
             await self._host.worker.call(self._file.note_crash)
+        if self._epochs.last_epoch > BEFORE_CONTROLLERS:
+            self._shared.begin(self._log.shared_end)
         await self._begin_mode()
         settings = ManagerSettings(
             cluster_name=cluster,
@@ -306,6 +318,7 @@ class AutoSwitchHAService:
                     self._conversation.failed()
 
     async def _leave_master(self) -> None:
+        self._stranger = None
         link, self._link = self._link, None
         if link is not None:
             await link.stop()
@@ -318,6 +331,10 @@ class AutoSwitchHAService:
             peer=decision.master_address,
             epoch=decision.epoch,
         )
+        if not self.trusts(decision.master_address):
+            self._stranger = decision.master_address
+            self._on_master(None)
+            return
         if self._tables is not None and not self.settings.async_learner:
             self._tables.awaited()
         self._on_master(decision.master_address)
@@ -422,6 +439,13 @@ class AutoSwitchHAService:
         """What is missing, and what to do; empty where nothing is."""
         addresses = ", ".join(self._configuration.controlled.controllers)
         if self._state is None:
+            if self._masters is not None and self._stranger is not None:
+                return (
+                    f"the controllers ({addresses}) name {self._stranger} as the master, which is "
+                    f"not in haTrustedMasters={self._masters.text}: add it there if it is one of "
+                    "yours. If it is not, a stranger was elected: remove it from the controllers "
+                    "(cleanBrokerMetadata), and set their controllerAllowedBrokers"
+                )
             if isinstance(decision := self._decision, Follow):
                 return f"the broker at {decision.master_address} leads, and takes the messages"
             if self.controllers is not None and self.controllers.manager.is_standing_back:
@@ -485,6 +509,10 @@ class AutoSwitchHAService:
             self._log.confirm_offset,
         )
 
+    def trusts(self, address: str) -> bool:
+        """As `Follower` says."""
+        return self._masters is None or self._masters.trusts(address, "the controller")
+
     def fulfil(self, task: Cut | Remember) -> "Deferred[None]":
         """As `EpochReplicaOwner` says; first the log, as an epoch without bytes does no harm."""
         return Deferred.fromCoroutine(self._fulfil(task))
@@ -492,28 +520,48 @@ class AutoSwitchHAService:
     async def _fulfil(self, task: Cut | Remember) -> None:
         assert self._journal is not None
         if isinstance(task, Cut):
+            self._shared.check(task.end, "" if self._link is None else self._link.master)
             self._log.confirm_offset = min(self._log.confirm_offset, task.end)
             await self._journal.set_aside(task.end, "the master of a newer epoch has another")
+            self._shared.cut(task.end)
         await self._host.worker.call(self._file.write, task.epochs)
         self._epochs = task.epochs
 
     def confirmed(self, offset: int) -> None:
         """As `Follower` says."""
         self._log.confirmed(offset)
+        self._shared.told()
 
     # ------------------------------------------------------------ as the master
 
     def meet(self, address: IAddress | None) -> TwistedProtocol | None:
         """Somebody connects; None while this broker does not lead, and for strangers."""
         host = str(getattr(address, "host", ""))
-        if self._state is None or (self._allowed and host not in self._allowed):
-            self.log.debug("{peer} refused on the replication port", peer=host)
+        if self._allowed and host not in self._allowed:
+            self._refuse(host)
+            return None
+        if self._state is None:
+            self.log.debug("{peer} connects, but this broker does not lead", peer=host)
             return None
         feed = EpochFeed(self._log, self._state, self.settings, self._now(), self._tables)
         connection = EpochFeedProtocol(feed, self, self._host.clock)
         self._feeds.append(connection)
         self._open.came()
         return connection
+
+    def _refuse(self, host: str) -> None:
+        """As a pair's `Entrance` does; the same slave of ours comes again every other second."""
+        self._refused += 1
+        allowed = self._allowed.text
+        why = f"it is not in haAllowedSlaves={allowed}; add it there if it is a slave"
+        more = self._refusals.admit(host, why)
+        if more is not None:
+            self.log.warn(
+                "{peer} refused on the replication port: {reason}{more}",
+                peer=host,
+                reason=why,
+                more=more,
+            )
 
     def greeted(self, connection: EpochFeedProtocol, broker_id: int) -> None:
         """As `EpochFeedOwner` says."""
@@ -601,6 +649,7 @@ class AutoSwitchHAService:
         if proposal is not None:
             self._conversation.propose(proposal)
         self._log.confirmed(state.confirm_offset)
+        self._shared.led(self.replicated_offset())
         self._puts.settle(state.is_kept, self._conversation.led_until, now)
         times = [
             state.deadline(now),
@@ -644,6 +693,7 @@ class AutoSwitchHAService:
             "unconfirmed": end - self._log.readable_end,
             "waiting": len(self._puts),
             "replicated_offset": self.replicated_offset(),
+            "refused": self._refused,
             "slaves": [
                 {
                     "address": connection.peer,

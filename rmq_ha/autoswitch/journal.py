@@ -47,7 +47,9 @@ class EpochJournal(LocalJournal):
 
     def join(self, broker: BrokerAround) -> None:
         """See `Journal`."""
-        self.service.attach(broker.calls, self, broker.tables(), broker.set_master_address)
+        self.service.attach(
+            broker.calls, self, broker.tables(), broker.set_master_address, broker.masters
+        )
         self._requests = ControllerModeRequests(self.service, self.log, broker.identity)
 
     def routes(self) -> dict[int, Any]:
@@ -94,6 +96,7 @@ class EpochJournal(LocalJournal):
         dispatched = max(queues.max_physical_offset, 0)
         super().recover(left)
         known = max(dispatched, self._store.checkpoint.confirmed)
+        log.shared_end = min(self._store.checkpoint.confirmed, int(log.max_offset))
         log.confirm_offset = confirmed = min(known, int(log.max_offset))
         if queues.max_physical_offset > confirmed:
             queues.truncate(confirmed)

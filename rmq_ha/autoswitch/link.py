@@ -50,6 +50,9 @@ class Follower(Protocol):
     def confirmed(self, offset: int) -> None:
         """What lies below may be read, as the master says."""
 
+    def trusts(self, address: str) -> bool:
+        """The broker at that address may be followed (`haTrustedMasters`)."""
+
 
 class EpochLink:
     """
@@ -130,6 +133,12 @@ class EpochLink:
         address = (answer.ext or {}).get("masterHaAddress", "")
         if not address:
             raise RemotingError(f"{self.master} does not say that it is master yet")
+        if not self._owner.trusts(address):
+            self.fault = (
+                f"{self.master} says that it replicates at {address}, which is not in "
+                "haTrustedMasters: add that address if it is the master's brokerIP2"
+            )
+            raise RemotingError(self.fault)
         self.ha_address = address
         host, port = split_address(address)
         endpoint = self._host.network.client(host, port, timeout=CONNECT_SECONDS)

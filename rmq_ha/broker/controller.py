@@ -247,15 +247,16 @@ class BrokerController:
             self.identity.address,
             self._drop_topic if configuration.ours.slave_drops_deleted_topics else None,
         )
+        self.masters = TrustedMasters(Networks(own.ha_trusted_masters, with_names=True))
         self.journal.join(
             BrokerAround(
                 calls=calls,
                 identity=lambda: self.identity,
                 tables=self._streamed_tables,
                 set_master_address=self.slave_synchronize.set_master_address,
+                masters=self.masters,
             )
         )
-        self.masters = TrustedMasters(Networks(own.ha_trusted_masters, with_names=True))
         self.registration = Registration(
             host.clock,
             configuration.broker,

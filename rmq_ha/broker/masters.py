@@ -1,4 +1,4 @@
-"""Which masters a slave follows, of those that a name server names."""
+"""Which masters a slave follows, of those that a name server or a controller names."""
 
 from collections.abc import Callable
 
@@ -22,6 +22,11 @@ class TrustedMasters:
         self._told = ""
         self.refused = 0
 
+    @property
+    def text(self) -> str:
+        """`haTrustedMasters`, as it was given."""
+        return self._trusted.text
+
     def only(self, follow: Callable[[str | None], None]) -> Callable[[str | None], None]:
         """:returns: a function that calls `follow` with None in place of who is not trusted."""
 
@@ -30,17 +35,23 @@ class TrustedMasters:
 
         return learned
 
-    def trusts(self, address: str) -> bool:
-        """:param address: `host:port`."""
-        if not self._trusted or address.rpartition(":")[0] in self._trusted:
+    def trusts(self, address: str, named_by: str = "the name server") -> bool:
+        """
+        Whether the broker at this address may be followed; a refusal is counted and logged.
+
+        :param address: `host:port`.
+        :param named_by: the server that named the address, for the log.
+        """
+        if not self._trusted or address.rpartition(":")[0].strip("[]") in self._trusted:
             return True
         self.refused += 1
         if address != self._told:
             self._told = address
             self.log.error(
-                "the name server says that our master is at {address}, which is not in "
+                "{named_by} says that our master is at {address}, which is not in "
                 "haTrustedMasters={trusted}: it is neither followed nor asked. Add it there if it "
-                "is ours; if not, somebody registers at the name server in its name",
+                "is ours; if not, somebody registers at {named_by} in its name",
+                named_by=named_by,
                 address=address,
                 trusted=self._trusted.text,
             )

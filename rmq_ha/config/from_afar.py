@@ -30,8 +30,8 @@ _REASONS = {
         "aclEnable aclStrict aclDirectory aclAccessKey aclSecretKey aclRequiresTls "
         "aclRequiresSignedTime aclSignedTimeWindow aclSignedSessions dLegerOperatorHosts "
         "dLegerPeerHosts haAllowedSlaves haSecret haSecretFile haSecretRequired "
-        "haTrustedMasters haFirstOffsetMax namesrvAllowedBrokers namesrvBrokerTakeover "
-        "pageEnable pageToken metricsHostNames"
+        "haTrustedMasters haFirstOffsetMax haCutConfirmedTo namesrvAllowedBrokers "
+        "namesrvBrokerTakeover pageEnable pageToken metricsHostNames"
     ),
     "starts programs in some versions of RocketMQ": "filterServerNums",
 }

@@ -22,6 +22,7 @@ class Range(NamedTuple):
 LONG_KEYS = frozenset(
     {
         "haFirstOffsetMax",
+        "haCutConfirmedTo",
         "brokerId",
         "flushDelayOffsetInterval",
         "osPageCacheBusyTimeOutMills",
@@ -56,6 +57,7 @@ _AT_LEAST_ONE = (
 
 RANGES: dict[str, Range] = {
     **{name: Range(1, INT_MAX) for name in _AT_LEAST_ONE.split()},
+    "haCutConfirmedTo": Range(-1, LONG_MAX),
     "listenPort": Range(0, 65535),
     "haListenPort": Range(0, 65535),
     "embeddedNamesrvPort": Range(0, 65535),

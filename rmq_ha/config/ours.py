@@ -191,12 +191,20 @@ class RmqHaConfig:
         "",
         "hosts (addresses, networks, or names as the master registers them), comma-separated, of "
         "masters that a slave follows and sends its signed requests to; empty: whomever the name "
-        "server names, as RocketMQ. haMasterAddress is followed in any case",
+        "server, or in controller mode the controller, names, as RocketMQ. haMasterAddress is "
+        "followed in any case",
     )
     ha_first_offset_max: int = key(
         "haFirstOffsetMax",
         1 << 56,
         "a slave with an empty log does not begin it beyond this offset, whatever its master says",
+    )
+    ha_cut_confirmed_to: int = key(
+        "haCutConfirmedTo",
+        -1,
+        "in controller mode: a slave gives up confirmed messages that the elected master lacks, "
+        "down to this offset of the log; -1: it never does, and waits for an operator; 0: "
+        "it always does, as RocketMQ",
     )
     embedded_namesrv_port: int = key(
         "embeddedNamesrvPort",

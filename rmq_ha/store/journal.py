@@ -162,6 +162,21 @@ class StoreAround(Protocol):
         """Take the numbering and the first offsets of all queues from what is on the disk."""
 
 
+class Masters(Protocol):
+    """Which masters this broker may follow."""
+
+    @property
+    def text(self) -> str:
+        """`haTrustedMasters`, as the operator wrote it."""
+
+    def trusts(self, address: str, named_by: str) -> bool:
+        """
+        Whether the broker at `host:port` may be followed; a refusal is counted and logged.
+
+        :param named_by: the server that named the address, for the log.
+        """
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerAround:
     """
@@ -171,12 +186,14 @@ class BrokerAround:
     :ivar identity: of the broker, as it is now.
     :ivar tables: makes `rmq_ha.autoswitch.tables.Tables`: the broker's, to be sent and taken.
     :ivar set_master_address: who is to be asked for the master's tables; None: nobody.
+    :ivar masters: which masters may be followed.
     """
 
     calls: Any
     identity: Callable[[], BrokerIdentity]
     tables: Callable[[], Any]
     set_master_address: Callable[[str | None], None]
+    masters: Masters
 
 
 class Cleaner(Protocol):

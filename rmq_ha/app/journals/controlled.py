@@ -25,9 +25,11 @@ class SetShown:
     def health(self, name: str) -> Health:
         """As `set_health`."""
         journal = self._broker.journal
-        why = self._broker.store.why_not_writable() or journal.why_no_puts()
+        told, why = journal.statistics(), journal.why_no_puts()
+        if told["leads"]:  # of a slave the store knows no more than that
+            why = self._broker.store.why_not_writable() or why
         most = self._broker.configuration.ours.slave_alone_seconds
-        return set_health(name, journal.statistics(), why, most)
+        return set_health(name, told, why, most)
 
     def mode(self) -> str:
         """With its epoch."""

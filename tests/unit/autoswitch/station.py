@@ -13,9 +13,11 @@ from rmq_ha.autoswitch.commit_log import EpochCommitLog
 from rmq_ha.autoswitch.epochs import Epoch, Epochs, encode_epochs
 from rmq_ha.autoswitch.frames import SlaveHandshake, encode_report, encode_slave_handshake
 from rmq_ha.autoswitch.ha_service import AutoSwitchHAService
+from rmq_ha.broker.masters import TrustedMasters
 from rmq_ha.config.broker_configuration import BrokerConfiguration
 from rmq_ha.controller.codec import encode_set
 from rmq_ha.controller.messages import SyncStateSet
+from rmq_ha.model.networks import Networks
 from rmq_ha.model.status import BrokerRole, FlushDiskType, PutMessageStatus
 from rmq_ha.seams import Host
 from rmq_ha.store.log.layout import log_files
@@ -98,7 +100,8 @@ class Station:
         self.aside: list[int] = []
         self.setting_aside: Deferred[None] | None = None
         self.dispatched_to = 0
-        self.service.attach(self, self, self.tables, self.masters.append)  # type: ignore[arg-type]
+        self.trusted = TrustedMasters(Networks())
+        self.service.attach(self, self, self.tables, self.masters.append, self.trusted)  # type: ignore[arg-type]
         self.service.role.observe(self)
         self.log.subscribe(self.service.appended)
 

@@ -563,6 +563,7 @@ def test_strangers_and_whoever_comes_to_a_slave_meet_nobody() -> None:
     with pytest.raises(AttributeError):
         it.slave(3, 0)
     assert [each["address"] for each in told(it)["slaves"]] == ["10.0.0.2:5000"]
+    assert told(it)["refused"] == 2
 
 
 def test_everybody_may_come_where_nobody_is_named() -> None:
@@ -891,7 +892,7 @@ def test_why_it_takes_no_puts() -> None:
     it = Station()
     it.configuration.controlled.min_in_sync_replicas = 2
     it.service = it.made(it.configuration)
-    it.service.attach(it, it, it.tables, it.masters.append)  # type: ignore[arg-type]
+    it.service.attach(it, it, it.tables, it.masters.append, it.trusted)  # type: ignore[arg-type]
     assert "has said who leads" in it.service.why_no_puts()
     assert told(it)["lease"] is False
     it.start()

@@ -52,6 +52,7 @@ class Slave:
         self.tasks: list[Cut | Remember] = []
         self.disk: list[Deferred[None]] = []
         self.told: list[int] = []
+        self.strangers: list[str] = []
         self.cancelled: Any = None
         host = Host(
             clock=self.clock,  # type: ignore[arg-type]
@@ -82,6 +83,9 @@ class Slave:
 
     def confirmed(self, offset: int) -> None:
         self.told.append(offset)
+
+    def trusts(self, address: str) -> bool:
+        return address not in self.strangers
 
     # ------------------------------------------------------------ what tests do
 
@@ -174,6 +178,19 @@ def test_a_master_that_does_not_say_where_it_replicates_is_asked_again() -> None
     assert it.network.attempts == []
     assert 0.1 <= it.pause() <= 0.31
     it.connected()
+
+
+def test_a_master_that_replicates_at_an_address_that_is_not_trusted_is_a_fault() -> None:
+    it = slave()
+    it.strangers.append(HA_ADDRESS)
+    it.link.start()
+    it.answered(masterHaAddress=HA_ADDRESS)
+    assert it.network.attempts == []
+    assert f"replicates at {HA_ADDRESS}, which is not in haTrustedMasters" in it.link.fault
+    it.strangers.clear()
+    it.pause()
+    it.connected().send(hello(9000, (1, 0)))
+    assert it.link.fault == ""
 
 
 def test_a_connection_that_is_over_before_anybody_has_it_is_made_again_once() -> None:

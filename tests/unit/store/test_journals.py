@@ -7,11 +7,13 @@ from twisted.internet.defer import Deferred
 
 from rmq_ha.autoswitch.epochs import Epoch, Epochs, encode_epochs
 from rmq_ha.broker.context import BrokerContext
+from rmq_ha.broker.masters import TrustedMasters
 from rmq_ha.errors import StoreError
 from rmq_ha.ha.journal import ClassicJournal
 from rmq_ha.interfaces import IJournalPlugin
 from rmq_ha.model.broker_identity import BrokerIdentity
 from rmq_ha.model.message import Address, Message
+from rmq_ha.model.networks import Networks
 from rmq_ha.model.status import BrokerRole, FlushDiskType, PutMessageStatus
 from rmq_ha.plugins import checked_journal, load_plugins
 from rmq_ha.store.default import DefaultMessageStore
@@ -53,6 +55,7 @@ class Rig:
                 identity=lambda: BrokerIdentity("c", "b", 0, f"{host.ip}:1", f"{host.ip}:2"),
                 tables=NoTables,
                 set_master_address=lambda address: None,
+                masters=TrustedMasters(Networks()),
             )
         )
 
