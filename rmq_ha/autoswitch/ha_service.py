@@ -338,7 +338,8 @@ class AutoSwitchHAService:
         if self._tables is not None and not self.settings.async_learner:
             self._tables.awaited()
         self._on_master(decision.master_address)
-        self._link = EpochLink(self._host, self._client, decision.master_address, self)
+        master, number = decision.master_address, decision.master_id
+        self._link = EpochLink(self._host, self._client, master, number, self)
         self._link.start()
         self._log.poke()
 
@@ -711,6 +712,7 @@ class AutoSwitchHAService:
             if link is None
             else {
                 "address": link.master,
+                "broker_id": link.master_id,
                 "state": link.state,
                 "fault": link.fault or None,
                 "alone_seconds": link.alone_seconds,

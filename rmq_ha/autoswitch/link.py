@@ -62,14 +62,18 @@ class EpochLink:
     not at all (hazard 15 of chapter 14).
 
     :param master: `host:port` for clients.
+    :param master_id: the master's id in its set.
     :ivar ha_address: where it replicates, as it said last; empty: not yet.
     :ivar fault: why our log does not continue the master's, for operators; empty: nothing wrong.
     """
 
     log = Logger()
 
-    def __init__(self, host: Host, client: Calls, master: str, owner: Follower) -> None:
+    def __init__(
+        self, host: Host, client: Calls, master: str, master_id: int, owner: Follower
+    ) -> None:
         self.master = master
+        self.master_id = master_id
         self.fault = ""
         self.ha_address = ""
         self.connection: EpochReplicaProtocol | None = None

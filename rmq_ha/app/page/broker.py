@@ -1,7 +1,7 @@
 """What the page shows of a broker."""
 
+import math
 from collections.abc import Mapping
-from operator import attrgetter
 from typing import Any
 
 from msgspec.structs import replace
@@ -197,8 +197,7 @@ class BrokerBoard(Board):
         for item in self._fleet.machines:
             if item.address == own.address:
                 own = replace(own, behind_bytes=item.behind_bytes)
-        order = ("cluster", "set_name", "broker_id")
-        return sorted([own, *others], key=attrgetter(*order))
+        return sorted([own, *others], key=_place)
 
     def _machine(self) -> Machine:
         broker, health = self._broker, self._status.health()
@@ -341,6 +340,12 @@ class BrokerBoard(Board):
         steps = self.rows.group_sheet(name, owners, self.host.now_ms(), sheets)
         await self.lane.run(host, steps)
         return sheets[0] if sheets else None
+
+
+def _place(machine: Machine) -> tuple[str, str, float, str]:
+    """Sets together; within one by id, and those without one last."""
+    number = math.inf if machine.broker_id is None else machine.broker_id
+    return machine.cluster, machine.set_name, number, machine.address
 
 
 def _sorting(sort: str, known: tuple[str, ...]) -> Any:

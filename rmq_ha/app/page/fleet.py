@@ -1,6 +1,6 @@
 """What the other brokers of the cluster say of themselves, asked while somebody looks."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from msgspec.structs import replace
@@ -17,6 +17,8 @@ from rmq_ha.wire.route_bodies import ClusterInfo
 
 EVERY_S = 10.0
 MOST_MACHINES = 48
+REMEMBERED_S = 600.0
+UNLISTED = "answers, and the name server does not list it"
 TIMEOUT_MS = 3000
 
 T = TypeVar("T")
@@ -46,6 +48,7 @@ class Fleet:
         self._own = own
         self._at: float | None = None
         self._asking = False
+        self._listed: dict[str, tuple[str, str, float]] = {}
         self.machines: list[Machine] = []
         self.note = ""
 
@@ -69,18 +72,39 @@ class Fleet:
             return
         names = {name: key for key, members in cluster.clusters.items() for name in members}
         brokers = [
-            (name, number, address)
+            (names.get(name, ""), name, number, address)
             for name, route in sorted(cluster.brokers.items())
             for number, address in sorted(route.addresses.items())
         ]
         more = len(brokers) - MOST_MACHINES
         self.note = f"{more} more brokers are registered" if more > 0 else ""
-        asked = [
-            self._machine(names.get(name, ""), name, number, address)
-            for name, number, address in brokers[:MOST_MACHINES]
-        ]
+        asked = [self._machine(*broker) for broker in brokers[:MOST_MACHINES]]
+        asked += [self._machine(*broker) for broker in self._unlisted(brokers)]
         machines = [item for is_good, item in await DeferredList(asked) if is_good]
         self.machines = with_distance(machines)
+
+    def _unlisted(
+        self, brokers: Sequence[tuple[str, str, int, str]]
+    ) -> list[tuple[str, str, None, str]]:
+        """
+        Brokers that were listed a while ago and are not now: they may live all the same.
+
+        At a change of roles one leaves the list until it registers with its new id.
+        """
+        now = self._host.clock.seconds()
+        for cluster, name, _, address in brokers:
+            self._listed.pop(address, None)
+            self._listed[address] = (cluster, name, now)
+        for address, (_, _, at) in list(self._listed.items()):
+            if now - at > REMEMBERED_S or len(self._listed) > 2 * MOST_MACHINES:
+                del self._listed[address]
+        own, present = self._own().address, {address for _, _, _, address in brokers}
+        missing = [
+            (cluster, name, None, address)
+            for address, (cluster, name, _) in self._listed.items()
+            if address not in present and address != own
+        ]
+        return missing[: max(0, MOST_MACHINES - len(brokers))]
 
     async def _cluster(self) -> ClusterInfo | None:
         for address in self._name_servers():
@@ -92,7 +116,10 @@ class Fleet:
             self.note = "this broker has no name server"
         return None
 
-    def _machine(self, cluster: str, name: str, number: int, address: str) -> "Deferred[Machine]":
+    def _machine(
+        self, cluster: str, name: str, number: int | None, address: str
+    ) -> "Deferred[Machine]":
+        """:param number: its id; None: no name server lists it."""
         own = self._own()
         if address == own.address:
             return succeed(own)
@@ -100,13 +127,15 @@ class Fleet:
 
         def told(info: dict[str, str]) -> Machine:
             pair = replication_of(info)
+            role = "" if number is None else ("master" if number == 0 else "slave")
             return Machine(
                 set_name=name,
                 broker_id=number,
                 address=address,
                 cluster=cluster,
-                role=str(pair.get("role") or ("master" if number == 0 else "slave"))[:40],
-                tone=Tone.GOOD,
+                role=str(pair.get("role") or role)[:40],
+                tone=Tone.WARN if number is None else Tone.GOOD,
+                note=UNLISTED if number is None else "",
                 version=info.get("brokerVersionDesc", "")[:40],
                 put_rate=_number(info, "putTps"),
                 get_rate=_number(info, "getTransferedTps"),
@@ -121,7 +150,7 @@ class Fleet:
                 broker_id=number,
                 address=address,
                 cluster=cluster,
-                role="master" if number == 0 else "slave",
+                role="" if number is None else ("master" if number == 0 else "slave"),
                 tone=Tone.ERROR,
                 note=str(failure.getErrorMessage())[:200],
             )

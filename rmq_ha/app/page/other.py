@@ -160,10 +160,12 @@ class ControllerBoard(Board):
         role = self._role().lower()
         tone = Tone.WARN if role == "candidate" else Tone.GOOD
         state = "decides" if group.leads else "follows" if group.leader_id else "no leader"
-        members = [Member(name=own, role=role, state=state, tone=tone, is_here=True)]
+        members = [Member(key=own, name=own, role=role, state=state, tone=tone, is_here=True)]
         if group.leader_id not in (None, own):
             name = str(group.leader_id)
-            members.append(Member(name=name, role="leader", state="decides", tone=Tone.GOOD))
+            members.append(
+                Member(key=name, name=name, role="leader", state="decides", tone=Tone.GOOD)
+            )
         return members
 
     def _machines(self) -> list[Machine]:

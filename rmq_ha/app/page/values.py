@@ -23,12 +23,14 @@ class Member(Struct, frozen=True, kw_only=True):
     """
     One of a pair, a group or a set.
 
+    :ivar key: stays the same while its role, its id or its connection changes.
     :ivar is_here: it is the one that answers.
     :ivar state: `takes messages`, `caught up`, `following`, `gone`, ...
     :ivar lag_bytes: what it has not acknowledged, or None: that cannot be said from here.
     :ivar note: what else there is to say.
     """
 
+    key: str
     name: str
     role: str
     state: str
@@ -79,12 +81,13 @@ class Machine(Struct, frozen=True, kw_only=True):
     """
     A broker of the cluster, as a name server or the broker itself tells of it.
 
+    :ivar broker_id: None: no name server lists it at the moment.
     :ivar seen_ms: when it registered last (name server), or answered (broker).
     :ivar behind_bytes: its log's end against its master's.
     """
 
     set_name: str
-    broker_id: int
+    broker_id: int | None
     address: str
     cluster: str = ""
     role: str = ""

@@ -12,6 +12,8 @@ from rmq_ha.app.page.events import Events, Kind, Severity, Timeline
 from rmq_ha.app.page.values import Member, Tone
 
 GONE = "gone"
+UNSEEN = "not seen from here"
+"""Of a member whose connection is none to this broker any more: it may well live."""
 KEPT_LOOKS = 900
 """How many looks somebody who is gone stays on the sheet: half an hour at 2 s."""
 
@@ -94,34 +96,44 @@ class Watch:
             self._tell(now_ms, Kind.REGISTRATION, Severity.WARN, text)
 
     def _take_members(self, now_ms: int, members: Iterable[Member], *, is_first: bool) -> None:
-        before = {member.name: member for member in self.members}
-        shown = {}
+        before = {member.key: member for member in self.members}
+        shown, members = {}, list(members)
         for member in members:
-            name = member.name
-            self._gone.pop(name, None)
-            is_news = self._timeline.note(now_ms, name, f"{member.role}: {member.state}")
-            shown[name] = replace(member, since_ms=self._timeline.since(name))
+            key, name = member.key, member.name
+            self._gone.pop(key, None)
+            is_news = self._timeline.note(now_ms, key, f"{member.role}: {member.state}")
+            shown[key] = replace(member, since_ms=self._timeline.since(key))
             if is_news and not is_first and not member.is_here:
                 text = f"{name}: {member.state}"
                 self._tell(now_ms, Kind.REPLICATION, _SEVERITY[member.tone], text)
             elif is_news and not is_first and member.note:
                 self._tell(now_ms, Kind.HEALTH, _SEVERITY[member.tone], f"{name}: {member.note}")
-        for name, member in before.items():
-            if name not in shown and name not in self._gone:
-                self._left(now_ms, member)
-        for name, (member, looks) in list(self._gone.items()):
-            self._gone[name] = (member, looks + 1)
+        leads = any(member.is_here and member.role == "master" for member in members)
+        if not leads:
+            self._forget(now_ms)
+        for key, member in before.items():
+            if key not in shown and key not in self._gone:
+                self._left(now_ms, member, leads)
+        for key, (member, looks) in list(self._gone.items()):
+            self._gone[key] = (member, looks + 1)
             if looks >= KEPT_LOOKS:
-                del self._gone[name]
+                del self._gone[key]
             else:
-                shown[name] = member
+                shown[key] = member
         self.members = list(shown.values())
 
-    def _left(self, now_ms: int, member: Member) -> None:
-        """Of us under another name, or of a master that is followed no more, nothing is told."""
-        self._timeline.note(now_ms, member.name, GONE)
-        if member.is_here or member.role != "slave":
+    def _forget(self, now_ms: int) -> None:
+        """Slaves connect to the master alone: who is no master cannot say that one is gone."""
+        for key in self._gone:
+            self._timeline.note(now_ms, key, UNSEEN)
+        self._gone.clear()
+
+    def _left(self, now_ms: int, member: Member, leads: bool) -> None:
+        """A slave that a master misses is gone; of all others this broker knows nothing."""
+        if member.role != "slave" or member.is_here or not leads:
+            self._timeline.note(now_ms, member.key, UNSEEN)
             return
+        self._timeline.note(now_ms, member.key, GONE)
         self._tell(now_ms, Kind.REPLICATION, Severity.WARN, f"{member.name} is gone")
         gone = replace(member, state=GONE, tone=Tone.ERROR, since_ms=now_ms, lag_seconds=None)
-        self._gone[member.name] = (gone, 0)
+        self._gone[member.key] = (gone, 0)

@@ -74,7 +74,7 @@ def test_a_set() -> None:
     told = {"leads": True, "id": 1, "master": None, "slaves": [{**SLAVE, "broker_id": 2}]}
     assert seen(shown.members_of_set(told, "a:1", "")) == [
         ("broker 1 at a:1", "master", "takes messages", Tone.GOOD),
-        ("slave 2 at 10.0.0.2", "slave", "caught up", Tone.GOOD),
+        ("broker 2 at 10.0.0.2", "slave", "caught up", Tone.GOOD),
     ]
     told = {"leads": False, "id": None, "master": None, "slaves": []}
     assert seen(shown.members_of_set(told, "a:1", "")) == [("a:1", "slave", "unknown", Tone.WARN)]

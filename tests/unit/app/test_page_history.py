@@ -99,7 +99,12 @@ def test_the_timeline_tells_changes_and_forgets_the_oldest_lane() -> None:
 
 
 def slave(state: str, tone: Tone = Tone.GOOD) -> Member:
-    return Member(name="slave 10.0.0.2", role="slave", state=state, tone=tone, lag_bytes=0)
+    name = "slave 10.0.0.2"
+    return Member(key=name, name=name, role="slave", state=state, tone=tone, lag_bytes=0)
+
+
+def here(role: str = "master") -> Member:
+    return Member(key="a:1", name="a:1", role=role, state="as it is", tone=Tone.GOOD, is_here=True)
 
 
 class TestWatch:
@@ -119,12 +124,12 @@ class TestWatch:
         return [event.text for event in reversed(self.events.since(0))]
 
     def test_a_slave_comes_goes_and_comes_back(self) -> None:
-        self.look(1)
-        self.look(2, slave("catching up"))
-        self.look(3, slave("caught up"))
-        self.look(4)
-        self.look(5)
-        assert [(item.name, item.state, item.since_ms) for item in self.watch.members] == [
+        self.look(1, here())
+        self.look(2, here(), slave("catching up"))
+        self.look(3, here(), slave("caught up"))
+        self.look(4, here())
+        self.look(5, here())
+        assert [(item.name, item.state, item.since_ms) for item in self.watch.members[1:]] == [
             ("slave 10.0.0.2", "gone", 4)
         ]
         self.look(6, slave("caught up"))

@@ -35,7 +35,7 @@ def notices(
 
 
 def member(role: str = "slave", state: str = "following", **more: Any) -> Member:
-    return Member(name="m", role=role, state=state, tone=Tone.GOOD, **more)
+    return Member(key="m", name="m", role=role, state=state, tone=Tone.GOOD, **more)
 
 
 def test_a_sound_broker_has_none_and_one_that_is_not_ready_says_why() -> None:

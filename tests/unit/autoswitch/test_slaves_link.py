@@ -62,7 +62,7 @@ class Slave:
             worker=None,  # type: ignore[arg-type]
             random=Random(7),
         )
-        self.link = EpochLink(host, self, MASTER, self)  # type: ignore[arg-type]
+        self.link = EpochLink(host, self, MASTER, 1, self)  # type: ignore[arg-type]
 
     def invoke(self, address: str, command: RemotingCommand, timeout_ms: int) -> Deferred[Any]:
         self.requests.append((address, command.code, timeout_ms))

@@ -11,7 +11,7 @@ const lag = (member) => (member.lag_bytes === null ? null
   : `${f.bytes(member.lag_bytes)} behind${member.lag_seconds ? ` · ${f.span(member.lag_seconds)}` : ""}`);
 
 function memberCard(member, now) {
-  return h("li", { class: `member ${member.tone}`, "data-key": member.name },
+  return h("li", { class: `member ${member.tone}`, "data-key": member.key },
     h("div", { class: "role" }, member.role, member.is_here ? h("em", {}, "this one") : null),
     h("div", { class: "name" }, member.name),
     tone(member.tone, member.state),
@@ -32,13 +32,13 @@ function pair(view) {
     , timeline(view.lanes, now));
 }
 
-const KINDS = [[/gone|stranded|no puts|fault|diverged|unreadable/, "error"], [/caught up|takes messages|following|answers|decides|follows/, "good"], [/./, "warn"]];
+const KINDS = [[/not seen/, "idle"], [/gone|stranded|no puts|fault|diverged|unreadable/, "error"], [/caught up|takes messages|following|answers|decides|follows/, "good"], [/./, "warn"]];
 const kindOf = (state) => KINDS.find(([pattern]) => pattern.test(state))[1];
 
 function timeline(lanes, now) {
   const from = now - 6 * 3600e3;
   const first = Math.max(from, Math.min(now - 600e3, ...lanes.map((lane) => lane.spans[0]?.from_ms ?? now)));
-  const shown = lanes.filter((lane) => lane.spans.length && (lane.spans.at(-1).from_ms > first || !lane.spans.at(-1).state.endsWith("gone")));
+  const shown = lanes.filter((lane) => lane.spans.length && (lane.spans.at(-1).from_ms > first || !/gone|not seen/.test(lane.spans.at(-1).state)));
   if (!shown.length) return null;
   const x = (ms) => (100 * (Math.max(ms, first) - first)) / (now - first);
   return h("div", { class: "lanes" },
@@ -94,7 +94,7 @@ function machines(view) {
   const rows = view.machines, now = view.now_ms;
   const isOf = (name) => rows.some((row) => row[name] !== null);
   const columns = [
-    { title: "Broker", of: (row) => [h("b", {}, row.set_name), h("span", { class: "muted" }, ` ${row.broker_id}`), row.is_here ? h("em", { class: "here" }, "this one") : null] },
+    { title: "Broker", of: (row) => [h("b", {}, row.set_name), h("span", { class: "muted" }, ` ${row.broker_id ?? ""}`), row.is_here ? h("em", { class: "here" }, "this one") : null] },
     { title: "Role", of: (row) => f.words(row.role) },
     { title: "State", of: (row) => tone(row.tone, row.note || (row.tone === "good" ? "answers" : row.tone === "idle" ? "known" : "silent")) },
     { title: "Address", of: (row) => h("code", {}, row.address) },
