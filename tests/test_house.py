@@ -64,6 +64,7 @@ LAYERS = {
     "rmq_ha.broker.tables": 2,
     "rmq_ha.broker.transactions": 2,
     "rmq_ha.broker.transactions.producers": 3,
+    "rmq_ha.namesrv.claims": 2,
     "rmq_ha.namesrv.routes": 2,
     "rmq_ha.host": 3,
     "rmq_ha.remoting": 3,

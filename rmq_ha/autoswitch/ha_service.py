@@ -414,6 +414,11 @@ class AutoSwitchHAService:
         return self.broker_id or 1
 
     @property
+    def epoch(self) -> int | None:
+        """As `Electorate` says."""
+        return 0 if self.controllers is None else self.controllers.manager.epoch
+
+    @property
     def may_append(self) -> bool:
         """As `Leadership` says."""
         state = self._state

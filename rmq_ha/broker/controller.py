@@ -41,6 +41,7 @@ from rmq_ha.broker.routes import Processor, add_routes
 from rmq_ha.broker.slave import SlaveSynchronize
 from rmq_ha.broker.slow_consumers import CHECK_S as SLOW_CONSUMERS_S
 from rmq_ha.broker.slow_consumers import SlowConsumers
+from rmq_ha.broker.standing import Standing
 from rmq_ha.broker.stats import BrokerStats
 from rmq_ha.broker.streamed_tables import StreamedTables
 from rmq_ha.broker.tables.client_offsets import ClientOffsets
@@ -257,16 +258,20 @@ class BrokerController:
                 masters=self.masters,
             )
         )
+        self.standing = Standing(self.journal)
         self.registration = Registration(
             host.clock,
             configuration.broker,
             self.identity,
             self.topics,
             api,
+            self.standing,
             self.masters.only(self.journal.set_master_address),
             self.masters.only(self.slave_synchronize.set_master_address),
         )
         self.topics.on_creation(self.registration.register_new_topic)
+        for table in (self.topics, self.groups):
+            table.check_creation = self.standing.check
 
     def _streamed_tables(self) -> StreamedTables:
         return StreamedTables(
@@ -337,7 +342,7 @@ class BrokerController:
             *admin_processors(self),
         ]
         audit = AuditLog(self.host.clock, acts(self.topics.get, self.groups.get))
-        add_routes(self.dispatcher, self.fast_dispatcher, processors, audit)
+        add_routes(self.dispatcher, self.fast_dispatcher, processors, audit, self.standing)
         for dispatcher in (self.dispatcher, self.fast_dispatcher):
             dispatcher.bulk.update(sends.bulk(dispatcher.go_general_way))
         frames = UnfinishedFrames(configuration.server)

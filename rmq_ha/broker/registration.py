@@ -12,6 +12,7 @@ from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 
 from rmq_ha.broker.outer_api import BrokerOuterAPI, RegisterBody, RegisterBrokerResult
+from rmq_ha.broker.standing import Standing
 from rmq_ha.broker.tables.topics import PERM_RW, TopicConfigManager
 from rmq_ha.config.broker import BrokerConfig
 from rmq_ha.errors import RemotingError
@@ -31,6 +32,7 @@ AGAIN_SECONDS = 2.0
 LONGEST_ALONE_SECONDS = 10.0
 """Without a master a slave is no replica: it asks oftener than a broker that is only not found."""
 ALONE_ROUNDS = 3
+LEASE_LOOK_SECONDS = 0.2
 MAX_CHANGES = 1000
 
 
@@ -49,6 +51,10 @@ class Registration:
     round comes after 2 s, then after longer and longer pauses, and not only in time: until then
     this broker is not found, or has no replica.
 
+    A master in controller mode registers as such only while its lease is valid. When the lease
+    ends it registers at once with the id that it has as a slave. Each registration has the epoch.
+
+    :param standing: as what this broker stands before others.
     :param ha_address_learned: called with the master's HA address, by a slave's registrations.
     :param master_address_learned: called with the master's address, None where no name server
         knows one, after every round that any name server answered.
@@ -66,6 +72,7 @@ class Registration:
         identity: BrokerIdentity,
         topics: TopicConfigManager,
         api: BrokerOuterAPI,
+        standing: Standing,
         ha_address_learned: Callable[[str], None],
         master_address_learned: Callable[[str | None], None],
     ) -> None:
@@ -76,6 +83,8 @@ class Registration:
         self._config = config
         self._topics = topics
         self._api = api
+        self._standing = standing
+        self._told_id: int | None = None  # the brokerId of the last round that began
         self._ha_address_learned = ha_address_learned
         self._master_address_learned = master_address_learned
         self._unreachable: set[str] = set()
@@ -91,6 +100,7 @@ class Registration:
         self._periodic = Periodic(
             clock, "registration", self._in_time, period_ms / 1000, FIRST_SECONDS
         )
+        self._lease = Periodic(clock, "lease", self._look_at_lease, LEASE_LOOK_SECONDS)
 
     @property
     def name_servers(self) -> list[str]:
@@ -111,6 +121,8 @@ class Registration:
         """
         self._is_started = True
         self._periodic.start()
+        if self._standing.has_leases:
+            self._lease.start()
         return Deferred.fromCoroutine(self._register_all())
 
     def stop(self) -> "Deferred[None]":
@@ -123,6 +135,7 @@ class Registration:
         """
         self._is_stopped = True
         self._periodic.stop()
+        self._lease.stop()
         if self._again is not None:
             self._again.cancel()
             self._again = None
@@ -183,7 +196,7 @@ class Registration:
         await self._everywhere(
             self._targets,
             lambda name_server: self._api.unregister(
-                name_server, self.identity, UNREGISTER_TIMEOUT_MS
+                name_server, self._presented, UNREGISTER_TIMEOUT_MS
             ),
         )
 
@@ -197,11 +210,11 @@ class Registration:
     async def _is_wanted(self) -> bool:
         """Any name server says so, or does not say anything."""
         names = self._targets
-        version = replace(self._topics.data_version)
+        version = self._version
         answers = await self._everywhere(
             names,
             lambda name_server: self._api.known_version(
-                name_server, self.identity, version, self._timeout_ms
+                name_server, self._presented, version, self._timeout_ms
             ),
         )
         return len(answers) < len(names) or any(changed for changed, _ in answers)
@@ -212,9 +225,8 @@ class Registration:
 
     async def _register_changes(self) -> None:
         async def register(name_server: str) -> RegisterBrokerResult:
-            version = replace(self._topics.data_version)
             _, known = await self._api.known_version(
-                name_server, self.identity, version, self._timeout_ms
+                name_server, self._presented, self._version, self._timeout_ms
             )
             return await self._send(name_server, self._body(self._changed_since(known)))
 
@@ -235,7 +247,11 @@ class Registration:
     async def _send(self, name_server: str, body: RegisterBody) -> RegisterBrokerResult:
         if self._is_stopped:
             raise RemotingError("registration has ended")
-        return await self._api.register(name_server, self.identity, body, self._timeout_ms)
+        identity = self._presented
+        result = await self._api.register(name_server, identity, body, self._timeout_ms)
+        if identity.broker_id == MASTER_ID and self._presented.broker_id != MASTER_ID:
+            self._told_id = None  # the name server may have got it late: tell it once more
+        return result
 
     async def _register(
         self,
@@ -243,6 +259,7 @@ class Registration:
         register: Callable[[str], Coroutine[Any, Any, RegisterBrokerResult]],
     ) -> None:
         """One round; a slave takes the answer that names a master over one that does not."""
+        self._told_id = self._presented.broker_id
         answers = await self._everywhere(name_servers, register)
         self.rounds += 1
         named = next((item for item in answers if item.master_address), None)
@@ -320,6 +337,19 @@ class Registration:
                 error=error,
             )
 
+    @property
+    def _presented(self) -> BrokerIdentity:
+        return self._standing.presented(self.identity)
+
+    @property
+    def _version(self) -> DataVersion:
+        return replace(self._topics.data_version, state_version=self._standing.epoch)
+
+    def _look_at_lease(self) -> None:
+        """It ended, or began: clients are to find this broker as what it is."""
+        if self._targets and self._presented.broker_id != self._told_id:
+            self.register_all()
+
     def _body(self, topics: Iterable[TopicConfig]) -> RegisterBody:
         """With `brokerPermission` in the place of each topic's own where that is restricted."""
         perm = self._config.broker_permission
@@ -327,7 +357,7 @@ class Registration:
             topics = [replace(config, perm=perm) for config in topics]
         table = {config.topic_name: config for config in topics}
         compressed = self._config.compressed_register
-        body = RegisterBrokerBody(self._topics.data_version, table)
+        body = RegisterBrokerBody(self._version, table)
         return RegisterBody(body.encode(compressed=compressed), compressed)
 
     @property

@@ -31,7 +31,7 @@ _REASONS = {
         "aclRequiresSignedTime aclSignedTimeWindow aclSignedSessions dLegerOperatorHosts "
         "dLegerPeerHosts haAllowedSlaves haSecret haSecretFile haSecretRequired "
         "haTrustedMasters haFirstOffsetMax haCutConfirmedTo namesrvAllowedBrokers "
-        "namesrvBrokerTakeover pageEnable pageToken metricsHostNames"
+        "namesrvBrokerTakeover namesrvLastRegistrationWins pageEnable pageToken metricsHostNames"
     ),
     "starts programs in some versions of RocketMQ": "filterServerNums",
 }

@@ -62,6 +62,13 @@ class NamesrvConfig:
         "ours: another machine may take over name and id of a broker that is connected still, as "
         "in RocketMQ; false: only once that connection is gone, or it was silent for 120 s",
     )
+    namesrv_last_registration_wins: bool = key(
+        "namesrvLastRegistrationWins",
+        False,
+        "ours: a brokerName and brokerId belong to whoever registered last, as in RocketMQ 4.9; "
+        "false: the higher epoch gets them, and an address that lost id 0 to a broker that lives "
+        "does not get it back meanwhile",
+    )
     acl_enable: bool = key(
         "aclEnable",
         False,

@@ -142,6 +142,11 @@ class DLedgerService:
         """The brokerId of this broker while it is a slave."""
         return int(self.settings.self_id[1:]) + 1
 
+    @property
+    def epoch(self) -> int | None:
+        """As `Electorate` says: members of 4.9.7 tell no name server of their term."""
+        return None
+
     # ------------------------------------------------------------ beginning and end
 
     def start(self) -> "Deferred[None]":

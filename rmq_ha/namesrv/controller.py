@@ -63,7 +63,9 @@ class NamesrvController:
             host.disk, host.worker, namesrv_config.kv_config_path or ""
         )
         wiped = WipedBrokers(self.kv_config, lambda: namesrv_config.keep_wiped_write_perm)
-        self.routes = RouteInfoManager(wiped.is_wiped)
+        self.routes = RouteInfoManager(
+            wiped.is_wiped, lambda: namesrv_config.namesrv_last_registration_wins
+        )
         self._host = host
         self._server_config = server_config
         self._interface = interface or namesrv_config.bind_address

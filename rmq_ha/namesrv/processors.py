@@ -12,12 +12,12 @@ from twisted.logger import Logger
 
 from rmq_ha.config.namesrv import NamesrvConfig
 from rmq_ha.errors import ProtocolViolation, RequestRejected
-from rmq_ha.model.broker_identity import BrokerIdentity
+from rmq_ha.model.broker_identity import MASTER_ID, BrokerIdentity
 from rmq_ha.model.data_version import DataVersion
 from rmq_ha.model.topic_config import TopicConfig
 from rmq_ha.namesrv.answers import Answer, Handler, required, when_written
 from rmq_ha.namesrv.kv_config import ORDER_TOPIC_CONFIG, KVConfigManager
-from rmq_ha.namesrv.routes import RouteInfoManager
+from rmq_ha.namesrv.routes import RegisterResult, RouteInfoManager
 from rmq_ha.namesrv.wiped import WipedBrokers
 from rmq_ha.tls.refusals import Refusals
 from rmq_ha.wire import fastjson
@@ -25,11 +25,17 @@ from rmq_ha.wire.bodies import read_body
 from rmq_ha.wire.codes import RequestCode, ResponseCode
 from rmq_ha.wire.command import RemotingCommand
 from rmq_ha.wire.route_bodies import (
+    HOLDER,
+    RIVALS,
+    TAKES_OVER,
     RegisterBrokerBody,
     RegistrationLimits,
     body_crc32,
+    encode_rivals,
     wants_standard_json,
 )
+
+MOST_RIVALS = 20
 
 
 class ClosingChannel(Protocol):
@@ -122,7 +128,10 @@ class RouteProcessor:
             body.filter_servers,
             channel,
             self._clock.seconds(),
+            ext.get(TAKES_OVER, ""),
         )
+        if result.holder is not None:
+            return self._refuse_rival(request, broker, result)
         if result.is_first:
             self.log.info(
                 "{broker.broker_name} {broker.broker_id} at {broker.address} registered{note}",
@@ -131,20 +140,42 @@ class RouteProcessor:
             )
         if result.displaced is not None:
             self.log.warn(
-                "{broker.broker_name} {broker.broker_id} is at {broker.address} now; {before} had "
-                "this name and id, is connected still and not found any more: stop it, or "
-                "give one of the two another brokerName or brokerId",
+                "{broker.broker_name}/{broker.broker_id} is at {broker.address} now; {before} had "
+                "this name and id, and is connected still. Clients are sent to {broker.address}; "
+                "unless {before} became a slave, stop it",
                 broker=broker,
                 before=result.displaced,
             )
         self._watch(channel)
-        answer_ext = {}
-        if result.master_address is not None:
-            answer_ext["masterAddr"] = result.master_address
-            answer_ext["haServerAddr"] = result.ha_server_address or ""
         order = self._kv_config.namespace(ORDER_TOPIC_CONFIG)
         answer = None if order is None else fastjson.encode({"table": order})
-        return request.response(ext=answer_ext, body=answer)
+        return request.response(ext=_master_of(result), body=answer)
+
+    def _refuse_rival(
+        self, request: RemotingCommand, broker: BrokerIdentity, result: RegisterResult
+    ) -> RemotingCommand:
+        """
+        Another address holds the id, and keeps it.
+
+        5.x answers success without fields; so a broker of 4.9 or 5.x has nothing in its log then.
+        """
+        holder = result.holder
+        place = f"{broker.broker_name}/{broker.broker_id}"
+        if result.is_outdated:
+            text = (
+                f"{broker.address} registers as {place} with an older epoch than {holder}, which "
+                f"stays {place}: clients are sent to {holder}"
+            )
+        else:
+            text = (
+                f"TWO MASTERS: {broker.address} and {holder} both register as {place}; clients are "
+                f"sent to {holder}. Stop {broker.address}, or make it a slave: rmqha-admin demote"
+            )
+        if result.is_news:
+            self.log.warn("{text}", text=text)
+        if broker.broker_id != MASTER_ID:
+            return request.response(ext=_master_of(result))
+        return request.response(ResponseCode.NO_PERMISSION, text, {HOLDER: str(holder)})
 
     def _check_rival(self, broker: BrokerIdentity, channel: ClosingChannel) -> None:
         """:raises RequestRejected: name, id or address is another's (namesrvBrokerTakeover)."""
@@ -180,6 +211,7 @@ class RouteProcessor:
     def query_data_version(self, _: ClosingChannel, request: RemotingCommand) -> RemotingCommand:
         """322."""
         broker = _identity(request)
+        self._routes.claim(broker, self._clock.seconds())
         asked = _data_version(request.body)
         changed, known = self._routes.query_data_version(
             broker.address, asked, self._clock.seconds()
@@ -203,8 +235,10 @@ class RouteProcessor:
         return request.response(body=topic_route.encode(standard_json=standard_json))
 
     def cluster_info(self, _: ClosingChannel, request: RemotingCommand) -> RemotingCommand:
-        """106."""
-        return request.response(body=self._routes.cluster_info().encode())
+        """106; `rmqha-admin doctor` learns here which brokers claim an id of another one."""
+        rivals = self._routes.rivals(self._clock.seconds())[:MOST_RIVALS]
+        ext = {RIVALS: encode_rivals(rivals)} if rivals else None
+        return request.response(ext=ext, body=self._routes.cluster_info().encode())
 
     def wipe_write_perm(self, _: ClosingChannel, request: RemotingCommand) -> Answer:
         """205: lasts until 327, if it is so configured."""
@@ -302,6 +336,13 @@ class RouteProcessor:
                 broker=address,
                 peer=channel.remote_text,
             )
+
+
+def _master_of(result: RegisterResult) -> dict[str, str]:
+    """A slave's answer says where its master is."""
+    if result.master_address is None:
+        return {}
+    return {"masterAddr": result.master_address, "haServerAddr": result.ha_server_address or ""}
 
 
 def _identity(request: RemotingCommand) -> BrokerIdentity:

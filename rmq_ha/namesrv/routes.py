@@ -14,7 +14,8 @@ from rmq_ha.model.broker_identity import MASTER_ID, BrokerIdentity
 from rmq_ha.model.data_version import DataVersion
 from rmq_ha.model.flags import PERM_READ, PERM_WRITE, TOPIC_UNIT, TOPIC_UNIT_SUB
 from rmq_ha.model.topic_config import TopicConfig
-from rmq_ha.wire.route_bodies import BrokerRoute, ClusterInfo, QueueRoute, TopicRoute
+from rmq_ha.namesrv.claims import Claims
+from rmq_ha.wire.route_bodies import BrokerRoute, ClusterInfo, QueueRoute, Rival, TopicRoute
 
 BROKER_EXPIRED_SECONDS = 120.0
 
@@ -46,12 +47,18 @@ class RegisterResult(NamedTuple):
 
     :ivar is_first: this id had no address before.
     :ivar displaced: another address that had this id, and whose connection is still there.
+    :ivar holder: another address that has this id and keeps it; nothing was changed.
+    :ivar is_outdated: `holder` keeps it as the epoch of this registration is lower than its own.
+    :ivar is_news: this address did not claim the id of `holder` before.
     """
 
     is_first: bool
     ha_server_address: str | None = None
     master_address: str | None = None
     displaced: str | None = None
+    holder: str | None = None
+    is_outdated: bool = False
+    is_news: bool = False
 
 
 class ExpiredBroker(NamedTuple):
@@ -68,11 +75,19 @@ class RouteInfoManager:
     Topics are added and updated by registrations of masters and never removed by them.
 
     :param is_wiped: says of a broker name that producers are to avoid it, whatever it registers.
+    :param last_wins: says that an id belongs to whoever registered last, as in 4.9.
     :ivar pairs: how many pairs of topic and broker name there are.
+    :ivar claims: who lost which id, and claims it still.
     """
 
-    def __init__(self, is_wiped: Callable[[str], bool] = lambda broker_name: False) -> None:
+    def __init__(
+        self,
+        is_wiped: Callable[[str], bool] = lambda broker_name: False,
+        last_wins: Callable[[], bool] = lambda: False,
+    ) -> None:
         self._is_wiped = is_wiped
+        self._last_wins = last_wins
+        self.claims = Claims()
         self._topics: dict[str, dict[str, QueueRoute]] = {}
         self.pairs = 0
         self._brokers: dict[str, BrokerRoute] = {}
@@ -102,12 +117,32 @@ class RouteInfoManager:
         filter_servers: list[str] | None,
         channel: BrokerChannel,
         now: float,
+        takes_over: str = "",
     ) -> RegisterResult:
         """
         REGISTER_BROKER.
 
+        Of two addresses that want one id, the higher epoch (`stateVersion`) gets it, as in 5.x.
+        Of equal epochs the newcomer gets it; an address that lost the id that way does not get it
+        back while the other one lives.
+
         :param topics: all of the broker's topics, or some of them.
+        :param takes_over: an address whose broker is dead, or leads no more, as the broker that
+            registers found out.
         """
+        holder = self._living_holder(broker)
+        if holder is not None and not self._last_wins():
+            theirs, ours = self._live[holder].data_version.state_version, data_version.state_version
+            if theirs > ours or (
+                theirs == ours
+                and broker.broker_id == MASTER_ID
+                and takes_over != holder
+                and self.claims.has_lost(broker.broker_name, MASTER_ID, broker.address)
+            ):
+                return self._refused(broker, holder, now, is_outdated=theirs > ours)
+        if holder is not None:
+            self._displaced(broker, holder, data_version, now)
+        self.claims.given(broker.broker_name, broker.broker_id, broker.address)
         self._clusters.setdefault(broker.cluster, {})[broker.broker_name] = None
         data = self._brokers.get(broker.broker_name)
         if data is None:
@@ -116,9 +151,7 @@ class RouteInfoManager:
         for broker_id, address in list(data.addresses.items()):
             if address == broker.address and broker_id != broker.broker_id:
                 del data.addresses[broker_id]
-        before = data.addresses.get(broker.broker_id)
-        is_first = before is None
-        displaced = before if before != broker.address and before in self._live else None
+        is_first = broker.broker_id not in data.addresses
         data.addresses[broker.broker_id] = broker.address
         known = self._live.get(broker.address)
         is_new = is_first or known is None or known.data_version != data_version
@@ -128,11 +161,45 @@ class RouteInfoManager:
             now, replace(data_version), channel, broker.ha_address
         )
         self._put_filter_servers(broker.address, filter_servers)
-        master = None if broker.broker_id == MASTER_ID else data.addresses.get(MASTER_ID)
+        return RegisterResult(is_first, *self._master_of(broker), displaced=holder)
+
+    def _has(self, broker_name: str, broker_id: int, address: str) -> bool:
+        data = self._brokers.get(broker_name)
+        return data is not None and data.addresses.get(broker_id) == address
+
+    def _living_holder(self, broker: BrokerIdentity) -> str | None:
+        """Another address that has this id, and is registered still."""
+        data = self._brokers.get(broker.broker_name)
+        holder = None if data is None else data.addresses.get(broker.broker_id)
+        return holder if holder != broker.address and holder in self._live else None
+
+    def _master_of(self, broker: BrokerIdentity) -> tuple[str | None, str | None]:
+        """Where a slave replicates from, and its master's own address; of a master None."""
+        data = self._brokers.get(broker.broker_name)
+        if data is None or broker.broker_id == MASTER_ID:
+            return None, None
+        master = data.addresses.get(MASTER_ID)
         live = None if master is None else self._live.get(master)
-        if live is None:
-            return RegisterResult(is_first, displaced=displaced)
-        return RegisterResult(is_first, live.ha_server_address, master, displaced)
+        return (None, None) if live is None else (live.ha_server_address, master)
+
+    def _refused(
+        self, broker: BrokerIdentity, holder: str, now: float, *, is_outdated: bool
+    ) -> RegisterResult:
+        """Nothing is changed, and a slave learns its master all the same."""
+        self.claims.refused += 1
+        is_news = self.claims.claimed(broker.broker_name, broker.broker_id, broker.address, now)
+        return RegisterResult(
+            False, *self._master_of(broker), None, holder, is_outdated, is_news=is_news
+        )
+
+    def _displaced(
+        self, broker: BrokerIdentity, holder: str, data_version: DataVersion, now: float
+    ) -> None:
+        """An election is no takeover; a route that changes to and fro is one each time."""
+        if data_version.state_version <= self._live[holder].data_version.state_version:
+            self.claims.takeovers += 1
+            if self.claims.has_lost(broker.broker_name, broker.broker_id, broker.address):
+                self.claims.claimed(broker.broker_name, broker.broker_id, holder, now)
 
     def unregister(self, broker: BrokerIdentity, channel: BrokerChannel) -> bool:
         """
@@ -184,6 +251,20 @@ class RouteInfoManager:
         for broker in expired:
             self._remove_address(broker.address)
         return expired
+
+    def rivals(self, now: float) -> list[Rival]:
+        """Who claims an id that a registered broker holds."""
+        return [
+            rival
+            for rival in self.claims.rivals(now)
+            if rival.holder in self._live
+            and self._has(rival.broker_name, rival.broker_id, rival.holder)
+        ]
+
+    def claim(self, broker: BrokerIdentity, now: float) -> None:
+        """A broker names itself as the master, and does not register: is there another one?"""
+        if broker.broker_id == MASTER_ID and self._living_holder(broker) is not None:
+            self.claims.claimed(broker.broker_name, MASTER_ID, broker.address, now)
 
     def query_data_version(
         self, address: str, data_version: DataVersion, now: float

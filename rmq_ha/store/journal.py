@@ -43,6 +43,10 @@ class Electorate(Protocol):
     def slave_id(self) -> int:
         """The brokerId of this broker while it is a slave."""
 
+    @property
+    def epoch(self) -> int | None:
+        """Of the last election that this broker heard of; None: name servers are told of none."""
+
     def leads(self, term: int) -> bool:
         """This broker is the leader of that term, still."""
 

@@ -4,7 +4,7 @@ Spec: remoting.md, chapter 9, appendix A.5, A.6 and A.9.
 """
 
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from struct import Struct, error
 from typing import Any, NamedTuple
@@ -20,6 +20,44 @@ _INT = Struct(">i")
 _COMPRESSION_LEVEL = 9
 REGISTRATION_VALUES = 1_000_000
 """Values of a registration that is not compressed; a topic has nine."""
+HOLDER = "brokerIdHolder"
+"""Of ours, in the answer that refuses a registration: the address that holds its brokerId."""
+TAKES_OVER = "takesOverFrom"
+"""Of ours, in a registration: the address whose broker was found to be dead, or to lead no more."""
+RIVALS = "brokerIdRivals"
+"""Of ours, beside the cluster's table: JSON, rows of brokerName, brokerId, address, holder."""
+
+
+class Rival(NamedTuple):
+    """
+    A broker that claims a brokerName and brokerId which another broker holds.
+
+    :ivar address: of the broker that claims them.
+    :ivar holder: address of the broker that clients are sent to.
+    """
+
+    broker_name: str
+    broker_id: int
+    address: str
+    holder: str
+
+
+def encode_rivals(rivals: Iterable[Rival]) -> str:
+    """The field `RIVALS`."""
+    return encode({"rivals": [list(rival) for rival in rivals]}).decode()
+
+
+def decode_rivals(value: str | None) -> list[Rival]:
+    """
+    The field `RIVALS`; without one there are none.
+
+    :raises ProtocolViolation: it is not such a field.
+    """
+
+    def rows(told: dict[str, Any]) -> list[Rival]:
+        return [Rival(text(a), int(b), text(c), text(d)) for a, b, c, d in told["rivals"]]
+
+    return read_body(value.encode(), rows) if value else []
 
 
 def body_crc32(body: bytes | None) -> int:

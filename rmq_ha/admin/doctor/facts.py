@@ -10,6 +10,7 @@ from rmq_ha.admin.doctor.local import Local
 from rmq_ha.model.broker_identity import MASTER_ID
 from rmq_ha.model.status import BrokerRole
 from rmq_ha.model.topic_config import TopicConfig
+from rmq_ha.wire.route_bodies import Rival
 from rmq_ha.wire.stat_bodies import Connection
 
 _RUNTIME = re.compile(r"(\d+) days, (\d+) hours, (\d+) minutes, (\d+) seconds")
@@ -51,6 +52,8 @@ class NameServer:
     :ivar brokers: addresses by broker name and id.
     :ivar clusters: of each broker name.
     :ivar topics: that it has routes for; None: it did not say.
+    :ivar rivals: who claims a name and id that another broker holds; empty: nobody, or no name
+        server of ours.
     """
 
     address: str
@@ -60,6 +63,7 @@ class NameServer:
     brokers: dict[str, dict[int, str]] = field(default_factory=dict)
     clusters: dict[str, str] = field(default_factory=dict)
     topics: frozenset[str] | None = None
+    rivals: list[Rival] = field(default_factory=list)
 
     @property
     def answers(self) -> bool:
@@ -379,6 +383,10 @@ class Facts:
         """Brokers by the name that they are registered with."""
         for name in dict.fromkeys(item.name for item in self.brokers if item.name):
             yield name, [item for item in self.brokers if item.name == name]
+
+    def rivals(self) -> list[Rival]:
+        """Those that any name server told, each once."""
+        return list(dict.fromkeys(rival for server in self.name_servers for rival in server.rivals))
 
     def answering(self) -> list[Broker]:
         """Those who told."""

@@ -22,7 +22,7 @@ from rmq_ha.ha.link import split_address
 from rmq_ha.wire.bodies import decode_string_list
 from rmq_ha.wire.codes import RequestCode
 from rmq_ha.wire.command import RemotingCommand
-from rmq_ha.wire.route_bodies import ClusterInfo
+from rmq_ha.wire.route_bodies import RIVALS, ClusterInfo, decode_rivals
 
 Step = Callable[[], object]
 
@@ -154,6 +154,7 @@ async def _look_at_name_server(asker: Asker, session: Session, address: str) -> 
         command = RemotingCommand(RequestCode.GET_BROKER_CLUSTER_INFO)
         response = await asker.run(expect(Ask(command, address)))
         cluster = ClusterInfo.decode(response.body or b"{}")
+        rivals = decode_rivals((response.ext or {}).get(RIVALS))
     except RemotingError as error:
         return NameServer(address=address, problem=str(error))
     except (BrokerRefused, ProtocolViolation) as error:
@@ -168,6 +169,7 @@ async def _look_at_name_server(asker: Asker, session: Session, address: str) -> 
     return NameServer(
         address=address,
         topics=topics,
+        rivals=rivals,
         brokers={
             name: dict(sorted(item.addresses.items())) for name, item in cluster.brokers.items()
         },
@@ -176,17 +178,25 @@ async def _look_at_name_server(asker: Asker, session: Session, address: str) -> 
 
 
 async def _look_at_hidden_masters(asker: Asker, session: Session, facts: Facts, here: str) -> None:
-    """A slave may follow one that no name server names, as another has its name and id there."""
+    """
+    Those that no name server names, as another broker has their name and id there.
+
+    A slave may follow such a one; and a name server of ours tells who claims an id in vain.
+    """
     known = {broker.address for broker in facts.brokers}
-    for slave in list(facts.brokers):
+    clusters = {broker.name: broker.cluster for broker in facts.brokers if broker.name}
+    hidden = [(rival.address, rival.broker_name) for rival in facts.rivals()]
+    for slave in facts.brokers:
         host, _, port = str(slave.link.get("address") or "").rpartition(":")
-        address = f"{host}:{int(port) - 1}" if port.isdecimal() else ""  # unless it was changed
-        if not address or address in known or not slave.name:
+        if port.isdecimal():
+            hidden.append((f"{host}:{int(port) - 1}", slave.name))  # unless that was changed
+    for address, name in hidden:
+        if address in known or name not in clusters:
             continue
         known.add(address)
-        master = Broker(address=address, name=slave.name, cluster=slave.cluster)
+        master = Broker(address=address, name=name, cluster=clusters[name])
         missing = await look_at_broker(asker, session, facts, master, here)
-        if master.answers and master.own_name == slave.name:
+        if master.answers and master.own_name == name:
             facts.brokers.append(master)
             facts.not_looked += missing
 

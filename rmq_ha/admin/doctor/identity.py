@@ -93,6 +93,14 @@ def _two_masters(facts: Facts) -> Iterator[Said]:
         if len(masters) > 1:
             who = ", ".join(f"{m.address} (log ends at {m.end})" for m in masters.values())
             yield Said(name, f"{len(masters)} brokers of it run as master: {who}")
+    seen = {m.address for _, members in facts.pairs() for m in members if m.answers}
+    for rival in facts.rivals():
+        if rival.broker_id == MASTER_ID and rival.address not in seen:
+            yield Said(
+                rival.broker_name,
+                f"{rival.address} registers as its master, too, and does not answer here; name "
+                f"servers send clients to {rival.holder}",
+            )
 
 
 def _master_unregistered(facts: Facts) -> Iterator[Said]:

@@ -497,6 +497,20 @@ _NAMESRV = (
         "Of brokers, because they were too large or could not be read",
     ),
     Described(
+        "rmqha_namesrv_takeovers_total",
+        _COUNTER,
+        "registrations",
+        PROCESS,
+        "That took brokerName and brokerId from a connected broker; elections do not count",
+    ),
+    Described(
+        "rmqha_namesrv_rivals",
+        _GAUGE,
+        "brokers",
+        PROCESS,
+        "That claimed within 120 s a brokerName and brokerId which another broker holds",
+    ),
+    Described(
         "rmqha_namesrv_dropped_frames_total",
         _COUNTER,
         "connections",

@@ -37,6 +37,8 @@ class NamesrvStatus:
         samples.add("rmqha_namesrv_connections", self._namesrv.connections)
         refused = self._namesrv.refused_registrations
         samples.add("rmqha_namesrv_refused_registrations_total", refused)
+        samples.add("rmqha_namesrv_takeovers_total", routes.claims.takeovers)
+        samples.add("rmqha_namesrv_rivals", len(routes.rivals(now)))
         for key, count in self._namesrv.dropped_frames.items():
             samples.add("rmqha_namesrv_dropped_frames_total", count, reason=key)
         for address, when in list(live.items())[:MOST_BROKERS]:

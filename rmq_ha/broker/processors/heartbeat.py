@@ -167,13 +167,7 @@ class HeartbeatProcessor:
 
     def _register_consumer(self, item: ConsumerData, client: ClientChannelInfo) -> None:
         group = item.group_name
-        config = self._groups.find(group)
-        if config is not None:
-            self._topics.create_in_send_back(
-                RETRY_PREFIX + group,
-                config.retry_queue_nums,
-                TOPIC_UNIT_SUB if item.unit_mode else 0,
-            )
+        self._create(group, item.unit_mode)
         if self._consumers.register(
             group,
             client,
@@ -184,6 +178,18 @@ class HeartbeatProcessor:
         ):
             self._notifier.notify(group)
         self._filters.register(group, item.subscriptions)
+
+    def _create(self, group: str, unit_mode: bool) -> None:
+        """The group and its retry topic; a broker that is not the master now creates neither."""
+        try:
+            self._topics.check_creation()
+        except RequestRejected:
+            return
+        config = self._groups.find(group)
+        if config is not None:
+            self._topics.create_in_send_back(
+                RETRY_PREFIX + group, config.retry_queue_nums, TOPIC_UNIT_SUB if unit_mode else 0
+            )
 
 
 def _check(data: HeartbeatData) -> None:

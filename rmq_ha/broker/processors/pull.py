@@ -127,7 +127,7 @@ class PullMessageProcessor:
         try:
             return self._run(channel, request, pull, group, message_filter, channel.served_at)
         finally:
-            if pull.sys_flag & PULL_COMMIT_OFFSET and not self._is_slave:
+            if pull.sys_flag & PULL_COMMIT_OFFSET and self._role.corrects_offsets:
                 self._client_offsets.commit(
                     pull.group, pull.topic, pull.queue_id, pull.commit_offset
                 )

@@ -339,6 +339,7 @@ class SendMessageProcessor:
         if header.reconsume_times < limit:
             return header.topic, header.queue_id
         dead = DLQ_PREFIX + group
+        self._topics.check_creation()
         self._topics.create_in_send_back(dead)
         return dead, 0
 

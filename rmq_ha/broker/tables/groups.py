@@ -41,6 +41,8 @@ class SubscriptionGroupManager(VersionedTable[SubscriptionGroupConfig]):
         The group, created where `autoCreateSubscriptionGroup` or its name allows that.
 
         A name that no client library would accept is not created.
+
+        :raises RequestRejected: see `check_creation`.
         """
         known = self._table.get(group)
         if known is not None:

@@ -99,6 +99,7 @@ class TopicConfigManager(VersionedTable[TopicConfig]):
 
         :param client_queue_nums: how many queues the producer would like.
         :returns: None where the topic is unknown and may not be created.
+        :raises RequestRejected: see `check_creation`.
         """
         known = self._table.get(topic)
         if known is not None:
@@ -123,6 +124,7 @@ class TopicConfigManager(VersionedTable[TopicConfig]):
                     )
                 )
         if topic.startswith(RETRY_PREFIX):
+            self.check_creation()
             return self._create(TopicConfig(topic, 1, 1, PERM_RW, topic_sys_flag=sys_flag))
         return None
 

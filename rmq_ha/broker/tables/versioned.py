@@ -35,6 +35,7 @@ class VersionedTable(PersistedTable, Generic[T]):
     :param most: how many there may be before clients' requests create no more; operators' do.
     :cvar most_key: the configuration key that says `most`.
     :ivar not_created: how often one was not.
+    :ivar check_creation: raises RequestRejected while no client's request may create one.
     :ivar on_change: told of the name of each one that changed, came or went.
     :ivar data_version: by which name servers and slaves notice a change.
     """
@@ -55,6 +56,7 @@ class VersionedTable(PersistedTable, Generic[T]):
         self._now_ms = now_ms
         self._most = most
         self.not_created = 0
+        self.check_creation: Callable[[], None] = lambda: None
         self.on_change: Callable[[str], None] = lambda name: None
         self._table = dict(built_in)
         self._in_file = WrittenEntries[T](lambda config: config.to_json())
@@ -111,7 +113,12 @@ class VersionedTable(PersistedTable, Generic[T]):
         return fastjson.pretty(self.file_of(self._in_file.of(self._table)))
 
     def _has_room(self, name: str) -> bool:
-        """One more may be created because a client's request names it; else the log says why."""
+        """
+        One more may be created because a client's request names it; else the log says why.
+
+        :raises RequestRejected: see `check_creation`.
+        """
+        self.check_creation()
         most = self._most()
         if len(self._table) < most:
             return True

@@ -233,8 +233,27 @@ def test_a_restart_command_that_fails_is_said(pair: Pair) -> None:
     assert pair.settings("b")["brokerRole"] == "SYNC_MASTER"
 
 
+def test_an_old_master_that_runs_again_takes_nothing_back(pair: Pair) -> None:
+    """A service manager started it while the slave was promoted."""
+    pair.crash("a")
+
+    async def both() -> int:
+        await pair.restart("b")
+        pair.cluster.hosts["a"].restart()
+        return await pair.restart("a")
+
+    code, told, error = pair.run(
+        "promote", "b", run=lambda _: Deferred.fromCoroutine(both()), wait=3
+    )
+    assert (code, told["done"]) == (0, True), error
+    pair.cluster.run(40)
+    brokers = pair.cluster.namesrv.controller.routes.cluster_info().brokers["broker-a"]
+    assert brokers.addresses == {0: pair.cluster.address("b")}
+
+
 def test_an_old_master_that_runs_again_is_noticed(pair: Pair) -> None:
-    """A service manager started it: name servers send clients there."""
+    """As with a name server of 4.9, which sends clients to whoever registered last."""
+    pair.cluster.namesrv.configuration.namesrv_last_registration_wins = True
     pair.crash("a")
 
     async def both() -> int:

@@ -52,7 +52,10 @@ def test_numbers_of_a_set(epoch: int, shown: float) -> None:
 def test_numbers_and_health_of_a_name_server() -> None:
     live = {f"b{number}:1": 90.0 + number for number in range(MOST_BROKERS + 5)}
     namesrv: Any = SimpleNamespace(
-        routes=SimpleNamespace(registrations=lambda: live, topics=lambda: ["a", "b"]),
+        routes=SimpleNamespace(
+            registrations=lambda: live, topics=lambda: ["a", "b"], rivals=lambda now: [now],
+            claims=SimpleNamespace(takeovers=8),
+        ),
         addresses=SimpleNamespace(refused=3), access=None, connections=6,
         refused_registrations=7, dropped_frames={"x": 1, "y": 2}, port=0,
     )  # fmt: skip
@@ -65,7 +68,7 @@ def test_numbers_and_health_of_a_name_server() -> None:
     assert sorted(count for _, count in frames) == [1, 2]
     assert {name.removeprefix("rmqha_namesrv_"): row[0][1] for name, row in found.items()} == {
         "brokers": MOST_BROKERS + 5, "topics": 2, "refused": 3, "connections": 6,
-        "refused_registrations": 7,
+        "refused_registrations": 7, "takeovers": 8, "rivals": 1,
     }  # fmt: skip
     assert (status.health().is_ready, status.health().reason) == (
         False,

@@ -13,12 +13,15 @@ from twisted.trial.unittest import SynchronousTestCase
 from rmq_ha.broker import registration as registration_module
 from rmq_ha.broker.outer_api import BrokerOuterAPI
 from rmq_ha.broker.registration import Registration
+from rmq_ha.broker.standing import Standing
 from rmq_ha.broker.tables.topics import TopicConfigManager
 from rmq_ha.config.broker import BrokerConfig
+from rmq_ha.config.store import MessageStoreConfig
 from rmq_ha.errors import RemotingConnectError, RemotingTimeout
 from rmq_ha.model.broker_identity import BrokerIdentity
 from rmq_ha.model.data_version import DataVersion
 from rmq_ha.model.topic_config import TopicConfig
+from rmq_ha.store.journal import Role
 from rmq_ha.testing.disk import SimDisk
 from rmq_ha.testing.worker import AtOnce
 from rmq_ha.wire.command import RemotingCommand
@@ -69,6 +72,7 @@ class RegistrationTests(SynchronousTestCase):
             broker_name="broker-a", namesrv_addr=names, auto_create_topic_enable=False, **settings
         )
         disk = SimDisk(Random(1), lambda: 0)
+        self.role = Role(MessageStoreConfig())
         self.topics = TopicConfigManager(disk, AtOnce(), "/t.json", config, lambda: 1700000000000)
         self.learned: list[tuple[str, str | None]] = []
         self.registration = Registration(
@@ -79,6 +83,7 @@ class RegistrationTests(SynchronousTestCase):
             ),
             self.topics,
             BrokerOuterAPI(self.client),
+            Standing(self),  # type: ignore[arg-type]
             lambda address: self.learned.append(("ha", address)),
             lambda address: self.learned.append(("master", address)),
         )

@@ -54,6 +54,7 @@ def test_a_start_that_stands_back_moves_no_consumer() -> None:
     brokers = ControlledBrokers()
     first = brokers.in_sync()
     assert brokers.send(first, b"kept") == 0
+    assert brokers.ask(first, pull_request("readers", TOPIC, 0, 0)).code == 0  # makes the group
     for node in (first, brokers.other(first)):
         node.crash(power=True)
     brokers.boot(first)

@@ -86,6 +86,7 @@ def test_bounds_of_signed_times() -> None:
         "dLegerOperatorHosts",
         "namesrvAllowedBrokers",
         "namesrvBrokerTakeover",
+        "namesrvLastRegistrationWins",
         "aclEnable",
         "aclDirectory",
         "embeddedNamesrvAddress",

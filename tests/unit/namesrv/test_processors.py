@@ -24,7 +24,7 @@ from rmq_ha.testing.disk import SimDisk
 from rmq_ha.testing.worker import AtOnce
 from rmq_ha.wire.codes import ResponseCode
 from rmq_ha.wire.command import RemotingCommand
-from rmq_ha.wire.route_bodies import RegisterBrokerBody
+from rmq_ha.wire.route_bodies import RegisterBrokerBody, Rival, decode_rivals
 from tests.kits.channel import FakeChannel
 
 BODY_A6 = bytes.fromhex(
@@ -137,6 +137,59 @@ class ProcessorTests(SynchronousTestCase):
         self.assertIn("is at 127.0.0.1:20911 now; 127.0.0.1:10911 had this name", line)
         self.assertEqual(self.register("T", port=20911, counter=2).code, 0)
         self.assertEqual(self.log(), [])
+
+    def test_two_masters_are_told_apart(self) -> None:
+        """The one that lost its id is refused with the address of the other one; one line."""
+        self.register("T")
+        self.register("T", port=20911)
+        self.log()
+        for counter in (1, 2):
+            refused = self.register("T", counter=counter)
+            self.assertEqual(refused.code, ResponseCode.NO_PERMISSION)
+            self.assertEqual(refused.ext, {"brokerIdHolder": "127.0.0.1:20911"})
+        (line,) = self.log()
+        self.assertEqual(
+            line,
+            "TWO MASTERS: 127.0.0.1:10911 and 127.0.0.1:20911 both register as broker-a/0; clients "
+            "are sent to 127.0.0.1:20911. Stop 127.0.0.1:10911, or make it a slave: rmqha-admin "
+            "demote",
+        )
+        self.assertEqual(refused.remark, line)
+        told = self.ask(106)
+        rival = Rival("broker-a", 0, "127.0.0.1:10911", "127.0.0.1:20911")
+        self.assertEqual(decode_rivals((told.ext or {})["brokerIdRivals"]), [rival])
+        self.assertIn(b'{0:"127.0.0.1:20911"}', told.body or b"")
+
+    def test_who_found_the_holder_dead_says_so(self) -> None:
+        self.register("T")
+        self.register("T", port=20911)
+        body = RegisterBrokerBody(DataVersion(1, 1), {}).encode()
+        ext = {**self.broker(), "takesOverFrom": "127.0.0.1:20911"}
+        self.assertEqual(self.ask(103, body, **ext).code, 0)
+
+    def test_an_older_epoch_is_refused_and_a_slave_learns_its_master(self) -> None:
+        """Spec: controller.md, section 9.2."""
+
+        def register(epoch: int, broker_id: int, port: int) -> RemotingCommand:
+            body = RegisterBrokerBody(DataVersion(1, 1, epoch), {}).encode()
+            return self.ask(103, body, **self.broker(broker_id, port))
+
+        self.assertEqual(register(4, 0, 20911).code, 0)
+        self.log()
+        refused = register(3, 0, 10911)
+        self.assertIn("with an older epoch than 127.0.0.1:20911", refused.remark or "")
+        self.assertEqual(self.log(), [refused.remark])
+        self.assertEqual(register(4, 1, 30911).code, 0)
+        late = register(3, 1, 40911)
+        self.assertEqual(late.code, 0)
+        self.assertEqual((late.ext or {})["masterAddr"], "127.0.0.1:20911")
+
+    def test_a_master_that_stands_aside_is_shown_to_tools(self) -> None:
+        """It asks for its version, and does not register."""
+        self.register("T", port=20911)
+        self.assertEqual(self.ask(106).ext, None)
+        self.ask(322, b"{}", **self.broker())
+        self.assertIn("127.0.0.1:10911", (self.ask(106).ext or {})["brokerIdRivals"])
 
     def test_route_forms(self) -> None:
         """Bare keys for old clients, unless they ask for strict JSON."""

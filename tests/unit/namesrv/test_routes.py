@@ -6,7 +6,9 @@ from hypothesis import strategies as st
 from rmq_ha.model.broker_identity import BrokerIdentity
 from rmq_ha.model.data_version import DataVersion
 from rmq_ha.model.topic_config import TopicConfig
+from rmq_ha.namesrv.claims import CLAIM_SECONDS
 from rmq_ha.namesrv.routes import RegisterResult, RouteInfoManager
+from rmq_ha.wire.route_bodies import Rival
 from tests.kits.channel import FakeChannel
 
 MASTER = BrokerIdentity("C", "a", 0, "m:10911", "m:10912")
@@ -28,9 +30,15 @@ class Routes(RouteInfoManager):
         channel: FakeChannel | None = None,
         filters: list[str] | None = None,
         now: float = 0.0,
+        takes_over: str = "",
     ) -> RegisterResult:
         table = {item.topic_name: item for item in topics}
-        return self.register(broker, version, table, filters, channel or self.channel, now)
+        channel = channel or self.channel
+        return self.register(broker, version, table, filters, channel, now, takes_over)
+
+    def master(self) -> str | None:
+        """Where clients of broker `a` send to."""
+        return self.cluster_info().brokers["a"].addresses.get(0)
 
     def perm(self, topic: str) -> int | None:
         found = self.route(topic)
@@ -116,18 +124,6 @@ class TestRegister:
         assert found is not None
         assert found.brokers[0].addresses == {0: "m:10911", 2: "s:10911"}
 
-    def test_two_with_one_id(self) -> None:
-        """The later one is found, and it is said as long as the earlier one lives."""
-        routes = Routes()
-        routes.put(MASTER, topic("T"))
-        second = MASTER._replace(address="n:10911")
-        other = FakeChannel()
-        assert routes.put(second, topic("T"), channel=other).displaced == "m:10911"
-        assert routes.put(second, topic("T"), channel=other).displaced is None
-        assert routes.put(MASTER, topic("T")).displaced == "n:10911"
-        routes.connection_lost(routes.channel)
-        assert routes.put(second, topic("T"), channel=other).displaced is None
-
     def test_filter_servers(self) -> None:
         """None leaves them, an empty list removes them."""
         routes = Routes()
@@ -140,6 +136,149 @@ class TestRegister:
         found = routes.route("T")
         assert found is not None
         assert found.filter_servers == {}
+
+
+def epoch(number: int) -> DataVersion:
+    return DataVersion(1, 1, number)
+
+
+class TestTwoMasters:
+    """Clients are sent to one of them, and it is not another one every 30 s."""
+
+    SECOND = MASTER._replace(address="n:10911", ha_address="n:10912")
+
+    def pair(self) -> Routes:
+        """`m` was the master, `n` took over; both are connected."""
+        routes = Routes()
+        routes.put(MASTER, topic("T"))
+        assert routes.put(self.SECOND, topic("T"), channel=FakeChannel()).displaced == "m:10911"
+        return routes
+
+    def test_the_newcomer_gets_it_and_keeps_it(self) -> None:
+        routes = self.pair()
+        for now, is_news in ((1.0, True), (31.0, False), (61.0, False)):
+            result = routes.put(MASTER, topic("T"), now=now)
+            assert (result.holder, result.is_news) == ("n:10911", is_news)
+            assert routes.master() == "n:10911"
+            assert routes.rivals(now) == [Rival("a", 0, "m:10911", "n:10911")]
+        assert (routes.claims.takeovers, routes.claims.refused) == (1, 3)
+        assert routes.rivals(61 + CLAIM_SECONDS + 1) == [], "it claims nothing any more"
+
+    def test_a_machine_that_reboots_does_not_get_it_back(self) -> None:
+        """Its connection was gone, and its name left the tables, before the other one came."""
+        for leaves in (
+            lambda routes: routes.connection_lost(routes.channel),
+            lambda routes: routes.unregister(MASTER, routes.channel),
+        ):
+            routes = Routes()
+            routes.put(MASTER, topic("T"))
+            leaves(routes)
+            assert routes.put(self.SECOND, channel=FakeChannel()).displaced is None
+            assert routes.put(MASTER, topic("T")).holder == "n:10911"
+            assert routes.master() == "n:10911"
+
+    def test_it_gets_it_when_the_other_one_is_gone(self) -> None:
+        """Fail back by hand: the new master is stopped first."""
+        routes, other = Routes(), FakeChannel()
+        routes.put(MASTER)
+        routes.put(self.SECOND, channel=other)
+        assert routes.put(MASTER).holder == "n:10911"
+        routes.unregister(self.SECOND, other)
+        assert routes.put(MASTER) == RegisterResult(True)
+        assert routes.rivals(0) == []
+        assert routes.put(self.SECOND, channel=other).holder == "m:10911"
+
+    def test_it_gets_it_when_the_other_one_is_silent_for_120_s(self) -> None:
+        routes = self.pair()
+        routes.expire(121)
+        assert routes.put(MASTER, now=121) == RegisterResult(True)
+
+    def test_who_found_the_other_one_dead_gets_it_at_once(self) -> None:
+        """A pod comes back to its old address while the connection of the dead one still stands."""
+        routes = self.pair()
+        assert routes.put(MASTER, takes_over="x:10911").holder == "n:10911"
+        assert routes.put(MASTER, takes_over="n:10911").displaced == "n:10911"
+        assert routes.master() == "m:10911"
+
+    def test_a_restart_at_the_same_address_and_a_new_address_are_served_at_once(self) -> None:
+        routes = Routes()
+        routes.put(MASTER, topic("T"))
+        routes.connection_lost(routes.channel)
+        assert routes.put(MASTER, topic("T")) == RegisterResult(True)
+        assert routes.put(self.SECOND, topic("T"), channel=FakeChannel()).holder is None
+        third = MASTER._replace(address="o:10911")
+        assert routes.put(third, topic("T"), channel=FakeChannel()).holder is None
+        assert routes.master() == "o:10911"
+
+    def test_who_became_a_slave_may_be_elected_again(self) -> None:
+        """DLedger of 4.9 sends no epoch, and the leader before may hang with its connection."""
+        routes, other = Routes(), FakeChannel()
+        second = self.SECOND._replace(broker_id=2)
+        routes.put(MASTER, topic("T"))
+        routes.put(second, channel=other)
+        routes.put(self.SECOND, topic("T"), channel=other)
+        routes.put(MASTER._replace(broker_id=1))
+        assert routes.put(MASTER).displaced == "n:10911"
+        routes.put(MASTER._replace(broker_id=1))  # in an orderly way, this time
+        assert routes.put(self.SECOND, channel=other).displaced is None
+        assert routes.put(MASTER).displaced == "n:10911"
+
+    def test_slaves_with_one_id_learn_their_master_as_ever(self) -> None:
+        routes = Routes()
+        routes.put(MASTER, topic("T"))
+        third = SLAVE._replace(address="t:10911")
+        for broker in (SLAVE, third, SLAVE, third):
+            result = routes.put(broker, channel=FakeChannel())
+            assert (result.holder, result.master_address) == (None, "m:10911")
+
+    def test_the_higher_epoch_keeps_it(self) -> None:
+        """As 5.x: a deposed master does not get id 0 back, nor does a registration that is late."""
+        routes = Routes()
+        routes.put(MASTER, topic("T"), version=epoch(3))
+        assert routes.put(self.SECOND, version=epoch(4), channel=FakeChannel()).holder is None
+        for late in (epoch(3), V1):
+            result = routes.put(MASTER, topic("T"), version=late)
+            assert (result.holder, result.is_outdated) == ("n:10911", True)
+        assert routes.put(MASTER, version=epoch(5)).displaced == "n:10911"
+        assert routes.claims.takeovers == 0, "elections"
+        slave = SLAVE._replace(broker_id=2)
+        routes.put(slave, version=epoch(5), channel=FakeChannel())
+        other = slave._replace(address="u:10911")
+        result = routes.put(other, version=epoch(4), channel=FakeChannel())
+        assert (result.holder, result.master_address) == ("s:10911", "m:10911")
+
+    def test_an_epoch_is_compared_with_the_living_only(self) -> None:
+        """Controllers that lost their files begin with epoch 1 again."""
+        routes, other = Routes(), FakeChannel()
+        routes.put(MASTER, version=epoch(9), channel=other)
+        routes.connection_lost(other)
+        assert routes.put(self.SECOND, version=epoch(1)).holder is None
+
+    def test_as_in_4_9_the_last_one_wins(self) -> None:
+        """namesrvLastRegistrationWins: the route changes to and fro, and that is counted."""
+        routes = Routes(last_wins=lambda: True)
+        routes.put(MASTER, topic("T"))
+        for now in (1.0, 31.0):
+            assert routes.put(self.SECOND, channel=FakeChannel(), now=now).displaced == "m:10911"
+            assert routes.put(MASTER, now=now).displaced == "n:10911"
+        assert routes.claims.takeovers == 4
+        assert routes.rivals(31.0) == [Rival("a", 0, "n:10911", "m:10911")]
+
+    def test_who_asks_as_a_master_and_does_not_register_is_a_rival(self) -> None:
+        routes = Routes()
+        routes.put(self.SECOND)
+        routes.claim(MASTER, 1.0)
+        routes.claim(SLAVE, 1.0)
+        assert routes.rivals(1.0) == [Rival("a", 0, "m:10911", "n:10911")]
+        routes.unregister(self.SECOND, routes.channel)
+        assert routes.rivals(1.0) == []
+
+    def test_what_is_remembered_has_a_bound(self) -> None:
+        routes = Routes()
+        for number in range(100):
+            routes.put(MASTER._replace(address=f"p{number}:1"), channel=FakeChannel())
+        assert routes.put(MASTER._replace(address="p0:1"), channel=FakeChannel()).holder is None
+        assert routes.put(MASTER._replace(address="p98:1")).holder == "p0:1"
 
 
 class TestLeave:
