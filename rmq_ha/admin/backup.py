@@ -15,9 +15,9 @@ from rmq_ha.config.load import load_broker
 from rmq_ha.errors import CannotDecide, ConfigurationError, StoreError
 from rmq_ha.host.blocking import now_ms
 from rmq_ha.host.disk import RealDisk
-from rmq_ha.host.files import LocalFiles
+from rmq_ha.host.plain import PlainDisk, PlainFiles
 from rmq_ha.host.surroundings import real_surroundings
-from rmq_ha.offline.backup import Store, back_up, read_manifest, restore
+from rmq_ha.offline.backup import Store, back_up, restore, what_to_restore
 
 _MIB = 1 << 20
 
@@ -44,11 +44,10 @@ def backup(directory: str, config: str) -> None:
     """
     output, target = Output(current_options().as_json), os.path.abspath(directory)
     try:
-        store, files = _store_of(config), LocalFiles()
+        store = _store_of(config)
+        files, disk = PlainFiles(target, f"{store.root}/config"), PlainDisk(target)
         with output.progress("log, MiB", None) as bar:
-            done = back_up(
-                files, store, RealDisk(), target, now_ms(), lambda n: bar.advance(n / _MIB)
-            )
+            done = back_up(files, store, disk, target, now_ms(), lambda n: bar.advance(n / _MIB))
     except (CannotDecide, ConfigurationError, StoreError, OSError) as error:
         _fail(output, error)
     made = done.manifest
@@ -74,13 +73,12 @@ def restore_command(directory: str, config: str, dry_run: bool) -> None:
     output, target, disk = Output(current_options().as_json), os.path.abspath(directory), RealDisk()
     try:
         store = _store_of(config)
-        manifest = read_manifest(disk, target)
-        if manifest is None:
-            raise CannotDecide(f"{target} holds no finished backup: name what `backup` was given")
+        files = PlainFiles(target)
+        manifest, _ = what_to_restore(files, disk, target, store)
         if not dry_run:
             size = -(-(manifest.end - manifest.begin) // _MIB)
             with output.progress("log, MiB", size) as bar:
-                manifest = restore(disk, target, store, lambda n: bar.advance(n / _MIB))
+                restore(files, disk, target, store, lambda n: bar.advance(n / _MIB))
     except (CannotDecide, ConfigurationError, StoreError, OSError) as error:
         _fail(output, error)
     output.table(

@@ -7,7 +7,7 @@ what `rmq_ha.spark.host.staging` makes of one that only Hadoop can open.
 
 import mmap
 import os
-from typing import Any
+from typing import Any, BinaryIO
 from urllib.parse import unquote, urlsplit
 
 from rmq_ha.errors import CannotDecide
@@ -46,9 +46,13 @@ class LocalFiles:
             raise CannotDecide(f"{path} cannot be read: {error}") from None
         return sorted(listed)
 
+    def open(self, path: str) -> BinaryIO:
+        """For reading."""
+        return open(path, "rb")
+
     def read(self, path: str, offset: int = 0, length: int = -1) -> bytes:
         """A small part of a file, or all of a small file; fewer bytes at its end."""
-        with open(path, "rb") as file:
+        with self.open(path) as file:
             if length < 0:
                 file.seek(offset)
                 return file.read()
@@ -56,7 +60,7 @@ class LocalFiles:
 
     def window(self, path: str, offset: int, length: int) -> Any:
         """A part of the file, mapped: it counts as the machine's cache, not as our memory."""
-        with open(path, "rb") as file:
+        with self.open(path) as file:
             length = min(length, os.fstat(file.fileno()).st_size - offset)
             if length <= 0:
                 return memoryview(b"")

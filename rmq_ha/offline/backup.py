@@ -7,6 +7,7 @@ the log, and no message has a topic that is missing.
 Spec: store.md, sections 1, 2, 5 and 12.
 """
 
+import re
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -15,15 +16,20 @@ import msgspec
 from rmq_ha.errors import CannotDecide
 from rmq_ha.offline.chain import Layout, Tail, chain, first_record
 from rmq_ha.offline.files import WINDOW, Files, window_of
-from rmq_ha.offline.log_files import LogFile, holes_in, log_files
+from rmq_ha.offline.log_files import LogFile, holes_in, log_files, numbered
 
 if TYPE_CHECKING:  # its interfaces are Twisted's, and nothing here brings that
     from rmq_ha.seams import Disk, File
 
 MANIFEST = "backup.json"
+MOST_TABLE_BYTES = 256 << 20
+"""Of one table: far more than the largest that a broker loads."""
 LATE_TABLES = ("topics.json", "subscriptionGroup.json")
 """What comes into being before a message of it does, and is therefore copied behind the log."""
 _TABLES = ".json"
+_FOLDER = re.compile(r"config-[0-9]{1,9}")
+_MOST_MANIFEST = 64 << 10
+_MOST_RUNS = 10**9
 _COMPARED = 64 << 10
 
 
@@ -66,18 +72,40 @@ class Store(NamedTuple):
     file_size: int
 
 
-def read_manifest(disk: "Disk", target: str) -> Manifest | None:
+def read_manifest(files: Files, target: str) -> Manifest | None:
     """
     Of an earlier run; None: there was none.
+
+    Whoever can write into the directory can write the manifest, so nothing in it is believed that
+    leads out of the directory, or that no run could have written.
 
     :raises CannotDecide: it is damaged.
     """
     try:
-        return msgspec.json.decode(disk.read_bytes(f"{target}/{MANIFEST}"), type=Manifest)
+        data = files.read(f"{target}/{MANIFEST}", 0, _MOST_MANIFEST)
     except FileNotFoundError:
         return None
+    try:
+        manifest = msgspec.json.decode(data, type=Manifest)
     except msgspec.DecodeError as error:
         raise CannotDecide(f"{target}/{MANIFEST} is damaged: {error}") from None
+    why = _why_damaged(manifest)
+    if why is not None:
+        raise CannotDecide(f"{target}/{MANIFEST} is damaged, or none of ours: {why}")
+    return manifest
+
+
+def _why_damaged(manifest: Manifest) -> str | None:
+    begin, middle, end = manifest.begin, manifest.again_from, manifest.end
+    if not _FOLDER.fullmatch(manifest.tables):
+        return f"tables={manifest.tables!r} is no directory such as config-1"
+    if not 0 < manifest.runs < _MOST_RUNS:
+        return f"runs={manifest.runs} is not from 1 to {_MOST_RUNS - 1}"
+    if manifest.file_size < 1:
+        return f"fileSize={manifest.file_size} is no size of a file"
+    if not 0 <= begin <= middle <= end < 1 << 63:
+        return f"begin={begin}, againFrom={middle} and end={end} are no places of a log in order"
+    return None
 
 
 def back_up(
@@ -91,14 +119,15 @@ def back_up(
     """
     Copy a store, or what came to it since the last time.
 
-    :param files: read the store; nothing of it is changed.
+    :param files: read the store, of which nothing is changed, and the backup.
+    :param disk: writes the backup.
     :param target: a directory; what lies there is this store's backup, or nothing.
     :param tell: bytes of the log that were copied just now.
     :raises CannotDecide: the backup cannot be continued, or the store is damaged.
     """
-    before = read_manifest(disk, target)
+    before = read_manifest(files, target)
     row = log_files(files, store.root, store.log)
-    _must_fit(files, row, store, before, disk, target)
+    _must_fit(files, row, store, before, target)
     runs = 1 if before is None else before.runs + 1
     tables = f"config-{runs}"
     disk.remove_tree(f"{target}/{tables}")  # of a run that did not end
@@ -120,17 +149,47 @@ def back_up(
     return Copied(manifest, copy.copied)
 
 
-def restore(disk: "Disk", target: str, store: Store, tell: Callable[[int], None]) -> Manifest:
+def restore(
+    files: Files, disk: "Disk", target: str, store: Store, tell: Callable[[int], None]
+) -> Manifest:
     """
     Make a store of a backup. Its start looks at every record, and builds queues and index.
 
+    :param files: read the backup; nothing of it is changed.
+    :param disk: writes the store.
     :param store: where; nothing may be there.
     :param tell: bytes of the log that were copied just now.
     :raises CannotDecide: there is no backup, it does not fit, or something is there already.
     """
-    manifest = read_manifest(disk, target)
+    manifest, tables = what_to_restore(files, disk, target, store)
+    size = manifest.file_size
+    for base in _bases(manifest):
+        made = disk.open(f"{store.log}/{base:020}", size)
+        try:
+            length = min(size, manifest.end - base)
+            _copy_file(files, f"{target}/commitlog/{base:020}", made, length, tell)
+            made.sync()
+        finally:
+            made.close()
+    for name in tables:
+        data = files.read(f"{target}/{manifest.tables}/{name}")
+        disk.replace(f"{store.root}/config/{name}", data)
+    # As after a crash: the start then believes nothing but the log, and looks at all of it.
+    disk.replace(f"{store.root}/abort", b"")
+    return manifest
+
+
+def what_to_restore(
+    files: Files, disk: "Disk", target: str, store: Store
+) -> tuple[Manifest, list[str]]:
+    """
+    The manifest of a backup and the names of its tables, if a store can be made of it.
+
+    :raises CannotDecide: there is no backup, it does not fit, or something is there already.
+    """
+    manifest = read_manifest(files, target)
     if manifest is None:
-        raise CannotDecide(f"{target} holds no finished backup: {MANIFEST} is missing")
+        raise CannotDecide(f"{target} holds no finished backup: name what `backup` was given")
     if manifest.file_size != store.file_size:
         raise CannotDecide(
             f"the backup's log has files of {manifest.file_size} bytes: set "
@@ -141,22 +200,48 @@ def restore(disk: "Disk", target: str, store: Store, tell: Callable[[int], None]
         raise CannotDecide(
             f"{(occupied or [store.root])[0]} is not empty: restore into a new store"
         )
-    size = manifest.file_size
-    for base in range(manifest.begin, max(manifest.end, manifest.begin + 1), size):
-        source = disk.open(f"{target}/commitlog/{base:020}", size)
-        made = disk.open(f"{store.log}/{base:020}", size)
-        try:
-            _copy_file(source, made, min(size, manifest.end - base), tell)
-            made.sync()
-        finally:
-            source.close()
-            made.close()
-    folder = f"{target}/{manifest.tables}"
-    for name in disk.list_dir(folder):
-        disk.replace(f"{store.root}/config/{name}", disk.read_bytes(f"{folder}/{name}"))
-    # As after a crash: the start then believes nothing but the log, and looks at all of it.
-    disk.replace(f"{store.root}/abort", b"")
-    return manifest
+    sizes = {int(entry.name): entry.size for entry in numbered(files.list(f"{target}/commitlog"))}
+    for base in _bases(manifest):
+        if sizes.get(base) != manifest.file_size:
+            raise CannotDecide(
+                f"{target}/{MANIFEST} says that the log goes from {manifest.begin} to "
+                f"{manifest.end}, but {target}/commitlog/{base:020} is no file of "
+                f"{manifest.file_size} bytes: copy the whole backup here again"
+            )
+    free = _free(disk, store.log)
+    if free is not None and free < manifest.end - manifest.begin:
+        raise CannotDecide(
+            f"the backup's log has {manifest.end - manifest.begin} bytes, and there are {free} "
+            f"free for {store.log}"
+        )
+    return manifest, _tables_of(files, f"{target}/{manifest.tables}")
+
+
+def _bases(manifest: Manifest) -> range:
+    return range(manifest.begin, max(manifest.end, manifest.begin + 1), manifest.file_size)
+
+
+def _tables_of(files: Files, folder: str) -> list[str]:
+    entries = files.list(folder)
+    for entry in entries:
+        if entry.is_directory or not entry.name.endswith(_TABLES):
+            raise CannotDecide(f"{folder}/{entry.name} is no table of a backup")
+        if entry.size > MOST_TABLE_BYTES:
+            raise CannotDecide(
+                f"{folder}/{entry.name} has {entry.size} bytes: a table has {MOST_TABLE_BYTES} "
+                "at most"
+            )
+    return [entry.name for entry in entries]
+
+
+def _free(disk: "Disk", path: str) -> int | None:
+    """Bytes for a directory that is not made yet; None: nobody can say."""
+    while path:
+        usage = disk.usage(path)
+        if usage is not None:
+            return usage.usable
+        path = path.rpartition("/")[0]
+    return None
 
 
 class _LogCopy:
@@ -229,7 +314,6 @@ def _must_fit(
     row: list[LogFile],
     store: Store,
     before: Manifest | None,
-    disk: "Disk",
     target: str,
 ) -> None:
     if not row:
@@ -239,7 +323,7 @@ def _must_fit(
     if any(file.size != store.file_size for file in row) or holes_in(row):
         raise CannotDecide(f"{store.log} is not whole: files are missing, or of another size")
     if before is None:
-        if disk.list_dir(f"{target}/commitlog"):
+        if files.list(f"{target}/commitlog"):
             raise CannotDecide(f"{target} holds files, but no backup: name another directory")
         return
     again = "begin a new backup in another directory"
@@ -257,14 +341,12 @@ def _must_fit(
     if theirs is None:
         return  # what could be compared is deleted
     start = before.begin if is_small else max(base, before.again_from - _COMPARED)
-    ours = disk.open(f"{target}/commitlog/{base:020}", store.file_size)
-    try:
-        length = before.again_from - start
-        if is_small:
-            length = int.from_bytes(ours.pread(4, start - base), "big")
-        same = ours.pread(length, start - base)
-    finally:
-        ours.close()
+    ours = f"{target}/commitlog/{base:020}"
+    length = before.again_from - start
+    if is_small:
+        length = int.from_bytes(window_of(files, ours, start - base, 4), "big")
+        length = min(length, before.end - start)
+    same = bytes(window_of(files, ours, start - base, length))
     if bytes(window_of(files, theirs.path, start - base, length)) != same:
         raise CannotDecide(
             f"the log before {start + length} is another log's than when this backup began: {again}"
@@ -276,8 +358,10 @@ def _copy_tables(files: Files, store: Store, disk: "Disk", folder: str, names: l
         disk.replace(f"{folder}/{name}", files.read(f"{store.root}/config/{name}"))
 
 
-def _copy_file(source: "File", made: "File", length: int, tell: Callable[[int], Any]) -> None:
+def _copy_file(
+    files: Files, source: str, made: "File", length: int, tell: Callable[[int], Any]
+) -> None:
     for position in range(0, length, WINDOW):
-        data = source.pread(min(WINDOW, length - position), position)
+        data = bytes(window_of(files, source, position, min(WINDOW, length - position)))
         made.pwrite(data, position)
         tell(len(data))

@@ -19,21 +19,29 @@ TARGET, NEW = "/backup", "/restored"
 
 
 class SimFiles:
-    """Reads what is on a simulated disk, as it is in this moment."""
+    """
+    Reads what is on a simulated disk, as it is in this moment.
 
-    def __init__(self, disk: Any) -> None:
+    :param kept: the disk with the backup, where it is another one.
+    """
+
+    def __init__(self, disk: Any, kept: Any = None) -> None:
         self._disk = disk
+        self._kept = kept or disk
+
+    def disk(self, path: str) -> Any:
+        return self._kept if path.startswith(TARGET) else self._disk
 
     def list(self, path: str) -> list[Entry]:
-        found = []
-        for name in self._disk.list_dir(path):
+        found, disk = [], self.disk(path)
+        for name in disk.list_dir(path):
             whole = f"{path}/{name}"
-            is_directory = self._disk.is_dir(whole)
-            found.append(Entry(name, 0 if is_directory else self._disk.size(whole), is_directory))
+            is_directory = disk.is_dir(whole)
+            found.append(Entry(name, 0 if is_directory else disk.size(whole), is_directory))
         return found
 
     def read(self, path: str, offset: int = 0, length: int = -1) -> bytes:
-        data: bytes = self._disk.read_bytes(path)
+        data: bytes = self.disk(path).read_bytes(path)
         return data[offset:] if length < 0 else data[offset : offset + length]
 
     def window(self, path: str, offset: int, length: int) -> bytes:
@@ -70,7 +78,7 @@ class Machine:
         """The machine is gone; what the backup has is all there is."""
         self.broker.stop()
         new = Store(NEW, f"{NEW}/commitlog", 1 << 16)
-        restore(self.disk, TARGET, new, lambda count: None)
+        restore(SimFiles(self.disk), self.disk, TARGET, new, lambda count: None)
         configuration = self.broker.configuration
         configuration.store.store_path_root_dir = NEW
         configuration.store.store_path_commit_log = f"{NEW}/commitlog"
@@ -139,7 +147,7 @@ def test_another_log_does_not_continue_a_backup() -> None:
     other.bodies = [b"x"]
     other.send(250)
     with pytest.raises(CannotDecide, match="is another log's than when this backup began"):
-        back_up(SimFiles(other.disk), other.store, one.disk, TARGET, 0)
+        back_up(SimFiles(other.disk, one.disk), other.store, one.disk, TARGET, 0)
 
 
 def test_nor_does_one_of_a_broker_that_began_anew_with_as_much() -> None:
@@ -151,7 +159,7 @@ def test_nor_does_one_of_a_broker_that_began_anew_with_as_much() -> None:
     other.bodies = [b"x"]
     other.send(9)
     with pytest.raises(CannotDecide, match="begin a new backup in another directory"):
-        back_up(SimFiles(other.disk), other.store, one.disk, TARGET, 0)
+        back_up(SimFiles(other.disk, one.disk), other.store, one.disk, TARGET, 0)
     assert {path: one.disk.read_bytes(path) for path in whole} == whole
 
 
@@ -240,7 +248,7 @@ def test_what_the_broker_deletes_stays_in_the_backup() -> None:
     assert machine.disk.list_dir(f"{TARGET}/{first.tables}") == [], "the older tables are gone"
     told.clear()
     new = Store(NEW, f"{NEW}/commitlog", 1 << 16)
-    restore(machine.disk, TARGET, new, told.append)
+    restore(SimFiles(machine.disk), machine.disk, TARGET, new, told.append)
     assert sum(told) == second.manifest.end
     assert machine.disk.exists(f"{NEW}/abort")
 
@@ -249,9 +257,21 @@ def test_nothing_is_restored_over_a_store_or_from_nothing() -> None:
     machine = Machine()
     machine.send(3)
     with pytest.raises(CannotDecide, match="holds no finished backup"):
-        restore(machine.disk, TARGET, Store(NEW, NEW, 1 << 16), lambda count: None)
+        restore(
+            SimFiles(machine.disk),
+            machine.disk,
+            TARGET,
+            Store(NEW, NEW, 1 << 16),
+            lambda count: None,
+        )
     machine.back_up()
     with pytest.raises(CannotDecide, match="is not empty: restore into a new store"):
-        restore(machine.disk, TARGET, machine.store, lambda count: None)
+        restore(SimFiles(machine.disk), machine.disk, TARGET, machine.store, lambda count: None)
     with pytest.raises(CannotDecide, match="set mappedFileSizeCommitLog=65536"):
-        restore(machine.disk, TARGET, Store(NEW, NEW, 1 << 20), lambda count: None)
+        restore(
+            SimFiles(machine.disk),
+            machine.disk,
+            TARGET,
+            Store(NEW, NEW, 1 << 20),
+            lambda count: None,
+        )
