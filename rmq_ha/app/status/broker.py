@@ -181,10 +181,13 @@ class BrokerStatus:
             samples.add("rmqha_slave_sync_failures_total", copies["failures"], table=table)
 
     def _tell_delayed(self, samples: Samples) -> None:
-        store = self._broker.store
-        for level, offset in sorted(self._broker.delay_offset_table().items()):
-            waiting = store.max_offset_in_queue(SCHEDULE_TOPIC, level - 1) - offset
-            samples.add("rmqha_delayed_messages", max(0, waiting), level=level)
+        store, delivered = self._broker.store, self._broker.delay_offset_table()
+        for level in sorted({*store.schedule.levels, *delivered}):
+            end = store.max_offset_in_queue(SCHEDULE_TOPIC, level - 1)
+            first = store.min_offset_in_queue(SCHEDULE_TOPIC, level - 1)
+            if end or level in delivered:  # a level may wait for its first delivery
+                waiting = max(0, end - max(first, delivered.get(level, 0)))
+                samples.add("rmqha_delayed_messages", waiting, level=level)
 
     def _tell_exporter(self, samples: Samples) -> None:
         broker, store = self._broker, self._broker.store

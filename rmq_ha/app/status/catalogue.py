@@ -167,7 +167,13 @@ _BROKER = (
     _ours("connections", _GAUGE, "connections", "Open, by port: main, fast, replication", "port"),
     _ours("connections_accepted_total", _COUNTER, "connections", "Accepted, by port", "port"),
     _ours("held_pulls", _GAUGE, "requests", "Pulls that wait for a message (long polling)"),
-    _ours("delayed_messages", _GAUGE, "messages", "Waiting for their time, by level", "level"),
+    _ours(
+        "delayed_messages",
+        _GAUGE,
+        "messages",
+        "Waiting for their time, by level: each level that ever had a message",
+        "level",
+    ),
     _ours(
         "registration_failures_total",
         _COUNTER,

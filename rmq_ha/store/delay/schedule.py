@@ -87,6 +87,11 @@ class ScheduleMessageService:
         """The next queue offset by level, of the levels that delivered something."""
         return self._offsets.table
 
+    @property
+    def levels(self) -> list[int]:
+        """Numbers of the configured levels, and of those that messages wait in from before."""
+        return sorted({*range(1, len(self._levels_ms) + 1), *self._levels})
+
     def runtime_info(self) -> dict[str, str]:
         """`scheduleMessageOffset_<level>`: next queue offset and end of the queue."""
         info: dict[str, str] = {}

@@ -214,16 +214,21 @@ def test_what_the_log_says_is_among_the_events() -> None:
     assert board.event_page(event.number).events == []
 
 
-def test_delayed_messages_are_told_by_level_and_never_below_zero() -> None:
-    ends = {0: 10, 17: 4}
+def test_delayed_messages_are_told_by_each_level_and_never_below_zero() -> None:
+    ends, firsts = {0: 10, 4: 9, 17: 4}, {4: 2}
     broker = SimpleNamespace(
-        store=SimpleNamespace(max_offset_in_queue=lambda topic, number: ends[number]),
+        store=SimpleNamespace(
+            max_offset_in_queue=lambda topic, number: ends.get(number, 0),
+            min_offset_in_queue=lambda topic, number: firsts.get(number, 0),
+            schedule=SimpleNamespace(levels=[*range(1, 19)]),
+        ),
         delay_offset_table=lambda: {18: 5, 1: 7},
     )
     part: Any = SimpleNamespace(_broker=broker)
     found = scraped(lambda samples: BrokerStatus._tell_delayed(part, samples))
     delayed = found["rmqha_delayed_messages"]
-    assert [(labels["level"], value) for labels, value in delayed] == [("1", 3), ("18", 0)]
+    told = [(labels["level"], value) for labels, value in delayed]
+    assert told == [("1", 3), ("5", 7), ("18", 0)], "nothing of level 5 was delivered yet"
 
 
 @pytest.mark.parametrize("places", [None, 10])

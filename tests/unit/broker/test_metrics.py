@@ -393,3 +393,18 @@ def test_a_slave_tells_how_far_its_master_delivered() -> None:
     broker.controller.delay_offsets.keep(b'{"offsetTable":{1:3,3:4}}')
     assert broker.controller.delay_offset_table() == {1: 3, 3: 4}
     broker.stop()
+
+
+def test_what_waits_in_a_level_that_delivered_nothing_yet_is_told() -> None:
+    """One message waits for two hours: its master says so, also after another level delivered."""
+    pair = Pair()
+    pair.master.call(pair.master.message(b"later", DELAY="18"))
+    pair.pass_time(6)
+    found = scrape(pair.of_master)
+    assert value(found, "rmqha_delayed_messages", level="18") == 1
+    assert len(found["rmqha_delayed_messages"]) == 1
+    pair.master.call(pair.master.message(b"soon", DELAY="1"))
+    pair.pass_time(3)
+    found = scrape(pair.of_master)
+    assert value(found, "rmqha_delayed_messages", level="1") == 0
+    assert value(found, "rmqha_delayed_messages", level="18") == 1
