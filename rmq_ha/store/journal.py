@@ -415,6 +415,9 @@ class Journal(Protocol):
     def set_aside(self, end: int, why: str) -> "Deferred[TailAside]":
         """As `DefaultMessageStore.set_tail_aside` says."""
 
+    def set_all_aside(self, why: str) -> "Deferred[TailAside]":
+        """As `DefaultMessageStore.set_all_aside` says."""
+
     async def is_whole(self) -> None:
         """Wait for `set_aside`, if that is under way."""
 

@@ -168,6 +168,10 @@ class JournalBase:
         """See `Journal`."""
         return fail(StoreError("only the end of a classic commit log can be set aside"))
 
+    def set_all_aside(self, why: str) -> "Deferred[TailAside]":
+        """See `Journal`."""
+        return fail(StoreError("only a classic commit log can be set aside"))
+
     async def is_whole(self) -> None:
         """See `Journal`."""
 

@@ -114,6 +114,18 @@ class StoreMaintenance(StoreReads):
         """
         return self.journal.set_aside(end, why)
 
+    def set_all_aside(self, why: str) -> "Deferred[TailAside]":
+        """
+        A slave's log is empty from now on; its files are moved into a folder, and never served.
+
+        Queues and index are deleted: they can be built from the log's files. A crash leaves a store
+        that starts, with an empty log or with the older files of it.
+
+        :param why: for people, in the log and in the folder.
+        :returns: as `set_tail_aside`.
+        """
+        return self.journal.set_all_aside(why)
+
     def runtime_info(self) -> dict[str, str]:
         """The store's part of GET_BROKER_RUNTIME_INFO; every value a string."""
         disk, log = self.host.disk, self.log

@@ -91,6 +91,10 @@ class LocalJournal(JournalBase):
         """See `Journal`."""
         return self._tail_cut.set_aside(end, why)
 
+    def set_all_aside(self, why: str) -> "Deferred[TailAside]":
+        """See `Journal`."""
+        return self._tail_cut.set_all_aside(why)
+
     async def is_whole(self) -> None:
         """See `Journal`."""
         while self._tail_cut.running is not None:

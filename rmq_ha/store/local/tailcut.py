@@ -3,6 +3,9 @@
 Spec: store.md, sections 3.5 and 5.6.
 """
 
+from collections import Counter
+from collections.abc import Awaitable, Callable
+
 from twisted.internet.defer import Deferred, fail
 from twisted.logger import Logger
 
@@ -14,15 +17,18 @@ from rmq_ha.store.local.owed import OwedLog
 from rmq_ha.store.log.commitlog import CommitLog
 from rmq_ha.store.log.flush import CommitLogFlusher
 from rmq_ha.store.log.recovery import LogRecovery
-from rmq_ha.store.log.setaside import Keeper, TailAside
+from rmq_ha.store.log.setaside import Keeper, TailAside, folder_for
 from rmq_ha.store.log.tail import LogTail
 
 _HEAD = 96
+_NOTHING = CheckpointTimes()
 
 
 class TailCut:
     """
     Takes the end of a running slave's log away, with all that was built on it.
+
+    Or all of it: a slave that was away for longer than its master keeps messages begins anew.
 
     The order makes it safe: the bytes are on the disk a second time before anything is cut; then
     the checkpoint is set back, so that a start after a crash looks at all of the cut; then queues
@@ -51,15 +57,25 @@ class TailCut:
         if not log.min_offset <= end < log.max_offset:
             reason = f"{end} is not inside the log, from {log.min_offset} to {log.max_offset}"
             return fail(StoreError(f"nothing can be set aside: {reason}"))
-        return Deferred.fromCoroutine(self._run(end, why))
+        return Deferred.fromCoroutine(self._run(self._cut, end, why))
 
-    async def _run(self, end: int, why: str) -> TailAside:
+    def set_all_aside(self, why: str) -> "Deferred[TailAside]":
+        """As `DefaultMessageStore.set_all_aside` says."""
+        if self.running is not None:
+            return fail(StoreError("the end of the log is just being set aside"))
+        if not self._log.row.starts:
+            return fail(StoreError("nothing can be set aside: the log has no file"))
+        return Deferred.fromCoroutine(self._run(self._give_up_all, self._log.min_offset, why))
+
+    async def _run(
+        self, cut: Callable[[int, str], Awaitable[TailAside]], end: int, why: str
+    ) -> TailAside:
         self.running = Deferred()
         store = self._store
         store.dispatcher.stop()
         store.boot.forget()  # queues and index are cut, and follow the log no more in order
         try:
-            aside = await self._cut(end, why)
+            aside = await cut(end, why)
         except OSError as error:
             raise StoreError(
                 f"cannot set aside what the log holds from {end} on: {error}; free some disk "
@@ -114,6 +130,51 @@ class TailCut:
         # or a start after a crash takes what comes next for messages of deleted topics
         await store.deleted.persist_if_dirty()
         return aside
+
+    async def _give_up_all(self, start: int, why: str) -> TailAside:
+        """
+        The log's files are moved, and nothing is left of what was built on them.
+
+        The newest file goes first: a disk that refuses it has lost nothing, and a crash between two
+        files leaves a log that ends earlier, whose queues a start builds anew.
+        """
+        store, log, worker = self._store, self._log, self._store.host.worker
+        counts = Counter[str]()
+        for (topic, _), queue in store.queues.items():
+            counts[topic] += queue.max_offset - queue.min_offset
+        now_ms, end = store.host.now_ms(), log.max_offset
+        await self._flusher.hold()
+        await store.queue_flusher.hold()
+        folder = folder_for(
+            store.host.disk, _above(log.row.path(start)), f"all-{start}-{end}", now_ms
+        )
+        aside = TailAside(folder, start, end, counts.total())
+        await worker.call(self._vouch_for_nothing)
+        await worker.call(self._move, log.row.path(log.row.starts[-1]), folder)
+        store.checkpoint.set(_NOTHING)
+        store.queue_flusher.index_end = 0
+        store.queues.remove_all()
+        if store.index is not None:
+            store.index.truncate(0)
+        paths = self._forget(0) + [log.row.forget(start) for start in list(log.row.starts)]
+        self._renumber(0)
+        try:
+            for path in paths[1:]:
+                await worker.call(self._move, path, folder)
+            await worker.call(self._keeper.tell, aside, counts, why, now_ms)
+        except (OSError, StoreError) as error:
+            log.refuse_writes(f"files of the old log cannot be moved to {folder}: {error}")
+            raise
+        await store.deleted.persist_if_dirty()
+        return aside
+
+    def _vouch_for_nothing(self) -> None:
+        """Or a start without the log's files would take them for lost; in the worker."""
+        self._store.checkpoint.write(_NOTHING)
+        OwedLog(self._store.host.disk, self._store.root).give_up()
+
+    def _move(self, path: str, folder: str) -> None:
+        self._store.host.disk.move(path, f"{folder}/{path.rsplit('/', 1)[1]}")
 
     def _touched(self, end: int) -> list[int]:
         """The files that are cut, and one that ends just there."""
@@ -171,3 +232,8 @@ class TailCut:
         self._store.queues.sync()
         if self._store.index is not None:
             self._store.index.sync()
+
+
+def _above(path: str) -> str:
+    """The directory that holds the one of a file: on the same disk, as far as can be told."""
+    return path.rsplit("/", 2)[0]

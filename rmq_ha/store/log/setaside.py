@@ -4,7 +4,7 @@ Spec: store.md, sections 3.5 and 5.6 (how a log is cut).
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from typing import NamedTuple
@@ -102,17 +102,33 @@ class Keeper:
                 self._copy(file_start, begin, stop, f"{folder}/{file_name(begin)}")
                 for batch in self.records(begin, stop):
                     topics.update(row[0] for row in batch)
+        self.tell(TailAside(folder, start, end, topics.total()), topics, why, now_ms, is_owed)
+        return TailAside(folder, start, end, topics.total())
+
+    def tell(
+        self,
+        aside: TailAside,
+        topics: Mapping[str, int],
+        why: str,
+        now_ms: int,
+        is_owed: bool = False,
+    ) -> None:
+        """
+        Write `about.json`.
+
+        :param topics: how many messages of each.
+        :raises OSError: the disk refuses.
+        """
         about = {
-            "from": start,
-            "to": end,
-            "messages": topics.total(),
+            "from": aside.start,
+            "to": aside.end,
+            "messages": aside.messages,
             "topics": dict(sorted(topics.items())),
             "why": why,
             "time": now_ms,
             "owed": is_owed,
         }
-        self._disk.replace(f"{folder}/{ABOUT}", fastjson.pretty(about))
-        return TailAside(folder, start, end, topics.total())
+        self._disk.replace(f"{aside.folder}/{ABOUT}", fastjson.pretty(about))
 
     def records(self, begin: int, end: int) -> Iterator[Sequence[Row]]:
         """

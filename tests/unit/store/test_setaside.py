@@ -621,3 +621,95 @@ def test_each_attempt_within_a_second_has_its_own_folder(simulated):
         folders.append(folder_for(disk, "/store", "tail", 0))
         disk.make_dirs(folders[-1])
     assert [folder.removeprefix(folders[0]) for folder in folders] == ["", "-2", "-3", "-4"]
+
+
+# ------------------------------------------------------------ all of it
+
+
+def test_a_whole_log_is_moved_and_another_one_begins_elsewhere(machine, pair):
+    """A slave was away for longer than its master keeps messages: both of its files go."""
+    master, appended = pair
+    store = machine.open(**SLAVE)
+    end, begins = appended[54].next_offset, 16384
+    assert len(store.log.row.starts) == 3
+    files = [master.log.read(start, 16384) for start in (0, begins)]
+    aside = machine.finish(store.set_all_aside("the master begins later"))
+    assert aside[1:] == (0, end, 55)
+    assert aside.folder.startswith(f"{machine.root}/setaside/all-0-{end}-")
+    about = json.loads(machine.disk.read_bytes(f"{aside.folder}/about.json"))
+    assert (about["why"], about["messages"]) == ("the master begins later", 55)
+    assert about["topics"] == {"TopicA": 36, "TopicB": 19}
+    for start, data in zip((0, begins), files, strict=True):
+        kept = machine.disk.read_bytes(f"{aside.folder}/{start:020d}")
+        assert kept.startswith(data)
+    assert (store.log.min_offset, store.log.max_offset, store.dispatcher.position) == (-1, 0, 0)
+    assert not units(store)
+    assert not machine.disk.list_dir(f"{machine.root}/commitlog")
+    assert store.get_message("G", "TopicA", 0, 3, 32, None).messages == []
+    later = [item for item in appended if item.physical_offset >= begins]
+    store.log.append_raw(begins, b"")
+    feed(store, master, appended[-1].next_offset)
+    machine.turn(20)
+    assert sum(len(rows) for rows in units(store).values()) == len(later)
+    assert store.record_at(later[0].physical_offset) == master.record_at(later[0].physical_offset)
+    assert query(store.index, "TopicA", "k59", 64, 0, FAR)[0]
+    machine.clock.advance(5)
+    machine.stop(store)
+    again = machine.open(**SLAVE)
+    assert sum(len(rows) for rows in units(again).values()) == len(later)
+    assert again.max_offset_in_queue("TopicA", 0) == master.max_offset_in_queue("TopicA", 0)
+    master.close()
+
+
+def test_an_empty_log_has_nothing_to_be_moved(machine):
+    store = machine.open(**SLAVE)
+    with pytest.raises(StoreError, match="no file"):
+        machine.finish(store.set_all_aside("test"))
+
+
+def test_a_disk_that_moves_no_file_has_lost_nothing(machine, pair):
+    master, appended = pair
+    store = machine.open(**SLAVE)
+
+    def refuse(path, new_path):
+        raise OSError(18, "Invalid cross-device link")
+
+    machine.disk.move = refuse
+    with pytest.raises(StoreError, match="cross-device"):
+        machine.finish(store.set_all_aside("test"))
+    expect(store, appended, 55)
+    feed(store, master, appended[-1].next_offset)
+    machine.turn(20)
+    expect(store, appended, 60)
+    master.close()
+
+
+def test_a_crash_at_any_operation_leaves_a_log_that_begins_anew_or_ends_earlier(machine, pair):
+    """The store starts, and what is left of it can be moved again."""
+    master, appended = pair
+    source, seed, lefts = machine.disk, 0, set()
+    while True:
+        seed += 3
+        machine.disk = disk = DyingDisk(source, seed)
+        store = machine.open(**SLAVE)
+        machine.stores.remove(store)
+        disk.left = seed
+        done = []
+        store.set_all_aside("test").addCallbacks(done.append, lambda failure: None)
+        machine.turn(5)
+        disk.left = 1 << 30
+        machine.crash(store)
+        machine.disk = disk.crash(power=bool(seed % 2))
+        again = machine.open(**SLAVE)
+        lefts.add(len(again.log.row.starts))
+        count = sum(item.next_offset <= again.log.max_offset for item in appended)
+        expect(again, appended, count, index_is_whole=False)
+        if again.log.row.starts:
+            machine.finish(again.set_all_aside("test"))
+        again.log.append_raw(16384, b"")
+        machine.stores.remove(again)
+        machine.crash(again)
+        if done:
+            break
+    assert lefts == {0, 1, 2, 3}
+    master.close()
