@@ -84,6 +84,25 @@ class NothingInCommon(DivergedLog):
         self.start = start
 
 
+class StrandedLog(DivergedLog):
+    """
+    The master has deleted what follows on the slave's log.
+
+    :param end: where the slave's log ends.
+    :param begins: where the master's first file begins, which is behind that.
+    :param length: bytes that the master's log has from there on, as far as it says.
+    """
+
+    def __init__(self, end: int, begins: int, length: int) -> None:
+        super().__init__(
+            f"our log ends at {end}, and the master's first file begins at {begins}: it has "
+            "deleted the messages in between, as this slave was away for longer than the master "
+            "keeps messages (fileReservedTime) or has room for"
+        )
+        self.end = end
+        self.length = length
+
+
 class DamagedMaster(DivergedLog):
     """Where the two logs differ, what the master sends is no record."""
 

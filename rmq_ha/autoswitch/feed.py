@@ -120,6 +120,17 @@ class EpochFeed:
             self.sent < int(self._log.min_offset) or self._epoch_at(self.sent) is None
         )
 
+    @property
+    def why_stranded(self) -> str:
+        """For operators, with what they can do."""
+        entries = self._term.epochs.entries
+        begins = max(int(self._log.min_offset), entries[0].start if entries else 0)
+        return (
+            f"it holds the log up to {self.requested}, and the log begins here at {begins}: what "
+            "lies between is deleted. A slave of rmq-ha fetches all anew by itself "
+            "(haRefetchStrandedStore); move another one's store away, and start it again"
+        )
+
     def receive_data(self, data: bytes, now: float) -> list[Report]:
         """
         Take what the slave sent.

@@ -13,6 +13,7 @@ from twisted.internet.protocol import Protocol as TwistedProtocol
 from twisted.logger import Logger
 
 from rmq_ha.autoswitch.actions import Adopt, Follow, Lead, Progress, StepDown
+from rmq_ha.autoswitch.anew import why_not_anew
 from rmq_ha.autoswitch.commit_log import EpochCommitLog
 from rmq_ha.autoswitch.epochs import BEFORE_CONTROLLERS, Epoch, Epochs
 from rmq_ha.autoswitch.feed import EpochFeed, Report
@@ -29,7 +30,7 @@ from rmq_ha.autoswitch.shared_end import SharedEnd
 from rmq_ha.autoswitch.sync_state import SyncState
 from rmq_ha.autoswitch.tables import Entry, Tables
 from rmq_ha.config.broker_configuration import BrokerConfiguration
-from rmq_ha.errors import ConfigurationError, ProtocolViolation, StoreError
+from rmq_ha.errors import ConfigurationError, ProtocolViolation, StoreError, StrandedLog
 from rmq_ha.ha.lag import AppendTimes
 from rmq_ha.ha.places import chain_to, holds_nothing
 from rmq_ha.ha.shell import OpenConnections
@@ -59,6 +60,9 @@ class OwnJournal(Protocol):
 
     def set_aside(self, end: int, why: str) -> "Deferred[Any]":
         """Give up what lies behind `end`, and keep it in a folder."""
+
+    def set_all_aside(self, why: str) -> "Deferred[Any]":
+        """Give up all of the log, and keep it in a folder."""
 
 
 class _FeedFactory(Factory):
@@ -145,6 +149,7 @@ class AutoSwitchHAService:
         self._refusals = Refusals(host.clock)
         self._refused = 0
         self._elections = 0
+        self._stranded: set[int] = set()
         self._times = AppendTimes()
         self._masters: Masters | None = None
         self._stranger: str | None = None
@@ -379,6 +384,7 @@ class AutoSwitchHAService:
     def _lead_no_more(self, why: str) -> None:
         """Whatever a put waits for, nobody will say that it is there."""
         self._state = None
+        self._stranded.clear()
         self._timer = rearm(self._host.clock, self._timer, None, self._settle)
         for connection in self._feeds[:]:
             connection.close(why)
@@ -533,6 +539,23 @@ class AutoSwitchHAService:
         await self._host.worker.call(self._file.write, task.epochs)
         self._epochs = task.epochs
 
+    def why_not_anew(self, stranded: StrandedLog) -> str:
+        """As `Follower` says."""
+        directory = self._log.directories[0]
+        return why_not_anew(self._host.disk, self._configuration, directory, stranded)
+
+    def begin_anew(self, stranded: StrandedLog) -> "Deferred[None]":
+        """As `Follower` says."""
+        return Deferred.fromCoroutine(self._begin_anew(stranded))
+
+    async def _begin_anew(self, stranded: StrandedLog) -> None:
+        """A start that finds no log does not ask what its epochs were."""
+        assert self._journal is not None
+        await self._journal.set_all_aside(str(stranded))
+        self._shared.cut(0)
+        await self._host.worker.call(self._file.write, Epochs())
+        self._epochs = Epochs()
+
     def confirmed(self, offset: int) -> None:
         """As `Follower` says."""
         self._log.confirmed(offset)
@@ -580,13 +603,29 @@ class AutoSwitchHAService:
         """As `EpochFeedOwner` says."""
         if self._state is not None:
             self._state.reported(connection, report, self._now())
+            self._look_at_stranded(connection, report.broker_id)
             self._settle()
+
+    def _look_at_stranded(self, connection: EpochFeedProtocol, broker_id: int) -> None:
+        """Said once: such a slave comes back every few seconds."""
+        feed = connection.feed
+        if not feed.is_stranded:
+            self._stranded.discard(broker_id)
+        elif broker_id not in self._stranded:
+            self._stranded.add(broker_id)
+            self.log.error(
+                "slave {broker_id} at {peer} cannot follow: {why}",
+                broker_id=broker_id,
+                peer=connection.peer,
+                why=feed.why_stranded,
+            )
 
     def left(self, connection: EpochFeedProtocol, why: str) -> None:
         """As `EpochFeedOwner` says."""
         self._feeds.remove(connection)
         slave = connection.feed.slave
-        self.log.info("slave {peer} left: {why}", peer=connection.peer, why=why)
+        tell = self.log.debug if connection.feed.is_stranded else self.log.info
+        tell("slave {peer} left: {why}", peer=connection.peer, why=why)
         if slave is not None and self._state is not None:
             self._state.closed(slave.broker_id, connection)
             self._settle()
@@ -700,6 +739,7 @@ class AutoSwitchHAService:
             "waiting": len(self._puts),
             "replicated_offset": self.replicated_offset(),
             "refused": self._refused,
+            "stranded": sorted(self._stranded),
             "slaves": [
                 {
                     "address": connection.peer,

@@ -12,14 +12,22 @@ from twisted.python.failure import Failure
 
 from rmq_ha.autoswitch.protocol import EpochReplicaProtocol
 from rmq_ha.autoswitch.replica import Cut, EpochReplica, Remember
-from rmq_ha.errors import DivergedLog, NothingInCommon, RemotingError, StoreError
+from rmq_ha.autoswitch.requests import MASTER_BEGINS
+from rmq_ha.errors import (
+    DivergedLog,
+    NothingInCommon,
+    RemotingError,
+    StoreError,
+    StrandedLog,
+)
 from rmq_ha.ha.alone import Alone
 from rmq_ha.ha.link import split_address
 from rmq_ha.ha.shell import ReplicaFactory
 from rmq_ha.remoting.calls import Calls
 from rmq_ha.seams import Host
 from rmq_ha.timing.timer import rearm
-from rmq_ha.wire.codes import RequestCode
+from rmq_ha.wire.bodies import decode_kv_table
+from rmq_ha.wire.codes import RequestCode, ResponseCode
 from rmq_ha.wire.command import RemotingCommand
 
 ASK_TIMEOUT_MS = 3000
@@ -27,6 +35,8 @@ CONNECT_SECONDS = 5.0
 RETRY_SECONDS = (0.1, 0.3)
 """At random in this range, the first times."""
 MOST_SECONDS = 2.0
+STRANDED = "stranded"
+"""The master has deleted what follows on our log."""
 MENDED_SECONDS = 5.0
 """After something that somebody has to mend."""
 
@@ -46,6 +56,12 @@ class Follower(Protocol):
 
     def fulfil(self, task: Cut | Remember) -> "Deferred[None]":
         """Do it, and have it on the disk; fails with `StoreError` or `OSError`."""
+
+    def why_not_anew(self, stranded: StrandedLog) -> str:
+        """Why our log is not given up for the master's, with what to do; empty: it may be."""
+
+    def begin_anew(self, stranded: StrandedLog) -> "Deferred[None]":
+        """Set all of our log aside; fails with `StoreError` or `OSError`."""
 
     def confirmed(self, offset: int) -> None:
         """What lies below may be read, as the master says."""
@@ -86,12 +102,18 @@ class EpochLink:
         self._is_running = False
         self._slower = 1.0
         self._told = ""
+        self._is_stranded = False
+        self._stays_for = ""
+        self._begins = self._end = 0
+        self._is_doubted = False
         self._gone: Deferred[None] | None = None
         self._alone = Alone(host.clock, self._tell_alone)
 
     @property
     def state(self) -> str:
         """For those who look at it."""
+        if self._is_stranded:
+            return STRANDED
         if self.connection is None:
             return "connecting"
         return "following" if self.connection.replica.is_following else "handshake"
@@ -144,14 +166,28 @@ class EpochLink:
             )
             raise RemotingError(self.fault)
         self.ha_address = address
+        told = answer.ext or {}
+        self._end = _place(told.get("masterFlushOffset"))
+        self._begins = await self._look_where_it_begins(told)
         host, port = split_address(address)
         endpoint = self._host.network.client(host, port, timeout=CONNECT_SECONDS)
         connected: Deferred[Any] = endpoint.connect(ReplicaFactory.forProtocol(self._build))
         made: EpochReplicaProtocol = await connected
         return made
 
+    async def _look_where_it_begins(self, told: dict[str, str]) -> int:
+        """Of a Java master, only where a handshake had no end; 0: not known."""
+        text = told.get(MASTER_BEGINS)
+        if text is None and self._is_doubted:
+            asked = RemotingCommand(RequestCode.GET_BROKER_RUNTIME_INFO)
+            answer = await self._client.invoke(self.master, asked, ASK_TIMEOUT_MS)
+            if answer.code == ResponseCode.SUCCESS and answer.body:
+                text = decode_kv_table(answer.body).get("commitLogMinOffset")
+        return _place(text)
+
     def _build(self) -> EpochReplicaProtocol:
         replica = self._owner.make_replica()
+        replica.master_begins, replica.master_end = self._begins, self._end
         return EpochReplicaProtocol(replica, self, self._host.clock)
 
     def _connected(self, connection: EpochReplicaProtocol) -> None:
@@ -197,13 +233,16 @@ class EpochLink:
 
     def confirmed(self, offset: int) -> None:
         """As `EpochReplicaOwner` says."""
-        self._slower, self.fault, self._told = 1.0, "", ""
+        self._slower, self.fault, self._told, self._stays_for = 1.0, "", "", ""
+        self._is_stranded = self._is_doubted = False
         self._alone.end()
         self._owner.confirmed(offset)
 
     def lost(self, connection: EpochReplicaProtocol, error: Exception | None, why: str) -> None:
         """As `EpochReplicaOwner` says: come back, later where somebody has to mend something."""
         self.connection = None
+        has_no_end = connection.replica.is_comparing
+        self._is_doubted = has_no_end or isinstance(error, NothingInCommon)
         if self._is_running:
             self._alone.begin()
             self._come_back(error, why)
@@ -214,13 +253,53 @@ class EpochLink:
             self._tell(why)
             self._soon()
             return
+        self._is_stranded = isinstance(error, StrandedLog)
+        if isinstance(error, StrandedLog):
+            why_not = self._owner.why_not_anew(error)
+            if not why_not:
+                self._begin_anew(error)
+                return
+            self._stay_away(f"{error}. {why_not}", about=f"stranded at {error.end}")
+            return
+        self._stay_away(why)
+
+    def _begin_anew(self, stranded: StrandedLog) -> None:
+        """`stop` waits for it."""
+        self.log.warn(
+            "this slave sets its store aside and fetches all from the master at {peer} anew: "
+            "{error}",
+            peer=self.master,
+            error=stranded,
+        )
+        self._task = done = self._owner.begin_anew(stranded)
+        done.addBoth(self._fulfilled).addCallbacks(self._begun_anew, self._not_begun_anew)
+
+    def _begun_anew(self, _: object) -> None:
+        self._is_stranded = False
+        if self._is_running:
+            self._later(0.0)
+
+    def _not_begun_anew(self, failure: Failure) -> None:
+        if self._is_running:
+            why = f"its store cannot be set aside, and keeps it from the master's: {failure.value}"
+            self._stay_away(why)
+
+    def _stay_away(self, why: str, about: str = "") -> None:
+        """
+        Until somebody has mended something.
+
+        :param about: the same as long as the reason is, although its numbers change: said once.
+        """
         self.fault = why
+        self._later(MENDED_SECONDS)
+        if about and about == self._stays_for:
+            return
+        self._stays_for = about
         self.log.error(
             "this broker does not follow the master at {peer}: {error}",
             peer=self.master,
             error=why,
         )
-        self._later(MENDED_SECONDS)
 
     def _tell_alone(self) -> None:
         self.log.warn(
@@ -236,3 +315,8 @@ class EpochLink:
         if why != self._told:
             self._told = why
             self.log.warn("replication from {peer}: {error}", peer=self.master, error=why)
+
+
+def _place(text: str | None) -> int:
+    """A physical offset that a master says; 0: none that could be one."""
+    return int(text) if text and text.isdecimal() else 0

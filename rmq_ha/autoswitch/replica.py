@@ -19,7 +19,13 @@ from rmq_ha.autoswitch.frames import (
 from rmq_ha.autoswitch.rate import Rate
 from rmq_ha.autoswitch.settings import ReplicationSettings
 from rmq_ha.autoswitch.tables import Tables
-from rmq_ha.errors import DivergedLog, NothingInCommon, ProtocolViolation, ReplicationError
+from rmq_ha.errors import (
+    DivergedLog,
+    NothingInCommon,
+    ProtocolViolation,
+    ReplicationError,
+    StrandedLog,
+)
 from rmq_ha.ha.places import HEAD_SIZE, chain_to, holds_nothing, record_size, stretch
 from rmq_ha.store.log.journal_log import CopiedLog
 
@@ -73,6 +79,8 @@ class EpochReplica:
 
     :param tables: takes those of a master of ours; None: none are asked for.
     :param sure_to: up to there our log is as its masters wrote it; None: all of it is.
+    :ivar master_begins: physical offset of the master's first file; 0: not known.
+    :ivar master_end: where its log ends, at least.
     :ivar task: what has to be done first.
     :ivar confirm_offset: what lies below it may be read here; never falls, but with a cut.
     :ivar epochs: of our log.
@@ -96,6 +104,7 @@ class EpochReplica:
         self.epochs = epochs
         self.confirm_offset = confirm_offset
         self.is_following = False
+        self.master_begins = self.master_end = 0
         self.rate = Rate()
         self._id = broker_id
         self._log = log
@@ -107,10 +116,16 @@ class EpochReplica:
         self._number = 0
         self._held: Transfer | None = None
         self._comparison: _Comparison | None = None
+        self._stranded: StrandedLog | None = None
         self._begins_again = False
         self._reported = NOWHERE
         self.last_read = now
         self.last_write = now
+
+    @property
+    def is_comparing(self) -> bool:
+        """The handshake is not over, as the master has to send something once more."""
+        return self._comparison is not None
 
     def connected(self, now: float) -> bytes:
         """
@@ -140,6 +155,7 @@ class EpochReplica:
         Take what arrived; answer with what is to be sent.
 
         :raises NothingInCommon: no master's epoch is in both logs.
+        :raises StrandedLog: the master has deleted what follows on our log.
         :raises DivergedLog: the master's log does not continue ours.
         :raises ReplicationError: no master that we may follow says this.
         :raises StoreError: our disk refuses.
@@ -181,11 +197,16 @@ class EpochReplica:
             self._held = None
             if isinstance(frame, MasterHandshake):
                 self._greeted(frame)
+                if self._stranded is not None:  # by this report the master knows it, too
+                    self.last_write = now
+                    return encode_report(self._stranded.end)
                 if self._comparison is not None:
                     self.last_write = now
                     return encode_report(self._comparison.at)
             elif isinstance(frame, Piece):
                 self._expect(frame)
+            elif self._stranded is not None:
+                raise self._stranded
             elif self._comparison is not None:
                 self._compare(self._comparison, frame)
             else:
@@ -219,6 +240,10 @@ class EpochReplica:
         end = int(self._log.max_offset)
         if not self.epochs.entries:
             self.is_following = True
+            return
+        if not holds_nothing(self._log) and end < self.master_begins:
+            length = self.master_end - self.master_begins
+            self._stranded = StrandedLog(end, self.master_begins, length)
             return
         point = self.epochs.consistent_point(end, master.epochs, master.max_offset)
         if point is None and self._is_nothing_kept():

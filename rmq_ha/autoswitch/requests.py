@@ -14,6 +14,9 @@ from rmq_ha.wire import fastjson
 from rmq_ha.wire.codes import RequestCode
 from rmq_ha.wire.command import RemotingCommand
 
+MASTER_BEGINS = "masterMinOffset"
+"""A field of the answer to 906 that only our masters send: where their first file begins."""
+
 
 class Replicated(Protocol):
     """What replication says and is told."""
@@ -62,6 +65,7 @@ class ControllerModeRequests:
                 "masterAddress": identity.address,
                 "masterHaAddress": identity.ha_address,
                 "masterFlushOffset": str(self._log.flushed_offset),
+                MASTER_BEGINS: str(self._log.min_offset),
             }
         )
 

@@ -161,6 +161,13 @@ class RmqHaConfig:
         "<storePathRootDir>/setaside and fetches the master's; false: it changes nothing and stays "
         "away from the master",
     )
+    ha_refetch_stranded_store: bool = key(
+        "haRefetchStrandedStore",
+        True,
+        "in controller mode a slave whose log ends before its master's first file begins (it was "
+        "away for longer than the master keeps messages) moves its log into a folder below "
+        "setaside and fetches all of the master's; false: it changes nothing and stays away",
+    )
     ha_allowed_slaves: str = key(
         "haAllowedSlaves",
         "",

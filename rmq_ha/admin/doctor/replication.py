@@ -12,7 +12,7 @@ BEHIND_S = 5.0
 TABLES_S = 60.0
 _MISSED = 2.2
 """Heartbeats; after four of them, by default, the slave gives the connection up itself."""
-_FAULTS = ("diverged", "unreadable")
+_FAULTS = ("diverged", "unreadable", "stranded")
 
 
 def _slaves(facts: Facts) -> Iterator[Broker]:
@@ -39,6 +39,10 @@ def _diverged(facts: Facts) -> Iterator[Said]:
 
 def _unreadable(facts: Facts) -> Iterator[Said]:
     return _stays_out(facts, "unreadable")
+
+
+def _stranded(facts: Facts) -> Iterator[Said]:
+    return _stays_out(facts, "stranded")
 
 
 def _not_following(facts: Facts) -> Iterator[Said]:
@@ -159,6 +163,16 @@ RULES = (
         "(smartctl); "
         'docs/operations.md, "Damaged stores"',
         _unreadable,
+    ),
+    Rule(
+        "slave-stranded",
+        Severity.ERROR,
+        "a slave was away for longer than its master keeps messages: the master has deleted what "
+        "follows on the slave's log",
+        "do what its line says; with `haRefetchStrandedStore=true` and room on its disk a slave in "
+        "controller mode fetches all anew by itself, else move its store (commitlog, consumequeue, "
+        "index, checkpoint, epochFileCheckpoint) away and start it again",
+        _stranded,
     ),
     Rule(
         "not-following",

@@ -13,6 +13,8 @@ from rmq_ha.model.flags import PERM_WRITE
 from rmq_ha.model.status import BrokerRole
 
 _MOST_SLAVES = 100
+STRANDED = "stranded"
+"""Where a slave is whose log ends before its master's first file begins."""
 
 
 class PairShown:
@@ -87,6 +89,8 @@ def _tell_slaves(samples: Samples, statistics: Mapping[str, Any]) -> None:
     samples.add("rmqha_replication_refused_total", statistics.get("refused") or 0)
     samples.add("rmqha_replication_turned_away_total", statistics.get("turned_away"))
     samples.add("rmqha_replication_refused_ahead", len(statistics.get("refused_ahead") or []))
+    stranded = [slave for slave in connections if slave["stage"] == STRANDED]
+    samples.add("rmqha_replication_stranded", len(statistics.get("stranded", stranded)))
     told = serving[:_MOST_SLAVES]
     for slave, address in zip(told, slave_names(told), strict=True):
         samples.add("rmqha_replication_lag_bytes", slave["lag"], slave=address)
@@ -102,6 +106,7 @@ def _tell_link(samples: Samples, link: Mapping[str, Any]) -> None:
     state = link.get("state")
     samples.add("rmqha_slave_following", state == "following")
     samples.add("rmqha_slave_diverged", state == Fault.DIVERGED.value)
+    samples.add("rmqha_slave_stranded", state == STRANDED)
     samples.add("rmqha_slave_log_unreadable", state == Fault.UNREADABLE.value)
     alone = link.get("alone_seconds")
     samples.add("rmqha_slave_alone_seconds", 0 if alone is None else alone)
@@ -117,5 +122,5 @@ def _serving(statistics: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return [
         slave
         for slave in statistics.get("slaves", ())
-        if slave["requested"] is not None and slave["stage"] != "stranded"
+        if slave["requested"] is not None and slave["stage"] != STRANDED
     ]

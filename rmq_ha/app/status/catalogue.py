@@ -243,6 +243,18 @@ _REPLICATION = (
         "Whose Java slave came with more than we had; refused until it comes with less",
     ),
     _ours(
+        "replication_stranded",
+        _GAUGE,
+        "slaves",
+        "Whose log ends before this master's first file begins, so that they cannot follow",
+    ),
+    _ours(
+        "slave_stranded",
+        _GAUGE,
+        "0 or 1",
+        "This slave cannot follow: its master has deleted what comes next",
+    ),
+    _ours(
         "slave_diverged",
         _GAUGE,
         "0 or 1",

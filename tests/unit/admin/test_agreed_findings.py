@@ -184,7 +184,14 @@ EDGES: dict[str, Spoil] = {
         "[ 1 days, 0 hours, 0 minutes, 1 seconds ]",
         "for long",
     ),
-    **at("state", lambda v: link(state=v, fault="why"), "diverged", "unreadable", "unreachable"),
+    **at(
+        "state",
+        lambda v: link(state=v, fault="why"),
+        "diverged",
+        "unreadable",
+        "stranded",
+        "unreachable",
+    ),
     **at("state without a reason", lambda v: link(state=v, fault=None), "diverged", "connecting"),
     **at("silent", lambda v: link(silent_ms=v), 11_000, 11_001),
     "silent with its own heartbeat": both(

@@ -161,7 +161,7 @@ def test_what_slaves_were_refused_is_told() -> None:
     found = {name: row[0][1] for name, row in rows.items()}
     names = {
         "diverged": 2, "within_record": 3, "refused": 4, "turned_away": 5, "refused_ahead": 6,
-        "unacknowledged_bytes": 7, "unacknowledged_seconds": 8, "slaves": 0,
+        "unacknowledged_bytes": 7, "unacknowledged_seconds": 8, "slaves": 0, "stranded": 0,
     }  # fmt: skip
     assert {f"rmqha_replication_{name}": count for name, count in names.items()} == {
         name: count for name, count in found.items() if name != "rmqha_connections"

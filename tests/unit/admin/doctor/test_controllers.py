@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from twisted.internet.defer import Deferred
 
 from rmq_ha.client.lookup.requests import send_request
+from rmq_ha.config.broker_configuration import BrokerConfiguration
 from rmq_ha.testing.cluster import HA_PORT, LISTEN_PORT
 from rmq_ha.testing.controlled import TOPIC, ControlledBrokers, wait
 from tests.unit.admin.doctor.fleet import Fleet
@@ -15,8 +17,10 @@ from tests.unit.admin.doctor.fleet import Fleet
 class Controlled(Fleet):
     """Two brokers and three controllers, visited as any fleet."""
 
-    def __init__(self) -> None:
-        self.set = ControlledBrokers(2, 3)
+    def __init__(
+        self, change: Callable[[BrokerConfiguration], None] = lambda configuration: None
+    ) -> None:
+        self.set = ControlledBrokers(2, 3, change)
         self.world, self.namesrv = self.set.world, self.set.name_server
         self.clock = self.world.clock
         self.set.in_sync()
@@ -93,4 +97,32 @@ def test_a_master_in_controller_mode_dies() -> None:
     fleet.finds("alone-in-set")
     fleet.set.boot(dead)
     fleet.run(60)
+    fleet.is_well()
+
+
+def test_a_slave_that_was_away_for_longer_than_its_master_keeps_messages() -> None:
+    """It was told to leave its store alone; allowed to, it fetches all anew."""
+
+    def change(configuration: BrokerConfiguration) -> None:
+        configuration.store.mapped_file_size_commit_log = 1 << 14
+        configuration.ours.ha_refetch_stranded_store = False
+
+    fleet = Controlled(change)
+    leader = fleet.set.leader()
+    slave = fleet.set.other(leader)
+    assert fleet.set.send(leader, b"old") == 0
+    fleet.run(1)
+    slave.stop()
+    fleet.set.until(lambda: slave.state == "down")
+    for _ in range(12):
+        fleet.set.until(lambda: fleet.set.send(leader, bytes(1500)) == 0)
+    leader.store.log.drop_oldest(1)
+    leader.store.renumber()
+    fleet.set.boot(slave)
+    fleet.run(30)
+    assert "Nothing is changed (haRefetchStrandedStore=false)" in fleet.finds("slave-stranded")
+    assert "haRefetchStrandedStore=true" in fleet.fix("slave-stranded")
+    slave.configuration.ours.ha_refetch_stranded_store = True
+    fleet.set.in_sync()
+    fleet.run(40)
     fleet.is_well()
