@@ -208,6 +208,8 @@ class Host:
     What a whole broker, name server or client stands on.
 
     :ivar clock: durations and `callLater`; seconds that nobody sets.
+    :ivar boot_clock: seconds that nobody sets either, and that count on while the machine is
+        suspended; None: it has no such clock.
     :ivar now_ms: for timestamps that are stored, sent or shown; ms since the epoch. Somebody may
         set them forward or back at any time, so no difference of two of them is a duration.
     :ivar random: jitter, ids, choices.
@@ -227,6 +229,11 @@ class Host:
     processors: int = 1
     connections: Connections | None = None
     open_files: int = 1024
+    boot_clock: Callable[[], float] | None = None
+
+    def boot_seconds(self) -> float:
+        """For what others do meanwhile, as with leases: time counts while this machine sleeps."""
+        return self.clock.seconds() if self.boot_clock is None else self.boot_clock()
 
     def steady_ms(self) -> int:
         """Of `clock`, for durations; means nothing to anybody else."""

@@ -88,8 +88,9 @@ class ControllerClient:
 
     @property
     def led_until(self) -> float:
-        """As `ReplicasManager.led_until`; the last moment of `may_accept` is later."""
-        return self.manager.led_until(self._now())
+        """As `ReplicasManager.led_until`, by the clock of the host that stops in a suspension."""
+        now = self._now()
+        return self._host.clock.seconds() - now + self.manager.led_until(now)
 
     def start(self) -> None:
         """Look for the controllers."""
@@ -136,7 +137,13 @@ class ControllerClient:
         self._drain()
 
     def _now(self) -> float:
-        return self._host.clock.seconds()
+        """
+        The manager's time goes on while this machine is suspended.
+
+        Nobody waits for a master that sleeps: another one is elected, and the lease has to be over
+        before the first message is taken afterwards.
+        """
+        return self._host.boot_seconds()
 
     def _on_time(self) -> None:
         self.manager.tick(self._now())
@@ -153,7 +160,9 @@ class ControllerClient:
                     self._do(action)
         finally:
             self._is_draining = False
-        deadline = self.manager.deadline() if self._is_running else None
+        deadline: float | None = None
+        if self._is_running:
+            deadline = self._host.clock.seconds() - self._now() + self.manager.deadline()
         self._timer = rearm(self._host.clock, self._timer, deadline, self._on_time)
 
     def _do(self, action: Action) -> None:

@@ -6,7 +6,7 @@ from random import SystemRandom
 from typing import Any
 
 from rmq_ha.host.admission import Admission
-from rmq_ha.host.clock import steady_clock
+from rmq_ha.host.clock import boot_clock, steady_clock
 from rmq_ha.host.disk import RealDisk
 from rmq_ha.host.network import RealNetwork
 from rmq_ha.host.worker import RealWorker
@@ -44,5 +44,6 @@ def make_host(
         memory_bytes=physical_memory(),
         processors=os.cpu_count() or 1,
         connections=admission,
+        boot_clock=boot_clock,
         open_files=1024 if admission is None else admission.for_files,
     )

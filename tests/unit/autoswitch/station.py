@@ -73,6 +73,7 @@ class Station:
         self, change: Any = lambda _: None, *, bodies: tuple[bytes, ...] = (), known: Any = ()
     ) -> None:
         self.clock = Clock()
+        self.suspended = 0.0
         self.network = FakeNetwork()
         self.worker = AtOnce()
         self.disk = SimDisk(Random(1), self.now_ms)
@@ -113,6 +114,7 @@ class Station:
             disk=self.disk,
             worker=self.worker,
             random=Random(7),
+            boot_clock=lambda: self.clock.seconds() + self.suspended,
         )
         return AutoSwitchHAService(host, configuration, self.log)
 

@@ -92,6 +92,7 @@ def test_who_is_told_to_follow_asks_that_one_and_admits_nothing() -> None:
     assert it.tables.said == ["awaited"]
     assert told(it)["master"] == {
         "address": OTHER,
+        "broker_id": 2,
         "state": "connecting",
         "fault": None,
         "alone_seconds": 0.0,
@@ -741,6 +742,30 @@ def test_a_put_that_no_controller_outlived_is_not_said_to_be_stored(
     why = it.service.why_not_kept()
     assert why.startswith("" if hears else f"no controller ({CONTROLLER}) has answered for 3.5 s")
     assert bool(why) is not hears
+
+
+def test_a_suspended_machine_has_no_lease_when_it_wakes_up() -> None:
+    """No timer ran, and the clock that timers count by stood still; others went on."""
+    it = leading()
+    it.service.admit_puts(True)
+    it.slave(2, 0)
+    it.talk(1, 1, 2)
+    it.clock.advance(1.0)
+    _, ends = it.put()
+    assert it.service.may_append
+    it.suspended += 9.0
+    assert not it.service.may_append
+    assert not it.service.is_sure_to_lead
+    host = Address.parse("10.0.0.1", 1)
+    draft = draft_of(Message("T", 0, b"x", host, host, 1))
+    assert not it.log.append_group([draft], it.now_ms()).rows
+    for _ in range(3):
+        it.clock.advance(1.0)
+    assert ends == [LOST], "it waited before, and another broker may lead since"
+    it.talk(1, 1, 2)
+    it.clock.advance(1.0)
+    it.talk(1, 1, 2)
+    assert it.service.may_append, "the controllers say that nobody was elected"
 
 
 def test_what_all_hold_already_is_kept_at_once() -> None:

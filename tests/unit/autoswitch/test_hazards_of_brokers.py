@@ -6,6 +6,8 @@ Spec: controller.md, chapter 14.
 
 from __future__ import annotations
 
+import pytest
+
 from rmq_ha.client.lookup.requests import send_request
 from rmq_ha.config.broker_configuration import BrokerConfiguration
 from rmq_ha.testing.cluster import LISTEN_PORT
@@ -87,6 +89,59 @@ def test_a_slave_that_comes_back_is_in_sync_with_its_next_heartbeat() -> None:
 
 def put(brokers: ControlledBrokers, body: bytes) -> RemotingCommand:
     return send_request("producers", TOPIC, 0, body, "", brokers.now_ms())
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_hazard_3_an_epoch_that_begins_at_the_end_of_the_log_outlives_its_brokers(
+    is_clean: bool,
+) -> None:
+    """
+    It has no byte yet when both stop, so a start drops it (`Epochs.cut`), as Java did up to 5.5.1.
+
+    Whoever leads it on, or a newer one, writes under one number only, and no byte of the other.
+    """
+    brokers = ControlledBrokers()
+    first = brokers.in_sync()
+    second = brokers.other(first)
+    assert brokers.send(first, b"kept") == 0
+    brokers.run(1.0)
+    first.crash(power=False)
+    brokers.until(lambda: brokers.master() is second)
+    end = second.store.log.max_offset
+    epoch = second.replication.epochs.last
+    assert epoch is not None
+    assert epoch.start == end
+    brokers.boot(first)
+    assert brokers.in_sync() is second
+    brokers.run(1.0)
+    assert first.store.log.max_offset == end
+    for node in (second, first):
+        if is_clean:
+            node.stop()
+            brokers.until(lambda node=node: node.state == "down")
+        else:
+            node.crash(power=True)
+    for node in (first, second):
+        brokers.boot(node)
+    leader = brokers.in_sync()
+    brokers.until(lambda: brokers.send(leader, b"of the epoch") == 0)
+    brokers.run(1.0)
+    last = leader.replication.epochs.last
+    assert last is not None
+    assert last.epoch >= epoch.epoch
+    assert last.start == end
+    size = first.store.log.max_offset
+    assert first.store.log.read(0, size) == second.store.log.read(0, size)
+    assert first.replication.epochs == second.replication.epochs
+    leader.crash(power=True)
+    brokers.until(lambda: brokers.master() is brokers.other(leader))
+    brokers.holds(brokers.other(leader), [b"kept", b"of the epoch"])
+    brokers.boot(leader)
+    brokers.in_sync()
+    brokers.run(1.0)
+    assert leader.store.statistics.set_aside_messages == 0
+    brokers.holds(leader, [b"kept", b"of the epoch"])
+    assert not brokers.findings.violations
 
 
 def test_hazard_12_a_torn_record_does_not_survive_an_election() -> None:

@@ -12,7 +12,7 @@ from twisted.internet.protocol import Factory
 from twisted.internet.selectreactor import SelectReactor
 
 from rmq_ha.host import clock as clock_module
-from rmq_ha.host.clock import SteadyClock, is_steady, make_steady, steady_clock
+from rmq_ha.host.clock import SteadyClock, boot_clock, is_steady, make_steady, steady_clock
 from rmq_ha.host.real import make_host
 
 
@@ -293,3 +293,14 @@ def test_an_alarm_that_has_ended_leaves_no_descriptor():
     alarm.end()
     thread.join(30)
     assert (alarm._pokes.fileno(), alarm._poked.fileno()) == (-1, -1)
+
+
+def test_a_real_host_counts_the_time_for_which_it_is_suspended():
+    """On Linux that clock is the other one and all suspensions; elsewhere it is the other one."""
+    host = make_host(SelectReactor())
+    before = time.monotonic()
+    assert host.boot_clock is boot_clock
+    assert before <= host.boot_seconds()
+    if hasattr(time, "CLOCK_BOOTTIME"):
+        asked = time.clock_gettime(time.CLOCK_BOOTTIME)
+        assert asked <= host.boot_seconds() < asked + 5
