@@ -5,6 +5,6 @@ It is imported in every session that asks for a data source that Spark does not 
 import little.
 """
 
-from rmq_ha.spark.source.datasource import RocketmqDataSource as DefaultSource
+from rmq_ha.lake.spark.source.datasource import RocketmqDataSource as DefaultSource
 
 __all__ = ["DefaultSource"]

@@ -28,12 +28,12 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from rmq_ha.base.host.blocking import BlockingCalls
+from rmq_ha.base.model.topics import DEFAULT_TOPIC
+from rmq_ha.base.wire.batch import encode_batch
+from rmq_ha.base.wire.command import RemotingCommand
+from rmq_ha.base.wire.frame import encode_frame
 from rmq_ha.client.lookup.requests import pull_request, send_request
-from rmq_ha.host.blocking import BlockingCalls
-from rmq_ha.model.topics import DEFAULT_TOPIC
-from rmq_ha.wire.batch import encode_batch
-from rmq_ha.wire.command import RemotingCommand
-from rmq_ha.wire.frame import encode_frame
 from tests.live.bombs import header_bomb, registration_bomb
 from tests.live.lone_broker import LoneBroker
 

@@ -29,6 +29,13 @@ from typing import Any
 from hotpath import End, Turns
 from twisted.internet.defer import Deferred, succeed
 
+from rmq_ha.base.host.disk import RealDisk
+from rmq_ha.base.model.message import Address
+from rmq_ha.base.model.process import Process
+from rmq_ha.base.seams import Host
+from rmq_ha.base.store_format.commitlog import Record, encode_record
+from rmq_ha.base.wire.bodies import MessageQueue
+from rmq_ha.base.wire.route_bodies import BrokerRoute, QueueRoute, TopicRoute
 from rmq_ha.client import aio
 from rmq_ha.client.blocking import BlockingClient
 from rmq_ha.client.connection.instance import ClientInstance
@@ -38,14 +45,7 @@ from rmq_ha.client.rules.consumer_settings import ConsumeFromWhere, PushConsumer
 from rmq_ha.client.rules.messages import Message
 from rmq_ha.client.rules.settings import ClientConfig
 from rmq_ha.client.send.producer import Producer
-from rmq_ha.host.disk import RealDisk
-from rmq_ha.model.message import Address
-from rmq_ha.model.process import Process
-from rmq_ha.seams import Host
-from rmq_ha.store.format.commitlog import Record, encode_record
 from rmq_ha.testing.worker import AtOnce
-from rmq_ha.wire.bodies import MessageQueue
-from rmq_ha.wire.route_bodies import BrokerRoute, QueueRoute, TopicRoute
 
 TOPIC = "BenchClient"
 BODY = b"x" * 1024

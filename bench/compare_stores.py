@@ -16,7 +16,7 @@ from typing import Any
 from measure import MEBIBYTE, SIDES, Ends, Window, alone, conf, scratch
 from sends import Bench
 
-from rmq_ha.wire.codes import RequestCode
+from rmq_ha.base.wire.codes import RequestCode
 from tests.interop.rig import Rig, Server, rig_in
 from tests.interop.wire import Wire
 

@@ -26,8 +26,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from rmq_ha.offsets.verdict import Limits
-from rmq_ha.scan.fleet.facts import (
+from rmq_ha.lake.scan.fleet.facts import (
     SCHEMAS,
     SUMS,
     WINDOW,
@@ -37,9 +36,10 @@ from rmq_ha.scan.fleet.facts import (
     keep_state,
     replicas_in,
 )
-from rmq_ha.scan.fleet.judging import Patience, judge
-from rmq_ha.scan.fleet.scanning import Asked, scan
-from rmq_ha.scan.replica.settings import StoreAt
+from rmq_ha.lake.scan.fleet.judging import Patience, judge
+from rmq_ha.lake.scan.fleet.scanning import Asked, scan
+from rmq_ha.lake.scan.replica.settings import StoreAt
+from rmq_ha.ops.offsets.verdict import Limits
 from rmq_ha.testing.big_records import Shape
 from rmq_ha.testing.big_store import write_big_store
 

@@ -32,14 +32,14 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.internet.testing import StringTransport
 from zope.interface import implementer
 
-from rmq_ha.broker.controller import BrokerController
-from rmq_ha.config.broker_configuration import BrokerConfiguration
-from rmq_ha.host.disk import RealDisk
-from rmq_ha.model.status import BrokerRole
-from rmq_ha.seams import Host
+from rmq_ha.base.config.broker_configuration import BrokerConfiguration
+from rmq_ha.base.host.disk import RealDisk
+from rmq_ha.base.model.status import BrokerRole
+from rmq_ha.base.seams import Host
+from rmq_ha.base.wire.command import RemotingCommand
+from rmq_ha.base.wire.frame import encode_frame
+from rmq_ha.server.broker.broker import Broker
 from rmq_ha.testing.worker import AtOnce
-from rmq_ha.wire.command import RemotingCommand
-from rmq_ha.wire.frame import encode_frame
 
 TURN_SECONDS = 0.0002
 MESSAGE_SECONDS = 0.00002
@@ -194,7 +194,7 @@ class Machine:
         self.took = 0.0
         self.ends: list[End] = []
         self.turns = self.chunks = 0
-        self.broker = BrokerController(host, configuration)
+        self.broker = Broker(host, configuration)
         self.store = self.broker.store
         if role is BrokerRole.ASYNC_MASTER:
             self.broker.journal.replicated_by(None)  # type: ignore[attr-defined]
@@ -408,7 +408,7 @@ class Walk(Part):
             self.store.host.disk.remove(f"{self.directory}/master/{name}")
         machine = filling.master
         self.machines["start"] = machine
-        again = BrokerController(self.store.host, self.store.configuration).store
+        again = Broker(self.store.host, self.store.configuration).store
         machine.begin(is_profiled)
         if is_profiled:
             machine.profile.enable()

@@ -35,11 +35,11 @@ from measure import (
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from rmq_ha.base.wire import fastjson
+from rmq_ha.base.wire.codes import RequestCode
+from rmq_ha.base.wire.command import RemotingCommand
+from rmq_ha.base.wire.frame import FrameReader, decode_frame, encode_frame
 from rmq_ha.client.lookup.requests import send_request
-from rmq_ha.wire import fastjson
-from rmq_ha.wire.codes import RequestCode
-from rmq_ha.wire.command import RemotingCommand
-from rmq_ha.wire.frame import FrameReader, decode_frame, encode_frame
 from tests.interop.rig import Rig, Server, missing, rig_in
 from tests.interop.wire import Wire
 

@@ -19,7 +19,7 @@ from soak_java import TOPICS, Clients, compiled
 from soak_pair import FaultyPair, difference, is_unchecked
 from soak_rules import Judge
 
-from rmq_ha.wire.codes import RequestCode
+from rmq_ha.base.wire.codes import RequestCode
 from tests.interop.wire import Refused, Wire
 
 REST_S = (2.0, 8.0)
@@ -27,8 +27,8 @@ DRAIN_S = 120.0
 LOOK_S = 2.0
 GROWTH = {"memory": (1.3, 24 << 20), "descriptors": (1.1, 40), "timers": (1.2, 40)}
 LEFT_OUT = (
-    "left out: a full disk (tests/unit/store and the trials of reliability-2 have it), and the "
-    "name server, which runs throughout"
+    "left out: a full disk (tests/unit/server/store and the trials of reliability-2 have it), "
+    "and the name server, which runs throughout"
 )
 
 

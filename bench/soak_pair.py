@@ -18,9 +18,9 @@ from soak_proxy import Link
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from rmq_ha.base.wire.codes import RequestCode
 from rmq_ha.client.lookup.requests import send_request
-from rmq_ha.store.log.search import whole_records
-from rmq_ha.wire.codes import RequestCode
+from rmq_ha.server.store.log.search import whole_records
 from tests.interop.rig import REPO, Rig, Server
 from tests.interop.wire import Refused, Wire
 

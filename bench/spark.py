@@ -96,8 +96,8 @@ class Bench:
 
 def parse_part(bench: Bench) -> None:
     """The parser alone, beside reading the files and beside the broker's codec in a loop."""
-    from rmq_ha.scan.store.directory import open_store
-    from rmq_ha.scan.store.directory import scan as scan_split
+    from rmq_ha.lake.scan.store.directory import open_store
+    from rmq_ha.lake.scan.store.directory import scan as scan_split
 
     store = bench.pair[0]
     size = log_bytes(store)
@@ -146,8 +146,8 @@ def _cat(files: Sequence[Path]) -> None:
 
 
 def _loop(data: bytes) -> None:
-    from rmq_ha.errors import CorruptRecord
-    from rmq_ha.store.format.commitlog import decode_record
+    from rmq_ha.base.errors import CorruptRecord
+    from rmq_ha.base.store_format.commitlog import decode_record
 
     at = 0
     try:

@@ -129,7 +129,14 @@ def job(
     *arguments: Any, expected: Sequence[int] = (0,), timeout: float = 600
 ) -> tuple[dict[str, Any], Load]:
     """Run `rmqha-spark` with these arguments; its summary, and what it cost."""
-    command = [sys.executable, "-m", "rmq_ha.spark.cli", *map(str, arguments), "--json", "--quiet"]
+    command = [
+        sys.executable,
+        "-m",
+        "rmq_ha.lake.spark.cli",
+        *map(str, arguments),
+        "--json",
+        "--quiet",
+    ]
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ
     )
@@ -153,8 +160,8 @@ def job(
 
 def scan(store: str, cores: str, repeats: str) -> dict[str, Any]:
     """Each set of columns through Spark: best seconds and processor seconds of them, and rows."""
-    from rmq_ha.spark.host.session import start_session
-    from rmq_ha.spark.source.schema import MESSAGE_COLUMNS, ON_REQUEST, struct_of
+    from rmq_ha.lake.spark.host.session import start_session
+    from rmq_ha.lake.spark.source.schema import MESSAGE_COLUMNS, ON_REQUEST, struct_of
 
     spark = start_session("rmq-ha bench", master=f"local[{cores}]")
     kinds = MESSAGE_COLUMNS | ON_REQUEST
@@ -180,7 +187,7 @@ def scan(store: str, cores: str, repeats: str) -> dict[str, Any]:
 def start(store: str) -> dict[str, Any]:
     """Seconds until a session is there, until its first query, and until its first scan."""
     began = time.monotonic()
-    from rmq_ha.spark.host.session import start_session
+    from rmq_ha.lake.spark.host.session import start_session
 
     spark = start_session("rmq-ha bench", master="local[2]")
     found = {"session": time.monotonic() - began}
@@ -198,7 +205,7 @@ def live(namesrv: str, repeats: str, count: str) -> dict[str, Any]:
     """Read all that a broker has, and send so many messages of 1 KiB to it."""
     from pyspark.sql import functions as F
 
-    from rmq_ha.spark.host.session import start_session
+    from rmq_ha.lake.spark.host.session import start_session
 
     spark = start_session("rmq-ha bench", master="local[2]")
     frame = (

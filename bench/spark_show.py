@@ -21,7 +21,7 @@ from typing import Any
 
 from spark_parts import MEBIBYTE, job
 
-from rmq_ha.scan.store.directory import open_store, scan
+from rmq_ha.lake.scan.store.directory import open_store, scan
 from rmq_ha.testing.big_records import Shape
 from rmq_ha.testing.big_store import write_big_store
 

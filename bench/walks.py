@@ -16,15 +16,15 @@ from types import FrameType
 from typing import Any
 
 import rmq_ha
+from rmq_ha.base.config.netty import NettyClientConfig
+from rmq_ha.base.model.status import BrokerRole
+from rmq_ha.base.remoting.client import RemotingClient
 from rmq_ha.client.consume.push_consumer import PushConsumer
 from rmq_ha.client.lookup.requests import pull_request
 from rmq_ha.client.rules.consumer_settings import ConsumeFromWhere, PushConsumerConfig
 from rmq_ha.client.rules.messages import Message, MessageQueue
 from rmq_ha.client.rules.settings import ProducerConfig
 from rmq_ha.client.send.producer import Producer
-from rmq_ha.config.netty import NettyClientConfig
-from rmq_ha.model.status import BrokerRole
-from rmq_ha.remoting.client import RemotingClient
 from tests.unit.client.sim_cluster import SimCluster
 
 ROOT = str(Path(rmq_ha.__file__).parent) + "/"

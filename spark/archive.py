@@ -1,8 +1,8 @@
-"""`spark-submit spark/archive.py ...`: the same as `rmqha-spark archive ...`."""
+"""`spark-submit lake/spark/archive.py ...`: the same as `rmqha-spark archive ...`."""
 
 import sys
 
-from rmq_ha.spark.cli import main
+from rmq_ha.lake.spark.cli import main
 
 if __name__ == "__main__":
     main(["archive", *sys.argv[1:]], prog_name="rmqha-spark")

@@ -2,7 +2,7 @@
 
 import sys
 
-from rmq_ha.spark.cli import main
+from rmq_ha.lake.spark.cli import main
 
 if __name__ == "__main__":
     main(["verify-replica", *sys.argv[1:]], prog_name="rmqha-spark")

@@ -1,1 +1,1 @@
-"""Tests. What several use is a module beside them: `from tests.unit.ha.memory_log import ...`."""
+"""Tests. Helpers of several are modules: `from tests.unit.server.ha.memory_log import ...`."""

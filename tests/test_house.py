@@ -17,81 +17,95 @@ ROOT = Path(__file__).parents[1] / "rmq_ha"
 FILES = sorted(ROOT.rglob("*.py"))
 ASIDE = 9
 
+HOUSES = ("base", "client", "server", "ops", "lake", "testing")
+"""The packages of `rmq_ha`. A house imports itself and those before it, and `lake` no server."""
+WITHOUT_PACKAGES = ("client", "testing")
+"""Houses that are one package, divided into rooms."""
+FRONT_DOORS = ("rmq_ha", "rmq_ha.errors", "rmq_ha.interfaces")
+"""What plugins and applications import by a short name; the house itself does not."""
+
 # Longest prefix wins; `protocol` and `service` modules are layer 3 wherever they are.
 LAYERS = {
-    "rmq_ha.model": 0,
+    "rmq_ha.base": 0,
+    "rmq_ha.server": 0,
+    "rmq_ha.ops": 0,
+    "rmq_ha.lake": 0,
     "rmq_ha.errors": 0,
-    "rmq_ha.spans": 0,
-    "rmq_ha.config": 0,
-    "rmq_ha.seams": 0,
     "rmq_ha.interfaces": 0,
-    "rmq_ha.acl": 2,
-    "rmq_ha.persisted": 2,
-    "rmq_ha.timing": 2,
-    "rmq_ha.properties_file": 2,
-    "rmq_ha.wire": 1,
-    "rmq_ha.store.format": 1,
-    "rmq_ha.ha.frames": 1,
-    "rmq_ha.filter": 1,
-    "rmq_ha.store": 2,
-    "rmq_ha.store.default": 3,
-    "rmq_ha.ha": 2,
-    "rmq_ha.ha.door": 3,
-    "rmq_ha.ha.entrance": 3,
-    "rmq_ha.ha.journal": 3,
-    "rmq_ha.ha.link": 3,
-    "rmq_ha.ha.shell": 3,
-    "rmq_ha.autoswitch": 2,
-    "rmq_ha.autoswitch.link": 3,
-    "rmq_ha.autoswitch.ha_service": 3,
-    "rmq_ha.autoswitch.journal": 3,
-    "rmq_ha.autoswitch.requests": 3,
-    "rmq_ha.autoswitch.epochs": 1,
-    "rmq_ha.autoswitch.frames": 1,
-    "rmq_ha.autoswitch.identity": 1,
-    "rmq_ha.controller": 2,
-    "rmq_ha.controller.codec": 1,
-    "rmq_ha.controller.codes": 1,
-    "rmq_ha.controller.group": 3,
-    "rmq_ha.controller.messages": 1,
-    "rmq_ha.dledger": 2,
-    "rmq_ha.dledger.journal": 3,
-    "rmq_ha.dledger.codec": 1,
-    "rmq_ha.dledger.codes": 1,
-    "rmq_ha.dledger.format": 1,
-    "rmq_ha.dledger.messages": 1,
-    "rmq_ha.dledger.values": 1,
-    "rmq_ha.broker.tables": 2,
-    "rmq_ha.broker.transactions": 2,
-    "rmq_ha.broker.transactions.producers": 3,
-    "rmq_ha.namesrv.claims": 2,
-    "rmq_ha.namesrv.routes": 2,
-    "rmq_ha.host": 3,
-    "rmq_ha.remoting": 3,
-    "rmq_ha.remoting.calls": 2,
-    "rmq_ha.tls": 3,
-    "rmq_ha.tls.std_session": 2,
-    "rmq_ha.plugins": 3,
-    "rmq_ha.broker": 4,
-    "rmq_ha.namesrv": 4,
-    "rmq_ha.admin": 4,
+    "rmq_ha.base.acl": 2,
+    "rmq_ha.base.store_files": 0,
+    "rmq_ha.base.store_flags": 2,
+    "rmq_ha.base.model": 0,
+    "rmq_ha.base.errors": 0,
+    "rmq_ha.base.spans": 0,
+    "rmq_ha.base.config": 0,
+    "rmq_ha.base.seams": 0,
+    "rmq_ha.base.interfaces": 0,
+    "rmq_ha.server.acl": 2,
+    "rmq_ha.base.persisted": 2,
+    "rmq_ha.base.timing": 2,
+    "rmq_ha.base.properties_file": 2,
+    "rmq_ha.base.wire": 1,
+    "rmq_ha.base.store_format": 1,
+    "rmq_ha.server.ha.frames": 1,
+    "rmq_ha.base.filter": 1,
+    "rmq_ha.server.store": 2,
+    "rmq_ha.server.store.message_store": 3,
+    "rmq_ha.server.ha": 2,
+    "rmq_ha.server.ha.door": 3,
+    "rmq_ha.server.ha.entrance": 3,
+    "rmq_ha.server.ha.journal": 3,
+    "rmq_ha.server.ha.link": 3,
+    "rmq_ha.server.ha.shell": 3,
+    "rmq_ha.server.autoswitch": 2,
+    "rmq_ha.server.autoswitch.link": 3,
+    "rmq_ha.server.autoswitch.ha_service": 3,
+    "rmq_ha.server.autoswitch.journal": 3,
+    "rmq_ha.server.autoswitch.requests": 3,
+    "rmq_ha.server.autoswitch.epochs": 1,
+    "rmq_ha.server.autoswitch.frames": 1,
+    "rmq_ha.server.autoswitch.identity": 1,
+    "rmq_ha.server.controller": 2,
+    "rmq_ha.server.controller.codec": 1,
+    "rmq_ha.server.controller.codes": 1,
+    "rmq_ha.server.controller.group": 3,
+    "rmq_ha.server.controller.messages": 1,
+    "rmq_ha.server.dledger": 2,
+    "rmq_ha.server.dledger.journal": 3,
+    "rmq_ha.server.dledger.codec": 1,
+    "rmq_ha.server.dledger.codes": 1,
+    "rmq_ha.server.dledger.messages": 1,
+    "rmq_ha.server.broker.tables": 2,
+    "rmq_ha.server.broker.transactions": 2,
+    "rmq_ha.server.broker.transactions.producers": 3,
+    "rmq_ha.server.namesrv.claims": 2,
+    "rmq_ha.server.namesrv.routes": 2,
+    "rmq_ha.base.host": 3,
+    "rmq_ha.base.remoting": 3,
+    "rmq_ha.base.remoting.calls": 2,
+    "rmq_ha.base.remoting.signing": 2,
+    "rmq_ha.base.tls": 3,
+    "rmq_ha.base.tls.std_session": 2,
+    "rmq_ha.server.plugins": 3,
+    "rmq_ha.server.broker": 4,
+    "rmq_ha.server.namesrv": 4,
+    "rmq_ha.ops.admin": 4,
     "rmq_ha.client": 4,
     "rmq_ha.client.rules": 2,
     "rmq_ha.client.rebalance": 2,
-    "rmq_ha.offline": 2,
-    "rmq_ha.offsets": 4,
-    "rmq_ha.app": 5,
-    "rmq_ha.scan": 4,
-    "rmq_ha.spark": 5,
+    "rmq_ha.ops.offline": 2,
+    "rmq_ha.ops.offsets": 4,
+    "rmq_ha.ops.app": 5,
+    "rmq_ha.lake.scan": 4,
+    "rmq_ha.lake.spark": 5,
     "rmq_ha.testing": ASIDE,
-    "rmq_ha.playground": ASIDE,
 }
 
 # What of Twisted and zope each layer may import; from layer 3 on, all.
 FRAMEWORK = {
     0: {
-        "rmq_ha.seams": ("twisted.internet.defer", "twisted.internet.interfaces"),
-        "rmq_ha.interfaces": ("twisted.plugin", "zope.interface"),
+        "rmq_ha.base.seams": ("twisted.internet.defer", "twisted.internet.interfaces"),
+        "rmq_ha.base.interfaces": ("twisted.plugin", "zope.interface"),
     },
     1: {},
     2: {
@@ -145,7 +159,7 @@ AMBIENT = (
 )
 NAMES_THINGS = ("rmq_ha", "rmq_ha.client")
 """Packages whose file is more than a docstring: what applications import by it."""
-MAY_BE_AMBIENT = ("rmq_ha.host", "rmq_ha.app", "rmq_ha.testing", "rmq_ha.spark.host")
+MAY_BE_AMBIENT = ("rmq_ha.base.host", "rmq_ha.ops.app", "rmq_ha.testing", "rmq_ha.lake.spark.host")
 
 
 def module_of(path: Path) -> str:
@@ -154,9 +168,15 @@ def module_of(path: Path) -> str:
 
 
 def package_of(module: str) -> str:
-    """`rmq_ha.store` of `rmq_ha.store.reading.reads`; modules beside the packages are none's."""
-    package = ".".join(module.split(".")[:2])
-    return package if (ROOT.parent / package.replace(".", "/")).is_dir() else "rmq_ha"
+    """`rmq_ha.server.store` of `rmq_ha.server.store.reading.reads`; a module beside it is one."""
+    depth = 2 if house_of(module) in WITHOUT_PACKAGES else 3
+    return ".".join(module.split(".")[:depth])
+
+
+def house_of(module: str) -> str:
+    """`server` of `rmq_ha.server.store.journal`; "" of a module beside the houses."""
+    house = [*module.split("."), ""][1]
+    return house if house in HOUSES else ""
 
 
 def is_below(module: str, prefixes: Any) -> bool:
@@ -230,6 +250,28 @@ def where(path: Path, line: int) -> str:
     return f"{path.relative_to(ROOT.parent)}:{line}"
 
 
+@pytest.mark.parametrize("house", HOUSES)
+def test_a_house_stands_on_those_before_it(house: str) -> None:
+    """Whoever reads the client reads no server; imports for types alone count, too."""
+    allowed = set(HOUSES[: HOUSES.index(house) + 1]) - {"server" if house == "lake" else ""}
+    wrong = [
+        f"{where(path, line)}: {name}"
+        for path in FILES
+        if house_of(module_of(path)) == house
+        for line, name in imports(parsed(path))
+        if is_below(name, ["rmq_ha"]) and name not in ("rmq_ha", "rmq_ha.__version__")
+        if house_of(name) not in allowed
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_nothing_else_lies_beside_the_houses() -> None:
+    """Six folders and the front doors: a new module says in which house it lives."""
+    beside = {module_of(path) for path in ROOT.glob("*.py")}
+    assert {path.parent.name for path in ROOT.glob("*/__init__.py")} == set(HOUSES)
+    assert beside == set(FRONT_DOORS)
+
+
 @pytest.mark.parametrize("path", FILES, ids=module_of)
 def test_imports_point_down(path: Path) -> None:
     """A layer knows those below it, and itself."""
@@ -268,10 +310,8 @@ def test_no_circle_of_packages() -> None:
 
 ROOMS = {
     "client": ("rules", "rebalance", "lookup", "connection", "send", "consume"),
-    "store": (
-        "flags",
+    "server.store": (
         "statistics",
-        "format",
         "log",
         "queues",
         "index",
@@ -310,18 +350,22 @@ def test_the_rooms_of_a_package_stand_on_each_other_in_one_order(package: str, r
 @pytest.mark.parametrize("package", ROOMS)
 def test_each_folder_of_a_package_with_rooms_is_one(package: str) -> None:
     """A new folder says where it stands."""
-    folders = {path.parent.name for path in (ROOT / package).glob("*/__init__.py")}
+    here = ROOT / package.replace(".", "/")
+    folders = {path.parent.name for path in here.glob("*/__init__.py")}
     assert folders <= set(ROOMS[package])
 
 
 def test_store_and_broker_know_no_kind_of_journal() -> None:
     """Only `Journal` and its `Role`: a fourth kind needs no change there."""
-    kinds = ("rmq_ha.ha", "rmq_ha.dledger", "rmq_ha.autoswitch")
-    of_tables = ("rmq_ha.autoswitch.tables", "rmq_ha.autoswitch.frames")  # broker/streamed_tables
+    kinds = ("rmq_ha.server.ha", "rmq_ha.server.dledger", "rmq_ha.server.autoswitch")
+    of_tables = (
+        "rmq_ha.server.autoswitch.tables",
+        "rmq_ha.server.autoswitch.frames",
+    )  # broker/streamed_tables
     wrong = [
         f"{where(path, line)}: {name}"
         for path in FILES
-        if is_below(module_of(path), ["rmq_ha.store", "rmq_ha.broker"])
+        if is_below(module_of(path), ["rmq_ha.server.store", "rmq_ha.server.broker"])
         for line, name in imports(parsed(path))
         if is_below(name, kinds) and not is_below(name, of_tables)
     ]
@@ -399,7 +443,11 @@ def test_a_package_that_names_things_imports_none_of_them(package: str) -> None:
 
 @pytest.mark.parametrize(
     "path",
-    [path for path in FILES if is_below(module_of(path), ["rmq_ha.scan", "rmq_ha.spark"])],
+    [
+        path
+        for path in FILES
+        if is_below(module_of(path), ["rmq_ha.lake.scan", "rmq_ha.lake.spark"])
+    ],
     ids=module_of,
 )
 def test_spark_knows_no_reactor(path: Path) -> None:
@@ -442,7 +490,7 @@ def test_implementers_implement(path: Path) -> None:
     """Every class has the methods, with the parameters, of the interfaces that it declares."""
     if path.name == "__init__.py":
         return
-    if is_below(module_of(path), ["rmq_ha.spark"]):
+    if is_below(module_of(path), ["rmq_ha.lake.spark"]):
         pytest.importorskip("pyspark", reason="pip install 'rmq-ha[spark]'")
     elif any(is_below(name, ["numpy"]) for _, name in imports(parsed(path))):
         pytest.importorskip("numpy", reason="pip install 'rmq-ha[spark]'")

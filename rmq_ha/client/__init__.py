@@ -12,6 +12,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from rmq_ha.base.errors import ConfigurationError as ConfigurationError
+    from rmq_ha.base.errors import RemotingConnectError as RemotingConnectError
+    from rmq_ha.base.errors import RemotingError as RemotingError
+    from rmq_ha.base.errors import RemotingTimeout as RemotingTimeout
+    from rmq_ha.base.errors import RmqHaError as RmqHaError
+    from rmq_ha.base.remoting.signing import Credentials as Credentials
     from rmq_ha.client import aio as aio
     from rmq_ha.client import blocking as blocking
     from rmq_ha.client.blocking import BlockingClient as BlockingClient
@@ -101,7 +107,6 @@ if TYPE_CHECKING:
     from rmq_ha.client.rules.serializers import TextSerializer as TextSerializer
     from rmq_ha.client.rules.settings import ClientConfig as ClientConfig
     from rmq_ha.client.rules.settings import ProducerConfig as ProducerConfig
-    from rmq_ha.client.rules.signing import Credentials as Credentials
     from rmq_ha.client.rules.subscriptions import MessageSelector as MessageSelector
     from rmq_ha.client.send.producer import Producer as Producer
     from rmq_ha.client.send.request_reply import create_reply_message as create_reply_message
@@ -110,11 +115,6 @@ if TYPE_CHECKING:
     from rmq_ha.client.send.transactions import TransactionListener as TransactionListener
     from rmq_ha.client.send.transactions import TransactionProducer as TransactionProducer
     from rmq_ha.client.send.transactions import TransactionSendResult as TransactionSendResult
-    from rmq_ha.errors import ConfigurationError as ConfigurationError
-    from rmq_ha.errors import RemotingConnectError as RemotingConnectError
-    from rmq_ha.errors import RemotingError as RemotingError
-    from rmq_ha.errors import RemotingTimeout as RemotingTimeout
-    from rmq_ha.errors import RmqHaError as RmqHaError
 else:
     # Type checkers and editors read the names above, Python these; a test holds them together.
     _NAMES = {
@@ -151,13 +151,13 @@ else:
         "rmq_ha.client.rules.serializers": "AvroSerializer BytesSerializer JsonSerializer"
         " ProtobufSerializer RegisteredSerializer Serializer TextSerializer",
         "rmq_ha.client.rules.settings": "ClientConfig ProducerConfig",
-        "rmq_ha.client.rules.signing": "Credentials",
+        "rmq_ha.base.remoting.signing": "Credentials",
         "rmq_ha.client.rules.subscriptions": "MessageSelector",
         "rmq_ha.client.send.tracing": "Tracer",
         "rmq_ha.client.send.transactions": "LocalTransactionState TransactionListener"
         " TransactionProducer TransactionSendResult",
-        "rmq_ha.errors": "ConfigurationError RemotingConnectError RemotingError RemotingTimeout"
-        " RmqHaError",
+        "rmq_ha.base.errors": "ConfigurationError RemotingConnectError RemotingError"
+        " RemotingTimeout RmqHaError",
     }
     _HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
     __all__ = sorted([*_HOMES, "aio", "blocking"])

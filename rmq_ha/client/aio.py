@@ -15,6 +15,13 @@ from typing import Any, Literal, TypeVar, overload
 
 from twisted.internet.defer import Deferred
 
+from rmq_ha.base.host.loop import LoopReactor
+from rmq_ha.base.host.real import make_host
+from rmq_ha.base.host.std_logging import begin_logging
+from rmq_ha.base.model.subscription import SUB_ALL
+from rmq_ha.base.seams import Host
+from rmq_ha.base.wire.bodies import MessageQueue
+from rmq_ha.base.wire.route_bodies import TopicRoute
 from rmq_ha.client.aio_pull import Futures, Life, LitePullConsumer, PullConsumer, as_future
 from rmq_ha.client.connection.asks import Asker
 from rmq_ha.client.connection.hooks import DeliveryHook, SendHook
@@ -38,13 +45,6 @@ from rmq_ha.client.rules.settings import ClientConfig, ProducerConfig
 from rmq_ha.client.rules.subscriptions import MessageSelector
 from rmq_ha.client.send import producer, transactions
 from rmq_ha.client.send.transactions import TransactionListener
-from rmq_ha.host.loop import LoopReactor
-from rmq_ha.host.real import make_host
-from rmq_ha.host.std_logging import begin_logging
-from rmq_ha.model.subscription import SUB_ALL
-from rmq_ha.seams import Host
-from rmq_ha.wire.bodies import MessageQueue
-from rmq_ha.wire.route_bodies import TopicRoute
 
 __all__ = [
     "Client",

@@ -10,11 +10,11 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
+from rmq_ha.base.model.subscription import SUB_ALL
+from rmq_ha.base.wire.bodies import MessageQueue
 from rmq_ha.client.consume import lite_pull_consumer, pull_consumer
 from rmq_ha.client.rules.messages import MessageExt
 from rmq_ha.client.rules.subscriptions import MessageSelector
-from rmq_ha.model.subscription import SUB_ALL
-from rmq_ha.wire.bodies import MessageQueue
 
 P = ParamSpec("P")
 T = TypeVar("T")

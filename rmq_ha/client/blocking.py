@@ -12,6 +12,12 @@ from math import inf
 from random import SystemRandom
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from rmq_ha.base.host.blocking import BlockingCalls, http_get, now_ms, seconds, sleep
+from rmq_ha.base.host.process import process_id, this_process
+from rmq_ha.base.wire.bodies import MessageQueue
+from rmq_ha.base.wire.codes import RequestCode
+from rmq_ha.base.wire.command import RemotingCommand
+from rmq_ha.base.wire.route_bodies import ClusterInfo, TopicRoute
 from rmq_ha.client.connection.hooks import Deliveries, DeliveryHook
 from rmq_ha.client.lookup.asking import Ask, Asking, InTurn, drive_at_once, expect
 from rmq_ha.client.lookup.groups import GroupLag, Reset, consume_stats, reset_offset
@@ -44,12 +50,6 @@ from rmq_ha.client.rules.settings import (
 )
 from rmq_ha.client.rules.subscriptions import MessageSelector
 from rmq_ha.client.send.send_asking import SendAsking
-from rmq_ha.host.blocking import BlockingCalls, http_get, now_ms, seconds, sleep
-from rmq_ha.host.process import process_id, this_process
-from rmq_ha.wire.bodies import MessageQueue
-from rmq_ha.wire.codes import RequestCode
-from rmq_ha.wire.command import RemotingCommand
-from rmq_ha.wire.route_bodies import ClusterInfo, TopicRoute
 
 if TYPE_CHECKING:
     from rmq_ha.client.blocking_consumers import BlockingConsumer as BlockingConsumer

@@ -12,6 +12,9 @@ from typing import Generic, TypeVar
 
 from twisted.logger import Logger
 
+from rmq_ha.base.host.loop_thread import ThreadStopped
+from rmq_ha.base.model.subscription import SUB_ALL
+from rmq_ha.base.wire.bodies import MessageQueue
 from rmq_ha.client.aio import Client, LitePullConsumer, PushConsumer
 from rmq_ha.client.blocking_part import BlockingPart
 from rmq_ha.client.consume.consume_service import ConsumeHook
@@ -21,9 +24,6 @@ from rmq_ha.client.rules.errors import ForkedClient, MQClientError, NotStarted
 from rmq_ha.client.rules.messages import MessageExt
 from rmq_ha.client.rules.settings import ClientConfig
 from rmq_ha.client.rules.subscriptions import MessageSelector
-from rmq_ha.host.loop_thread import ThreadStopped
-from rmq_ha.model.subscription import SUB_ALL
-from rmq_ha.wire.bodies import MessageQueue
 
 T = TypeVar("T")
 Inner = TypeVar("Inner", PushConsumer, LitePullConsumer)

@@ -4,10 +4,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Coroutine
 from typing import Any, Self, TypeVar
 
+from rmq_ha.base.host.loop_thread import LoopThread, ThreadStopped, new_lock
 from rmq_ha.client.aio import Client
 from rmq_ha.client.rules.errors import ForkedClient, NotStarted
 from rmq_ha.client.rules.settings import ClientConfig
-from rmq_ha.host.loop_thread import LoopThread, ThreadStopped, new_lock
 
 T = TypeVar("T")
 

@@ -8,6 +8,7 @@ from asyncio import FIRST_COMPLETED, AbstractEventLoop, Future, ensure_future, t
 from collections.abc import Sequence
 from typing import Any, Protocol
 
+from rmq_ha.base.host.loop_thread import ThreadStopped
 from rmq_ha.client.aio import Client, TransactionProducer
 from rmq_ha.client.blocking_part import BlockingPart
 from rmq_ha.client.connection.hooks import DeliveryHook, SendHook
@@ -16,7 +17,6 @@ from rmq_ha.client.rules.messages import Message, MessageExt, MessageQueue, Send
 from rmq_ha.client.rules.queue_choice import Selector
 from rmq_ha.client.rules.settings import ClientConfig, ProducerConfig
 from rmq_ha.client.send.transactions import LocalTransactionState, TransactionSendResult
-from rmq_ha.host.loop_thread import ThreadStopped
 
 
 class BlockingTransactionListener(Protocol):

@@ -2,10 +2,10 @@
 
 from typing import Any
 
+from rmq_ha.base.host.real import make_host
+from rmq_ha.base.host.std_logging import begin_logging
 from rmq_ha.client.connection.instance import ClientInstance
 from rmq_ha.client.rules.settings import ClientConfig
-from rmq_ha.host.real import make_host
-from rmq_ha.host.std_logging import begin_logging
 
 
 def connect(reactor: Any, settings: ClientConfig | str = "") -> ClientInstance:

@@ -5,9 +5,9 @@ import zlib
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from rmq_ha.base.model.properties import UNIQ_KEY
 from rmq_ha.client.connection.hooks import SendContext
 from rmq_ha.client.rules.messages import MessageExt
-from rmq_ha.model.properties import UNIQ_KEY
 
 UNSTORED = "FAILED"
 

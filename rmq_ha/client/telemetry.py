@@ -16,11 +16,11 @@ from opentelemetry import metrics, propagate, trace
 from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode
 
 import rmq_ha
+from rmq_ha.base.model.properties import TRAN_MSG
 from rmq_ha.client.connection.hooks import Delivery
 from rmq_ha.client.consume.consume_service import ConsumeMessageContext
 from rmq_ha.client.rules.messages import Message, MessageExt
 from rmq_ha.client.rules.namespaces import unwrap
-from rmq_ha.model.properties import TRAN_MSG
 
 _NAME = "rmq_ha.client"
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10)

@@ -16,11 +16,11 @@ from zlib import crc32
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from rmq_ha.model.java_hash import tags_code
-from rmq_ha.model.message import Address
-from rmq_ha.model.properties import encode_properties
-from rmq_ha.store.format.commitlog import Record, body_crc, encode_record
-from rmq_ha.store.format.consumequeue import UNIT_SIZE
+from rmq_ha.base.model.java_hash import tags_code
+from rmq_ha.base.model.message import Address
+from rmq_ha.base.model.properties import encode_properties
+from rmq_ha.base.store_format.commitlog import Record, body_crc, encode_record
+from rmq_ha.base.store_format.consumequeue import UNIT_SIZE
 
 GIBIBYTE = 1 << 30
 FIRST_MS = 1_700_000_000_000

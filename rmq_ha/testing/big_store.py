@@ -14,21 +14,21 @@ from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
-from rmq_ha.host.disk import RealDisk
-from rmq_ha.model.data_version import DataVersion
-from rmq_ha.model.message import DispatchRequest
-from rmq_ha.model.topic_config import SubscriptionGroupConfig, TopicConfig
-from rmq_ha.store.format.checkpoint import CHECKPOINT_SIZE, CheckpointTimes
-from rmq_ha.store.format.commitlog import (
+from rmq_ha.base.host.disk import RealDisk
+from rmq_ha.base.model.data_version import DataVersion
+from rmq_ha.base.model.message import DispatchRequest
+from rmq_ha.base.model.topic_config import SubscriptionGroupConfig, TopicConfig
+from rmq_ha.base.store_format.checkpoint import CHECKPOINT_SIZE, CheckpointTimes
+from rmq_ha.base.store_format.commitlog import (
     BLANK_SIZE,
     dispatch_request_at,
     encode_blank,
 )
-from rmq_ha.store.format.consumequeue import UNIT_SIZE
-from rmq_ha.store.index.index import IndexService
+from rmq_ha.base.store_format.consumequeue import UNIT_SIZE
+from rmq_ha.base.wire import fastjson
+from rmq_ha.base.wire.bodies import GroupTable, TopicTable
+from rmq_ha.server.store.index.index import IndexService
 from rmq_ha.testing.big_records import GIBIBYTE, MAX_BLOCK, Block, Shape, topic_names
-from rmq_ha.wire import fastjson
-from rmq_ha.wire.bodies import GroupTable, TopicTable
 
 _UNIT = np.dtype([("offset", ">i8"), ("size", ">i4"), ("code", ">i8")])
 GROUPS = ("billing", "search")

@@ -9,21 +9,21 @@ from twisted.internet.defer import Deferred
 from twisted.plugin import getPlugins
 from twisted.python.failure import Failure
 
-from rmq_ha.broker.controller import BrokerController
+from rmq_ha.base.config.broker_configuration import BrokerConfiguration
+from rmq_ha.base.config.namesrv import NamesrvConfig
+from rmq_ha.base.config.netty import NettyClientConfig, NettyServerConfig
+from rmq_ha.base.errors import RemotingError
+from rmq_ha.base.model.status import PutMessageStatus
+from rmq_ha.base.remoting.client import RemotingClient
+from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.client.lookup.requests import pull_request, send_request
-from rmq_ha.config.broker_configuration import BrokerConfiguration
-from rmq_ha.config.namesrv import NamesrvConfig
-from rmq_ha.config.netty import NettyClientConfig, NettyServerConfig
-from rmq_ha.errors import RemotingError
-from rmq_ha.model.status import PutMessageStatus
-from rmq_ha.namesrv.controller import NamesrvController
-from rmq_ha.remoting.client import RemotingClient
+from rmq_ha.server.broker.broker import Broker
+from rmq_ha.server.namesrv.controller import NamesrvController
 from rmq_ha.testing.checkers import Findings
 from rmq_ha.testing.cluster import LISTEN_PORT, StoreNode
 from rmq_ha.testing.host import SimHost
 from rmq_ha.testing.images import Seen, parse_record
 from rmq_ha.testing.workload import QUEUES, TOPICS, Attempt, Audience
-from rmq_ha.wire.command import RemotingCommand
 
 NAMESRV_PORT = 9876
 SEND_TIMEOUT_MS = 5000
@@ -66,8 +66,8 @@ class BrokerNode(StoreNode):
         self.controller: Any = None
         self._start_result: Deferred[None] | None = None
 
-    def _make(self) -> BrokerController:
-        return BrokerController(self.host.seams, self.configuration, _installed)
+    def _make(self) -> Broker:
+        return Broker(self.host.seams, self.configuration, _installed)
 
     def load(self) -> None:
         """Begin a life: everything that a start does before it first waits."""

@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from rmq_ha.model.java_hash import tags_code
-from rmq_ha.model.status import PutMessageStatus
+from rmq_ha.base.model.java_hash import tags_code
+from rmq_ha.base.model.status import PutMessageStatus
 from rmq_ha.testing.images import LogImage, QueueImage, Seen, is_seen_as, parse_record
 from rmq_ha.testing.workload import Attempt
 

@@ -19,14 +19,14 @@ from typing import Any, Self, TypeVar
 from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
-from rmq_ha.broker.controller import BrokerController
+from rmq_ha.base.model.process import Process
+from rmq_ha.base.model.status import BrokerRole, FlushDiskType
+from rmq_ha.base.model.topic_config import TopicConfig
 from rmq_ha.client.aio import Client
 from rmq_ha.client.connection.instance import ClientInstance
 from rmq_ha.client.rules.messages import MessageExt, decode_messages
 from rmq_ha.client.rules.settings import ClientConfig
-from rmq_ha.model.process import Process
-from rmq_ha.model.status import BrokerRole, FlushDiskType
-from rmq_ha.model.topic_config import TopicConfig
+from rmq_ha.server.broker.broker import Broker
 from rmq_ha.testing.brokers import NamesrvNode
 from rmq_ha.testing.cluster import small_configuration
 from rmq_ha.testing.host import SimHost, World
@@ -265,7 +265,7 @@ class ClientWorld:
         configuration.broker.namesrv_addr = self.namesrv_addr
         configuration.broker.default_topic_queue_nums = _QUEUES
         configuration.ours.duplicate_window_millis = self._window_ms
-        broker = self._brokers[name] = BrokerController(host.seams, configuration)
+        broker = self._brokers[name] = Broker(host.seams, configuration)
         broker.start().addErrback(lambda why: self.world.clock.fail(f"{name} does not start", why))
 
 

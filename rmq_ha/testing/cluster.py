@@ -6,11 +6,11 @@ from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from rmq_ha.config.broker_configuration import BrokerConfiguration
-from rmq_ha.ha.journal import ClassicJournal
-from rmq_ha.model.message import Address
-from rmq_ha.model.status import BrokerRole, FlushDiskType
-from rmq_ha.store.default import DefaultMessageStore
+from rmq_ha.base.config.broker_configuration import BrokerConfiguration
+from rmq_ha.base.model.message import Address
+from rmq_ha.base.model.status import BrokerRole, FlushDiskType
+from rmq_ha.server.ha.journal import ClassicJournal
+from rmq_ha.server.store.message_store import DefaultMessageStore
 from rmq_ha.testing.checkers import Findings
 from rmq_ha.testing.host import SimHost
 from rmq_ha.testing.images import LogImage, read_log

@@ -19,8 +19,8 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.internet.protocol import Factory, Protocol, connectionDone
 from twisted.python.failure import Failure
 
-from rmq_ha.errors import StoreError, StoreLocked
-from rmq_ha.seams import Disk, Network, Worker
+from rmq_ha.base.errors import StoreError, StoreLocked
+from rmq_ha.base.seams import Disk, Network, Worker
 
 T = TypeVar("T")
 
@@ -130,7 +130,7 @@ class ClockContract(TestCase):
 
 
 class WorkerContract(TestCase):
-    """`rmq_ha.seams.Worker`."""
+    """`rmq_ha.base.seams.Worker`."""
 
     def make_worker(self) -> Worker:
         """A worker at rest."""
@@ -165,7 +165,7 @@ class WorkerContract(TestCase):
 
 
 class DiskContract(TestCase):
-    """`rmq_ha.seams.Disk` and `File`."""
+    """`rmq_ha.base.seams.Disk` and `File`."""
 
     def make_disk(self) -> Disk:
         """A disk."""
@@ -413,7 +413,7 @@ class PullProducer:
 
 
 class NetworkContract(TestCase):
-    """`rmq_ha.seams.Network`: endpoints and what their transports do."""
+    """`rmq_ha.base.seams.Network`: endpoints and what their transports do."""
 
     port = 0
     known_name = "localhost"

@@ -6,23 +6,23 @@ from typing import Any
 from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
+from rmq_ha.base.config.broker_configuration import BrokerConfiguration
+from rmq_ha.base.config.controller import ControllerConfig
+from rmq_ha.base.config.netty import NettyClientConfig, NettyServerConfig
+from rmq_ha.base.errors import RemotingConnectError, RemotingError
+from rmq_ha.base.model.status import BrokerRole, FlushDiskType
+from rmq_ha.base.remoting.client import RemotingClient
+from rmq_ha.base.store_format.commitlog import decode_record, store_timestamp_of
+from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.client.lookup.requests import send_request
-from rmq_ha.config.broker_configuration import BrokerConfiguration
-from rmq_ha.config.controller import ControllerConfig
-from rmq_ha.config.netty import NettyClientConfig, NettyServerConfig
-from rmq_ha.controller.codec import decode_set
-from rmq_ha.controller.codes import ResponseCode
-from rmq_ha.controller.messages import SyncStateSet
-from rmq_ha.controller.service import ControllerService
-from rmq_ha.errors import RemotingConnectError, RemotingError
-from rmq_ha.model.status import BrokerRole, FlushDiskType
-from rmq_ha.remoting.client import RemotingClient
-from rmq_ha.store.format.commitlog import decode_record, store_timestamp_of
+from rmq_ha.server.controller.codec import decode_set
+from rmq_ha.server.controller.codes import ResponseCode
+from rmq_ha.server.controller.messages import SyncStateSet
+from rmq_ha.server.controller.service import ControllerService
 from rmq_ha.testing.brokers import BrokerNode, NamesrvNode
 from rmq_ha.testing.checkers import Findings
 from rmq_ha.testing.cluster import LISTEN_PORT, small_configuration
 from rmq_ha.testing.host import SimHost, World
-from rmq_ha.wire.command import RemotingCommand
 
 PORT = 9878
 TOPIC = "TBW102"

@@ -8,21 +8,21 @@ from typing import Any
 
 from twisted.internet.defer import succeed
 
-from rmq_ha.autoswitch import lease
-from rmq_ha.autoswitch.actions import Adopt
-from rmq_ha.autoswitch.commit_log import ConfirmedTail, EpochCommitLog
-from rmq_ha.autoswitch.epochs import Epochs
-from rmq_ha.autoswitch.files import EpochFile
-from rmq_ha.autoswitch.ha_service import AutoSwitchHAService
-from rmq_ha.autoswitch.journal import EpochJournal
-from rmq_ha.autoswitch.manager import ReplicasManager
-from rmq_ha.autoswitch.replica import EpochReplica
-from rmq_ha.autoswitch.settings import ReplicationSettings
-from rmq_ha.autoswitch.sync_state import SyncState
-from rmq_ha.autoswitch.tables import TableFeed
-from rmq_ha.store.local.journal import LocalJournal
-from rmq_ha.store.log.boot import Left
-from rmq_ha.store.log.tail import LogTail
+from rmq_ha.server.autoswitch import lease
+from rmq_ha.server.autoswitch.actions import Adopt
+from rmq_ha.server.autoswitch.commit_log import ConfirmedTail, EpochCommitLog
+from rmq_ha.server.autoswitch.epochs import Epochs
+from rmq_ha.server.autoswitch.files import EpochFile
+from rmq_ha.server.autoswitch.ha_service import AutoSwitchHAService
+from rmq_ha.server.autoswitch.journal import EpochJournal
+from rmq_ha.server.autoswitch.manager import ReplicasManager
+from rmq_ha.server.autoswitch.replica import EpochReplica
+from rmq_ha.server.autoswitch.settings import ReplicationSettings
+from rmq_ha.server.autoswitch.sync_state import SyncState
+from rmq_ha.server.autoswitch.tables import TableFeed
+from rmq_ha.server.store.local.journal import LocalJournal
+from rmq_ha.server.store.log.boot import Left
+from rmq_ha.server.store.log.tail import LogTail
 from rmq_ha.testing.planting import CONTROLLED, Mutant, Patches
 
 

@@ -12,8 +12,8 @@ import os.path
 from collections.abc import Callable
 from random import Random
 
-from rmq_ha.errors import NotNow, StoreError, StoreLocked
-from rmq_ha.seams import DiskUsage
+from rmq_ha.base.errors import NotNow, StoreError, StoreLocked
+from rmq_ha.base.seams import DiskUsage
 from rmq_ha.testing.trace import REPLACED, SYNC, Trace
 
 SECTOR = 512
@@ -74,7 +74,7 @@ class Inode:
 
 
 class SimFile:
-    """A `rmq_ha.seams.File`."""
+    """A `rmq_ha.base.seams.File`."""
 
     def __init__(self, disk: "SimDisk", path: str, inode: Inode) -> None:
         self._disk = disk
@@ -167,7 +167,7 @@ class _SimLock:
 
 class SimDisk:
     """
-    A `rmq_ha.seams.Disk`, from one boot of its machine to the next crash.
+    A `rmq_ha.base.seams.Disk`, from one boot of its machine to the next crash.
 
     :param now_ms: for modification times.
     :param index: of the machine, for the trace.

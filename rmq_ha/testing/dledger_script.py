@@ -3,10 +3,19 @@
 from random import Random
 from typing import Any
 
-from rmq_ha.config.dledger_settings import DLedgerSettings
-from rmq_ha.dledger.actions import Action, Answer, Committed, Completed, Persist, RoleChanged, Send
-from rmq_ha.dledger.codes import PushType, RequestCode
-from rmq_ha.dledger.messages import (
+from rmq_ha.base.config.dledger_settings import DLedgerSettings
+from rmq_ha.base.store_format.dledger_values import Entry, Role, TermVote
+from rmq_ha.server.dledger.actions import (
+    Action,
+    Answer,
+    Committed,
+    Completed,
+    Persist,
+    RoleChanged,
+    Send,
+)
+from rmq_ha.server.dledger.codes import PushType, RequestCode
+from rmq_ha.server.dledger.messages import (
     GroupMessage,
     HeartBeatRequest,
     HeartBeatResponse,
@@ -15,8 +24,7 @@ from rmq_ha.dledger.messages import (
     VoteRequest,
     VoteResponse,
 )
-from rmq_ha.dledger.node import Node
-from rmq_ha.dledger.values import Entry, Role, TermVote
+from rmq_ha.server.dledger.node import Node
 from rmq_ha.testing.raft_ledger import MemoryLedger
 
 GROUP = "RaftG"

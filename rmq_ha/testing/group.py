@@ -6,21 +6,21 @@ from typing import Any
 from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
-from rmq_ha.broker.controller import BrokerController
+from rmq_ha.base.config.netty import NettyClientConfig
+from rmq_ha.base.errors import RemotingError
+from rmq_ha.base.model.status import BrokerRole, FlushDiskType
+from rmq_ha.base.remoting.client import RemotingClient
+from rmq_ha.base.store_format.commitlog import decode_record
+from rmq_ha.base.store_format.dledger_values import Role
+from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.client.lookup.requests import pull_request, send_request
-from rmq_ha.config.netty import NettyClientConfig
-from rmq_ha.dledger.assembly import dledger_directory
-from rmq_ha.dledger.ledger_files import LedgerFiles
-from rmq_ha.dledger.values import Role
-from rmq_ha.errors import RemotingError
-from rmq_ha.model.status import BrokerRole, FlushDiskType
-from rmq_ha.remoting.client import RemotingClient
-from rmq_ha.store.format.commitlog import decode_record
+from rmq_ha.server.broker.broker import Broker
+from rmq_ha.server.dledger.assembly import dledger_directory
+from rmq_ha.server.dledger.ledger_files import LedgerFiles
 from rmq_ha.testing.brokers import BrokerNode, NamesrvNode
 from rmq_ha.testing.checkers import Findings
 from rmq_ha.testing.cluster import LISTEN_PORT, small_configuration
 from rmq_ha.testing.host import World
-from rmq_ha.wire.command import RemotingCommand
 
 PEER_PORT = 10921
 GROUP = "raft"
@@ -32,7 +32,7 @@ SEND_TIMEOUT_MS = 5000
 class GroupNode(BrokerNode):
     """A member of a group; its index files are small, since a simulated disk is memory."""
 
-    def _make(self) -> BrokerController:
+    def _make(self) -> Broker:
         controller = super()._make()
         journal: Any = controller.journal
         ledger = journal.log.ledger

@@ -1,8 +1,8 @@
-"""A simulated machine: what a `rmq_ha.seams.Host` stands on, and how it dies."""
+"""A simulated machine: what a `rmq_ha.base.seams.Host` stands on, and how it dies."""
 
 from random import Random
 
-from rmq_ha.seams import Host
+from rmq_ha.base.seams import Host
 from rmq_ha.testing.clock import HostClock, SimClock
 from rmq_ha.testing.disk import SimDisk
 from rmq_ha.testing.network import HostNetwork, SimNetwork
@@ -43,7 +43,7 @@ class SimHost:
     """
     A machine of a `World`.
 
-    :ivar seams: the `rmq_ha.seams.Host` of this boot.
+    :ivar seams: the `rmq_ha.base.seams.Host` of this boot.
     :ivar disk: survives a crash as far as a disk does.
     :ivar skew_ms: how far its wall clock is ahead of the simulation's.
     """

@@ -1,6 +1,6 @@
 """Store files as the checkers see them: read raw, with a parser of their own.
 
-What judges the store must not share its code, so nothing here comes from `rmq_ha.store`.
+What judges the store must not share its code, so nothing here comes from `rmq_ha.server.store`.
 
 Spec: store.md, sections 2.1, 2.2 and 3.1.
 """
@@ -11,7 +11,7 @@ from struct import Struct, error
 from typing import NamedTuple
 from zlib import crc32
 
-from rmq_ha.seams import Disk
+from rmq_ha.base.seams import Disk
 
 _MESSAGE = 0xDAA320A7
 _BLANK = 0xCBD43194

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from random import Random
 
-from rmq_ha.model.status import BrokerRole, FlushDiskType, PutMessageStatus
+from rmq_ha.base.model.status import BrokerRole, FlushDiskType, PutMessageStatus
 from rmq_ha.testing.checkers import Findings
 from rmq_ha.testing.cluster import ROOT, Life, StoreNode
 from rmq_ha.testing.damage import Damage, mended

@@ -9,20 +9,20 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from rmq_ha.broker.transactions.lookup import HalfMessages
-from rmq_ha.ha import feed
-from rmq_ha.ha.comparing import Comparison, Search
-from rmq_ha.ha.feed import Feed
-from rmq_ha.ha.replica import Replica
-from rmq_ha.ha.waiting import GroupTransfer
-from rmq_ha.model.status import PutMessageStatus
-from rmq_ha.store.default import DefaultMessageStore
-from rmq_ha.store.local.damaged_log import DamagedLog
-from rmq_ha.store.log import flush
-from rmq_ha.store.log.boot import BootMark
-from rmq_ha.store.log.flush import CommitLogFlusher
-from rmq_ha.store.queues.queue import ConsumeQueue
-from rmq_ha.store.queues.table import ConsumeQueueTable
+from rmq_ha.base.model.status import PutMessageStatus
+from rmq_ha.server.broker.transactions.lookup import HalfMessages
+from rmq_ha.server.ha import feed
+from rmq_ha.server.ha.comparing import Comparison, Search
+from rmq_ha.server.ha.feed import Feed
+from rmq_ha.server.ha.replica import Replica
+from rmq_ha.server.ha.waiting import GroupTransfer
+from rmq_ha.server.store.local.damaged_log import DamagedLog
+from rmq_ha.server.store.log import flush
+from rmq_ha.server.store.log.boot import BootMark
+from rmq_ha.server.store.log.flush import CommitLogFlusher
+from rmq_ha.server.store.message_store import DefaultMessageStore
+from rmq_ha.server.store.queues.queue import ConsumeQueue
+from rmq_ha.server.store.queues.table import ConsumeQueueTable
 from rmq_ha.testing.controlled_mutants import OF_CONTROLLER_MODE
 from rmq_ha.testing.host import SimHost
 from rmq_ha.testing.planting import CLUSTER, Mutant, Patches

@@ -1,6 +1,6 @@
 """A network in memory: endpoints, delays, partitions, resets, half-open links, back-pressure.
 
-`SimNetwork` is the cable; each machine has a `HostNetwork`, which is a `rmq_ha.seams.Network`.
+`SimNetwork` is the cable; each machine has a `HostNetwork`, which is a `rmq_ha.base.seams.Network`.
 """
 
 from collections.abc import Callable
@@ -164,7 +164,7 @@ class SimNetwork:
 
 
 class HostNetwork:
-    """One machine's `rmq_ha.seams.Network`."""
+    """One machine's `rmq_ha.base.seams.Network`."""
 
     def __init__(self, network: SimNetwork, name: str, ip: str, index: int) -> None:
         self.network = network

@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import Random
 
-from rmq_ha.config.broker_configuration import BrokerConfiguration
-from rmq_ha.model.status import BrokerRole, FlushDiskType
+from rmq_ha.base.config.broker_configuration import BrokerConfiguration
+from rmq_ha.base.model.status import BrokerRole, FlushDiskType
 from rmq_ha.testing.checkers import Findings
 from rmq_ha.testing.cluster import HA_PORT, ROOT, Life, StoreNode, small_configuration
 from rmq_ha.testing.damage import spoil

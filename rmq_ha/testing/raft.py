@@ -12,8 +12,10 @@ from heapq import heappop, heappush
 from random import Random
 from typing import Any
 
-from rmq_ha.config.dledger_settings import DLedgerSettings
-from rmq_ha.dledger.actions import (
+from rmq_ha.base.config.dledger_settings import DLedgerSettings
+from rmq_ha.base.errors import LedgerFull
+from rmq_ha.base.store_format.dledger_values import Entry, Role, TermVote
+from rmq_ha.server.dledger.actions import (
     Answer,
     Committed,
     Completed,
@@ -22,11 +24,9 @@ from rmq_ha.dledger.actions import (
     Send,
     Sync,
 )
-from rmq_ha.dledger.codes import RequestCode
-from rmq_ha.dledger.messages import GroupMessage, LeadershipTransferRequest
-from rmq_ha.dledger.node import Node
-from rmq_ha.dledger.values import Entry, Role, TermVote
-from rmq_ha.errors import LedgerFull
+from rmq_ha.server.dledger.codes import RequestCode
+from rmq_ha.server.dledger.messages import GroupMessage, LeadershipTransferRequest
+from rmq_ha.server.dledger.node import Node
 from rmq_ha.testing.raft_checks import Judge, Put
 from rmq_ha.testing.raft_faults import RaftFault, cuts, plan_raft_faults, victim
 from rmq_ha.testing.raft_ledger import MemoryLedger

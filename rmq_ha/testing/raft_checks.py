@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
-from rmq_ha.dledger.values import Entry
+from rmq_ha.base.store_format.dledger_values import Entry
 from rmq_ha.testing.checkers import Findings
 from rmq_ha.testing.raft_ledger import MemoryLedger
 

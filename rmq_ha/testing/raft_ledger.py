@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from random import Random
 
-from rmq_ha.dledger.codes import ResponseCode
-from rmq_ha.dledger.values import ENTRY_HEADER_SIZE, Entry, Room
-from rmq_ha.errors import InconsistentLedger, LedgerFull
+from rmq_ha.base.errors import InconsistentLedger, LedgerFull
+from rmq_ha.base.store_format.dledger_values import ENTRY_HEADER_SIZE, Entry, Room
+from rmq_ha.server.dledger.codes import ResponseCode
 
 BLANK_SIZE = 8
 

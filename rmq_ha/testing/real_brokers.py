@@ -11,15 +11,15 @@ from pathlib import Path
 from signal import SIGCONT, SIGKILL, SIGSTOP, SIGTERM
 from typing import Self
 
+from rmq_ha.base.errors import RemotingError
+from rmq_ha.base.host.ports import TAKEN, free_ports
+from rmq_ha.base.model.topic_config import TopicConfig
+from rmq_ha.base.wire.bodies import MessageQueue
 from rmq_ha.client.blocking import BlockingClient
 from rmq_ha.client.lookup.administration import put_topic
 from rmq_ha.client.lookup.brokers import replication_of, runtime_info, topic_configs
 from rmq_ha.client.rules.errors import MQClientError, NoRoute
 from rmq_ha.client.rules.messages import MessageExt
-from rmq_ha.errors import RemotingError
-from rmq_ha.host.ports import TAKEN, free_ports
-from rmq_ha.model.topic_config import TopicConfig
-from rmq_ha.wire.bodies import MessageQueue
 
 PORTS = 4
 """Of a broker: fast port, name server's, own, replication's."""

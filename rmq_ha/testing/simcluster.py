@@ -2,10 +2,12 @@
 
 from twisted.internet.defer import Deferred
 
-from rmq_ha.config.broker_configuration import BrokerConfiguration
-from rmq_ha.config.netty import NettyClientConfig
-from rmq_ha.model.topics import DEFAULT_TOPIC
-from rmq_ha.remoting.client import RemotingClient
+from rmq_ha.base.config.broker_configuration import BrokerConfiguration
+from rmq_ha.base.config.netty import NettyClientConfig
+from rmq_ha.base.model.topics import DEFAULT_TOPIC
+from rmq_ha.base.remoting.client import RemotingClient
+from rmq_ha.base.wire.codes import RequestCode
+from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.testing.brokers import GROUP, BrokerNode, NamesrvNode, RemoteConsumer, RemoteProducer
 from rmq_ha.testing.cluster import LISTEN_PORT, StoreNode
 from rmq_ha.testing.host import SimHost
@@ -13,8 +15,6 @@ from rmq_ha.testing.pair import MADE_AGAIN, HAPair, PairOptions
 from rmq_ha.testing.trace import Trace
 from rmq_ha.testing.transacting import TIME_OUT_MS, TransactionClient, check_transactions
 from rmq_ha.testing.workload import TOPICS
-from rmq_ha.wire.codes import RequestCode
-from rmq_ha.wire.command import RemotingCommand
 
 DRAIN_SECONDS = 20.0
 TRANSACTION_PAUSE = 0.4

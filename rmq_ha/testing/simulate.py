@@ -22,7 +22,7 @@ from twisted.logger import (
 )
 from zope.interface import implementer, provider
 
-from rmq_ha.errors import RmqHaError
+from rmq_ha.base.errors import RmqHaError
 from rmq_ha.testing.checkers import Finding
 from rmq_ha.testing.faults import KINDS as FAULT_KINDS
 from rmq_ha.testing.faults import Fault, FaultPlan, plan_faults

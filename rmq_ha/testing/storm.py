@@ -15,14 +15,14 @@ from random import Random
 
 from twisted.python.failure import Failure
 
+from rmq_ha.base.config.broker_configuration import BrokerConfiguration
+from rmq_ha.base.model.status import FlushDiskType
+from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.client.lookup.requests import send_request
-from rmq_ha.config.broker_configuration import BrokerConfiguration
-from rmq_ha.model.status import FlushDiskType
 from rmq_ha.testing.brokers import BrokerNode
 from rmq_ha.testing.cluster import LISTEN_PORT
 from rmq_ha.testing.controlled import TOPIC, ControlledBrokers, accepts
 from rmq_ha.testing.progress import Broken, Progress
-from rmq_ha.wire.command import RemotingCommand
 
 STEPS = 30
 READ_EVERY = 3

@@ -7,18 +7,18 @@ from zlib import crc32
 from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
+from rmq_ha.base.config.netty import NettyClientConfig
+from rmq_ha.base.errors import RemotingError
+from rmq_ha.base.model.flags import TRANSACTION_COMMIT, TRANSACTION_ROLLBACK
+from rmq_ha.base.remoting.channel import Channel
+from rmq_ha.base.remoting.client import RemotingClient
+from rmq_ha.base.wire import fastjson
+from rmq_ha.base.wire.codes import RequestCode
+from rmq_ha.base.wire.command import FLAG_ONEWAY, RemotingCommand
 from rmq_ha.client.lookup.requests import send_request
-from rmq_ha.config.netty import NettyClientConfig
-from rmq_ha.errors import RemotingError
-from rmq_ha.model.flags import TRANSACTION_COMMIT, TRANSACTION_ROLLBACK
-from rmq_ha.remoting.channel import Channel
-from rmq_ha.remoting.client import RemotingClient
 from rmq_ha.testing.cluster import LISTEN_PORT, StoreNode
 from rmq_ha.testing.host import SimHost
 from rmq_ha.testing.images import Seen
-from rmq_ha.wire import fastjson
-from rmq_ha.wire.codes import RequestCode
-from rmq_ha.wire.command import FLAG_ONEWAY, RemotingCommand
 
 GROUP = "sim-transactions"
 TOPIC = "Paid"

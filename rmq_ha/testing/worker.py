@@ -17,7 +17,7 @@ THREADS = 4
 
 class SimWorker:
     """
-    A `rmq_ha.seams.Worker`.
+    A `rmq_ha.base.seams.Worker`.
 
     A call takes effect some time after it was asked for, and its result comes some time after
     that: what is written in between is not part of a sync. With several threads, what was asked
@@ -76,7 +76,8 @@ class SimWorker:
 
 class AtOnce:
     """
-    A `rmq_ha.seams.Worker` without threads and without time: calls run at once, or when told to.
+    A `rmq_ha.base.seams.Worker` without threads and without time: calls run at once, or when told
+    to.
 
     :ivar later: calls wait for `work`.
     :ivar queue: function, arguments and Deferred of each call that waits.

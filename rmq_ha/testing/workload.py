@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Protocol
 
-from rmq_ha.model.message import Address, AppendResult, Message, MessageBatch, PutMessageResult
-from rmq_ha.model.status import PutMessageStatus
+from rmq_ha.base.model.message import Address, AppendResult, Message, MessageBatch, PutMessageResult
+from rmq_ha.base.model.status import PutMessageStatus
 from rmq_ha.testing.clock import SimClock
 
 TOPICS = ("TopicA", "TopicB")

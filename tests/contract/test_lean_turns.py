@@ -11,7 +11,7 @@ from twisted.internet.pollreactor import PollReactor
 from twisted.internet.protocol import Factory, Protocol
 from twisted.python import log
 
-from rmq_ha.host.turns import make_lean
+from rmq_ha.base.host.turns import make_lean
 
 
 class Told(Protocol):

@@ -6,10 +6,10 @@ import pytest
 from twisted.internet.epollreactor import EPollReactor
 from twisted.internet.protocol import Factory
 
-from rmq_ha.host.clock import make_steady, steady_clock
-from rmq_ha.host.disk import RealDisk
-from rmq_ha.host.network import RealNetwork
-from rmq_ha.host.worker import RealWorker
+from rmq_ha.base.host.clock import make_steady, steady_clock
+from rmq_ha.base.host.disk import RealDisk
+from rmq_ha.base.host.network import RealNetwork
+from rmq_ha.base.host.worker import RealWorker
 from rmq_ha.testing import contracts
 
 

@@ -4,10 +4,10 @@ from twisted.internet.error import ConnectionDone
 from twisted.internet.testing import StringTransport
 from twisted.python.failure import Failure
 
-from rmq_ha.admin.contexts import Contexts
-from rmq_ha.admin.doctor.brokers import clock_ahead, samples_in
-from rmq_ha.admin.doctor.probe import Exchange, Handshake, page_in
-from rmq_ha.errors import ConfigurationError
+from rmq_ha.base.errors import ConfigurationError
+from rmq_ha.ops.admin.contexts import Contexts
+from rmq_ha.ops.admin.doctor.brokers import clock_ahead, samples_in
+from rmq_ha.ops.admin.doctor.probe import Exchange, Handshake, page_in
 from tests.fuzz.target import target
 
 METRICS = b"""# HELP rmqha_queues Consume queues

@@ -6,30 +6,30 @@ from typing import Any
 
 from twisted.internet.task import Clock
 
-from rmq_ha.acl.reading import read_file
-from rmq_ha.acl.rules import Rules
-from rmq_ha.autoswitch.epochs import decode_epochs, encode_epochs
-from rmq_ha.autoswitch.identity import decode_identity
-from rmq_ha.broker.tables.consumer_filters import ConsumerFilterManager
-from rmq_ha.broker.tables.consumer_offsets import ConsumerOffsetManager
-from rmq_ha.broker.tables.delay_offsets import DelayOffsetCopy
-from rmq_ha.broker.tables.groups import SubscriptionGroupManager
-from rmq_ha.broker.tables.topics import TopicConfigManager
-from rmq_ha.config import properties
-from rmq_ha.config.broker import BrokerConfig
-from rmq_ha.config.dledger_settings import parse_ids, parse_peers
-from rmq_ha.config.load import load_broker, load_namesrv
-from rmq_ha.config.surroundings import Surroundings
-from rmq_ha.errors import ConfigurationError, ProtocolViolation
-from rmq_ha.model.message import Address
-from rmq_ha.model.networks import Networks
-from rmq_ha.namesrv.kv_config import KVConfigManager
-from rmq_ha.store.delay.offsets import DelayOffsets
-from rmq_ha.store.format.delay_levels import parse_delay_levels
-from rmq_ha.store.queues.deleted import DeletedQueues
+from rmq_ha.base.config import properties
+from rmq_ha.base.config.broker import BrokerConfig
+from rmq_ha.base.config.dledger_settings import parse_ids, parse_peers
+from rmq_ha.base.config.load import load_broker, load_namesrv
+from rmq_ha.base.config.surroundings import Surroundings
+from rmq_ha.base.errors import ConfigurationError, ProtocolViolation
+from rmq_ha.base.model.message import Address
+from rmq_ha.base.model.networks import Networks
+from rmq_ha.base.store_format.delay_levels import parse_delay_levels
+from rmq_ha.server.acl.reading import read_file
+from rmq_ha.server.acl.rules import Rules
+from rmq_ha.server.autoswitch.epochs import decode_epochs, encode_epochs
+from rmq_ha.server.autoswitch.identity import decode_identity
+from rmq_ha.server.broker.tables.consumer_filters import ConsumerFilterManager
+from rmq_ha.server.broker.tables.consumer_offsets import ConsumerOffsetManager
+from rmq_ha.server.broker.tables.delay_offsets import DelayOffsetCopy
+from rmq_ha.server.broker.tables.groups import SubscriptionGroupManager
+from rmq_ha.server.broker.tables.topics import TopicConfigManager
+from rmq_ha.server.namesrv.kv_config import KVConfigManager
+from rmq_ha.server.store.delay.offsets import DelayOffsets
+from rmq_ha.server.store.queues.deleted import DeletedQueues
 from rmq_ha.testing.disk import SimDisk
 from tests.fuzz.target import target
-from tests.unit.broker.processor_kit import AtOnce
+from tests.unit.server.broker.processor_kit import AtOnce
 
 HERE = Surroundings({}, "/home/me", "machine", "10.0.0.1", "/here")
 BROKER = b"""# a comment

@@ -13,9 +13,17 @@ from twisted.internet.protocol import Protocol
 from twisted.internet.task import Clock
 from twisted.internet.testing import StringTransport
 
-from rmq_ha.autoswitch.epochs import Epoch, Epochs
-from rmq_ha.autoswitch.feed import EpochFeed
-from rmq_ha.autoswitch.frames import (
+from rmq_ha.base.config.broker_configuration import BrokerConfiguration
+from rmq_ha.base.config.store import MessageStoreConfig
+from rmq_ha.base.errors import TlsRefused
+from rmq_ha.base.tls.client import ClientTls
+from rmq_ha.base.tls.ends import TlsDoor
+from rmq_ha.base.tls.refusals import Refusals
+from rmq_ha.base.tls.server import ServerTls
+from rmq_ha.base.tls.std_session import StdSession
+from rmq_ha.server.autoswitch.epochs import Epoch, Epochs
+from rmq_ha.server.autoswitch.feed import EpochFeed
+from rmq_ha.server.autoswitch.frames import (
     MasterHandshake,
     Piece,
     SlaveHandshake,
@@ -25,32 +33,24 @@ from rmq_ha.autoswitch.frames import (
     encode_slave_handshake,
     encode_transfer,
 )
-from rmq_ha.autoswitch.frames import encode_report as switch_report
-from rmq_ha.autoswitch.protocol import EpochFeedProtocol, EpochReplicaProtocol
-from rmq_ha.autoswitch.replica import EpochReplica
-from rmq_ha.autoswitch.settings import ReplicationSettings
-from rmq_ha.autoswitch.sync_state import SyncState
-from rmq_ha.config.broker_configuration import BrokerConfiguration
-from rmq_ha.config.store import MessageStoreConfig
-from rmq_ha.controller.messages import SyncStateSet
-from rmq_ha.errors import TlsRefused
-from rmq_ha.ha.door import SecretCall, SecretDoor
-from rmq_ha.ha.feed import Feed
-from rmq_ha.ha.frames import ReportReader, encode_frame, encode_report
-from rmq_ha.ha.greeting import encode_greeting, greet
-from rmq_ha.ha.protocol import FeedProtocol, ReplicaProtocol
-from rmq_ha.ha.replica import Replica
-from rmq_ha.ha.secret import ANSWER, CHALLENGE, PROOF, MasterProof, SlaveProof
-from rmq_ha.tls.client import ClientTls
-from rmq_ha.tls.ends import TlsDoor
-from rmq_ha.tls.refusals import Refusals
-from rmq_ha.tls.server import ServerTls
-from rmq_ha.tls.std_session import StdSession
+from rmq_ha.server.autoswitch.frames import encode_report as switch_report
+from rmq_ha.server.autoswitch.protocol import EpochFeedProtocol, EpochReplicaProtocol
+from rmq_ha.server.autoswitch.replica import EpochReplica
+from rmq_ha.server.autoswitch.settings import ReplicationSettings
+from rmq_ha.server.autoswitch.sync_state import SyncState
+from rmq_ha.server.controller.messages import SyncStateSet
+from rmq_ha.server.ha.door import SecretCall, SecretDoor
+from rmq_ha.server.ha.feed import Feed
+from rmq_ha.server.ha.frames import ReportReader, encode_frame, encode_report
+from rmq_ha.server.ha.greeting import encode_greeting, greet
+from rmq_ha.server.ha.protocol import FeedProtocol, ReplicaProtocol
+from rmq_ha.server.ha.replica import Replica
+from rmq_ha.server.ha.secret import ANSWER, CHALLENGE, PROOF, MasterProof, SlaveProof
 from tests.fuzz.of_wire import RECORDS
 from tests.fuzz.target import target
-from tests.unit.broker.slave_tables import TableSet
-from tests.unit.ha.memory_log import MemoryLog
-from tests.unit.tls.material import Files, now_ms
+from tests.unit.base.tls.material import Files, now_ms
+from tests.unit.server.broker.slave_tables import TableSet
+from tests.unit.server.ha.memory_log import MemoryLog
 
 LOG = b"".join(RECORDS)
 SECRET, NONCE = b"secret", bytes(32)

@@ -2,9 +2,9 @@
 
 import zlib
 
-from rmq_ha.app.page.resources import login_in
-from rmq_ha.app.page.search import MOST_BODY, beginning
-from rmq_ha.model.flags import COMPRESSED, COMPRESSION_LZ4
+from rmq_ha.base.model.flags import COMPRESSED, COMPRESSION_LZ4
+from rmq_ha.ops.app.page.resources import login_in
+from rmq_ha.ops.app.page.search import MOST_BODY, beginning
 from tests.fuzz.target import target
 
 LOGIN = b'{"challenge":"00ff","signature":"c2lnbmVk","account":"operator"}'

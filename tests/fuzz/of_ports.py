@@ -13,12 +13,20 @@ from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 from twisted.logger import globalLogPublisher
 
-from rmq_ha.client.rules.signing import Credentials, sign
-from rmq_ha.config.dledger_settings import DLedgerSettings
-from rmq_ha.dledger.codec import encode_body
-from rmq_ha.dledger.codes import PushType, RequestCode
-from rmq_ha.dledger.members import Members
-from rmq_ha.dledger.messages import (
+from rmq_ha.base.config.dledger_settings import DLedgerSettings
+from rmq_ha.base.errors import ProtocolViolation
+from rmq_ha.base.model.networks import Networks
+from rmq_ha.base.model.topic_config import TopicConfig
+from rmq_ha.base.remoting.dispatcher import RequestDispatcher
+from rmq_ha.base.remoting.protocol import RemotingProtocol
+from rmq_ha.base.remoting.signing import Credentials, sign
+from rmq_ha.base.store_format.dledger_values import Entry
+from rmq_ha.base.wire.command import RemotingCommand
+from rmq_ha.base.wire.frame import FrameReader, decode_frame, encode_frame
+from rmq_ha.server.dledger.codec import encode_body
+from rmq_ha.server.dledger.codes import PushType, RequestCode
+from rmq_ha.server.dledger.members import Members
+from rmq_ha.server.dledger.messages import (
     AppendEntryRequest,
     GetEntriesRequest,
     GroupMessage,
@@ -28,23 +36,15 @@ from rmq_ha.dledger.messages import (
     PushEntryRequest,
     VoteRequest,
 )
-from rmq_ha.dledger.protocol import PeerRequests
-from rmq_ha.dledger.values import Entry
-from rmq_ha.errors import ProtocolViolation
-from rmq_ha.model.networks import Networks
-from rmq_ha.model.topic_config import TopicConfig
-from rmq_ha.remoting.dispatcher import RequestDispatcher
-from rmq_ha.remoting.protocol import RemotingProtocol
+from rmq_ha.server.dledger.protocol import PeerRequests
 from rmq_ha.testing.brokers import NamesrvNode
 from rmq_ha.testing.dledger_script import GROUP, Script
 from rmq_ha.testing.host import World as SimWorld
-from rmq_ha.wire.command import RemotingCommand
-from rmq_ha.wire.frame import FrameReader, decode_frame, encode_frame
 from tests.fuzz.of_links import Pipe
 from tests.fuzz.of_wire import FRAMES, REGISTRATION, SIGNED, frames_of
 from tests.fuzz.target import target
-from tests.unit.broker.guarded import NOBODY, Guarded, every_request
-from tests.unit.broker.sim_broker import SimBroker
+from tests.unit.server.broker.guarded import NOBODY, Guarded, every_request
+from tests.unit.server.broker.sim_broker import SimBroker
 
 
 class Failures:

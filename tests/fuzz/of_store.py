@@ -3,9 +3,22 @@
 from random import Random
 from zlib import crc32
 
-from rmq_ha.broker.transactions.messages import read_mark
-from rmq_ha.client.lookup.lookups import PlaceId
-from rmq_ha.dledger.format import (
+from rmq_ha.base.errors import CorruptRecord, InvalidSelector
+from rmq_ha.base.filter.selector import Selector
+from rmq_ha.base.model.extension_unit import ExtensionUnit
+from rmq_ha.base.model.message import place_of
+from rmq_ha.base.model.properties import decode_properties, encode_properties
+from rmq_ha.base.store_format.checkpoint import CheckpointTimes
+from rmq_ha.base.store_format.commitlog import (
+    decode_record,
+    decode_records,
+    dispatch_request_at,
+    record_size_at,
+    store_timestamp_of,
+)
+from rmq_ha.base.store_format.consumequeue import UNIT, decode_units
+from rmq_ha.base.store_format.consumequeue_ext import decode_extension, encode_extension
+from rmq_ha.base.store_format.dledger import (
     Checkpoint,
     SyncedUpTo,
     decode_checkpoint,
@@ -17,37 +30,24 @@ from rmq_ha.dledger.format import (
     encode_header,
     encode_term,
 )
-from rmq_ha.dledger.values import ENTRY_HEADER_SIZE, TermVote
-from rmq_ha.errors import CorruptRecord, InvalidSelector
-from rmq_ha.filter.selector import Selector
-from rmq_ha.ha.places import record_size
-from rmq_ha.model.extension_unit import ExtensionUnit
-from rmq_ha.model.message import place_of
-from rmq_ha.model.properties import decode_properties, encode_properties
-from rmq_ha.store.format.checkpoint import CheckpointTimes
-from rmq_ha.store.format.commitlog import (
-    decode_record,
-    decode_records,
-    dispatch_request_at,
-    record_size_at,
-    store_timestamp_of,
-)
-from rmq_ha.store.format.consumequeue import UNIT, decode_units
-from rmq_ha.store.format.consumequeue_ext import decode_extension, encode_extension
-from rmq_ha.store.format.index import ITEM, IndexHeader, index_file_size
-from rmq_ha.store.format.record_checks import (
+from rmq_ha.base.store_format.dledger_values import ENTRY_HEADER_SIZE, TermVote
+from rmq_ha.base.store_format.index import ITEM, IndexHeader, index_file_size
+from rmq_ha.base.store_format.record_checks import (
     body_fits,
     head_fits,
     is_of_topic,
     message_check,
     record_fits,
 )
-from rmq_ha.store.format.record_properties import record_properties
-from rmq_ha.store.index.file import IndexFile
-from rmq_ha.store.log.search import whole_records
-from rmq_ha.store.log.walk import walk
-from rmq_ha.store.queues.ends import QueueEnd, QueueEnds
-from rmq_ha.store.queues.search import valid_part
+from rmq_ha.base.store_format.record_properties import record_properties
+from rmq_ha.base.store_format.walk import walk
+from rmq_ha.client.lookup.lookups import PlaceId
+from rmq_ha.server.broker.transactions.messages import read_mark
+from rmq_ha.server.ha.places import record_size
+from rmq_ha.server.store.index.file import IndexFile
+from rmq_ha.server.store.log.search import whole_records
+from rmq_ha.server.store.queues.ends import QueueEnd, QueueEnds
+from rmq_ha.server.store.queues.search import valid_part
 from rmq_ha.testing.disk import SimDisk
 from tests.fuzz.of_wire import ENTRY, RECORDS
 from tests.fuzz.target import target

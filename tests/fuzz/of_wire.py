@@ -7,15 +7,36 @@ from typing import Any
 
 import msgspec
 
+from rmq_ha.base.errors import CorruptRecord, ProtocolViolation, RequestRejected
+from rmq_ha.base.model.data_version import DataVersion
+from rmq_ha.base.model.message import Address
+from rmq_ha.base.model.subscription import SubscriptionData
+from rmq_ha.base.model.topic_config import SubscriptionGroupConfig, TopicConfig
+from rmq_ha.base.store_format.commitlog import Record, encode_record
+from rmq_ha.base.store_format.dledger_values import Entry
+from rmq_ha.base.wire import bodies
+from rmq_ha.base.wire.batch import encode_batch, read_batch
+from rmq_ha.base.wire.command import RemotingCommand
+from rmq_ha.base.wire.ext_fields import ext_fields
+from rmq_ha.base.wire.frame import JSON, ROCKETMQ, FrameReader, decode_frame, encode_frame
+from rmq_ha.base.wire.json_header import decode_plain_header
+from rmq_ha.base.wire.route_bodies import ClusterInfo, RegisterBrokerBody, TopicRoute
+from rmq_ha.base.wire.send_header import (
+    UNDECODABLE,
+    decode_fast_v1,
+    decode_fast_v2,
+    decode_send_header,
+)
+from rmq_ha.base.wire.stat_bodies import REPLICATION_KEY, decode_connections
 from rmq_ha.client.consume.offsets import decode_offsets
 from rmq_ha.client.lookup.brokers import replication_of
 from rmq_ha.client.lookup.requests import pull_request, send_request
 from rmq_ha.client.rules.compression import compression_of
 from rmq_ha.client.rules.messages import decode_messages, decode_pulled
 from rmq_ha.client.rules.serializers import JsonSerializer, RegisteredSerializer
-from rmq_ha.controller import codec, events, messages
-from rmq_ha.dledger.codec import decode_body, encode_body
-from rmq_ha.dledger.messages import (
+from rmq_ha.server.controller import codec, events, messages
+from rmq_ha.server.dledger.codec import decode_body, encode_body
+from rmq_ha.server.dledger.messages import (
     AppendEntryRequest,
     AppendEntryResponse,
     GetEntriesRequest,
@@ -32,27 +53,6 @@ from rmq_ha.dledger.messages import (
     VoteRequest,
     VoteResponse,
 )
-from rmq_ha.dledger.values import Entry
-from rmq_ha.errors import CorruptRecord, ProtocolViolation, RequestRejected
-from rmq_ha.model.data_version import DataVersion
-from rmq_ha.model.message import Address
-from rmq_ha.model.subscription import SubscriptionData
-from rmq_ha.model.topic_config import SubscriptionGroupConfig, TopicConfig
-from rmq_ha.store.format.commitlog import Record, encode_record
-from rmq_ha.wire import bodies
-from rmq_ha.wire.batch import encode_batch, read_batch
-from rmq_ha.wire.command import RemotingCommand
-from rmq_ha.wire.ext_fields import ext_fields
-from rmq_ha.wire.frame import JSON, ROCKETMQ, FrameReader, decode_frame, encode_frame
-from rmq_ha.wire.json_header import decode_plain_header
-from rmq_ha.wire.route_bodies import ClusterInfo, RegisterBrokerBody, TopicRoute
-from rmq_ha.wire.send_header import (
-    UNDECODABLE,
-    decode_fast_v1,
-    decode_fast_v2,
-    decode_send_header,
-)
-from rmq_ha.wire.stat_bodies import REPLICATION_KEY, decode_connections
 from tests.fuzz.target import target
 
 V1 = {

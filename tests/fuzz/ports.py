@@ -20,10 +20,10 @@ from contextlib import suppress
 from pathlib import Path
 from random import Random
 
-from rmq_ha.dledger.codec import encode_body
-from rmq_ha.errors import ProtocolViolation
-from rmq_ha.wire.command import RemotingCommand
-from rmq_ha.wire.frame import FrameReader, decode_frame, encode_frame
+from rmq_ha.base.errors import ProtocolViolation
+from rmq_ha.base.wire.command import RemotingCommand
+from rmq_ha.base.wire.frame import FrameReader, decode_frame, encode_frame
+from rmq_ha.server.dledger.codec import encode_body
 from tests.fuzz.mutate import Mutator
 from tests.fuzz.of_links import REPORTS, TRANSFERS
 from tests.fuzz.of_ports import ASKED, NAMESRV, REQUESTS, both, signed

@@ -25,28 +25,28 @@ WORDS = (*NAMED, "decode", "parse", *TAKES_APART, *READS)
 
 #: Packages, and functions, that need no target; and why.
 ELSEWHERE = {
-    "rmq_ha.spark": "reads copies of stores, in processes of its own: tests/unit/spark",
-    "rmq_ha.scan": "reads copies of stores: tests/unit/spark",
-    "rmq_ha.offline": "reads copies of stores: tests/unit/spark",
-    "rmq_ha.offsets": "reads what its own commands kept, and stores: tests/unit/offsets",
+    "rmq_ha.lake.spark": "reads copies of stores, in processes of its own: tests/unit/lake/spark",
+    "rmq_ha.lake.scan": "reads copies of stores: tests/unit/lake/spark",
+    "rmq_ha.ops.offline": "reads copies of stores: tests/unit/lake/spark",
+    "rmq_ha.ops.offsets": "reads what its own commands kept, and stores: tests/unit/ops/offsets",
     "rmq_ha.testing": "not part of a server",
-    "rmq_ha.app.demo_parts": "asks the brokers that the demo started itself",
-    "rmq_ha.app.options:ServerOptions.parseArgs": "the command line of whoever starts a server",
-    "rmq_ha.persisted:PersistedTable.decode": "says what a table's has to do",
-    "rmq_ha.tls.any_session:AnySession.receive_data": "says what a session has to do",
-    "rmq_ha.ha.shell:ReplicaCore.receive_data": "says what a core has to do",
-    "rmq_ha.broker.transactions.lookup:HalfMessages._decoded": "decode_record, for our own topics",
+    "rmq_ha.ops.app.demo_parts": "asks the brokers that the demo started itself",
+    "rmq_ha.ops.app.options:ServerOptions.parseArgs": "the command line of whoever starts a server",
+    "rmq_ha.base.persisted:PersistedTable.decode": "says what a table's has to do",
+    "rmq_ha.base.tls.any_session:AnySession.receive_data": "says what a session has to do",
+    "rmq_ha.server.ha.shell:ReplicaCore.receive_data": "says what a core has to do",
+    "rmq_ha.server.broker.transactions.lookup:HalfMessages._decoded": "decode_record",
     "rmq_ha.client.consume.pull_api:PullApi._decode": "decode_pulled, and what it leaves is chosen",
     "rmq_ha.client.rebalance.consistent_hash:md5_hash": "reads nothing: a hash",
-    "rmq_ha.filter.bloom:murmur3": "reads nothing: a hash",
-    "rmq_ha.filter.values:_bits": "reads nothing: a number's bits",
-    "rmq_ha.dledger.election:Election._parse": "counts votes that were read",
-    "rmq_ha.dledger.commit_log:DLedgerCommitLog._size_at": "our own file: test_dledger_commit_log",
-    "rmq_ha.dledger.ledger_recovery:LedgerRecovery._entries": "our own file: test_ledger_model",
-    "rmq_ha.dledger.tail:LedgerTail._read_slice": "our own file: test_dledger_commit_log",
-    "rmq_ha.store.index.index:IndexService._is_cut": "our own file: test_index",
-    "rmq_ha.store.index.file:IndexFile.find": "our own file: test_index",
-    "rmq_ha.store.index.file:IndexFile.truncate": "our own file: test_index",
+    "rmq_ha.base.filter.bloom:murmur3": "reads nothing: a hash",
+    "rmq_ha.base.filter.values:_bits": "reads nothing: a number's bits",
+    "rmq_ha.server.dledger.election:Election._parse": "counts votes that were read",
+    "rmq_ha.server.dledger.commit_log:DLedgerCommitLog._size_at": "test_dledger_commit_log",
+    "rmq_ha.server.dledger.ledger_recovery:LedgerRecovery._entries": "our file: test_ledger_model",
+    "rmq_ha.server.dledger.tail:LedgerTail._read_slice": "our own file: test_dledger_commit_log",
+    "rmq_ha.server.store.index.index:IndexService._is_cut": "our own file: test_index",
+    "rmq_ha.server.store.index.file:IndexFile.find": "our own file: test_index",
+    "rmq_ha.server.store.index.file:IndexFile.truncate": "our own file: test_index",
 }
 
 
@@ -103,7 +103,7 @@ def is_reader(name: str, function: ast.FunctionDef, own: set[str]) -> bool:
 
 @cache
 def readers() -> frozenset[str]:
-    """As `rmq_ha.wire.frame:FrameReader.receive_data`; none of packages that are `ELSEWHERE`."""
+    """As `rmq_ha.base.wire.frame:FrameReader.receive_data`; none of packages in `ELSEWHERE`."""
     found: set[str] = set()
     for path in ROOT.rglob("*.py"):
         module = ".".join(path.relative_to(ROOT.parent).with_suffix("").parts)

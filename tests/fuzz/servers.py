@@ -11,11 +11,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from rmq_ha.base.host.blocking import BlockingCalls
+from rmq_ha.base.remoting.signing import Credentials, sign
+from rmq_ha.base.wire.bodies import decode_offset_table, decode_topic_table
+from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.client.lookup.requests import pull_request, send_request
-from rmq_ha.client.rules.signing import Credentials, sign
-from rmq_ha.host.blocking import BlockingCalls
-from rmq_ha.wire.bodies import decode_offset_table, decode_topic_table
-from rmq_ha.wire.command import RemotingCommand
 from tests.live.live_ports import free_ports
 
 BASES = range(25500, 25600, 4)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from importlib import import_module
 from typing import Any, NamedTuple
 
-from rmq_ha.errors import ProtocolViolation
+from rmq_ha.base.errors import ProtocolViolation
 
 Reader = Callable[[bytes], Any]
 

@@ -11,7 +11,7 @@ from types import CodeType
 
 import pytest
 
-from rmq_ha.errors import ProtocolViolation
+from rmq_ha.base.errors import ProtocolViolation
 from tests.fuzz.fuzz_run import CORPUS, Outcome, fuzz, mutator_of
 from tests.fuzz.mutate import Mutator
 from tests.fuzz.readers import (

@@ -16,6 +16,7 @@ from twisted.internet.stdio import StandardIO
 from twisted.protocols.basic import LineReceiver
 from twisted.python.failure import Failure
 
+from rmq_ha.base.host.real import make_host
 from rmq_ha.client.connection.instance import ClientInstance
 from rmq_ha.client.consume.lite_pull_consumer import LitePullConsumer
 from rmq_ha.client.consume.pull_consumer import PullConsumer
@@ -30,7 +31,6 @@ from rmq_ha.client.rules.listening import ConsumeConcurrentlyStatus, ConsumeOrde
 from rmq_ha.client.rules.messages import MessageQueue
 from rmq_ha.client.rules.settings import ClientConfig
 from rmq_ha.client.rules.subscriptions import MessageSelector
-from rmq_ha.host.real import make_host
 
 reactor: Any = installed
 

@@ -8,14 +8,14 @@ import time
 from collections.abc import Callable
 from random import Random
 
-from rmq_ha.autoswitch.actions import Accept, Answer, Apply, Ask, Follow, Progress, Withdraw
-from rmq_ha.autoswitch.epochs import Epochs
-from rmq_ha.autoswitch.manager import ReplicasManager
-from rmq_ha.autoswitch.replica import Cut, EpochReplica
-from rmq_ha.autoswitch.settings import ManagerSettings, ReplicationSettings
-from rmq_ha.wire.command import RemotingCommand
-from rmq_ha.wire.ext_fields import ext_fields
-from tests.unit.ha.memory_log import MemoryLog
+from rmq_ha.base.wire.command import RemotingCommand
+from rmq_ha.base.wire.ext_fields import ext_fields
+from rmq_ha.server.autoswitch.actions import Accept, Answer, Apply, Ask, Follow, Progress, Withdraw
+from rmq_ha.server.autoswitch.epochs import Epochs
+from rmq_ha.server.autoswitch.manager import ReplicasManager
+from rmq_ha.server.autoswitch.replica import Cut, EpochReplica
+from rmq_ha.server.autoswitch.settings import ManagerSettings, ReplicationSettings
+from tests.unit.server.ha.memory_log import MemoryLog
 
 Asking = Callable[[str, RemotingCommand], RemotingCommand]
 

@@ -12,10 +12,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
+from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.client.lookup.requests import send_request
-from rmq_ha.dledger.codec import decode_body, encode_body
-from rmq_ha.dledger.codes import RequestCode
-from rmq_ha.dledger.messages import (
+from rmq_ha.server.dledger.codec import decode_body, encode_body
+from rmq_ha.server.dledger.codes import RequestCode
+from rmq_ha.server.dledger.messages import (
     GroupMessage,
     HeartBeatRequest,
     HeartBeatResponse,
@@ -24,7 +25,6 @@ from rmq_ha.dledger.messages import (
     MetadataRequest,
     MetadataResponse,
 )
-from rmq_ha.wire.command import RemotingCommand
 from tests.interop.conversation import compiled_java
 from tests.interop.pairs import log_end
 from tests.interop.rig import SMALL, Rig, Server

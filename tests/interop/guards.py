@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rmq_ha.client.rules.signing import Credentials
+from rmq_ha.base.remoting.signing import Credentials
 from tests.interop.rig import Rig, Server
 from tests.interop.wire import Wire
 

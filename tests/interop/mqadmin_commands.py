@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from rmq_ha.config.controlled import ControllerModeConfig
-from rmq_ha.config.fields import fields_by_key
-from rmq_ha.config.namesrv import NamesrvConfig
-from rmq_ha.config.ours import RmqHaConfig
+from rmq_ha.base.config.controlled import ControllerModeConfig
+from rmq_ha.base.config.fields import fields_by_key
+from rmq_ha.base.config.namesrv import NamesrvConfig
+from rmq_ha.base.config.ours import RmqHaConfig
 
 Command = tuple[str, ...]
 

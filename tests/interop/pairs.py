@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from rmq_ha.base.wire import fastjson
 from rmq_ha.client.lookup.requests import send_request
-from rmq_ha.wire import fastjson
 from tests.interop.rig import Rig, Server
 from tests.interop.wire import Load, Refused, Sent, Wire, log_end, what_is_wrong
 

@@ -14,6 +14,7 @@ from twisted.internet import reactor as installed
 from twisted.internet.defer import Deferred
 from twisted.internet.threads import deferToThread
 
+from rmq_ha.base.host.real import make_host
 from rmq_ha.client.connection.instance import ClientInstance
 from rmq_ha.client.rules.messages import Message, MessageExt, MessageQueue
 from rmq_ha.client.rules.queue_choice import select_by_hash
@@ -21,7 +22,6 @@ from rmq_ha.client.rules.settings import ClientConfig, ProducerConfig
 from rmq_ha.client.send.producer import Producer
 from rmq_ha.client.send.tracing import Tracer
 from rmq_ha.client.send.transactions import LocalTransactionState, TransactionProducer
-from rmq_ha.host.real import make_host
 
 reactor: Any = installed
 COMMIT = LocalTransactionState.COMMIT_MESSAGE

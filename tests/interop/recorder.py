@@ -6,8 +6,8 @@ import socket
 import threading
 from collections import defaultdict
 
-from rmq_ha.wire.command import RemotingCommand
-from rmq_ha.wire.frame import FrameReader, decode_frame
+from rmq_ha.base.wire.command import RemotingCommand
+from rmq_ha.base.wire.frame import FrameReader, decode_frame
 
 
 class Recorder:

@@ -13,15 +13,15 @@ from typing import Any
 
 import pytest
 
+from rmq_ha.base.remoting.signing import Credentials, sign
+from rmq_ha.base.wire import fastjson
+from rmq_ha.base.wire.codes import RequestCode
+from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.client.blocking import BlockingClient
 from rmq_ha.client.lookup.requests import send_request
 from rmq_ha.client.rules.errors import MQClientError
 from rmq_ha.client.rules.messages import Message
 from rmq_ha.client.rules.settings import ClientConfig
-from rmq_ha.client.rules.signing import Credentials, sign
-from rmq_ha.wire import fastjson
-from rmq_ha.wire.codes import RequestCode
-from rmq_ha.wire.command import RemotingCommand
 from tests.interop.accounts import ADMIN, FILE, FORMER, USER
 from tests.interop.conversation import Conversation, compiled_java
 from tests.interop.rig import ALL_JAVA, Rig, Server

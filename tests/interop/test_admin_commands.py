@@ -14,11 +14,11 @@ from unittest.mock import patch
 
 import pytest
 
-from rmq_ha.admin import session
-from rmq_ha.admin.main import main
+from rmq_ha.base.host.loop import LoopReactor
 from rmq_ha.client.blocking import BlockingClient
 from rmq_ha.client.rules.messages import Message
-from rmq_ha.host.loop import LoopReactor
+from rmq_ha.ops.admin import session
+from rmq_ha.ops.admin.main import main
 from tests.interop.rig import Rig
 
 TOPIC = "Commands"

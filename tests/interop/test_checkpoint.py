@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rmq_ha.store.format.checkpoint import (
+from rmq_ha.base.store_format.checkpoint import (
     CHECKPOINT_SIZE,
     NOTHING_WHOLE,
     CheckpointTimes,

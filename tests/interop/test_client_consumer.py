@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
+from rmq_ha.base.model.message import offset_msg_id
+from rmq_ha.base.wire import fastjson
 from rmq_ha.client.lookup.requests import send_request
-from rmq_ha.model.message import offset_msg_id
-from rmq_ha.wire import fastjson
 from tests.interop.conversation import Conversation, compiled_java
 from tests.interop.rig import Rig, Server
 from tests.interop.wire import Refused, Wire

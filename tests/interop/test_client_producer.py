@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
+from rmq_ha.base.model.properties import CLUSTER, UNIQ_KEY
+from rmq_ha.base.store_format.commitlog import Record
 from rmq_ha.client import BlockingClient, DuplicatesPossible, Message, ProducerConfig
-from rmq_ha.model.properties import CLUSTER, UNIQ_KEY
-from rmq_ha.store.format.commitlog import Record
 from tests.interop.conversation import Conversation, compiled_java
 from tests.interop.rig import Rig, Server
 from tests.interop.wire import Refused, Wire

@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
+from rmq_ha.base.wire.command import RemotingCommand
+from rmq_ha.base.wire.frame import FrameReader, decode_frame, encode_frame
 from rmq_ha.client.lookup.requests import send_request
-from rmq_ha.controller.codec import decode_set
-from rmq_ha.wire.command import RemotingCommand
-from rmq_ha.wire.frame import FrameReader, decode_frame, encode_frame
+from rmq_ha.server.controller.codec import decode_set
 from tests.interop.controller_slave import Slave
 from tests.interop.rig import REPO, TWISTD, Rig, Server
 

@@ -19,10 +19,10 @@ from random import Random
 
 import pytest
 
+from rmq_ha.base.store_format.commitlog import decode_record
+from rmq_ha.base.wire.codes import RequestCode
+from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.client.lookup.requests import pull_request, send_request
-from rmq_ha.store.format.commitlog import decode_record
-from rmq_ha.wire.codes import RequestCode
-from rmq_ha.wire.command import RemotingCommand
 from tests.interop.lines import Line, Lines
 from tests.interop.rig import Rig
 from tests.interop.test_controller import ask, pytestmark  # noqa: F401

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
+from rmq_ha.base.model.properties import DELAY, ORIGIN_MESSAGE_ID, REAL_TOPIC, RETRY_TOPIC
+from rmq_ha.base.store_format.commitlog import Record
+from rmq_ha.base.wire.codes import RequestCode
+from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.client.lookup.requests import send_request
-from rmq_ha.model.properties import DELAY, ORIGIN_MESSAGE_ID, REAL_TOPIC, RETRY_TOPIC
-from rmq_ha.store.format.commitlog import Record
-from rmq_ha.wire.codes import RequestCode
-from rmq_ha.wire.command import RemotingCommand
 from tests.interop.rig import ALL_JAVA, PEER, Rig, Server
 from tests.interop.wire import STORED, Refused, Wire
 

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
+from rmq_ha.base.store_format.commitlog import decode_record
+from rmq_ha.base.wire.frame import decode_frame, encode_frame
 from rmq_ha.client.lookup.requests import send_request
-from rmq_ha.ha.frames import FrameReader, encode_report
-from rmq_ha.ha.greeting import WORD_COUNT, Greeting, encode_greeting
-from rmq_ha.store.format.commitlog import decode_record
-from rmq_ha.wire.frame import decode_frame, encode_frame
+from rmq_ha.server.ha.frames import FrameReader, encode_report
+from rmq_ha.server.ha.greeting import WORD_COUNT, Greeting, encode_greeting
 from tests.interop.pairs import QUICK, Pair, Visit, assert_same_logs
 from tests.interop.rig import Rig, Server, rig_in
 from tests.interop.wire import Load, Wire, log_end

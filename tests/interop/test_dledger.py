@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from rmq_ha.base.model.flags import TRANSACTION_COMMIT
+from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.client.lookup.requests import send_request
-from rmq_ha.model.flags import TRANSACTION_COMMIT
-from rmq_ha.wire.command import RemotingCommand
 from tests.interop.groups import OK, TOPIC, Group
 from tests.interop.rig import Rig
 from tests.interop.wire import Wire

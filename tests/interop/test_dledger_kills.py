@@ -24,7 +24,7 @@ ROUNDS = int(os.environ.get("RMQ_HA_DLEDGER_KILLS", "0"))
 # One fault after so many transfers: Java needs more than 6 s to notice that its leader is gone.
 FAULT_EVERY = 5
 SIDES = {True: "Java", False: "ours"}
-ADMIN = "from rmq_ha.admin.main import main; main()"
+ADMIN = "from rmq_ha.ops.admin.main import main; main()"
 MIXES = [
     pytest.param((True, True, False), id="2-java-1-ours"),
     pytest.param(

@@ -7,13 +7,13 @@ from pathlib import Path
 from struct import pack_into, unpack_from
 from zlib import crc32
 
+from rmq_ha.base.host.disk import RealDisk
+from rmq_ha.base.store_format.dledger import decode_term
+from rmq_ha.base.store_format.dledger_values import Entry
 from rmq_ha.client.lookup.requests import send_request
-from rmq_ha.dledger.format import decode_term
-from rmq_ha.dledger.ledger import Ledger
-from rmq_ha.dledger.ledger_files import LedgerFiles
-from rmq_ha.dledger.term_file import TermFile
-from rmq_ha.dledger.values import Entry
-from rmq_ha.host.disk import RealDisk
+from rmq_ha.server.dledger.ledger import Ledger
+from rmq_ha.server.dledger.ledger_files import LedgerFiles
+from rmq_ha.server.dledger.term_file import TermFile
 from tests.interop.groups import FILE_SIZE, QUEUES, TOPIC, Group, Member, data, index
 from tests.interop.rig import Rig
 from tests.interop.wire import Wire

@@ -22,9 +22,9 @@ from typing import Any
 
 import pytest
 
+from rmq_ha.base.remoting.signing import Credentials
+from rmq_ha.base.wire.codes import RequestCode
 from rmq_ha.client.lookup.requests import send_request
-from rmq_ha.client.rules.signing import Credentials
-from rmq_ha.wire.codes import RequestCode
 from tests.interop.conversation import Conversation, compiled_go, compiled_java
 from tests.interop.guards import OPEN, Guard, account
 from tests.interop.rig import ALL_JAVA, Rig, Server, rig_in

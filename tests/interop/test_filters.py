@@ -11,17 +11,17 @@ from typing import Any
 
 import pytest
 
-from rmq_ha.broker.tables.consumer_filters import ConsumerFilterManager
+from rmq_ha.base.config.broker import BrokerConfig
+from rmq_ha.base.model.properties import encode_properties
+from rmq_ha.base.model.subscription import SubscriptionData
+from rmq_ha.base.store_format.commitlog import decode_records
+from rmq_ha.base.store_format.consumequeue_ext import decode_extension
+from rmq_ha.base.wire import fastjson
+from rmq_ha.base.wire.codes import RequestCode
+from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.client.lookup.requests import pull_request, send_request
-from rmq_ha.config.broker import BrokerConfig
-from rmq_ha.model.properties import encode_properties
-from rmq_ha.model.subscription import SubscriptionData
-from rmq_ha.store.format.commitlog import decode_records
-from rmq_ha.store.format.consumequeue_ext import decode_extension
+from rmq_ha.server.broker.tables.consumer_filters import ConsumerFilterManager
 from rmq_ha.testing.disk import SimDisk
-from rmq_ha.wire import fastjson
-from rmq_ha.wire.codes import RequestCode
-from rmq_ha.wire.command import RemotingCommand
 from tests.interop.rig import Rig, Server
 from tests.interop.selectors_gen import Generator, messages
 from tests.interop.wire import Wire

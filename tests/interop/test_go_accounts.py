@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from rmq_ha.client.rules.signing import Credentials
-from rmq_ha.wire.codes import RequestCode
+from rmq_ha.base.remoting.signing import Credentials
+from rmq_ha.base.wire.codes import RequestCode
 from tests.interop.conversation import Conversation, compiled_go
 from tests.interop.guards import LIMITS, Guard, account
 from tests.interop.rig import ALL_JAVA, Rig, Server

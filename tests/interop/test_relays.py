@@ -16,10 +16,10 @@ from typing import Any
 
 import pytest
 
+from rmq_ha.base.wire import fastjson
+from rmq_ha.base.wire.codes import RequestCode
+from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.client.lookup.requests import send_request
-from rmq_ha.wire import fastjson
-from rmq_ha.wire.codes import RequestCode
-from rmq_ha.wire.command import RemotingCommand
 from tests.interop.conversation import compiled_java
 from tests.interop.rig import ALL_JAVA, PEER, Rig
 from tests.interop.wire import Refused, Wire, unique_id

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from rmq_ha.wire.codes import RequestCode
+from rmq_ha.base.wire.codes import RequestCode
 from tests.interop.pairs import (
     FILE_SIZE,
     MIXES,

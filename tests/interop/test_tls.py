@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
+from rmq_ha.base.wire.codes import RequestCode
 from rmq_ha.client.aio import connect
 from rmq_ha.client.blocking import BlockingClient
 from rmq_ha.client.rules.messages import Message
 from rmq_ha.client.rules.settings import ClientConfig
-from rmq_ha.wire.codes import RequestCode
 from tests.interop.certificates import Authority, TlsWire, shown_certificate, stranger
 from tests.interop.conversation import compiled_java
 from tests.interop.pairs import QUICK, assert_same_logs

@@ -2,7 +2,7 @@
 The steps of docs/upgrade.md, "From a pair to controller mode, and back": with real processes.
 
 It takes more than a minute, so it runs only with RMQ_HA_UPGRADE=1; simulated it is always run:
-`tests/unit/autoswitch/test_from_a_classic_pair.py`.
+`tests/unit/server/autoswitch/test_from_a_classic_pair.py`.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import time
 
 import pytest
 
+from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.client.lookup.requests import send_request
-from rmq_ha.wire.command import RemotingCommand
 from tests.interop.pairs import QUICK, Pair
 from tests.interop.rig import ALL_JAVA, Rig, Server
 from tests.interop.test_controller import Sets, ask

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from rmq_ha.model.flags import TRANSACTION_COMMIT
-from rmq_ha.model.topics import HALF_TOPIC, OP_HALF_TOPIC
-from rmq_ha.wire.codes import RequestCode
-from rmq_ha.wire.command import RemotingCommand
+from rmq_ha.base.model.flags import TRANSACTION_COMMIT
+from rmq_ha.base.model.topics import HALF_TOPIC, OP_HALF_TOPIC
+from rmq_ha.base.wire.codes import RequestCode
+from rmq_ha.base.wire.command import RemotingCommand
 from tests.interop.pairs import Pair
 from tests.interop.rig import Rig, Server, rig_in
 from tests.interop.wire import Refused, Wire

@@ -11,13 +11,13 @@ import time
 from collections import Counter
 from typing import Any, NamedTuple
 
+from rmq_ha.base.remoting.signing import Credentials, sign
+from rmq_ha.base.store_format.commitlog import Record, decode_records
+from rmq_ha.base.wire import fastjson
+from rmq_ha.base.wire.codes import RequestCode
+from rmq_ha.base.wire.command import RemotingCommand
+from rmq_ha.base.wire.frame import FrameReader, decode_frame, encode_frame
 from rmq_ha.client.lookup.requests import pull_request, send_request
-from rmq_ha.client.rules.signing import Credentials, sign
-from rmq_ha.store.format.commitlog import Record, decode_records
-from rmq_ha.wire import fastjson
-from rmq_ha.wire.codes import RequestCode
-from rmq_ha.wire.command import RemotingCommand
-from rmq_ha.wire.frame import FrameReader, decode_frame, encode_frame
 
 STORED = (0, 10, 11, 12)
 PULL_FOUND = 0

@@ -7,13 +7,13 @@ import time
 from collections import Counter
 from collections.abc import Callable
 
+from rmq_ha.base.model.flags import TRANSACTION_COMMIT
+from rmq_ha.base.model.properties import encode_properties
+from rmq_ha.base.wire import fastjson
+from rmq_ha.base.wire.codes import RequestCode
+from rmq_ha.base.wire.command import FLAG_ONEWAY, RemotingCommand
+from rmq_ha.base.wire.frame import decode_frame, encode_frame
 from rmq_ha.client.lookup.requests import send_request
-from rmq_ha.model.flags import TRANSACTION_COMMIT
-from rmq_ha.model.properties import encode_properties
-from rmq_ha.wire import fastjson
-from rmq_ha.wire.codes import RequestCode
-from rmq_ha.wire.command import FLAG_ONEWAY, RemotingCommand
-from rmq_ha.wire.frame import decode_frame, encode_frame
 from tests.interop.rig import Server
 from tests.interop.wire import STORED, Wire
 

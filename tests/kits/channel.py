@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
-from rmq_ha.model.message import Address
-from rmq_ha.wire.command import RemotingCommand
+from rmq_ha.base.model.message import Address
+from rmq_ha.base.wire.command import RemotingCommand
 
 
 class FakeChannel:

@@ -3,8 +3,8 @@
 from collections import defaultdict
 from collections.abc import Callable
 
-from rmq_ha.app.status.catalogue import CATALOGUE
-from rmq_ha.app.status.samples import Samples
+from rmq_ha.ops.app.status.catalogue import CATALOGUE
+from rmq_ha.ops.app.status.samples import Samples
 
 
 def scraped(tell: Callable[[Samples], object]) -> dict[str, list[tuple[dict[str, str], float]]]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import struct
 import zlib
 
-from rmq_ha.wire.codes import RequestCode
-from rmq_ha.wire.command import RemotingCommand
-from rmq_ha.wire.frame import encode_frame
+from rmq_ha.base.wire.codes import RequestCode
+from rmq_ha.base.wire.command import RemotingCommand
+from rmq_ha.base.wire.frame import encode_frame
 
 
 def header_bomb() -> bytes:

@@ -16,10 +16,10 @@ from typing import NamedTuple
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from rmq_ha.base.store_format.commitlog import decode_records
+from rmq_ha.base.wire.command import RemotingCommand
+from rmq_ha.base.wire.frame import FrameReader, decode_frame, encode_frame
 from rmq_ha.client.lookup.requests import pull_request, send_request
-from rmq_ha.store.format.commitlog import decode_records
-from rmq_ha.wire.command import RemotingCommand
-from rmq_ha.wire.frame import FrameReader, decode_frame, encode_frame
 
 TWISTD = [str(Path(sys.executable).with_name("twistd")), "-n", "--pidfile=", "rmqha", "--ready"]
 COMMON = """\

@@ -14,7 +14,7 @@ from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from rmq_ha.host.blocking import BlockingCalls
+from rmq_ha.base.host.blocking import BlockingCalls
 from tests.live.live_ports import free_ports
 
 TWISTD = [str(Path(sys.executable).with_name("twistd")), "-n", "--pidfile=", "rmqha", "--ready"]

@@ -9,10 +9,10 @@ import sys
 from twisted.internet import reactor
 from twisted.internet.defer import Deferred
 
+from rmq_ha.base.timing.periodic import Periodic
 from rmq_ha.client.connecting import connect
 from rmq_ha.client.consume.push_consumer import PushConsumer
 from rmq_ha.client.rules.consumer_settings import ConsumeFromWhere, PushConsumerConfig
-from rmq_ha.timing.periodic import Periodic
 
 NAMESRV, TOPIC, GROUP = sys.argv[1:]
 

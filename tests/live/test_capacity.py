@@ -17,10 +17,10 @@ from pathlib import Path
 
 import pytest
 
-from rmq_ha.app.status.catalogue import CATALOGUE
+from rmq_ha.base.host.ports import free_ports
 from rmq_ha.client.blocking import BlockingClient
 from rmq_ha.client.rules.messages import Message
-from rmq_ha.host.ports import free_ports
+from rmq_ha.ops.app.status.catalogue import CATALOGUE
 from rmq_ha.testing.real_brokers import ServerProcess
 
 ROOT = Path(__file__).parents[2]

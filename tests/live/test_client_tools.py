@@ -21,18 +21,18 @@ import pytest
 import trustme
 from cryptography.hazmat.primitives import serialization
 
-from rmq_ha.admin import session
-from rmq_ha.admin.main import main
-from rmq_ha.admin.session import NOT_FOUND
+from rmq_ha.base.errors import RemotingError
+from rmq_ha.base.host.loop import LoopReactor
+from rmq_ha.base.remoting.signing import Credentials
+from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.client.aio import connect
 from rmq_ha.client.blocking import BlockingClient
 from rmq_ha.client.rules.errors import BrokerRefused, MQClientError, NoRoute
 from rmq_ha.client.rules.messages import Message, MessageExt
 from rmq_ha.client.rules.settings import ClientConfig
-from rmq_ha.client.rules.signing import Credentials
-from rmq_ha.errors import RemotingError
-from rmq_ha.host.loop import LoopReactor
-from rmq_ha.wire.command import RemotingCommand
+from rmq_ha.ops.admin import session
+from rmq_ha.ops.admin.main import main
+from rmq_ha.ops.admin.session import NOT_FOUND
 
 REPO = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent

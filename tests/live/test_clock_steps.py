@@ -18,10 +18,10 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from rmq_ha.base.host.blocking import BlockingCalls
+from rmq_ha.base.wire.codes import RequestCode
+from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.client.lookup.requests import route_request, send_request
-from rmq_ha.host.blocking import BlockingCalls
-from rmq_ha.wire.codes import RequestCode
-from rmq_ha.wire.command import RemotingCommand
 from tests.live.live_ports import free_ports
 
 BASES = range(24800, 24900, 4)

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from rmq_ha.wire.command import RemotingCommand
-from rmq_ha.wire.frame import FrameReader, decode_frame, encode_frame
+from rmq_ha.base.wire.command import RemotingCommand
+from rmq_ha.base.wire.frame import FrameReader, decode_frame, encode_frame
 from tests.live.live_ports import free_ports
 
 TWISTD = [str(Path(sys.executable).with_name("twistd")), "-n", "--pidfile=", "rmqcontroller"]

@@ -10,16 +10,16 @@ from random import Random
 import pytest
 import trustme
 
+from rmq_ha.base.host.blocking import BlockingCalls, now_ms
+from rmq_ha.base.model.topics import DEFAULT_TOPIC
+from rmq_ha.base.remoting.signing import Credentials, RequestSigner, SignedTimes, sign
+from rmq_ha.base.wire.codes import RequestCode
+from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.client.blocking import BlockingClient
 from rmq_ha.client.lookup.requests import send_request
 from rmq_ha.client.rules.errors import MQClientError
 from rmq_ha.client.rules.messages import Message
 from rmq_ha.client.rules.settings import ClientConfig
-from rmq_ha.client.rules.signing import Credentials, RequestSigner, SignedTimes, sign
-from rmq_ha.host.blocking import BlockingCalls, now_ms
-from rmq_ha.model.topics import DEFAULT_TOPIC
-from rmq_ha.wire.codes import RequestCode
-from rmq_ha.wire.command import RemotingCommand
 from tests.live.lone_broker import LoneBroker
 
 BASES = range(25320, 25400, 4)

@@ -13,10 +13,14 @@ from pathlib import Path
 
 import pytest
 
+from rmq_ha.base.errors import ProtocolViolation
+from rmq_ha.base.store_format.commitlog import decode_records
+from rmq_ha.base.wire.command import RemotingCommand
+from rmq_ha.base.wire.frame import FrameReader, decode_frame, encode_frame
 from rmq_ha.client.lookup.requests import pull_request, send_request
-from rmq_ha.dledger.codec import decode_body, encode_body
-from rmq_ha.dledger.codes import RequestCode
-from rmq_ha.dledger.messages import (
+from rmq_ha.server.dledger.codec import decode_body, encode_body
+from rmq_ha.server.dledger.codes import RequestCode
+from rmq_ha.server.dledger.messages import (
     GroupMessage,
     HeartBeatRequest,
     MetadataRequest,
@@ -24,10 +28,6 @@ from rmq_ha.dledger.messages import (
     PushEntryRequest,
     VoteRequest,
 )
-from rmq_ha.errors import ProtocolViolation
-from rmq_ha.store.format.commitlog import decode_records
-from rmq_ha.wire.command import RemotingCommand
-from rmq_ha.wire.frame import FrameReader, decode_frame, encode_frame
 from tests.live.live_ports import free_ports
 
 TWISTD = [str(Path(sys.executable).with_name("twistd")), "-n", "--pidfile="]

@@ -19,9 +19,9 @@ from pathlib import Path
 
 import pytest
 
+from rmq_ha.base.wire.command import RemotingCommand
+from rmq_ha.base.wire.frame import FrameReader, decode_frame, encode_frame
 from rmq_ha.client.lookup.requests import send_request
-from rmq_ha.wire.command import RemotingCommand
-from rmq_ha.wire.frame import FrameReader, decode_frame, encode_frame
 from tests.live.live_ports import free_ports
 from tests.live.test_controller_process import until
 

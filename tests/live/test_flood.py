@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from rmq_ha.base.errors import RmqHaError
+from rmq_ha.base.model.topics import DEFAULT_TOPIC
 from rmq_ha.client.lookup.requests import send_request
-from rmq_ha.errors import RmqHaError
-from rmq_ha.model.topics import DEFAULT_TOPIC
 from tests.live.lone_broker import LoneBroker
 
 BASES = range(25200, 25320, 4)

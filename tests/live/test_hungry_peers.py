@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from rmq_ha.base.model.topics import DEFAULT_TOPIC
+from rmq_ha.base.wire.command import RemotingCommand
+from rmq_ha.base.wire.frame import encode_frame
 from rmq_ha.client.lookup.requests import send_request
-from rmq_ha.model.topics import DEFAULT_TOPIC
-from rmq_ha.wire.command import RemotingCommand
-from rmq_ha.wire.frame import encode_frame
 from tests.live.bombs import header_bomb, registration_bomb
 from tests.live.lone_broker import LoneBroker
 

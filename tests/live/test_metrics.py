@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from rmq_ha.base.wire.frame import FrameReader, decode_frame, encode_frame
 from rmq_ha.client.lookup.requests import send_request
-from rmq_ha.wire.frame import FrameReader, decode_frame, encode_frame
 from tests.live.live_ports import free_ports
 
 TWISTD = [str(Path(sys.executable).with_name("twistd")), "-n", "--pidfile=", "rmqha", "--ready"]

@@ -10,7 +10,7 @@ from textwrap import dedent
 
 import pytest
 
-from rmq_ha.host.ports import free_ports
+from rmq_ha.base.host.ports import free_ports
 from rmq_ha.testing import real_brokers
 
 pytest_plugins = ["pytester"]

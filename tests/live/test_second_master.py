@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from rmq_ha.base.host.blocking import BlockingCalls
+from rmq_ha.base.model.topics import DEFAULT_TOPIC
 from rmq_ha.client.lookup.requests import route_request, send_request
-from rmq_ha.host.blocking import BlockingCalls
-from rmq_ha.model.topics import DEFAULT_TOPIC
 from tests.live.live_ports import free_ports
 
 BASES = range(25000, 25100, 4)

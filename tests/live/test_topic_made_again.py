@@ -15,11 +15,11 @@ from pathlib import Path
 
 import pytest
 
+from rmq_ha.base.store_format.commitlog import decode_records
+from rmq_ha.base.wire.codes import RequestCode, ResponseCode
+from rmq_ha.base.wire.command import RemotingCommand
+from rmq_ha.base.wire.frame import FrameReader, decode_frame, encode_frame
 from rmq_ha.client.lookup.requests import pull_request, send_request
-from rmq_ha.store.format.commitlog import decode_records
-from rmq_ha.wire.codes import RequestCode, ResponseCode
-from rmq_ha.wire.command import RemotingCommand
-from rmq_ha.wire.frame import FrameReader, decode_frame, encode_frame
 from tests.live.live_ports import free_ports
 
 TWISTD = [str(Path(sys.executable).with_name("twistd")), "-n", "--pidfile=", "rmqha"]

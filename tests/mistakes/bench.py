@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 
-from rmq_ha.host.ports import free_ports
+from rmq_ha.base.host.ports import free_ports
 from tests.mistakes.forks import ENTRIES, Forks
 
 BIN = Path(sys.executable).parent

@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Any
 
 ENTRIES = {
-    "rmqha-broker": "rmq_ha.app.foreground:broker",
-    "rmqha-namesrv": "rmq_ha.app.foreground:namesrv",
-    "rmqha-controller": "rmq_ha.app.foreground:controller",
-    "rmqha-admin": "rmq_ha.admin.main:main",
+    "rmqha-broker": "rmq_ha.ops.app.foreground:broker",
+    "rmqha-namesrv": "rmq_ha.ops.app.foreground:namesrv",
+    "rmqha-controller": "rmq_ha.ops.app.foreground:controller",
+    "rmqha-admin": "rmq_ha.ops.admin.main:main",
 }
 ROOT = Path(__file__).parents[2]
 
@@ -65,13 +65,17 @@ class Forks:
 
 
 def preload() -> None:
-    from rmq_ha.admin.main import COMMANDS
+    from rmq_ha.ops.admin.main import COMMANDS
 
     for place in COMMANDS.values():
         import_module(place.where.partition(":")[0])
     for name in ("broker_server", "namesrv_server", "controller_server", "live_check", "make"):
-        import_module(f"rmq_ha.app.{name}")
-    for name in ("twisted.scripts.twistd", "twisted.internet.epollreactor", "rmq_ha.host.real"):
+        import_module(f"rmq_ha.ops.app.{name}")
+    for name in (
+        "twisted.scripts.twistd",
+        "twisted.internet.epollreactor",
+        "rmq_ha.base.host.real",
+    ):
         import_module(name)
     assert "twisted.internet.reactor" not in sys.modules, "each process has its own"
 

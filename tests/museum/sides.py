@@ -21,10 +21,10 @@ from typing import Any
 
 import psutil
 
+from rmq_ha.base.errors import RmqHaError
+from rmq_ha.base.store_format.commitlog import Record, decode_records
+from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.client.lookup.requests import pull_request, send_request
-from rmq_ha.errors import RmqHaError
-from rmq_ha.store.format.commitlog import Record, decode_records
-from rmq_ha.wire.command import RemotingCommand
 from tests.interop.groups import Group
 from tests.interop.pairs import Pair, log_end
 from tests.interop.rig import Rig, Server, rig_in

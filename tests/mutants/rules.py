@@ -38,7 +38,7 @@ class Fault(NamedTuple):
     """
     One place and what it becomes.
 
-    :ivar module: below `rmq_ha`, as in `store/log/flush.py`.
+    :ivar module: below `rmq_ha`, as in `server/store/log/flush.py`.
     :ivar function: qualified name, as code objects have it.
     """
 

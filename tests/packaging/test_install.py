@@ -173,8 +173,8 @@ def test_a_wheel_brings_what_spark_looks_for(wheel_environment: Environment) -> 
     """A module at the top, by which `format("rocketmq")` is found, and files that are no Python."""
     names = (wheel_environment.site / "rmq_ha-0.1.0.dist-info" / "RECORD").read_text()
     assert "pyspark_rocketmq.py," in names.splitlines()[0] or "\npyspark_rocketmq.py," in names
-    assert "rmq_ha/spark/host/log4j2.properties," in names
-    assert "rmq_ha/spark/report/report.html.jinja," in names
+    assert "rmq_ha/lake/spark/host/log4j2.properties," in names
+    assert "rmq_ha/lake/spark/report/report.html.jinja," in names
     done = run(wheel_environment.directory / "bin" / "rmqha-spark", "--help")
     assert (done.returncode, "verify-offsets" in done.stdout) == (0, True), done.stderr
     assert "twisted/__init__.py" not in names
@@ -215,7 +215,7 @@ def test_the_client_alone_is_a_wheel_of_its_own(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     with zipfile.ZipFile(tmp_path / done.stdout.strip()) as wheel:
         names = set(wheel.namelist())
-    assert {"rmq_ha/client/aio.py", "rmq_ha/py.typed", "rmq_ha/wire/frame.py"} <= names
+    assert {"rmq_ha/client/aio.py", "rmq_ha/py.typed", "rmq_ha/base/wire/frame.py"} <= names
     assert not [name for name in names if "/broker/" in name or "/spark/" in name or ".pyc" in name]
 
 
@@ -260,10 +260,10 @@ def test_the_plugin_from_outside_counts(wheel_environment: Environment, sources:
     script = """
 from types import SimpleNamespace as Record
 from zope.interface.verify import verifyObject
-from rmq_ha.config.broker_configuration import BrokerConfiguration
-from rmq_ha.errors import ConfigurationError
-from rmq_ha.interfaces import ICommitLogDispatcher, IDispatcherPlugin
-from rmq_ha.plugins import load_plugins
+from rmq_ha.base.config.broker_configuration import BrokerConfiguration
+from rmq_ha.base.errors import ConfigurationError
+from rmq_ha.base.interfaces import ICommitLogDispatcher, IDispatcherPlugin
+from rmq_ha.server.plugins import load_plugins
 
 class Context:
     def __init__(self, **options): self.options = options

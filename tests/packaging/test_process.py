@@ -25,9 +25,9 @@ FAKE_TAP = """
 from twisted.internet.defer import Deferred, fail, succeed
 from twisted.python import usage
 
-from rmq_ha.app.process import ProcessEnd
-from rmq_ha.app.service import ServerService
-from rmq_ha.errors import StoreLocked
+from rmq_ha.ops.app.process import ProcessEnd
+from rmq_ha.ops.app.service import ServerService
+from rmq_ha.base.errors import StoreLocked
 
 
 class Options(usage.Options):

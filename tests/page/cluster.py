@@ -11,16 +11,16 @@ from typing import Any
 from twisted.internet.defer import Deferred
 from twisted.internet.protocol import Factory, Protocol
 
-from rmq_ha.app.broker_server import BrokerServer
+from rmq_ha.base.model.status import BrokerRole, FlushDiskType
+from rmq_ha.base.model.topic_config import TopicConfig
+from rmq_ha.base.wire.batch import encode_batch
+from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.client.consume.push_consumer import PushConsumer
 from rmq_ha.client.lookup.requests import send_request
 from rmq_ha.client.rules.consumer_settings import ConsumeFromWhere, PushConsumerConfig
-from rmq_ha.model.status import BrokerRole, FlushDiskType
-from rmq_ha.model.topic_config import TopicConfig
+from rmq_ha.ops.app.broker_server import BrokerServer
 from rmq_ha.testing.cluster import small_configuration
 from rmq_ha.testing.host import SimHost
-from rmq_ha.wire.batch import encode_batch
-from rmq_ha.wire.command import RemotingCommand
 from tests.unit.client.sim_cluster import SimCluster
 
 STATUS_PORT = 5557

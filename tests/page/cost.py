@@ -16,7 +16,7 @@ from typing import Any
 
 import psutil
 
-from rmq_ha.host.ports import free_ports
+from rmq_ha.base.host.ports import free_ports
 from rmq_ha.testing.real_brokers import ServerProcess
 from tests.page.browser import browser, why_not
 

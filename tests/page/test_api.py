@@ -5,16 +5,16 @@ from typing import Any
 
 import pytest
 
-from rmq_ha.acl.signature import Signer
-from rmq_ha.app.page.gate import DOMAIN
-from rmq_ha.app.page.port import PageSettings
-from rmq_ha.app.page.search import MOST_FOUND
-from rmq_ha.app.status.server import StatusServer
-from rmq_ha.model.status import BrokerRole
-from rmq_ha.model.topic_config import SubscriptionGroupConfig, TopicConfig
+from rmq_ha.base.acl.signature import Signer
+from rmq_ha.base.model.status import BrokerRole
+from rmq_ha.base.model.topic_config import SubscriptionGroupConfig, TopicConfig
+from rmq_ha.ops.app.page.gate import DOMAIN
+from rmq_ha.ops.app.page.port import PageSettings
+from rmq_ha.ops.app.page.search import MOST_FOUND
+from rmq_ha.ops.app.status.server import StatusServer
 from rmq_ha.testing.host import SimHost
 from tests.page.cluster import STATUS_PORT, Bridge, PageCluster
-from tests.unit.broker.test_longest_turn import MOST, Turns
+from tests.unit.server.broker.test_longest_turn import MOST, Turns
 
 HOSTILE = [
     "<img src=x onerror=alert(1)>",

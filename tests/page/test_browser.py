@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from rmq_ha.acl.signature import Signer
-from rmq_ha.app.page.gate import DOMAIN
-from rmq_ha.model.status import BrokerRole
-from rmq_ha.model.subscription import SubscriptionData
-from rmq_ha.model.topic_config import SubscriptionGroupConfig, TopicConfig
+from rmq_ha.base.acl.signature import Signer
+from rmq_ha.base.model.status import BrokerRole
+from rmq_ha.base.model.subscription import SubscriptionData
+from rmq_ha.base.model.topic_config import SubscriptionGroupConfig, TopicConfig
+from rmq_ha.ops.app.page.gate import DOMAIN
 from tests.page.browser import browser, why_not
 from tests.page.cluster import Bridge, PageCluster
 from tests.page.test_api import HOSTILE

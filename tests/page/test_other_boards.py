@@ -2,16 +2,16 @@
 
 import pytest
 
-from rmq_ha.app.namesrv_server import NamesrvServer
-from rmq_ha.app.page.other import ControllerBoard
-from rmq_ha.app.page.values import Tone
-from rmq_ha.config.namesrv_configuration import NamesrvConfiguration
-from rmq_ha.model.status import BrokerRole
+from rmq_ha.base.config.namesrv_configuration import NamesrvConfiguration
+from rmq_ha.base.model.status import BrokerRole
+from rmq_ha.ops.app.namesrv_server import NamesrvServer
+from rmq_ha.ops.app.page.other import ControllerBoard
+from rmq_ha.ops.app.page.values import Tone
 from rmq_ha.testing.brokers import NAMESRV_PORT
 from tests.kits.agreed import must_be_agreed
 from tests.page.cluster import STATUS_PORT, PageCluster
 from tests.page.test_api import Asking
-from tests.unit.controller.controllers import Controllers
+from tests.unit.server.controller.controllers import Controllers
 
 
 @pytest.mark.usefixtures("asking_takes_no_time")

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from rmq_ha.app.page.broker import BrokerBoard
-from rmq_ha.app.page.fleet import EVERY_S, REMEMBERED_S
-from rmq_ha.app.page.values import Tone
-from rmq_ha.app.page.watch import GONE, UNSEEN
-from rmq_ha.app.status.broker import BrokerStatus
-from rmq_ha.model.histogram import Histogram
+from rmq_ha.base.model.histogram import Histogram
+from rmq_ha.ops.app.page.broker import BrokerBoard
+from rmq_ha.ops.app.page.fleet import EVERY_S, REMEMBERED_S
+from rmq_ha.ops.app.page.values import Tone
+from rmq_ha.ops.app.page.watch import GONE, UNSEEN
+from rmq_ha.ops.app.status.broker import BrokerStatus
 from rmq_ha.testing.brokers import BrokerNode
 from rmq_ha.testing.controlled import ControlledBrokers
-from tests.unit.admin.test_handover_set import YES, order
+from tests.unit.ops.admin.test_handover_set import YES, order
 
 
 class Pages:

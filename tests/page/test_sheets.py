@@ -8,15 +8,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from rmq_ha.app.page.other import ControllerBoard
-from rmq_ha.model.status import BrokerRole
-from rmq_ha.wire.bodies import ConsumerData, HeartbeatData
-from rmq_ha.wire.codes import RequestCode
-from rmq_ha.wire.command import RemotingCommand
+from rmq_ha.base.model.status import BrokerRole
+from rmq_ha.base.wire.bodies import ConsumerData, HeartbeatData
+from rmq_ha.base.wire.codes import RequestCode
+from rmq_ha.base.wire.command import RemotingCommand
+from rmq_ha.ops.app.page.other import ControllerBoard
 from tests.kits.agreed import is_ours, must_be_agreed
 from tests.page.cluster import PageCluster
 from tests.page.test_api import Asking
-from tests.unit.controller.controllers import Controllers
+from tests.unit.server.controller.controllers import Controllers
 
 PATHS = [
     "/api/overview",

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import trustme
 
-from rmq_ha.host.ports import free_ports
+from rmq_ha.base.host.ports import free_ports
 from tests.rehearsal.manager import Manager
 from tests.rehearsal.traffic import HOURS, Day
 
@@ -293,7 +293,7 @@ class Play(ExitStack):
 
     def _take_new_code(self, name: str) -> None:
         unit = self.manager.units[name]
-        start = "from rmq_ha.app.foreground import broker; broker()"
+        start = "from rmq_ha.ops.app.foreground import broker; broker()"
         unit.command = [sys.executable, "-c", start, "--config", f"conf/{name}.properties"]
         unit.environ["PYTHONPATH"] = str(self.directory / "new")
 

@@ -6,9 +6,9 @@ import math
 import threading
 import time
 
+from rmq_ha.base.errors import RmqHaError
 from rmq_ha.client import BlockingClient, Message
 from rmq_ha.client.rules.errors import MQClientError
-from rmq_ha.errors import RmqHaError
 
 HOURS = 24
 

@@ -9,13 +9,13 @@ from collections import Counter
 
 import pytest
 
+from rmq_ha.base.config.netty import NettyClientConfig
+from rmq_ha.base.errors import RemotingError
+from rmq_ha.base.model.status import BrokerRole
+from rmq_ha.base.model.topics import SCHEDULE_TOPIC
+from rmq_ha.base.remoting.client import RemotingClient
 from rmq_ha.client.lookup.requests import send_request
-from rmq_ha.config.netty import NettyClientConfig
-from rmq_ha.errors import RemotingError
-from rmq_ha.model.status import BrokerRole
-from rmq_ha.model.topics import SCHEDULE_TOPIC
-from rmq_ha.remoting.client import RemotingClient
-from rmq_ha.store.delay.lookback import LookBack
+from rmq_ha.server.store.delay.lookback import LookBack
 from rmq_ha.testing.cluster import LISTEN_PORT
 from rmq_ha.testing.pair import PairOptions
 from rmq_ha.testing.simcluster import SimCluster

@@ -4,18 +4,18 @@ from typing import Any
 
 import pytest
 
-from rmq_ha.dledger.codec import decode_body, encode_body
-from rmq_ha.dledger.codes import RequestCode
-from rmq_ha.dledger.messages import LeadershipTransferRequest, LeadershipTransferResponse
-from rmq_ha.dledger.values import TERM_TOPIC
-from rmq_ha.errors import StoreError
-from rmq_ha.model.flags import TRANSACTION_COMMIT, TRANSACTION_ROLLBACK
-from rmq_ha.model.status import BrokerRole, FlushDiskType
-from rmq_ha.store.format.commitlog import decode_record
+from rmq_ha.base.errors import StoreError
+from rmq_ha.base.model.flags import TRANSACTION_COMMIT, TRANSACTION_ROLLBACK
+from rmq_ha.base.model.status import BrokerRole, FlushDiskType
+from rmq_ha.base.store_format.commitlog import decode_record
+from rmq_ha.base.store_format.dledger_values import TERM_TOPIC
+from rmq_ha.base.wire.command import RemotingCommand
+from rmq_ha.server.dledger.codec import decode_body, encode_body
+from rmq_ha.server.dledger.codes import RequestCode
+from rmq_ha.server.dledger.messages import LeadershipTransferRequest, LeadershipTransferResponse
 from rmq_ha.testing.brokers import BrokerNode
 from rmq_ha.testing.cluster import small_configuration
 from rmq_ha.testing.group import GROUP, PEER_PORT, BrokerGroup
-from rmq_ha.wire.command import RemotingCommand
 
 
 def quiet(group: BrokerGroup) -> None:

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from rmq_ha.errors import RemotingError
-from rmq_ha.model.status import FlushDiskType
-from rmq_ha.store.format.commitlog import decode_record
+from rmq_ha.base.errors import RemotingError
+from rmq_ha.base.model.status import FlushDiskType
+from rmq_ha.base.store_format.commitlog import decode_record
+from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.testing.group import BrokerGroup, GroupNode
-from rmq_ha.wire.command import RemotingCommand
 
 FIRST, LAST = map(int, os.environ.get("RMQ_HA_DLEDGER_SEEDS", "1-4").split("-"))
 CHAOS_S = 60.0

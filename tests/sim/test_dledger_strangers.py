@@ -4,9 +4,11 @@ from typing import Any
 
 import pytest
 
-from rmq_ha.dledger.codec import decode_body, encode_body
-from rmq_ha.dledger.codes import PushType, RequestCode
-from rmq_ha.dledger.messages import (
+from rmq_ha.base.store_format.dledger_values import Entry
+from rmq_ha.base.wire.command import RemotingCommand
+from rmq_ha.server.dledger.codec import decode_body, encode_body
+from rmq_ha.server.dledger.codes import PushType, RequestCode
+from rmq_ha.server.dledger.messages import (
     GetEntriesRequest,
     GetEntriesResponse,
     GroupMessage,
@@ -14,10 +16,8 @@ from rmq_ha.dledger.messages import (
     MetadataRequest,
     PushEntryRequest,
 )
-from rmq_ha.dledger.values import Entry
 from rmq_ha.testing.brokers import BrokerNode
 from rmq_ha.testing.group import GROUP, PEER_PORT, BrokerGroup
-from rmq_ha.wire.command import RemotingCommand
 
 
 def node_of(member: BrokerNode) -> Any:

@@ -2,17 +2,17 @@
 
 import pytest
 
-from rmq_ha.errors import ReplicationError
-from rmq_ha.ha.feed import Feed
-from rmq_ha.ha.protocol import FeedProtocol
-from rmq_ha.ha.replica import Replica
-from rmq_ha.ha.waiting import GroupTransfer
-from rmq_ha.model.status import BrokerRole, FlushDiskType, PutMessageStatus
-from rmq_ha.store.default import DefaultMessageStore
-from rmq_ha.store.log.commitlog import CommitLog
-from rmq_ha.store.log.flush import CommitLogFlusher
-from rmq_ha.store.log.recovery import LogRecovery
-from rmq_ha.store.queues.table import ConsumeQueueTable
+from rmq_ha.base.errors import ReplicationError
+from rmq_ha.base.model.status import BrokerRole, FlushDiskType, PutMessageStatus
+from rmq_ha.server.ha.feed import Feed
+from rmq_ha.server.ha.protocol import FeedProtocol
+from rmq_ha.server.ha.replica import Replica
+from rmq_ha.server.ha.waiting import GroupTransfer
+from rmq_ha.server.store.log.commitlog import CommitLog
+from rmq_ha.server.store.log.flush import CommitLogFlusher
+from rmq_ha.server.store.log.recovery import LogRecovery
+from rmq_ha.server.store.message_store import DefaultMessageStore
+from rmq_ha.server.store.queues.table import ConsumeQueueTable
 from rmq_ha.testing.faults import Fault
 from rmq_ha.testing.pair import PairOptions
 from rmq_ha.testing.simulate import run_pair
@@ -179,7 +179,7 @@ def test_timer_is_left_behind(monkeypatch):
 
 def test_slave_never_comes_back(monkeypatch):
     """A slave that does not connect again."""
-    from rmq_ha.ha.link import MasterLink
+    from rmq_ha.server.ha.link import MasterLink
 
     monkeypatch.setattr(MasterLink, "_later", lambda self, seconds: None)
     found_within(3, "not caught up", options=PairOptions(), faults=[Fault(2.0, "drop", "slave", 1)])

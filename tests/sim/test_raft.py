@@ -13,12 +13,12 @@ from random import Random
 
 import pytest
 
-from rmq_ha.dledger.actions import Persist
-from rmq_ha.dledger.election import Election
-from rmq_ha.dledger.follower import Follower
-from rmq_ha.dledger.member import Member
-from rmq_ha.dledger.push import Pusher
-from rmq_ha.dledger.quorum import Quorum
+from rmq_ha.server.dledger.actions import Persist
+from rmq_ha.server.dledger.election import Election
+from rmq_ha.server.dledger.follower import Follower
+from rmq_ha.server.dledger.member import Member
+from rmq_ha.server.dledger.push import Pusher
+from rmq_ha.server.dledger.quorum import Quorum
 from rmq_ha.testing import raft as raft_module
 from rmq_ha.testing.raft import Machine, RaftOptions
 from rmq_ha.testing.simulate import RAFT, run_raft, run_seeds
@@ -118,7 +118,9 @@ class Planted:
     @staticmethod
     def commits_what_a_minority_has(patch):
         """The watermarks are read one too early (10.3)."""
-        patch.setattr("rmq_ha.dledger.quorum.quorum_index", lambda m: sorted(m)[len(m) // 2 + 1])
+        patch.setattr(
+            "rmq_ha.server.dledger.quorum.quorum_index", lambda m: sorted(m)[len(m) // 2 + 1]
+        )
 
     @staticmethod
     def follower_answers_before_the_sync(patch):

@@ -5,16 +5,16 @@ from typing import Any
 
 from twisted.internet.protocol import Factory, Protocol
 
-from rmq_ha.config.netty import NettyClientConfig
-from rmq_ha.model.broker_identity import BrokerIdentity
-from rmq_ha.model.status import BrokerRole, FlushDiskType
-from rmq_ha.remoting.client import RemotingClient
+from rmq_ha.base.config.netty import NettyClientConfig
+from rmq_ha.base.model.broker_identity import BrokerIdentity
+from rmq_ha.base.model.status import BrokerRole, FlushDiskType
+from rmq_ha.base.remoting.client import RemotingClient
+from rmq_ha.base.wire.codes import RequestCode
+from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.testing.brokers import BrokerNode, NamesrvNode
 from rmq_ha.testing.checkers import Findings
 from rmq_ha.testing.cluster import HA_PORT, LISTEN_PORT, small_configuration
 from rmq_ha.testing.host import SimHost, World
-from rmq_ha.wire.codes import RequestCode
-from rmq_ha.wire.command import RemotingCommand
 
 
 class Ear(Protocol):

@@ -2,9 +2,9 @@
 
 import sys
 
-from rmq_ha.offsets.places import StorePlace
-from rmq_ha.spark.archive.job import Asked, archive
-from rmq_ha.spark.host.session import start_session
+from rmq_ha.lake.spark.archive.job import Asked, archive
+from rmq_ha.lake.spark.host.session import start_session
+from rmq_ha.ops.offsets.places import StorePlace
 from tests.spark import lakes
 from tests.spark.conftest import RUNS_ONCE
 from tests.spark.jobs import FakeJob

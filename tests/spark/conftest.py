@@ -25,7 +25,7 @@ def reason_to_skip() -> str:
     missing = [name for name in NEEDED if find_spec(name) is None]
     if missing:
         return f"no {', '.join(missing)}: pip install 'rmq-ha[spark]'"
-    from rmq_ha.spark.host.java import NoJava, find_java
+    from rmq_ha.lake.spark.host.java import NoJava, find_java
 
     try:
         find_java()
@@ -62,7 +62,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def spark() -> Iterator[Any]:
     """`local[2]`, 1 GiB, quiet, UTC, with the data source `rocketmq`."""
-    from rmq_ha.spark.host.session import start_session
+    from rmq_ha.lake.spark.host.session import start_session
     from tests.spark import connect_server, lakes
 
     conf = RUNS_ONCE | connect_server.SETTINGS | lakes.SETTINGS

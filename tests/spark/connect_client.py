@@ -13,9 +13,9 @@ from typing import Any
 from click.testing import CliRunner
 from pyspark.sql.utils import is_remote
 
-from rmq_ha.scan.command import main as scan
-from rmq_ha.spark.cli import main as jobs
-from rmq_ha.spark.host.session import start_session
+from rmq_ha.lake.scan.command import main as scan
+from rmq_ha.lake.spark.cli import main as jobs
+from rmq_ha.lake.spark.host.session import start_session
 
 TOPIC = "Connect"
 
@@ -24,7 +24,7 @@ def batch_stream_and_sink(master: str, namesrv: str, store: str, out: Path) -> N
     """Rows of a store into a topic; out of it by a stream, which a listener looks at."""
     from prometheus_client import REGISTRY
 
-    from rmq_ha.spark.lag import LagListener
+    from rmq_ha.lake.spark.lag import LagListener
 
     spark = start_session(master=master)
     assert is_remote()

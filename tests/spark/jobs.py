@@ -3,14 +3,14 @@
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
+from rmq_ha.base.host import blocking
 from rmq_ha.client.rules.settings import ClientConfig
-from rmq_ha.host import blocking
-from rmq_ha.offsets.places import Place, parse_place
+from rmq_ha.ops.offsets.places import Place, parse_place
 
 
 class FakeJob:
     """
-    As `rmq_ha.spark.running.Job`.
+    As `rmq_ha.lake.spark.running.Job`.
 
     :ivar notes: what it was told.
     """

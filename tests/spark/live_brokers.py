@@ -12,10 +12,10 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from rmq_ha.base.wire.codes import RequestCode
+from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.client.blocking import BlockingClient
 from rmq_ha.client.rules.settings import ClientConfig
-from rmq_ha.wire.codes import RequestCode
-from rmq_ha.wire.command import RemotingCommand
 
 TWISTD = [str(Path(sys.executable).parent / "twistd"), "-n", "--pidfile="]
 BROKER = """\

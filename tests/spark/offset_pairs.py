@@ -14,11 +14,11 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from rmq_ha.base.errors import RemotingError
+from rmq_ha.base.wire.codes import RequestCode
+from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.client.blocking import BlockingClient
 from rmq_ha.client.rules.settings import ClientConfig
-from rmq_ha.errors import RemotingError
-from rmq_ha.wire.codes import RequestCode
-from rmq_ha.wire.command import RemotingCommand
 
 TWISTD = [str(Path(sys.executable).parent / "twistd"), "-n", "--pidfile="]
 PEER = (
@@ -201,7 +201,7 @@ class Pair:
         )
 
     def log_end(self, broker: Broker) -> int:
-        from rmq_ha.wire.bodies import decode_kv_table
+        from rmq_ha.base.wire.bodies import decode_kv_table
 
         try:
             with self.client() as client:

@@ -4,16 +4,16 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from rmq_ha.client.rules.settings import ClientConfig
-from rmq_ha.offsets.findings import Finding
-from rmq_ha.offsets.opening import seen
-from rmq_ha.offsets.places import StorePlace
-from rmq_ha.offsets.sampling import Patience
-from rmq_ha.offsets.verdict import Limits
-from rmq_ha.spark.offsets.job import verify as verify_offsets
-from rmq_ha.spark.replica.job import verify as verify_replica
-from rmq_ha.spark.result import JobResult
+from rmq_ha.lake.spark.offsets.job import verify as verify_offsets
+from rmq_ha.lake.spark.replica.job import verify as verify_replica
+from rmq_ha.lake.spark.result import JobResult
+from rmq_ha.ops.offsets.findings import Finding
+from rmq_ha.ops.offsets.opening import seen
+from rmq_ha.ops.offsets.places import StorePlace
+from rmq_ha.ops.offsets.sampling import Patience
+from rmq_ha.ops.offsets.verdict import Limits
 from tests.spark.jobs import FakeJob
-from tests.unit.spark.replica_kit import settings_of
+from tests.unit.lake.spark.replica_kit import settings_of
 
 NOW = 1_800_000_000_000
 
@@ -51,8 +51,8 @@ def offsets(spark: Any, master: Path, slave: Path) -> Said:
 
 def messages(spark: Any, store: Path, **given: Any) -> Said:
     """audit-messages."""
-    from rmq_ha.spark.audit.job import audit
-    from rmq_ha.spark.audit.stored import Asked
+    from rmq_ha.lake.spark.audit.job import audit
+    from rmq_ha.lake.spark.audit.stored import Asked
 
     job: Any = FakeJob(spark, NOW)
     return _said(audit(job, Asked(places=[StorePlace(str(store))], **given)))

@@ -31,7 +31,7 @@ def start(spark: Any, namesrv: str, directory: str, most: int = 100, **trigger: 
 
 def main() -> None:
     """Until somebody kills us."""
-    from rmq_ha.spark.host.session import start_session
+    from rmq_ha.lake.spark.host.session import start_session
     from tests.spark.conftest import RUNS_ONCE
 
     spark = start_session("to be killed", master="local[2]", conf=RUNS_ONCE | lakes.SETTINGS)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from rmq_ha.spark.source.batch import make_reader
-from rmq_ha.spark.source.schema import TABLE_COLUMNS, struct_of
+from rmq_ha.lake.spark.source.batch import make_reader
+from rmq_ha.lake.spark.source.schema import TABLE_COLUMNS, struct_of
 
 BOTH_WAYS = ("consumerOffsets", "topics", "groups", "delayOffsets", "queues", "consumeQueue")
 """Tables that files have, and brokers tell."""

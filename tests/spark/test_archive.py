@@ -19,17 +19,17 @@ from typing import Any
 import pytest
 from pyspark.sql import functions as F
 
-from rmq_ha.errors import CannotDecide, WrongUsage
-from rmq_ha.model.topics import HALF_TOPIC, OP_HALF_TOPIC, SCHEDULE_TOPIC
-from rmq_ha.offsets.findings import Outcome
-from rmq_ha.offsets.places import StorePlace
-from rmq_ha.spark.archive.forms import CHECKPOINT, DeltaArchive, open_archive
-from rmq_ha.spark.archive.job import Asked, archive
-from rmq_ha.spark.archive.table import table
-from rmq_ha.spark.result import JobResult
+from rmq_ha.base.errors import CannotDecide, WrongUsage
+from rmq_ha.base.model.topics import HALF_TOPIC, OP_HALF_TOPIC, SCHEDULE_TOPIC
+from rmq_ha.lake.spark.archive.forms import CHECKPOINT, DeltaArchive, open_archive
+from rmq_ha.lake.spark.archive.job import Asked, archive
+from rmq_ha.lake.spark.archive.table import table
+from rmq_ha.lake.spark.result import JobResult
+from rmq_ha.ops.offsets.findings import Outcome
+from rmq_ha.ops.offsets.places import StorePlace
 from tests.spark import lakes
 from tests.spark.jobs import FakeJob
-from tests.unit.spark.golden_stores import java_store, rows_of_log
+from tests.unit.lake.spark.golden_stores import java_store, rows_of_log
 
 KILLS = int(os.environ.get("RMQ_HA_SPARK_KILLS", "0"))
 SECONDS = float(os.environ.get("RMQ_HA_SPARK_KILL_SECONDS", "12"))

@@ -11,17 +11,17 @@ from typing import Any
 
 import pytest
 
+from rmq_ha.base.errors import WrongUsage
 from rmq_ha.client.rules.messages import Message
 from rmq_ha.client.rules.settings import ClientConfig
-from rmq_ha.errors import WrongUsage
-from rmq_ha.offsets.findings import Outcome
-from rmq_ha.offsets.places import parse_place
-from rmq_ha.spark.archive import replay
-from rmq_ha.spark.archive.job import Asked, archive
-from rmq_ha.spark.archive.table import table
-from rmq_ha.spark.audit.job import audit
-from rmq_ha.spark.audit.stored import Asked as AuditAsked
-from rmq_ha.spark.source.schema import COLUMNS, struct_of
+from rmq_ha.lake.spark.archive import replay
+from rmq_ha.lake.spark.archive.job import Asked, archive
+from rmq_ha.lake.spark.archive.table import table
+from rmq_ha.lake.spark.audit.job import audit
+from rmq_ha.lake.spark.audit.stored import Asked as AuditAsked
+from rmq_ha.lake.spark.source.schema import COLUMNS, struct_of
+from rmq_ha.ops.offsets.findings import Outcome
+from rmq_ha.ops.offsets.places import parse_place
 from tests.spark import lakes
 from tests.spark.jobs import FakeJob
 from tests.spark.live_brokers import Cluster, cluster_in

@@ -8,13 +8,13 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from rmq_ha.errors import CannotDecide
-from rmq_ha.model.topics import HALF_TOPIC, SCHEDULE_TOPIC
-from rmq_ha.scan import sieve
-from rmq_ha.scan.ledgers import Reading
-from rmq_ha.scan.sieve import Span
-from rmq_ha.scan.told import DELIVERED, PRODUCED
-from rmq_ha.spark.audit import (
+from rmq_ha.base.errors import CannotDecide
+from rmq_ha.base.model.topics import HALF_TOPIC, SCHEDULE_TOPIC
+from rmq_ha.lake.scan import sieve
+from rmq_ha.lake.scan.ledgers import Reading
+from rmq_ha.lake.scan.sieve import Span
+from rmq_ha.lake.scan.told import DELIVERED, PRODUCED
+from rmq_ha.lake.spark.audit import (
     delays,
     delivery,
     halves,
@@ -24,10 +24,10 @@ from rmq_ha.spark.audit import (
     reduced,
     windows,
 )
-from rmq_ha.spark.audit.compared import Compared, compared
-from rmq_ha.spark.audit.ledgers import Ledger, read_ledger
-from rmq_ha.spark.audit.packed import packed, unpacked
-from rmq_ha.spark.audit.stored import Asked
+from rmq_ha.lake.spark.audit.compared import Compared, compared
+from rmq_ha.lake.spark.audit.ledgers import Ledger, read_ledger
+from rmq_ha.lake.spark.audit.packed import packed, unpacked
+from rmq_ha.lake.spark.audit.stored import Asked
 
 T0 = 1_700_000_000_000
 ROWS = (

@@ -7,18 +7,18 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame
 
-from rmq_ha.errors import CannotDecide
-from rmq_ha.model.topics import SCHEDULE_TOPIC
-from rmq_ha.offsets.findings import Outcome
-from rmq_ha.offsets.places import StorePlace
-from rmq_ha.spark.audit.job import audit
-from rmq_ha.spark.audit.reduced import of_stores
-from rmq_ha.spark.audit.stored import Asked
-from rmq_ha.spark.result import JobResult
+from rmq_ha.base.errors import CannotDecide
+from rmq_ha.base.model.topics import SCHEDULE_TOPIC
+from rmq_ha.lake.spark.audit.job import audit
+from rmq_ha.lake.spark.audit.reduced import of_stores
+from rmq_ha.lake.spark.audit.stored import Asked
+from rmq_ha.lake.spark.result import JobResult
+from rmq_ha.ops.offsets.findings import Outcome
+from rmq_ha.ops.offsets.places import StorePlace
 from rmq_ha.testing.store_faults.image import StoreImage
 from tests.spark.jobs import FakeJob
-from tests.unit.spark.golden_stores import java_store, rows_of_log
-from tests.unit.spark.recipes import answer_of
+from tests.unit.lake.spark.golden_stores import java_store, rows_of_log
+from tests.unit.lake.spark.recipes import answer_of
 
 SLOTS = 50
 

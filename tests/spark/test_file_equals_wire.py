@@ -11,16 +11,16 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from rmq_ha.base.model.flags import TRANSACTION_COMMIT, TRANSACTION_ROLLBACK
+from rmq_ha.base.model.properties import encode_properties
+from rmq_ha.base.wire.bodies import MessageQueue
+from rmq_ha.base.wire.codes import RequestCode
+from rmq_ha.base.wire.command import FLAG_ONEWAY, RemotingCommand
+from rmq_ha.base.wire.frame import encode_frame
 from rmq_ha.client.blocking import BlockingClient
 from rmq_ha.client.lookup.requests import send_request
 from rmq_ha.client.rules.messages import Message
 from rmq_ha.client.rules.settings import ClientConfig
-from rmq_ha.model.flags import TRANSACTION_COMMIT, TRANSACTION_ROLLBACK
-from rmq_ha.model.properties import encode_properties
-from rmq_ha.wire.bodies import MessageQueue
-from rmq_ha.wire.codes import RequestCode
-from rmq_ha.wire.command import FLAG_ONEWAY, RemotingCommand
-from rmq_ha.wire.frame import encode_frame
 from tests.interop.rig import missing, rig_in
 from tests.interop.wire import Wire
 from tests.spark.live_brokers import cluster_in, until
@@ -166,7 +166,7 @@ def table(spark: Any, made: Written, **where: str) -> Any:
     """All columns that there are, in a form that can be compared."""
     from pyspark.sql.functions import array_sort, col, map_entries
 
-    from rmq_ha.spark.source.schema import COLUMNS, struct_of
+    from rmq_ha.lake.spark.source.schema import COLUMNS, struct_of
 
     columns = struct_of(COLUMNS)
     options = {"brokerName": made.name, "subscribe": ",".join(made.topics), **where}

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
+from rmq_ha.base.wire.bodies import MessageQueue
 from rmq_ha.client.rules.messages import Message, SendStatus
-from rmq_ha.spark.source.live import LiveQueues
-from rmq_ha.spark.source.options import parse_options
-from rmq_ha.spark.source.reading import QueueId, QueueRange
-from rmq_ha.spark.source.schema import message_schema
-from rmq_ha.spark.source.streaming import make_stream_reader
-from rmq_ha.wire.bodies import MessageQueue
+from rmq_ha.lake.spark.source.live import LiveQueues
+from rmq_ha.lake.spark.source.options import parse_options
+from rmq_ha.lake.spark.source.reading import QueueId, QueueRange
+from rmq_ha.lake.spark.source.schema import message_schema
+from rmq_ha.lake.spark.source.streaming import make_stream_reader
 from tests.spark.live_brokers import Cluster, cluster_in, until
 
 COUNT = 400

@@ -11,11 +11,11 @@ pytest.importorskip("pyspark", reason="pip install 'rmq-ha[spark]'")
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from rmq_ha.offsets.findings import Finding, Outcome
-from rmq_ha.offsets.summary import Timings
-from rmq_ha.spark.findings import FINDINGS
-from rmq_ha.spark.host.output import AT_HAND, refuse_foreign, write_output
-from rmq_ha.spark.result import JobResult, Table
+from rmq_ha.lake.spark.findings import FINDINGS
+from rmq_ha.lake.spark.host.output import AT_HAND, refuse_foreign, write_output
+from rmq_ha.lake.spark.result import JobResult, Table
+from rmq_ha.ops.offsets.findings import Finding, Outcome
+from rmq_ha.ops.offsets.summary import Timings
 
 pytestmark = pytest.mark.spark
 
@@ -117,7 +117,7 @@ def test_many_findings_stay_in_spark(spark: SparkSession, tmp_path: Path) -> Non
 
 def test_any_file_system_of_spark_takes_the_output(spark: SparkSession, tmp_path: Path) -> None:
     """Hadoop's classes write what is no local path; here they write a local one."""
-    from rmq_ha.spark.host import output
+    from rmq_ha.lake.spark.host import output
 
     place = output._HadoopPlace(f"file://{tmp_path}", spark)
     place.begin()

@@ -1,7 +1,7 @@
 """
 Faults of messages, planted byte by byte into one store: nothing here knows how the readers read.
 
-`tests/unit/spark/test_byte_faults.py` has those of files, without Spark.
+`tests/unit/lake/spark/test_byte_faults.py` has those of files, without Spark.
 """
 
 import json
@@ -12,7 +12,7 @@ from typing import Any
 from zlib import crc32
 
 from tests.spark.planting import messages
-from tests.unit.spark.byte_faults import (
+from tests.unit.lake.spark.byte_faults import (
     body_of,
     change,
     damage,

@@ -19,8 +19,8 @@ from rmq_ha.testing.store_faults.ours import write_our_pair
 from rmq_ha.testing.store_faults.planted import AUDIT, Planted
 from rmq_ha.testing.store_faults.table_faults import TableFaults
 from tests.spark.planting import Said, messages, offsets, replica
-from tests.unit.spark.golden_stores import java_store
-from tests.unit.spark.replica_kit import LEVELS_OF_JAVA, LEVELS_OF_OURS, image_of, says
+from tests.unit.lake.spark.golden_stores import java_store
+from tests.unit.lake.spark.replica_kit import LEVELS_OF_JAVA, LEVELS_OF_OURS, image_of, says
 
 SEED = int(os.environ.get("RMQ_HA_SPARK_SEED", "1"))
 MOVING = ("cut", "gap", "log")

@@ -17,8 +17,8 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import functions as F
 
-from rmq_ha.model.flags import TRANSACTION_PREPARED
-from tests.unit.spark.golden_stores import java_store, rows_of_log
+from rmq_ha.base.model.flags import TRANSACTION_PREPARED
+from tests.unit.lake.spark.golden_stores import java_store, rows_of_log
 
 PROGRAMS = int(os.environ.get("RMQ_HA_SPARK_PROGRAMS", "2"))
 SCHEMA = (

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from rmq_ha.spark.host import gateway
-from rmq_ha.spark.host.java import Java, find_java, home_for_spark
-from rmq_ha.spark.host.packing import write_zip
-from rmq_ha.spark.host.session import Session, spark_home, start_session
+from rmq_ha.lake.spark.host import gateway
+from rmq_ha.lake.spark.host.java import Java, find_java, home_for_spark
+from rmq_ha.lake.spark.host.packing import write_zip
+from rmq_ha.lake.spark.host.session import Session, spark_home, start_session
 
 ROOT = Path(__file__).parents[2]
 SITE = Path(sysconfig.get_paths()["purelib"])
@@ -29,9 +29,9 @@ EXECUTORS = int(os.environ.get("RMQ_HA_SPARK_EXECUTORS", "1"))
 JOB = """
 import sys
 import click
-from rmq_ha.spark.findings import FINDINGS, Finding
-from rmq_ha.spark.result import JobResult, Outcome
-from rmq_ha.spark.running import job_options, run_job
+from rmq_ha.lake.spark.findings import FINDINGS, Finding
+from rmq_ha.lake.spark.result import JobResult, Outcome
+from rmq_ha.lake.spark.running import job_options, run_job
 
 def places(batches):
     import pyarrow as pa
@@ -206,7 +206,7 @@ def test_executors_get_rmq_ha_from_a_zip_under_spark_submit_on_the_java_from_pyp
 HANGING = """
 import time
 import click
-from rmq_ha.spark.running import job_options, run_job
+from rmq_ha.lake.spark.running import job_options, run_job
 
 @click.command()
 @job_options

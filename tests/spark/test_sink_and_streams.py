@@ -25,15 +25,15 @@ from typing import Any
 import pytest
 from pyspark.sql.types import BinaryType, StructField, StructType
 
+from rmq_ha.base.errors import RmqHaError
+from rmq_ha.base.wire.bodies import MessageQueue
 from rmq_ha.client.rules.messages import Message
-from rmq_ha.errors import RmqHaError
-from rmq_ha.spark.source.sink_rows import ROW_ID
-from rmq_ha.spark.source.streaming import make_stream_reader
-from rmq_ha.wire.bodies import MessageQueue
+from rmq_ha.lake.spark.source.sink_rows import ROW_ID
+from rmq_ha.lake.spark.source.streaming import make_stream_reader
 from tests.spark import connect_client, connect_server, lakes, streaming_query
 from tests.spark.live_brokers import Cluster, cluster_in
 from tests.spark.streaming_query import TOPIC
-from tests.unit.spark.golden_stores import java_store
+from tests.unit.lake.spark.golden_stores import java_store
 
 KILLS = int(os.environ.get("RMQ_HA_SPARK_KILLS", "1"))
 SEED = int(os.environ.get("RMQ_HA_SPARK_SEED", "7"))

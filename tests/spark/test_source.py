@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from pyspark.errors import AnalysisException, PySparkException
 
-from rmq_ha.model.flags import TRANSACTION_PREPARED
-from rmq_ha.spark.source.schema import COLUMNS, struct_of
-from tests.unit.spark.golden_stores import java_store, rows_of_log
+from rmq_ha.base.model.flags import TRANSACTION_PREPARED
+from rmq_ha.lake.spark.source.schema import COLUMNS, struct_of
+from tests.unit.lake.spark.golden_stores import java_store, rows_of_log
 
 
 @pytest.fixture(scope="module")

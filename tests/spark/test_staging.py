@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from rmq_ha.admin.options import Options
-from rmq_ha.errors import CannotDecide
-from rmq_ha.offsets.places import StorePlace
-from rmq_ha.scan.store.directory import open_store, scan
-from rmq_ha.spark.host import session
-from rmq_ha.spark.host.staging import stage
-from rmq_ha.spark.running import Frame, Job
+from rmq_ha.base.errors import CannotDecide
+from rmq_ha.lake.scan.store.directory import open_store, scan
+from rmq_ha.lake.spark.host import session
+from rmq_ha.lake.spark.host.staging import stage
+from rmq_ha.lake.spark.running import Frame, Job
+from rmq_ha.ops.admin.options import Options
+from rmq_ha.ops.offsets.places import StorePlace
 from rmq_ha.testing.big_records import Shape
 from rmq_ha.testing.big_store import write_big_store
 

@@ -9,8 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
-from rmq_ha.spark.cli import main
-from tests.unit.scan.fleet_kit import (
+from rmq_ha.lake.spark.cli import main
+from tests.unit.lake.scan.fleet_kit import (
     BEHIND,
     FLIPPED,
     FORGED,
@@ -21,7 +21,7 @@ from tests.unit.scan.fleet_kit import (
     harm,
     scanned,
 )
-from tests.unit.spark.recipes import answer_of
+from tests.unit.lake.spark.recipes import answer_of
 
 
 @pytest.fixture(scope="module")

@@ -8,18 +8,18 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from rmq_ha.base.host.blocking import now_ms, pause
+from rmq_ha.base.wire import fastjson
 from rmq_ha.client.rules.settings import ClientConfig
-from rmq_ha.host.blocking import now_ms, pause
-from rmq_ha.offsets import model
-from rmq_ha.offsets.kept import append, decode, encode, kept
-from rmq_ha.offsets.model import Fact, Snapshot
-from rmq_ha.offsets.opening import opened
-from rmq_ha.offsets.pairing import Forecast, predict
-from rmq_ha.offsets.places import StorePlace
-from rmq_ha.offsets.sampling import Patience, sample
-from rmq_ha.spark.cli import main
-from rmq_ha.spark.offsets import history
-from rmq_ha.wire import fastjson
+from rmq_ha.lake.spark.cli import main
+from rmq_ha.lake.spark.offsets import history
+from rmq_ha.ops.offsets import model
+from rmq_ha.ops.offsets.kept import append, decode, encode, kept
+from rmq_ha.ops.offsets.model import Fact, Snapshot
+from rmq_ha.ops.offsets.opening import opened
+from rmq_ha.ops.offsets.pairing import Forecast, predict
+from rmq_ha.ops.offsets.places import StorePlace
+from rmq_ha.ops.offsets.sampling import Patience, sample
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "store"
 ALL = frozenset(model.NUMBERS + model.TEXTS)

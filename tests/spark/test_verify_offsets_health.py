@@ -16,24 +16,24 @@ from typing import Any
 
 import pytest
 
+from rmq_ha.base.errors import CannotDecide, RemotingError
+from rmq_ha.base.host.blocking import now_ms, pause
+from rmq_ha.base.wire.bodies import MessageQueue
+from rmq_ha.base.wire.codes import RequestCode
+from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.client.rules.errors import MQClientError
 from rmq_ha.client.rules.messages import Message
-from rmq_ha.errors import CannotDecide, RemotingError
-from rmq_ha.host.blocking import now_ms, pause
-from rmq_ha.offsets.findings import Outcome
-from rmq_ha.offsets.kept import append
-from rmq_ha.offsets.opening import opened
-from rmq_ha.offsets.places import NamesrvPlace, Place, StorePlace
-from rmq_ha.offsets.sampling import Patience, sample
-from rmq_ha.offsets.verdict import Limits
-from rmq_ha.scan.replica.settings import Settings, StoreAt
-from rmq_ha.spark.offsets import history
-from rmq_ha.spark.offsets.job import verify
-from rmq_ha.spark.replica.job import verify as verify_replica
-from rmq_ha.spark.result import JobResult
-from rmq_ha.wire.bodies import MessageQueue
-from rmq_ha.wire.codes import RequestCode
-from rmq_ha.wire.command import RemotingCommand
+from rmq_ha.lake.scan.replica.settings import Settings, StoreAt
+from rmq_ha.lake.spark.offsets import history
+from rmq_ha.lake.spark.offsets.job import verify
+from rmq_ha.lake.spark.replica.job import verify as verify_replica
+from rmq_ha.lake.spark.result import JobResult
+from rmq_ha.ops.offsets.findings import Outcome
+from rmq_ha.ops.offsets.kept import append
+from rmq_ha.ops.offsets.opening import opened
+from rmq_ha.ops.offsets.places import NamesrvPlace, Place, StorePlace
+from rmq_ha.ops.offsets.sampling import Patience, sample
+from rmq_ha.ops.offsets.verdict import Limits
 from tests.spark.jobs import FakeJob
 from tests.spark.offset_pairs import BROKER, Pair, no_java, pair_in, until
 

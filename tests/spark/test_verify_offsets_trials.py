@@ -14,18 +14,18 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from rmq_ha.base.host.blocking import now_ms, pause
+from rmq_ha.base.wire.bodies import MessageQueue, decode_offset_table, decode_topic_table
+from rmq_ha.base.wire.codes import RequestCode
+from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.client.blocking import BlockingClient
 from rmq_ha.client.rules.messages import Message
-from rmq_ha.host.blocking import now_ms, pause
-from rmq_ha.offsets.opening import opened
-from rmq_ha.offsets.pairing import Forecast, Pairing, cases, predict
-from rmq_ha.offsets.places import BrokerPlace, Place, StorePlace
-from rmq_ha.offsets.rules import judge
-from rmq_ha.offsets.sampling import Patience, sample
-from rmq_ha.offsets.stored import REST_MS
-from rmq_ha.wire.bodies import MessageQueue, decode_offset_table, decode_topic_table
-from rmq_ha.wire.codes import RequestCode
-from rmq_ha.wire.command import RemotingCommand
+from rmq_ha.ops.offsets.opening import opened
+from rmq_ha.ops.offsets.pairing import Forecast, Pairing, cases, predict
+from rmq_ha.ops.offsets.places import BrokerPlace, Place, StorePlace
+from rmq_ha.ops.offsets.rules import judge
+from rmq_ha.ops.offsets.sampling import Patience, sample
+from rmq_ha.ops.offsets.stored import REST_MS
 from tests.spark.offset_pairs import Pair, no_java, pair_in, until
 
 TRIALS = int(os.environ.get("RMQ_HA_SPARK_TRIALS", "2"))
@@ -252,8 +252,8 @@ def master_is_gone(client: BlockingClient) -> bool:
 
 def judge_with_spark(spark: Any, pairing: Pairing) -> None:
     """The job says the same of what it sees."""
-    from rmq_ha.offsets.verdict import Limits
-    from rmq_ha.spark.offsets.job import verify
+    from rmq_ha.lake.spark.offsets.job import verify
+    from rmq_ha.ops.offsets.verdict import Limits
 
     result = verify(spark, [pairing], Limits())
     said = predict(pairing)

@@ -8,10 +8,10 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
-from rmq_ha.spark.cli import main
+from rmq_ha.lake.spark.cli import main
 from tests.spark.planting import replica
-from tests.unit.spark.golden_stores import java_store
-from tests.unit.spark.replica_kit import LEVELS_OF_JAVA, image_of
+from tests.unit.lake.spark.golden_stores import java_store
+from tests.unit.lake.spark.replica_kit import LEVELS_OF_JAVA, image_of
 
 BODY = 465 + 300
 """A byte of the second record's body."""

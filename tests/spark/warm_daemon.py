@@ -9,7 +9,7 @@ import pandas  # noqa: F401
 import pyarrow  # noqa: F401
 from pyspark import daemon
 
-import rmq_ha.spark.source.datasource  # noqa: F401
+import rmq_ha.lake.spark.source.datasource  # noqa: F401
 
 if __name__ == "__main__":
     daemon.manager()

@@ -9,11 +9,11 @@ import pytest_twisted
 from twisted.internet.defer import Deferred
 from twisted.internet.task import deferLater
 
-from rmq_ha.config.broker_configuration import BrokerConfiguration
-from rmq_ha.ha.service import HAService
-from rmq_ha.host.real import make_host
-from rmq_ha.model.status import BrokerRole, PutMessageStatus
-from tests.unit.ha.memory_log import MemoryLog
+from rmq_ha.base.config.broker_configuration import BrokerConfiguration
+from rmq_ha.base.host.real import make_host
+from rmq_ha.base.model.status import BrokerRole, PutMessageStatus
+from rmq_ha.server.ha.service import HAService
+from tests.unit.server.ha.memory_log import MemoryLog
 
 CATCH_UP_SIZE = 64 << 20
 

@@ -12,7 +12,7 @@ import hotpath
 import pytest
 from hotpath import Counts
 
-from rmq_ha.app.descriptors import allow_descriptors
+from rmq_ha.ops.app.descriptors import allow_descriptors
 
 LIMITS: dict[tuple[str, int], dict[str, Counts]] = {
     ("send", 1): {"master": Counts(54.8, 76.6, 4.36)},

@@ -4,8 +4,8 @@ import pytest
 from soak_history import History, Progress
 from soak_pair import difference, is_unchecked
 
-from rmq_ha.model.message import Address, Message, draft_of
-from rmq_ha.store.log.append import GroupEncoder
+from rmq_ha.base.model.message import Address, Message, draft_of
+from rmq_ha.server.store.log.append import GroupEncoder
 
 
 def told(*lines: str) -> History:

@@ -8,21 +8,24 @@ from typing import TYPE_CHECKING
 from twisted.application.service import ServiceMaker
 from zope.interface import implementer
 
-from rmq_ha.interfaces import IAccessPlugin, IJournalPlugin
+from rmq_ha.base.interfaces import IAccessPlugin, IJournalPlugin
 
 if TYPE_CHECKING:
-    from rmq_ha.interfaces import IAccessControl, IBrokerContext
-    from rmq_ha.store.journal import Journal
+    from rmq_ha.base.interfaces import IAccessControl, IBrokerContext
+    from rmq_ha.server.store.journal import Journal
 
 broker = ServiceMaker(
-    "rmq-ha broker", "rmq_ha.app.tap", "A RocketMQ 4.9 message broker with replication.", "rmqha"
+    "rmq-ha broker",
+    "rmq_ha.ops.app.tap",
+    "A RocketMQ 4.9 message broker with replication.",
+    "rmqha",
 )
 namesrv = ServiceMaker(
-    "rmq-ha name server", "rmq_ha.app.namesrv_tap", "A RocketMQ 4.9 name server.", "rmqnamesrv"
+    "rmq-ha name server", "rmq_ha.ops.app.namesrv_tap", "A RocketMQ 4.9 name server.", "rmqnamesrv"
 )
 controller = ServiceMaker(
     "rmq-ha controller",
-    "rmq_ha.app.controller_tap",
+    "rmq_ha.ops.app.controller_tap",
     "A controller for brokers of RocketMQ 5 in controller mode.",
     "rmqcontroller",
 )
@@ -35,7 +38,7 @@ class ClassicJournalPlugin:
     name = "classic"
 
     def make_journal(self, broker: "IBrokerContext") -> "Journal":
-        from rmq_ha.ha.journal import ClassicJournal
+        from rmq_ha.server.ha.journal import ClassicJournal
 
         return ClassicJournal(broker.host, broker.configuration)
 
@@ -47,7 +50,7 @@ class GroupJournalPlugin:
     name = "dledger"
 
     def make_journal(self, broker: "IBrokerContext") -> "Journal":
-        from rmq_ha.dledger.journal import GroupJournal
+        from rmq_ha.server.dledger.journal import GroupJournal
 
         return GroupJournal(broker.host, broker.configuration)
 
@@ -59,7 +62,7 @@ class EpochJournalPlugin:
     name = "controller"
 
     def make_journal(self, broker: "IBrokerContext") -> "Journal":
-        from rmq_ha.autoswitch.journal import EpochJournal
+        from rmq_ha.server.autoswitch.journal import EpochJournal
 
         return EpochJournal(broker.host, broker.configuration)
 
@@ -71,7 +74,7 @@ class PlainAccess:
     name = "plain"
 
     def make_validator(self, broker: "IBrokerContext") -> "IAccessControl":
-        from rmq_ha.acl.service import make_access_control
+        from rmq_ha.server.acl.service import make_access_control
 
         return make_access_control(broker)
 

@@ -10,9 +10,9 @@ from twisted.web.client import Agent, readBody
 from twisted.web.iweb import IAgentEndpointFactory
 from zope.interface import implementer
 
+from rmq_ha.base.seams import Network
 from rmq_ha.client.rules.errors import NoNameServer
 from rmq_ha.client.rules.settings import name_servers_in
-from rmq_ha.seams import Network
 
 
 @implementer(IAgentEndpointFactory)

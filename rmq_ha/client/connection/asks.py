@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from typing import TypeVar
 
+from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.client.connection.instance import ClientInstance
 from rmq_ha.client.lookup.asking import Ask, Asking, drive
-from rmq_ha.wire.command import RemotingCommand
 
 T = TypeVar("T")
 

@@ -2,11 +2,11 @@
 
 from twisted.internet.defer import Deferred, fail, succeed
 
+from rmq_ha.base.host.process import process_id
+from rmq_ha.base.remoting.channel import Channel
+from rmq_ha.base.remoting.client import RemotingClient
+from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.client.rules.errors import ForkedClient
-from rmq_ha.host.process import process_id
-from rmq_ha.remoting.channel import Channel
-from rmq_ha.remoting.client import RemotingClient
-from rmq_ha.wire.command import RemotingCommand
 
 
 class OwnConnections:

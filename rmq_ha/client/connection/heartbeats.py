@@ -9,13 +9,13 @@ from twisted.internet.defer import Deferred, DeferredList, succeed
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from rmq_ha.base.remoting.calls import Calls
+from rmq_ha.base.wire.bodies import HeartbeatData
+from rmq_ha.base.wire.codes import RequestCode
+from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.client.connection.parts import ConsumerPart, ProducerPart
 from rmq_ha.client.connection.route_cache import all_addresses
 from rmq_ha.client.rules.errors import code_name
-from rmq_ha.remoting.calls import Calls
-from rmq_ha.wire.bodies import HeartbeatData
-from rmq_ha.wire.codes import RequestCode
-from rmq_ha.wire.command import RemotingCommand
 
 
 class Heartbeats:

@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from rmq_ha.base.wire.bodies import MessageQueue
 from rmq_ha.client.rules.messages import Message, SendResult
-from rmq_ha.wire.bodies import MessageQueue
 
 
 @dataclass(slots=True)

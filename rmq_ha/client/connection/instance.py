@@ -9,6 +9,17 @@ from typing import Any
 from twisted.internet.defer import Deferred, succeed
 from twisted.logger import Logger
 
+from rmq_ha.base.host.process import this_process
+from rmq_ha.base.remoting.calls import Calls
+from rmq_ha.base.remoting.channel import Channel
+from rmq_ha.base.remoting.client import ConnectingTls, RemotingClient
+from rmq_ha.base.remoting.signing import SigningCalls
+from rmq_ha.base.seams import Host
+from rmq_ha.base.timing.periodic import Periodic
+from rmq_ha.base.tls.client import ClientTls
+from rmq_ha.base.tls.std_session import ContextTls
+from rmq_ha.base.wire.command import RemotingCommand
+from rmq_ha.base.wire.route_bodies import TopicRoute
 from rmq_ha.client.connection.forks import OwnConnections
 from rmq_ha.client.connection.heartbeats import Heartbeats
 from rmq_ha.client.connection.parts import ConsumerPart, ProducerPart
@@ -18,17 +29,6 @@ from rmq_ha.client.rules.errors import BrokerRefused, MQClientError, NoRoute, No
 from rmq_ha.client.rules.routes import choose_address
 from rmq_ha.client.rules.send_frames import LANGUAGE
 from rmq_ha.client.rules.settings import ADDRESSES_SECONDS, ClientConfig, client_id
-from rmq_ha.client.rules.signing import SigningCalls
-from rmq_ha.host.process import this_process
-from rmq_ha.remoting.calls import Calls
-from rmq_ha.remoting.channel import Channel
-from rmq_ha.remoting.client import ConnectingTls, RemotingClient
-from rmq_ha.seams import Host
-from rmq_ha.timing.periodic import Periodic
-from rmq_ha.tls.client import ClientTls
-from rmq_ha.tls.std_session import ContextTls
-from rmq_ha.wire.command import RemotingCommand
-from rmq_ha.wire.route_bodies import TopicRoute
 
 VIP_DISTANCE = 2
 _FIRST_REFRESH_S = 0.01
@@ -40,7 +40,7 @@ class ClientInstance:
     """
     Connections, routes and heartbeats.
 
-    :ivar host: the `rmq_ha.seams.Host` that it stands on.
+    :ivar host: the `rmq_ha.base.seams.Host` that it stands on.
     :ivar settings: its `ClientConfig`.
     :ivar process: the `Process` that it was made in.
     :ivar client_id: what brokers know it by.

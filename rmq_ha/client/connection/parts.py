@@ -6,9 +6,9 @@ Spec: remoting.md, sections 2.4 and 7.1.
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol
 
+from rmq_ha.base.wire.bodies import ConsumerData, MessageQueue
+from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.client.rules.messages import MessageExt
-from rmq_ha.wire.bodies import ConsumerData, MessageQueue
-from rmq_ha.wire.command import RemotingCommand
 
 
 class CheckHeader(NamedTuple):

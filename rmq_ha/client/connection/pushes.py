@@ -9,19 +9,19 @@ from typing import Any
 from twisted.internet.defer import Deferred, maybeDeferred
 from twisted.logger import Logger
 
+from rmq_ha.base.errors import RequestRejected, RmqHaError
+from rmq_ha.base.model.flags import COMPRESSED
+from rmq_ha.base.model.message import Address
+from rmq_ha.base.model.properties import PGROUP, UNIQ_KEY, decode_properties
+from rmq_ha.base.remoting.channel import Channel
+from rmq_ha.base.remoting.dispatcher import Handler
+from rmq_ha.base.wire.bodies import decode_queue_table
+from rmq_ha.base.wire.codes import RequestCode, ResponseCode
+from rmq_ha.base.wire.command import RemotingCommand
+from rmq_ha.base.wire.fastjson import encode
 from rmq_ha.client.connection.parts import CheckHeader, ConsumerPart, ProducerPart
 from rmq_ha.client.rules.compression import inflate
 from rmq_ha.client.rules.messages import MessageExt, decode_messages
-from rmq_ha.errors import RequestRejected, RmqHaError
-from rmq_ha.model.flags import COMPRESSED
-from rmq_ha.model.message import Address
-from rmq_ha.model.properties import PGROUP, UNIQ_KEY, decode_properties
-from rmq_ha.remoting.channel import Channel
-from rmq_ha.remoting.dispatcher import Handler
-from rmq_ha.wire.bodies import decode_queue_table
-from rmq_ha.wire.codes import RequestCode, ResponseCode
-from rmq_ha.wire.command import RemotingCommand
-from rmq_ha.wire.fastjson import encode
 
 CORRELATION_ID = "CORRELATION_ID"
 ARRIVE_TIME = "ARRIVE_TIME"

@@ -7,23 +7,23 @@ from collections.abc import Collection, Iterable
 
 from twisted.logger import Logger
 
-from rmq_ha.client.connection.instance import ClientInstance
-from rmq_ha.client.lookup.asking import Asking, drive
-from rmq_ha.client.lookup.lookups import commit_command, committed_offset, queue_number
-from rmq_ha.client.rules.errors import BrokerRefused, MQClientError
-from rmq_ha.errors import ProtocolViolation, RemotingConnectError, RemotingError
-from rmq_ha.model.broker_identity import MASTER_ID
-from rmq_ha.model.subscription import SubscriptionData
-from rmq_ha.wire.bodies import (
+from rmq_ha.base.errors import ProtocolViolation, RemotingConnectError, RemotingError
+from rmq_ha.base.model.broker_identity import MASTER_ID
+from rmq_ha.base.model.subscription import SubscriptionData
+from rmq_ha.base.wire.bodies import (
     CheckClient,
     LockBatch,
     MessageQueue,
     decode_queues,
     decode_string_list,
 )
-from rmq_ha.wire.codes import RequestCode, ResponseCode
-from rmq_ha.wire.command import RemotingCommand
-from rmq_ha.wire.route_bodies import TopicRoute
+from rmq_ha.base.wire.codes import RequestCode, ResponseCode
+from rmq_ha.base.wire.command import RemotingCommand
+from rmq_ha.base.wire.route_bodies import TopicRoute
+from rmq_ha.client.connection.instance import ClientInstance
+from rmq_ha.client.lookup.asking import Asking, drive
+from rmq_ha.client.lookup.lookups import commit_command, committed_offset, queue_number
+from rmq_ha.client.rules.errors import BrokerRefused, MQClientError
 
 OFFSET_TIMEOUT_MS = 5000
 LOCK_TIMEOUT_MS = 1000

@@ -11,13 +11,13 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from rmq_ha.base.remoting.calls import Calls
+from rmq_ha.base.wire.command import RemotingCommand
+from rmq_ha.base.wire.route_bodies import TopicRoute
 from rmq_ha.client.lookup.asking import Ask, InTurn, drive
 from rmq_ha.client.lookup.lookups import topic_route
 from rmq_ha.client.rules.errors import MQClientError, NoNameServer
 from rmq_ha.client.rules.routes import addresses_of, is_changed
-from rmq_ha.remoting.calls import Calls
-from rmq_ha.wire.command import RemotingCommand
-from rmq_ha.wire.route_bodies import TopicRoute
 
 
 class NameServers:

@@ -6,12 +6,12 @@ Spec: remoting.md, sections 7.1 and 7.6.
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from rmq_ha.base.wire.bodies import ConsumerData, MessageQueue
 from rmq_ha.client.consume.consumer_base import ConsumerBase
 from rmq_ha.client.rules.consumer_settings import ConsumerConfig
 from rmq_ha.client.rules.errors import MQClientError
 from rmq_ha.client.rules.messages import MessageExt
 from rmq_ha.client.rules.subscriptions import Subscriptions
-from rmq_ha.wire.bodies import ConsumerData, MessageQueue
 
 
 class ActivePart:

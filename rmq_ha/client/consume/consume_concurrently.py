@@ -10,6 +10,7 @@ from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
 
+from rmq_ha.base.wire.bodies import MessageQueue
 from rmq_ha.client.consume.consume_service import (
     CALLS_PER_TURN,
     Caller,
@@ -22,7 +23,6 @@ from rmq_ha.client.consume.consume_service import (
 from rmq_ha.client.rules.listening import ConsumeConcurrentlyContext, ConsumeConcurrentlyStatus
 from rmq_ha.client.rules.messages import MessageExt
 from rmq_ha.client.rules.process_queue import ProcessQueue
-from rmq_ha.wire.bodies import MessageQueue
 
 SUCCESS = ConsumeConcurrentlyStatus.CONSUME_SUCCESS
 LATER = ConsumeConcurrentlyStatus.RECONSUME_LATER

@@ -11,6 +11,9 @@ from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
 
+from rmq_ha.base.model.properties import RECONSUME_TIME
+from rmq_ha.base.timing.periodic import Periodic
+from rmq_ha.base.wire.bodies import MessageQueue
 from rmq_ha.client.connection.queue_calls import QueueCalls
 from rmq_ha.client.consume.consume_service import (
     CALLS_PER_TURN,
@@ -24,9 +27,6 @@ from rmq_ha.client.consume.consume_service import (
 from rmq_ha.client.rules.listening import MAX_INT, ConsumeOrderlyContext, ConsumeOrderlyStatus
 from rmq_ha.client.rules.messages import MessageExt
 from rmq_ha.client.rules.process_queue import ProcessQueue
-from rmq_ha.model.properties import RECONSUME_TIME
-from rmq_ha.timing.periodic import Periodic
-from rmq_ha.wire.bodies import MessageQueue
 
 SUCCESS = ConsumeOrderlyStatus.SUCCESS
 COMMIT = ConsumeOrderlyStatus.COMMIT

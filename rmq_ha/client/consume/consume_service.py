@@ -13,6 +13,9 @@ from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from rmq_ha.base.model.properties import RETRY_TOPIC
+from rmq_ha.base.model.topics import DLQ_PREFIX, RETRY_PREFIX
+from rmq_ha.base.wire.bodies import MessageQueue
 from rmq_ha.client.connection.instance import ClientInstance
 from rmq_ha.client.consume.offsets import OffsetStore
 from rmq_ha.client.consume.send_back import SendBack
@@ -22,9 +25,6 @@ from rmq_ha.client.rules.listening import Listener, NotTaken, as_deferred
 from rmq_ha.client.rules.messages import MessageExt
 from rmq_ha.client.rules.namespaces import unwrap
 from rmq_ha.client.rules.process_queue import ProcessQueue
-from rmq_ha.model.properties import RETRY_TOPIC
-from rmq_ha.model.topics import DLQ_PREFIX, RETRY_PREFIX
-from rmq_ha.wire.bodies import MessageQueue
 
 CALLS_PER_TURN = 64
 """Listener calls in one reactor turn, when they take no time; others want the reactor too."""

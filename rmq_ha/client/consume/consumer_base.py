@@ -8,6 +8,10 @@ from collections.abc import Callable, Collection
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
+from rmq_ha.base.errors import ConfigurationError
+from rmq_ha.base.model.topics import RETRY_PREFIX, group_fault
+from rmq_ha.base.timing.periodic import Periodic
+from rmq_ha.base.wire.bodies import MessageQueue
 from rmq_ha.client.connection.instance import ClientInstance
 from rmq_ha.client.connection.queue_calls import QueueCalls
 from rmq_ha.client.consume.offsets import (
@@ -22,10 +26,6 @@ from rmq_ha.client.rules.broker_choice import BrokerChoice
 from rmq_ha.client.rules.consumer_settings import ConsumeFromWhere, ConsumerConfig
 from rmq_ha.client.rules.errors import NoRoute, NotStarted
 from rmq_ha.client.rules.namespaces import unwrap, wrap
-from rmq_ha.errors import ConfigurationError
-from rmq_ha.model.topics import RETRY_PREFIX, group_fault
-from rmq_ha.timing.periodic import Periodic
-from rmq_ha.wire.bodies import MessageQueue
 
 FIRST_PERSIST_SECONDS = 10.0
 _LOCAL_DIR = ".rocketmq_offsets"

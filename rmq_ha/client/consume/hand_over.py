@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
+from rmq_ha.base.errors import ConfigurationError
 from rmq_ha.client.rules.errors import MQClientError
 from rmq_ha.client.rules.listening import (
     ConsumeConcurrentlyStatus,
@@ -12,7 +13,6 @@ from rmq_ha.client.rules.listening import (
     NotTaken,
 )
 from rmq_ha.client.rules.messages import MessageExt
-from rmq_ha.errors import ConfigurationError
 
 
 class _Call:

@@ -9,6 +9,11 @@ from typing import Any
 from twisted.internet.defer import Deferred, fail
 from twisted.logger import Logger
 
+from rmq_ha.base.errors import ConfigurationError, RmqHaError
+from rmq_ha.base.model.subscription import SUB_ALL, SubscriptionData
+from rmq_ha.base.model.topics import topic_fault
+from rmq_ha.base.wire.bodies import MessageQueue
+from rmq_ha.base.wire.route_bodies import TopicRoute
 from rmq_ha.client.connection.instance import ClientInstance
 from rmq_ha.client.consume.active_part import ActivePart
 from rmq_ha.client.consume.consumer_base import ConsumerBase
@@ -22,11 +27,6 @@ from rmq_ha.client.rules.messages import MessageExt
 from rmq_ha.client.rules.namespaces import unwrap
 from rmq_ha.client.rules.routes import subscribe_queues
 from rmq_ha.client.rules.subscriptions import MessageSelector, Subscriptions, subscription
-from rmq_ha.errors import ConfigurationError, RmqHaError
-from rmq_ha.model.subscription import SUB_ALL, SubscriptionData
-from rmq_ha.model.topics import topic_fault
-from rmq_ha.wire.bodies import MessageQueue
-from rmq_ha.wire.route_bodies import TopicRoute
 
 ChangeListener = Callable[[str, list[MessageQueue]], Any]
 """`listener(topic, all queues)`, when they changed."""

@@ -10,6 +10,9 @@ from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 
+from rmq_ha.base.errors import RmqHaError
+from rmq_ha.base.model.subscription import TAG_TYPES, SubscriptionData
+from rmq_ha.base.wire.bodies import MessageQueue
 from rmq_ha.client.consume.consumer_base import ConsumerBase
 from rmq_ha.client.consume.pull_api import PullApi
 from rmq_ha.client.consume.pull_loop import FULL_SECONDS, PAUSED_SECONDS, PullLoop
@@ -17,9 +20,6 @@ from rmq_ha.client.lookup.pulls import Pull
 from rmq_ha.client.rules.consumer_settings import LitePullConsumerConfig
 from rmq_ha.client.rules.messages import MessageExt
 from rmq_ha.client.rules.process_queue import FlowLimits, ProcessQueue
-from rmq_ha.errors import RmqHaError
-from rmq_ha.model.subscription import TAG_TYPES, SubscriptionData
-from rmq_ha.wire.bodies import MessageQueue
 
 
 class _Lite:

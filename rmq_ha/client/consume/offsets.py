@@ -13,12 +13,12 @@ from typing import Protocol
 from twisted.internet.defer import Deferred, DeferredList
 from twisted.logger import Logger
 
+from rmq_ha.base.errors import ProtocolViolation, RmqHaError
+from rmq_ha.base.seams import Disk, Worker
+from rmq_ha.base.wire.bodies import MessageQueue, decode_queue_table
+from rmq_ha.base.wire.fastjson import pretty
 from rmq_ha.client.connection.queue_calls import QueueCalls
 from rmq_ha.client.rules.errors import MQClientError
-from rmq_ha.errors import ProtocolViolation, RmqHaError
-from rmq_ha.seams import Disk, Worker
-from rmq_ha.wire.bodies import MessageQueue, decode_queue_table
-from rmq_ha.wire.fastjson import pretty
 
 
 class ReadOffsetType(Enum):

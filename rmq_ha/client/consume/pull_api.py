@@ -9,16 +9,16 @@ from typing import NamedTuple
 from twisted.internet.defer import Deferred, fail
 from twisted.python.failure import Failure
 
+from rmq_ha.base.errors import RemotingError
+from rmq_ha.base.model.broker_identity import MASTER_ID
+from rmq_ha.base.model.subscription import TAG_TYPES
+from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.client.connection.instance import ClientInstance
 from rmq_ha.client.lookup.pulls import Pull, PulledRecords, pull_request, read_pulled
 from rmq_ha.client.rules.broker_choice import BrokerChoice
 from rmq_ha.client.rules.errors import MQClientError
 from rmq_ha.client.rules.messages import MessageExt, PullResult, decode_pulled
 from rmq_ha.client.rules.subscriptions import chosen
-from rmq_ha.errors import RemotingError
-from rmq_ha.model.broker_identity import MASTER_ID
-from rmq_ha.model.subscription import TAG_TYPES
-from rmq_ha.wire.command import RemotingCommand
 
 MIN_OFFSET = "MIN_OFFSET"
 MAX_OFFSET = "MAX_OFFSET"

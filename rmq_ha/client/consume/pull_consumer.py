@@ -9,6 +9,8 @@ from typing import Any
 from twisted.internet.defer import Deferred, fail
 from twisted.logger import Logger
 
+from rmq_ha.base.model.subscription import SUB_ALL, TAG_TYPES
+from rmq_ha.base.wire.bodies import MessageQueue
 from rmq_ha.client.connection.instance import ClientInstance
 from rmq_ha.client.consume.active_part import ActivePart
 from rmq_ha.client.consume.consumer_base import ConsumerBase
@@ -22,8 +24,6 @@ from rmq_ha.client.rules.errors import MQClientError
 from rmq_ha.client.rules.messages import MessageExt, PullResult
 from rmq_ha.client.rules.routes import subscribe_queues
 from rmq_ha.client.rules.subscriptions import MessageSelector, Subscriptions, subscription
-from rmq_ha.model.subscription import SUB_ALL, TAG_TYPES
-from rmq_ha.wire.bodies import MessageQueue
 
 QueueListener = Callable[[str, list[MessageQueue], list[MessageQueue]], Any]
 """`listener(topic, all queues, our queues)`, when they changed."""

@@ -10,14 +10,14 @@ from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from rmq_ha.base.errors import RmqHaError
+from rmq_ha.base.wire.bodies import MessageQueue
+from rmq_ha.base.wire.codes import ResponseCode
 from rmq_ha.client.consume.pull_api import PullApi, Pulled
 from rmq_ha.client.lookup.pulls import Pull
 from rmq_ha.client.rules.errors import BrokerRefused
 from rmq_ha.client.rules.messages import MessageExt, PullStatus
 from rmq_ha.client.rules.process_queue import FlowLimits, ProcessQueue
-from rmq_ha.errors import RmqHaError
-from rmq_ha.wire.bodies import MessageQueue
-from rmq_ha.wire.codes import ResponseCode
 
 FULL_SECONDS = 0.05
 PAUSED_SECONDS = 1.0

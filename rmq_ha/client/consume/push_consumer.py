@@ -10,6 +10,12 @@ from typing import Any, Literal, overload
 from twisted.internet.defer import Deferred, fail
 from twisted.logger import Logger
 
+from rmq_ha.base.errors import ConfigurationError
+from rmq_ha.base.model.subscription import SUB_ALL, TAG_TYPES
+from rmq_ha.base.model.topics import RETRY_PREFIX, topic_fault
+from rmq_ha.base.timing.periodic import Periodic
+from rmq_ha.base.wire.bodies import ConsumerData, MessageQueue
+from rmq_ha.base.wire.route_bodies import TopicRoute
 from rmq_ha.client.connection.instance import ClientInstance
 from rmq_ha.client.consume.consume_concurrently import ConsumeConcurrently
 from rmq_ha.client.consume.consume_orderly import ConsumeOrderly
@@ -27,12 +33,6 @@ from rmq_ha.client.rules.errors import MQClientError
 from rmq_ha.client.rules.listening import MAX_INT, ConcurrentListener, Listener, OrderlyListener
 from rmq_ha.client.rules.messages import MessageExt
 from rmq_ha.client.rules.subscriptions import MessageSelector, Subscriptions
-from rmq_ha.errors import ConfigurationError
-from rmq_ha.model.subscription import SUB_ALL, TAG_TYPES
-from rmq_ha.model.topics import RETRY_PREFIX, topic_fault
-from rmq_ha.timing.periodic import Periodic
-from rmq_ha.wire.bodies import ConsumerData, MessageQueue
-from rmq_ha.wire.route_bodies import TopicRoute
 
 
 class PushConsumer:

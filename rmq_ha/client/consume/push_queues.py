@@ -10,6 +10,8 @@ from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 
+from rmq_ha.base.errors import RmqHaError
+from rmq_ha.base.wire.bodies import MessageQueue
 from rmq_ha.client.consume.consume_concurrently import ConsumeConcurrently
 from rmq_ha.client.consume.consume_orderly import ConsumeOrderly
 from rmq_ha.client.consume.consumer_base import ConsumerBase
@@ -21,8 +23,6 @@ from rmq_ha.client.rules.consumer_settings import PushConsumerConfig
 from rmq_ha.client.rules.messages import MessageExt
 from rmq_ha.client.rules.process_queue import FlowLimits, ProcessQueue
 from rmq_ha.client.rules.subscriptions import Subscriptions
-from rmq_ha.errors import RmqHaError
-from rmq_ha.wire.bodies import MessageQueue
 
 SUSPEND_MS = 15_000
 PULL_TIMEOUT_MS = 30_000

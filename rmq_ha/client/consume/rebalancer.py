@@ -11,16 +11,16 @@ from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from rmq_ha.base.errors import RmqHaError
+from rmq_ha.base.model.topics import RETRY_PREFIX
+from rmq_ha.base.timing.periodic import Periodic
+from rmq_ha.base.wire.bodies import MessageQueue
 from rmq_ha.client.connection.instance import ClientInstance
 from rmq_ha.client.connection.queue_calls import QueueCalls
 from rmq_ha.client.rebalance.changes import compare, share_of
 from rmq_ha.client.rebalance.strategies import AllocateStrategy
 from rmq_ha.client.rules.errors import NoRoute
 from rmq_ha.client.rules.routes import subscribe_queues
-from rmq_ha.errors import RmqHaError
-from rmq_ha.model.topics import RETRY_PREFIX
-from rmq_ha.timing.periodic import Periodic
-from rmq_ha.wire.bodies import MessageQueue
 
 AGAIN_SECONDS = 1.0
 _MOST_PATIENT_SECONDS = 16.0

@@ -5,15 +5,9 @@ Spec: remoting.md, sections 4.5, 4.7 and 11.5.
 
 from twisted.logger import Logger
 
-from rmq_ha.client.connection.instance import ClientInstance
-from rmq_ha.client.consume.pull_api import MAX_OFFSET, MIN_OFFSET
-from rmq_ha.client.rules.errors import MQClientError
-from rmq_ha.client.rules.messages import MessageExt
-from rmq_ha.client.rules.namespaces import wrap
-from rmq_ha.client.rules.routes import publish_info
-from rmq_ha.errors import RmqHaError
-from rmq_ha.model.broker_identity import MASTER_ID
-from rmq_ha.model.properties import (
+from rmq_ha.base.errors import RmqHaError
+from rmq_ha.base.model.broker_identity import MASTER_ID
+from rmq_ha.base.model.properties import (
     DELAY,
     MAX_RECONSUME_TIMES,
     ORIGIN_MESSAGE_ID,
@@ -23,10 +17,16 @@ from rmq_ha.model.properties import (
     WAIT,
     encode_properties,
 )
-from rmq_ha.model.topics import DEFAULT_TOPIC, RETRY_PREFIX
-from rmq_ha.wire.codes import RequestCode, ResponseCode
-from rmq_ha.wire.command import RemotingCommand
-from rmq_ha.wire.send_header import SendHeader, encode_send_header
+from rmq_ha.base.model.topics import DEFAULT_TOPIC, RETRY_PREFIX
+from rmq_ha.base.wire.codes import RequestCode, ResponseCode
+from rmq_ha.base.wire.command import RemotingCommand
+from rmq_ha.base.wire.send_header import SendHeader, encode_send_header
+from rmq_ha.client.connection.instance import ClientInstance
+from rmq_ha.client.consume.pull_api import MAX_OFFSET, MIN_OFFSET
+from rmq_ha.client.rules.errors import MQClientError
+from rmq_ha.client.rules.messages import MessageExt
+from rmq_ha.client.rules.namespaces import wrap
+from rmq_ha.client.rules.routes import publish_info
 
 SEND_BACK_TIMEOUT_MS = 5000
 SEND_TIMEOUT_MS = 3000

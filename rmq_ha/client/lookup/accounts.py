@@ -6,10 +6,10 @@ Spec: remoting.md, sections 2.2 and 10.3.
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from rmq_ha.base.wire.bodies import optional_text, read_body
+from rmq_ha.base.wire.codes import RequestCode
+from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.client.lookup.asking import Ask, Asking, expect
-from rmq_ha.wire.bodies import optional_text, read_body
-from rmq_ha.wire.codes import RequestCode
-from rmq_ha.wire.command import RemotingCommand
 
 
 class Account(NamedTuple):

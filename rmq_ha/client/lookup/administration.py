@@ -6,16 +6,16 @@ Spec: remoting.md, sections 2.2, 7.5, 7.7 and 7.9.
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from rmq_ha.base.config import properties
+from rmq_ha.base.model.subscription import SubscriptionData
+from rmq_ha.base.model.topic_config import SubscriptionGroupConfig, TopicConfig
+from rmq_ha.base.model.topics import DEFAULT_TOPIC
+from rmq_ha.base.wire.bodies import optional_text, read_body
+from rmq_ha.base.wire.codes import RequestCode, ResponseCode
+from rmq_ha.base.wire.command import RemotingCommand
+from rmq_ha.base.wire.fastjson import encode
+from rmq_ha.base.wire.stat_bodies import Connection
 from rmq_ha.client.lookup.asking import Ask, Asking, expect
-from rmq_ha.config import properties
-from rmq_ha.model.subscription import SubscriptionData
-from rmq_ha.model.topic_config import SubscriptionGroupConfig, TopicConfig
-from rmq_ha.model.topics import DEFAULT_TOPIC
-from rmq_ha.wire.bodies import optional_text, read_body
-from rmq_ha.wire.codes import RequestCode, ResponseCode
-from rmq_ha.wire.command import RemotingCommand
-from rmq_ha.wire.fastjson import encode
-from rmq_ha.wire.stat_bodies import Connection
 
 _NOBODY = (ResponseCode.CONSUMER_NOT_ONLINE, ResponseCode.SYSTEM_ERROR)
 

@@ -9,9 +9,9 @@ A driver throws `RemotingError` into it when nobody answers, which an Asking may
 from collections.abc import Awaitable, Callable, Collection, Generator, Iterable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
+from rmq_ha.base.errors import RemotingError
+from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.client.rules.errors import BrokerRefused, MQClientError, NoNameServer
-from rmq_ha.errors import RemotingError
-from rmq_ha.wire.command import RemotingCommand
 
 T = TypeVar("T")
 S = TypeVar("S")

@@ -6,11 +6,10 @@ Spec: remoting.md, sections 7.5, 7.7 and 7.9, chapter 8.
 import json
 from typing import Any
 
-from rmq_ha.client.lookup.asking import Ask, Asking, expect
-from rmq_ha.config import properties
-from rmq_ha.errors import ProtocolViolation
-from rmq_ha.model.topic_config import SubscriptionGroupConfig, TopicConfig
-from rmq_ha.wire.bodies import (
+from rmq_ha.base.config import properties
+from rmq_ha.base.errors import ProtocolViolation
+from rmq_ha.base.model.topic_config import SubscriptionGroupConfig, TopicConfig
+from rmq_ha.base.wire.bodies import (
     MessageQueue,
     TopicTable,
     decode_group_table,
@@ -19,10 +18,11 @@ from rmq_ha.wire.bodies import (
     decode_queue_table,
     decode_topic_table,
 )
-from rmq_ha.wire.codes import RequestCode, ResponseCode
-from rmq_ha.wire.command import RemotingCommand
-from rmq_ha.wire.pages import FIRST, next_page
-from rmq_ha.wire.stat_bodies import REPLICATION_KEY, TopicOffset
+from rmq_ha.base.wire.codes import RequestCode, ResponseCode
+from rmq_ha.base.wire.command import RemotingCommand
+from rmq_ha.base.wire.pages import FIRST, next_page
+from rmq_ha.base.wire.stat_bodies import REPLICATION_KEY, TopicOffset
+from rmq_ha.client.lookup.asking import Ask, Asking, expect
 
 Offsets = dict[str, dict[int, int]]
 """`topic@group` to queue id to offset."""

@@ -6,6 +6,13 @@ Spec: remoting.md, sections 7.5 and 7.6.
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from rmq_ha.base.errors import ProtocolViolation
+from rmq_ha.base.model.broker_identity import MASTER_ID
+from rmq_ha.base.model.topics import RETRY_PREFIX
+from rmq_ha.base.wire.bodies import MessageQueue, decode_queue_table
+from rmq_ha.base.wire.codes import RequestCode, ResponseCode
+from rmq_ha.base.wire.command import RemotingCommand
+from rmq_ha.base.wire.fastjson import parse
 from rmq_ha.client.lookup.asking import Ask, Asking, expect, expect_any
 from rmq_ha.client.lookup.lookups import (
     addresses_in,
@@ -18,13 +25,6 @@ from rmq_ha.client.lookup.lookups import (
 )
 from rmq_ha.client.rules.errors import BrokerRefused, MQClientError, NoRoute
 from rmq_ha.client.rules.routes import subscribe_queues
-from rmq_ha.errors import ProtocolViolation
-from rmq_ha.model.broker_identity import MASTER_ID
-from rmq_ha.model.topics import RETRY_PREFIX
-from rmq_ha.wire.bodies import MessageQueue, decode_queue_table
-from rmq_ha.wire.codes import RequestCode, ResponseCode
-from rmq_ha.wire.command import RemotingCommand
-from rmq_ha.wire.fastjson import parse
 
 EARLIEST = 0
 LATEST = -1

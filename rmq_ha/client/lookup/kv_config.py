@@ -5,11 +5,11 @@ Spec: remoting.md, sections 2.3 and 9.6.
 
 from collections.abc import Mapping
 
+from rmq_ha.base.config import properties
+from rmq_ha.base.wire.bodies import read_body
+from rmq_ha.base.wire.codes import RequestCode, ResponseCode
+from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.client.lookup.asking import Ask, Asking, expect, number
-from rmq_ha.config import properties
-from rmq_ha.wire.bodies import read_body
-from rmq_ha.wire.codes import RequestCode, ResponseCode
-from rmq_ha.wire.command import RemotingCommand
 
 
 def kv_of(name_server: str, namespace: str) -> Asking[dict[str, str]]:

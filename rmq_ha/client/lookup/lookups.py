@@ -7,6 +7,13 @@ from binascii import unhexlify
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from rmq_ha.base.errors import RemotingError, RmqHaError
+from rmq_ha.base.model.message import Address
+from rmq_ha.base.model.properties import UNIQ_KEY
+from rmq_ha.base.wire.bodies import MessageQueue
+from rmq_ha.base.wire.codes import RequestCode, ResponseCode
+from rmq_ha.base.wire.command import RemotingCommand
+from rmq_ha.base.wire.route_bodies import ClusterInfo, TopicRoute
 from rmq_ha.client.lookup.asking import Ask, Asking, expect, expect_any, number
 from rmq_ha.client.lookup.pulls import Pull, PulledRecords, pull_request, read_pulled
 from rmq_ha.client.lookup.requests import route_request
@@ -20,13 +27,6 @@ from rmq_ha.client.rules.messages import (
     decode_pulled,
 )
 from rmq_ha.client.rules.subscriptions import MessageSelector, chosen, subscription
-from rmq_ha.errors import RemotingError, RmqHaError
-from rmq_ha.model.message import Address
-from rmq_ha.model.properties import UNIQ_KEY
-from rmq_ha.wire.bodies import MessageQueue
-from rmq_ha.wire.codes import RequestCode, ResponseCode
-from rmq_ha.wire.command import RemotingCommand
-from rmq_ha.wire.route_bodies import ClusterInfo, TopicRoute
 
 UNIQUE_KEY_QUERY = "_UNIQUE_KEY_QUERY"
 HOLD_MARGIN_MS = 10_000

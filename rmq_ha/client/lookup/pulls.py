@@ -6,15 +6,15 @@ Spec: remoting.md, chapter 6.
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from rmq_ha.base.model.broker_identity import MASTER_ID
+from rmq_ha.base.model.flags import PULL_COMMIT_OFFSET, PULL_LITE, PULL_SUBSCRIPTION, PULL_SUSPEND
+from rmq_ha.base.model.subscription import SubscriptionData
+from rmq_ha.base.wire.bodies import MessageQueue
+from rmq_ha.base.wire.codes import RequestCode, ResponseCode
+from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.client.lookup.asking import number
 from rmq_ha.client.rules.errors import BrokerRefused
 from rmq_ha.client.rules.messages import PullStatus
-from rmq_ha.model.broker_identity import MASTER_ID
-from rmq_ha.model.flags import PULL_COMMIT_OFFSET, PULL_LITE, PULL_SUBSCRIPTION, PULL_SUSPEND
-from rmq_ha.model.subscription import SubscriptionData
-from rmq_ha.wire.bodies import MessageQueue
-from rmq_ha.wire.codes import RequestCode, ResponseCode
-from rmq_ha.wire.command import RemotingCommand
 
 _STATUS = {
     ResponseCode.SUCCESS: PullStatus.FOUND,

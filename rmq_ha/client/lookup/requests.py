@@ -3,11 +3,11 @@
 Spec: remoting.md, chapters 4, 6 and 9.5.
 """
 
-from rmq_ha.model.flags import PULL_SUBSCRIPTION, PULL_SUSPEND
-from rmq_ha.model.topics import DEFAULT_TOPIC
-from rmq_ha.wire.codes import RequestCode
-from rmq_ha.wire.command import RemotingCommand
-from rmq_ha.wire.send_header import SendHeader, encode_send_header
+from rmq_ha.base.model.flags import PULL_SUBSCRIPTION, PULL_SUSPEND
+from rmq_ha.base.model.topics import DEFAULT_TOPIC
+from rmq_ha.base.wire.codes import RequestCode
+from rmq_ha.base.wire.command import RemotingCommand
+from rmq_ha.base.wire.send_header import SendHeader, encode_send_header
 
 
 def send_request(

@@ -5,10 +5,10 @@ Spec: remoting.md, appendix B (B13).
 
 from typing import NamedTuple
 
+from rmq_ha.base.wire.bodies import MessageQueue, decode_queue_table, read_body
+from rmq_ha.base.wire.codes import RequestCode
+from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.client.lookup.asking import Ask, Asking, expect
-from rmq_ha.wire.bodies import MessageQueue, decode_queue_table, read_body
-from rmq_ha.wire.codes import RequestCode
-from rmq_ha.wire.command import RemotingCommand
 
 _TIMEOUT_MS = 10_000
 """A Java client with many threads writes their stacks for a while."""

@@ -6,10 +6,10 @@ Spec: remoting.md, section 2.2.
 from collections import Counter
 from typing import NamedTuple
 
+from rmq_ha.base.wire.bodies import MessageQueue, read_body
+from rmq_ha.base.wire.codes import RequestCode, ResponseCode
+from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.client.lookup.asking import Ask, Asking, expect
-from rmq_ha.wire.bodies import MessageQueue, read_body
-from rmq_ha.wire.codes import RequestCode, ResponseCode
-from rmq_ha.wire.command import RemotingCommand
 
 TOPIC_PUTS, GROUP_GETS = "TOPIC_PUT_NUMS", "GROUP_GET_NUMS"
 

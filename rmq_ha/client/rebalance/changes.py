@@ -3,8 +3,8 @@
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
+from rmq_ha.base.wire.bodies import MessageQueue
 from rmq_ha.client.rebalance.strategies import AllocateStrategy
-from rmq_ha.wire.bodies import MessageQueue
 
 
 class Assignment(NamedTuple):

@@ -7,8 +7,8 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from hashlib import md5
 
+from rmq_ha.base.wire.bodies import MessageQueue
 from rmq_ha.client.rebalance.strategies import is_member
-from rmq_ha.wire.bodies import MessageQueue
 
 VIRTUAL_NODES = 10
 

@@ -5,8 +5,8 @@ Spec: remoting.md, section 11.3.
 
 from collections.abc import Callable, Iterable, Sequence
 
+from rmq_ha.base.wire.bodies import MessageQueue
 from rmq_ha.client.rebalance.strategies import AllocateStrategy, is_member
-from rmq_ha.wire.bodies import MessageQueue
 
 
 class AllocateByMachineRoom:

@@ -6,7 +6,7 @@ Spec: remoting.md, section 11.3.
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
-from rmq_ha.wire.bodies import MessageQueue
+from rmq_ha.base.wire.bodies import MessageQueue
 
 
 class AllocateStrategy(Protocol):

@@ -6,13 +6,13 @@ Spec: remoting.md, sections 5.7 and 11.1 (MessageBatch).
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from rmq_ha.base.model.properties import MAX_PROPERTIES_SIZE, UNIQ_KEY, WAIT
+from rmq_ha.base.model.topics import RETRY_PREFIX
+from rmq_ha.base.wire.batch import encode_batch
+from rmq_ha.base.wire.text import to_bytes
 from rmq_ha.client.rules.errors import IllegalMessage
 from rmq_ha.client.rules.messages import Message
 from rmq_ha.client.rules.send_frames import properties_text
-from rmq_ha.model.properties import MAX_PROPERTIES_SIZE, UNIQ_KEY, WAIT
-from rmq_ha.model.topics import RETRY_PREFIX
-from rmq_ha.wire.batch import encode_batch
-from rmq_ha.wire.text import to_bytes
 
 _OVERHEAD = 22
 

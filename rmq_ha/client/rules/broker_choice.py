@@ -8,9 +8,9 @@ Spec: remoting.md, sections 6.4 and 11.4.
 
 from collections.abc import Callable
 
+from rmq_ha.base.model.broker_identity import MASTER_ID
+from rmq_ha.base.wire.bodies import MessageQueue
 from rmq_ha.client.rules.routes import choose_address
-from rmq_ha.model.broker_identity import MASTER_ID
-from rmq_ha.wire.bodies import MessageQueue
 
 AVOID_SECONDS = 5.0
 

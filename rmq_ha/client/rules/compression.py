@@ -13,15 +13,15 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import NamedTuple
 
-from rmq_ha.client.rules.errors import MQClientError
-from rmq_ha.errors import ConfigurationError
-from rmq_ha.model.flags import (
+from rmq_ha.base.errors import ConfigurationError
+from rmq_ha.base.model.flags import (
     COMPRESSED,
     COMPRESSION_LZ4,
     COMPRESSION_MASK,
     COMPRESSION_ZLIB,
     COMPRESSION_ZSTD,
 )
+from rmq_ha.client.rules.errors import MQClientError
 
 MAX_INFLATED = 64 << 20
 _ZSTD_SLICE = 512

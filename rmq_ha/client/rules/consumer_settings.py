@@ -8,10 +8,10 @@ from datetime import datetime
 from enum import Enum
 from typing import NamedTuple
 
+from rmq_ha.base.errors import ConfigurationError
+from rmq_ha.base.model.broker_identity import MASTER_ID
 from rmq_ha.client.rules.process_queue import FlowLimits
 from rmq_ha.client.rules.settings import check_ranges
-from rmq_ha.errors import ConfigurationError
-from rmq_ha.model.broker_identity import MASTER_ID
 
 DEFAULT_MAX_RECONSUME_TIMES = 16
 _HALF_AN_HOUR_MS = 1_800_000

@@ -2,9 +2,9 @@
 
 from datetime import timedelta
 
+from rmq_ha.base.model.topics import DELAY_LEVELS
+from rmq_ha.base.store_format.delay_levels import parse_delay_levels
 from rmq_ha.client.rules.errors import IllegalMessage
-from rmq_ha.model.topics import DELAY_LEVELS
-from rmq_ha.store.format.delay_levels import parse_delay_levels
 
 _NAMES = DELAY_LEVELS.split()
 _LEVEL_OF_MS = {ms: level for level, ms in enumerate(parse_delay_levels(DELAY_LEVELS), 1)}

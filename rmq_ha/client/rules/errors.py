@@ -3,8 +3,8 @@
 Spec: remoting.md, chapter 3 and section 11.1.
 """
 
-from rmq_ha.errors import RmqHaError
-from rmq_ha.wire.codes import ResponseCode
+from rmq_ha.base.errors import RmqHaError
+from rmq_ha.base.wire.codes import ResponseCode
 
 _NEXT_STEPS = {
     ResponseCode.SYSTEM_ERROR: "see the broker's log",

@@ -16,8 +16,8 @@ from typing import Any, TypeAlias
 
 from twisted.internet.defer import Deferred
 
+from rmq_ha.base.wire.bodies import MessageQueue
 from rmq_ha.client.rules.messages import MessageExt
-from rmq_ha.wire.bodies import MessageQueue
 
 Listener = Callable[[Sequence[MessageExt], Any], Any]
 """Either of the two below."""

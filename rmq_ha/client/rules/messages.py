@@ -9,12 +9,9 @@ from datetime import timedelta
 from enum import Enum
 from typing import NamedTuple
 
-from rmq_ha.client.rules.compression import UndecodableBody, inflate
-from rmq_ha.client.rules.delay_levels import check_delay, delay_level
-from rmq_ha.client.rules.errors import IllegalMessage
-from rmq_ha.model.flags import COMPRESSED
-from rmq_ha.model.message import Address, offset_msg_id
-from rmq_ha.model.properties import (
+from rmq_ha.base.model.flags import COMPRESSED
+from rmq_ha.base.model.message import Address, offset_msg_id
+from rmq_ha.base.model.properties import (
     DELAY,
     KEYS,
     TAGS,
@@ -24,8 +21,11 @@ from rmq_ha.model.properties import (
     decode_properties,
     waits,
 )
-from rmq_ha.store.format.commitlog import Record, decode_records
-from rmq_ha.wire.bodies import MessageQueue
+from rmq_ha.base.store_format.commitlog import Record, decode_records
+from rmq_ha.base.wire.bodies import MessageQueue
+from rmq_ha.client.rules.compression import UndecodableBody, inflate
+from rmq_ha.client.rules.delay_levels import check_delay, delay_level
+from rmq_ha.client.rules.errors import IllegalMessage
 
 __all__ = [
     "Message",

@@ -3,7 +3,7 @@
 Spec: remoting.md, section 5.2 (INSTANCE_ID).
 """
 
-from rmq_ha.model.topics import (
+from rmq_ha.base.model.topics import (
     DLQ_PREFIX,
     RETRY_PREFIX,
     SYSTEM_GROUP_PREFIX,

@@ -9,12 +9,12 @@ Spec: remoting.md, section 11.1 (TopicPublishInfo, MQFaultStrategy, SelectMessag
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from rmq_ha.base.model.java_hash import java_hash
+from rmq_ha.base.wire.bodies import MessageQueue
 from rmq_ha.client.rules.errors import IllegalMessage
 from rmq_ha.client.rules.faults import LatencyFaults
 from rmq_ha.client.rules.messages import Message
 from rmq_ha.client.rules.routes import PublishInfo
-from rmq_ha.model.java_hash import java_hash
-from rmq_ha.wire.bodies import MessageQueue
 
 Selector = Callable[[Sequence[MessageQueue], Message, Any], MessageQueue]
 

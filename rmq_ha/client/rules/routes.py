@@ -5,10 +5,10 @@ Spec: remoting.md, sections 9.5 and 11.1 to 11.3.
 
 from dataclasses import dataclass
 
-from rmq_ha.model.broker_identity import MASTER_ID
-from rmq_ha.model.flags import PERM_READ, PERM_WRITE
-from rmq_ha.wire.bodies import MessageQueue
-from rmq_ha.wire.route_bodies import BrokerRoute, QueueRoute, TopicRoute
+from rmq_ha.base.model.broker_identity import MASTER_ID
+from rmq_ha.base.model.flags import PERM_READ, PERM_WRITE
+from rmq_ha.base.wire.bodies import MessageQueue
+from rmq_ha.base.wire.route_bodies import BrokerRoute, QueueRoute, TopicRoute
 
 _MOST_QUEUES = 0xFFFF  # of one broker; no name server shall fill our memory
 

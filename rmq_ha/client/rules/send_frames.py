@@ -12,15 +12,15 @@ from typing import NamedTuple
 
 import msgspec
 
+from rmq_ha.base.errors import ProtocolViolation
+from rmq_ha.base.model.java_hash import java_hash
+from rmq_ha.base.model.properties import MAX_PROPERTIES_SIZE
+from rmq_ha.base.wire.codes import RequestCode
+from rmq_ha.base.wire.command import FLAG_ONEWAY, VERSION, RemotingCommand
+from rmq_ha.base.wire.frame import MAX_FRAME_SIZE
+from rmq_ha.base.wire.send_header import SendHeader, encode_send_header
+from rmq_ha.base.wire.text import quote, to_bytes
 from rmq_ha.client.rules.errors import IllegalMessage
-from rmq_ha.errors import ProtocolViolation
-from rmq_ha.model.java_hash import java_hash
-from rmq_ha.model.properties import MAX_PROPERTIES_SIZE
-from rmq_ha.wire.codes import RequestCode
-from rmq_ha.wire.command import FLAG_ONEWAY, VERSION, RemotingCommand
-from rmq_ha.wire.frame import MAX_FRAME_SIZE
-from rmq_ha.wire.send_header import SendHeader, encode_send_header
-from rmq_ha.wire.text import quote, to_bytes
 
 LANGUAGE = "PYTHON"
 _WORDS = Struct(">iI")

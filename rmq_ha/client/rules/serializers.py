@@ -16,10 +16,10 @@ from typing import Any, Generic, Protocol, Self, TypeVar
 
 import msgspec
 
+from rmq_ha.base.errors import ConfigurationError
 from rmq_ha.client.rules.compression import UndecodableBody
 from rmq_ha.client.rules.errors import IllegalMessage
 from rmq_ha.client.rules.messages import Message, MessageExt
-from rmq_ha.errors import ConfigurationError
 
 T = TypeVar("T")
 _MAGIC = b"\0"

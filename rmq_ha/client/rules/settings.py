@@ -9,14 +9,14 @@ from dataclasses import dataclass, field
 from random import Random
 from ssl import SSLContext
 
+from rmq_ha.base.config.netty import NettyClientConfig
+from rmq_ha.base.errors import ConfigurationError
+from rmq_ha.base.model.process import Process
+from rmq_ha.base.model.topics import DEFAULT_TOPIC
+from rmq_ha.base.remoting.signing import Credentials, RequestSigner, SignedTimes
+from rmq_ha.base.tls.std_session import check_context
 from rmq_ha.client.rules.compression import Compression, compression_of
 from rmq_ha.client.rules.errors import NoNameServer
-from rmq_ha.client.rules.signing import Credentials, RequestSigner, SignedTimes
-from rmq_ha.config.netty import NettyClientConfig
-from rmq_ha.errors import ConfigurationError
-from rmq_ha.model.process import Process
-from rmq_ha.model.topics import DEFAULT_TOPIC
-from rmq_ha.tls.std_session import check_context
 
 DEFAULT_NAMESRV_PORT = 9876
 ADDRESS_SERVER_PORT = 8080

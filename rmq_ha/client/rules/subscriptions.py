@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
+from rmq_ha.base.errors import ConfigurationError
+from rmq_ha.base.model.subscription import SQL92, SUB_ALL, TAG, SubscriptionData
 from rmq_ha.client.rules.messages import MessageExt
-from rmq_ha.errors import ConfigurationError
-from rmq_ha.model.subscription import SQL92, SUB_ALL, TAG, SubscriptionData
 
 
 class MessageSelector(NamedTuple):

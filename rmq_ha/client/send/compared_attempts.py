@@ -8,11 +8,11 @@ from typing import Any
 from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
+from rmq_ha.base.errors import RemotingConnectError, RemotingTimeout
+from rmq_ha.base.wire.bodies import MessageQueue
 from rmq_ha.client.send.comparing import ComparingBrokers
 from rmq_ha.client.send.send import Send
 from rmq_ha.client.send.send_attempts import Attempts
-from rmq_ha.errors import RemotingConnectError, RemotingTimeout
-from rmq_ha.wire.bodies import MessageQueue
 
 
 class ComparedAttempts(Attempts):

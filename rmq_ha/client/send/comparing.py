@@ -4,12 +4,12 @@ They say so themselves, when they answer a heartbeat that names no group: one th
 brokers answer as well, and say nothing.
 """
 
+from rmq_ha.base.wire.bodies import HeartbeatData
+from rmq_ha.base.wire.codes import RequestCode
+from rmq_ha.base.wire.command import RemotingCommand
+from rmq_ha.base.wire.duplicates import WINDOW
 from rmq_ha.client.rules.errors import BrokerRefused, DuplicatesPossible
 from rmq_ha.client.send.send import Send
-from rmq_ha.wire.bodies import HeartbeatData
-from rmq_ha.wire.codes import RequestCode
-from rmq_ha.wire.command import RemotingCommand
-from rmq_ha.wire.duplicates import WINDOW
 
 _MARGIN = 2
 """As many times as long as a send goes on, at least: its last repetition may lie unread a while."""

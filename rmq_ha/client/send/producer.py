@@ -10,6 +10,8 @@ from twisted.internet.defer import Deferred, fail, succeed
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from rmq_ha.base.model.topics import group_fault
+from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.client.connection.hooks import Deliveries, DeliveryHook, SendHook
 from rmq_ha.client.connection.instance import ClientInstance
 from rmq_ha.client.connection.parts import CheckHeader
@@ -30,8 +32,6 @@ from rmq_ha.client.send.send import Send
 from rmq_ha.client.send.send_attempts import Attempts
 from rmq_ha.client.send.send_maker import SendMaker
 from rmq_ha.client.send.sender import Sender
-from rmq_ha.model.topics import group_fault
-from rmq_ha.wire.command import RemotingCommand
 
 
 class Producer:

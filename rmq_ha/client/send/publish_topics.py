@@ -7,13 +7,13 @@ from collections import OrderedDict
 
 from twisted.internet.defer import Deferred
 
+from rmq_ha.base.wire.route_bodies import TopicRoute
 from rmq_ha.client.connection.instance import ClientInstance
 from rmq_ha.client.rules.errors import NoRoute
 from rmq_ha.client.rules.namespaces import unwrap, wrap
 from rmq_ha.client.rules.routes import borrowed_route, publish_info
 from rmq_ha.client.rules.settings import ProducerConfig
 from rmq_ha.client.send.send import PublishTopic, check_topic
-from rmq_ha.wire.route_bodies import TopicRoute
 
 LOOK_AGAIN_S = 0.5
 _MOST_TOPICS = 10_000

@@ -10,10 +10,10 @@ from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorTime
 from twisted.python.failure import Failure
 
+from rmq_ha.base.model.properties import CLUSTER
 from rmq_ha.client.rules.errors import IllegalMessage, RequestTimeout
 from rmq_ha.client.rules.messages import Message, MessageExt
 from rmq_ha.client.send.send import MESSAGE_TYPE, REPLY
-from rmq_ha.model.properties import CLUSTER
 
 CORRELATION_ID = "CORRELATION_ID"
 REPLY_TO_CLIENT = "REPLY_TO_CLIENT"

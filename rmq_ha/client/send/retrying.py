@@ -7,6 +7,8 @@ Spec: remoting.md, section 11.1 (sendDefaultImpl).
 
 from enum import Enum, auto
 
+from rmq_ha.base.errors import RemotingError, RemotingTimeout, RmqHaError
+from rmq_ha.base.wire.codes import ResponseCode
 from rmq_ha.client.rules.errors import (
     BrokerRefused,
     DuplicatesPossible,
@@ -19,8 +21,6 @@ from rmq_ha.client.rules.errors import (
 from rmq_ha.client.rules.messages import SendResult
 from rmq_ha.client.rules.settings import ProducerConfig
 from rmq_ha.client.send.send import Send
-from rmq_ha.errors import RemotingError, RemotingTimeout, RmqHaError
-from rmq_ha.wire.codes import ResponseCode
 
 RETRY_CODES = frozenset(
     {

@@ -7,6 +7,14 @@ from collections.abc import Hashable, Mapping, Sequence
 from math import inf
 from typing import TYPE_CHECKING, Any, Protocol
 
+from rmq_ha.base.model.flags import TRANSACTION_PREPARED
+from rmq_ha.base.model.properties import MAX_RECONSUME_TIMES, RECONSUME_TIME, TRAN_MSG
+from rmq_ha.base.model.topics import RETRY_PREFIX, is_for_brokers, topic_fault
+from rmq_ha.base.model.unserved import MARKS, UNSERVED, unserved_property
+from rmq_ha.base.wire.bodies import MessageQueue
+from rmq_ha.base.wire.codes import RequestCode
+from rmq_ha.base.wire.command import RemotingCommand
+from rmq_ha.base.wire.duplicates import DUPLICATE
 from rmq_ha.client.rules.errors import (
     BrokerRefused,
     IllegalMessage,
@@ -16,20 +24,12 @@ from rmq_ha.client.rules.queue_choice import QueueChoice, Selector
 from rmq_ha.client.rules.routes import PublishInfo
 from rmq_ha.client.rules.send_frames import Destination, Outgoing, properties_text
 from rmq_ha.client.rules.settings import ProducerConfig
-from rmq_ha.model.flags import TRANSACTION_PREPARED
-from rmq_ha.model.properties import MAX_RECONSUME_TIMES, RECONSUME_TIME, TRAN_MSG
-from rmq_ha.model.topics import RETRY_PREFIX, is_for_brokers, topic_fault
-from rmq_ha.model.unserved import MARKS, UNSERVED, unserved_property
-from rmq_ha.wire.bodies import MessageQueue
-from rmq_ha.wire.codes import RequestCode
-from rmq_ha.wire.command import RemotingCommand
-from rmq_ha.wire.duplicates import DUPLICATE
 
 if TYPE_CHECKING:  # the blocking client sends too, and wants no Twisted
     from twisted.internet.defer import Deferred
 
+    from rmq_ha.base.remoting.pending import PendingCalls
     from rmq_ha.client.connection.hooks import SendContext
-    from rmq_ha.remoting.pending import PendingCalls
 
 MESSAGE_TYPE = "MSG_TYPE"
 REPLY = "reply"
@@ -198,7 +198,7 @@ class Send:
         return (self.topic.name,) if queue is None else queue.broker_name
 
     def callback(self, response: RemotingCommand) -> None:
-        """Its broker answers; as a Deferred is told, see `rmq_ha.remoting.pending.Waiting`."""
+        """Its broker answers; as a Deferred is told, see `rmq_ha.base.remoting.pending.Waiting`."""
         if self.decider is not None:
             self.decider.answered(self, response)
 

@@ -7,6 +7,11 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from random import Random
 from typing import Any
 
+from rmq_ha.base.errors import RemotingError, RemotingTimeout
+from rmq_ha.base.model.broker_identity import MASTER_ID
+from rmq_ha.base.model.process import Process
+from rmq_ha.base.wire.bodies import MessageQueue
+from rmq_ha.base.wire.route_bodies import TopicRoute
 from rmq_ha.client.lookup.asking import Ask, Asking
 from rmq_ha.client.rules.errors import MQClientError, NoRoute
 from rmq_ha.client.rules.messages import Message, SendResult, SendStatus
@@ -26,11 +31,6 @@ from rmq_ha.client.send.retrying import (
 )
 from rmq_ha.client.send.send import PublishTopic, Send, check_topic, choose_by, result_of
 from rmq_ha.client.send.send_maker import SendMaker
-from rmq_ha.errors import RemotingError, RemotingTimeout
-from rmq_ha.model.broker_identity import MASTER_ID
-from rmq_ha.model.process import Process
-from rmq_ha.wire.bodies import MessageQueue
-from rmq_ha.wire.route_bodies import TopicRoute
 
 _MOST_TOPICS = 10_000
 

@@ -8,6 +8,9 @@ from collections.abc import Callable, Sequence
 from twisted.internet.defer import Deferred, fail, succeed
 from twisted.logger import Logger
 
+from rmq_ha.base.errors import ProtocolViolation, RemotingTimeout
+from rmq_ha.base.remoting.channel import Channel
+from rmq_ha.base.wire.bodies import MessageQueue
 from rmq_ha.client.connection.hooks import SendContext, SendHook
 from rmq_ha.client.connection.instance import ClientInstance
 from rmq_ha.client.rules.errors import NoMaster, NoRoute
@@ -17,9 +20,6 @@ from rmq_ha.client.rules.send_frames import Destination, send_command
 from rmq_ha.client.rules.settings import ProducerConfig
 from rmq_ha.client.send.retrying import is_retriable
 from rmq_ha.client.send.send import PublishTopic, Send, choose_by
-from rmq_ha.errors import ProtocolViolation, RemotingTimeout
-from rmq_ha.remoting.channel import Channel
-from rmq_ha.wire.bodies import MessageQueue
 
 _MASTER = 0
 

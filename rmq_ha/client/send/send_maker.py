@@ -8,6 +8,11 @@ from math import inf
 from random import Random
 from typing import Any
 
+from rmq_ha.base.errors import RemotingError
+from rmq_ha.base.model.process import Process
+from rmq_ha.base.model.properties import UNIQ_KEY
+from rmq_ha.base.wire.bodies import MessageQueue
+from rmq_ha.base.wire.codes import RequestCode
 from rmq_ha.client.rules.batches import BatchPart, check_batch, split
 from rmq_ha.client.rules.errors import BatchFailed, IllegalMessage, MQClientError
 from rmq_ha.client.rules.messages import Message, SendResult
@@ -16,11 +21,6 @@ from rmq_ha.client.rules.send_frames import Outgoing
 from rmq_ha.client.rules.settings import ClientConfig, ProducerConfig
 from rmq_ha.client.rules.unique_id import UniqueIds
 from rmq_ha.client.send.send import PublishTopic, Send, check_message, check_properties, outgoing_of
-from rmq_ha.errors import RemotingError
-from rmq_ha.model.process import Process
-from rmq_ha.model.properties import UNIQ_KEY
-from rmq_ha.wire.bodies import MessageQueue
-from rmq_ha.wire.codes import RequestCode
 
 INSTANCE_ID = "INSTANCE_ID"
 

@@ -12,6 +12,9 @@ from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from rmq_ha.base.errors import RemotingTimeout
+from rmq_ha.base.timing.timer import rearm
+from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.client.rules.errors import (
     MQClientError,
     SendFailed,
@@ -33,9 +36,6 @@ from rmq_ha.client.send.retrying import (
 )
 from rmq_ha.client.send.send import Send, result_of
 from rmq_ha.client.send.send_attempts import Attempts
-from rmq_ha.errors import RemotingTimeout
-from rmq_ha.timing.timer import rearm
-from rmq_ha.wire.command import RemotingCommand
 
 _GRANULARITY_S = 0.05
 

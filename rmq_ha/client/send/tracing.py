@@ -13,15 +13,15 @@ from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from rmq_ha.base.model.properties import DELAY, TRAN_MSG
+from rmq_ha.base.model.topics import TRACE_TOPIC
+from rmq_ha.base.timing.timer import rearm
 from rmq_ha.client.connection.hooks import SendContext
 from rmq_ha.client.connection.instance import ClientInstance
 from rmq_ha.client.rules.messages import Message, SendStatus
 from rmq_ha.client.rules.namespaces import unwrap
 from rmq_ha.client.rules.settings import ProducerConfig
 from rmq_ha.client.send.producer import Producer
-from rmq_ha.model.properties import DELAY, TRAN_MSG
-from rmq_ha.model.topics import TRACE_TOPIC
-from rmq_ha.timing.timer import rearm
 
 FIELD = "\x01"
 END = "\x02"

@@ -10,6 +10,11 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 from twisted.internet.defer import Deferred, fail, maybeDeferred
 from twisted.python.failure import Failure
 
+from rmq_ha.base.errors import ConfigurationError
+from rmq_ha.base.model.flags import TRANSACTION_COMMIT, TRANSACTION_ROLLBACK
+from rmq_ha.base.model.properties import DELAY, PGROUP, TRAN_MSG, UNIQ_KEY
+from rmq_ha.base.wire.codes import RequestCode
+from rmq_ha.base.wire.command import FLAG_ONEWAY, RemotingCommand
 from rmq_ha.client.connection.hooks import DeliveryHook, SendHook
 from rmq_ha.client.connection.instance import ClientInstance
 from rmq_ha.client.connection.parts import CheckHeader
@@ -18,11 +23,6 @@ from rmq_ha.client.rules.messages import Message, MessageExt, SendResult, SendSt
 from rmq_ha.client.rules.send_frames import LANGUAGE
 from rmq_ha.client.rules.settings import ProducerConfig
 from rmq_ha.client.send.producer import Producer
-from rmq_ha.errors import ConfigurationError
-from rmq_ha.model.flags import TRANSACTION_COMMIT, TRANSACTION_ROLLBACK
-from rmq_ha.model.properties import DELAY, PGROUP, TRAN_MSG, UNIQ_KEY
-from rmq_ha.wire.codes import RequestCode
-from rmq_ha.wire.command import FLAG_ONEWAY, RemotingCommand
 
 MAX_CHECKS = 2000
 CHECK_SECONDS = 600.0

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
-from rmq_ha.errors import CorruptRecord
-from rmq_ha.model.properties import KEYS, UNIQ_KEY
-from rmq_ha.store.format.commitlog import (
+from rmq_ha.base.errors import CorruptRecord
+from rmq_ha.base.model.properties import KEYS, UNIQ_KEY
+from rmq_ha.base.store_format.commitlog import (
     BLANK_MAGIC,
     BLANK_SIZE,
     Record,
@@ -20,8 +20,8 @@ from rmq_ha.store.format.commitlog import (
     encode_blank,
     encode_record,
 )
-from rmq_ha.store.format.consumequeue import FILLER, UNIT, UNIT_SIZE
-from rmq_ha.store.format.index import (
+from rmq_ha.base.store_format.consumequeue import FILLER, UNIT, UNIT_SIZE
+from rmq_ha.base.store_format.index import (
     HEADER_SIZE,
     ITEM,
     ITEM_SIZE,
@@ -30,7 +30,7 @@ from rmq_ha.store.format.index import (
     IndexHeader,
     key_hash,
 )
-from rmq_ha.wire import fastjson
+from rmq_ha.base.wire import fastjson
 
 _ROLLBACK = 0xC
 _NOT_FOR_CONSUMERS = 0x4

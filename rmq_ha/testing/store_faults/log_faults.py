@@ -8,8 +8,8 @@ them in the log moves, and queues and index are made anew, so that the store is 
 from collections.abc import Callable, Sequence
 from random import Random
 
-from rmq_ha.model.flags import BORN_HOST_V6, STORE_HOST_V6
-from rmq_ha.store.format.commitlog import Record, body_crc
+from rmq_ha.base.model.flags import BORN_HOST_V6, STORE_HOST_V6
+from rmq_ha.base.store_format.commitlog import Record, body_crc
 from rmq_ha.testing.store_faults.image import QueueKey, StoreImage, hashes_of
 from rmq_ha.testing.store_faults.planted import REPLICA, Planted
 

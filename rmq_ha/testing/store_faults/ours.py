@@ -7,10 +7,10 @@ from typing import Any
 
 from twisted.internet.defer import Deferred
 
-from rmq_ha.model.message import Address, Message
-from rmq_ha.model.properties import DELAY, KEYS, TAGS, UNIQ_KEY, encode_properties
-from rmq_ha.model.status import BrokerRole, FlushDiskType
-from rmq_ha.model.topic_config import SubscriptionGroupConfig, TopicConfig
+from rmq_ha.base.model.message import Address, Message
+from rmq_ha.base.model.properties import DELAY, KEYS, TAGS, UNIQ_KEY, encode_properties
+from rmq_ha.base.model.status import BrokerRole, FlushDiskType
+from rmq_ha.base.model.topic_config import SubscriptionGroupConfig, TopicConfig
 from rmq_ha.testing.checkers import Findings
 from rmq_ha.testing.cluster import ROOT, StoreNode, small_configuration
 from rmq_ha.testing.disk import SimDisk

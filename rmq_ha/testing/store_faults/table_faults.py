@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
 
-from rmq_ha.model.topics import BUILT_IN_GROUPS, SYSTEM_TOPICS
+from rmq_ha.base.model.topics import BUILT_IN_GROUPS, SYSTEM_TOPICS
 from rmq_ha.testing.store_faults.image import StoreImage
 from rmq_ha.testing.store_faults.planted import OFFSETS, Planted
 

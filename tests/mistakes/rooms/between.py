@@ -110,7 +110,7 @@ def client_port(bench: Bench) -> str:
     cause="broker-b",
     fix="brokerName",
     then="C",
-    held="tests/unit/admin/doctor/test_identity.py::test_a_slave_whose_name_is_spelt_otherwise",
+    held="tests/unit/ops/admin/doctor/test_identity.py::test_a_slave_whose_name_is_spelt_otherwise",
 )
 def wrong_name(bench: Bench) -> str:
     namesrv(bench)
@@ -124,7 +124,7 @@ def wrong_name(bench: Bench) -> str:
     cause="no name server knows a master named broker-b",
     fix="brokerName",
     then="C",
-    held="tests/unit/broker/test_registration.py::test_a_slave_that_stays_alone_says_so",
+    held="tests/unit/server/broker/test_registration.py::test_a_slave_that_stays_alone_says_so",
 )
 def wrong_name_said(bench: Bench) -> str:
     namesrv(bench)
@@ -139,7 +139,7 @@ def wrong_name_said(bench: Bench) -> str:
     cause="had this name and id",
     fix="another brokerName or brokerId",
     then="C",
-    held="tests/unit/namesrv/test_processors.py::test_a_takeover_is_at_once_by_default",
+    held="tests/unit/server/namesrv/test_processors.py::test_a_takeover_is_at_once_by_default",
 )
 def same_id(bench: Bench) -> str:
     server = namesrv(bench)
@@ -158,7 +158,7 @@ def same_id(bench: Bench) -> str:
     "two masters of one name",
     cause="two-masters",
     fix="rmqha-admin demote",
-    held="tests/unit/admin/doctor/test_identity.py::test_two_masters",
+    held="tests/unit/ops/admin/doctor/test_identity.py::test_two_masters",
 )
 def two_masters(bench: Bench) -> str:
     namesrv(bench)
@@ -191,7 +191,7 @@ def namesrv_down(bench: Bench) -> str:
     cause="following the master",
     fix="caught up",
     then="C",
-    held="tests/unit/broker/test_registration.py::test_a_slave_without_a_master_asks_again",
+    held="tests/unit/server/broker/test_registration.py::test_a_slave_without_a_master_asks_again",
 )
 def namesrv_late(bench: Bench) -> str:
     running = slave(bench)
@@ -207,7 +207,7 @@ def namesrv_late(bench: Bench) -> str:
     cause="dropped: the slave said nothing",
     fix="look at it, and at what lies between",
     then="A",
-    held="tests/unit/ha/test_service.py::test_silent",
+    held="tests/unit/server/ha/test_service.py::test_silent",
 )
 def frozen(bench: Bench) -> str:
     first, second = whole(bench)
@@ -242,7 +242,7 @@ def diverged(bench: Bench) -> str:
     cause="clocks-apart",
     fix="NTP",
     then="C",
-    held="tests/unit/admin/doctor/test_resources.py::test_a_clock_that_somebody_set",
+    held="tests/unit/ops/admin/doctor/test_resources.py::test_a_clock_that_somebody_set",
 )
 def clock(bench: Bench) -> str:
     namesrv(bench)

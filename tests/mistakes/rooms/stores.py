@@ -51,7 +51,7 @@ def small_disk(bench: Bench, megabytes: int) -> None:
     cause="No space left on device",
     fix="free some disk space",
     then="A-",
-    held="tests/unit/store/test_disk_faults.py::test_a_log_that_cannot_be_written_for_a_while",
+    held="tests/unit/server/store/test_disk_faults.py::test_a_log_that_cannot_be_written_for_a_while",
 )
 def small(bench: Bench) -> str:
     small_disk(bench, 4)
@@ -66,7 +66,7 @@ def small(bench: Bench) -> str:
     cause="no-room",
     fix="enlarge the disk",
     then="A-",
-    held="tests/unit/admin/doctor/test_before.py::test_a_store_that_cannot_be",
+    held="tests/unit/ops/admin/doctor/test_before.py::test_a_store_that_cannot_be",
 )
 def small_checked(bench: Bench) -> str:
     small_disk(bench, 4)
@@ -78,7 +78,7 @@ def small_checked(bench: Bench) -> str:
     "a disk that fills while messages come",
     cause="No space left on device",
     fix="free some disk space",
-    held="tests/unit/store/test_disk_faults.py::test_a_log_that_cannot_be_written_for_a_while",
+    held="tests/unit/server/store/test_disk_faults.py::test_a_log_that_cannot_be_written_for_a_while",
 )
 def fills(bench: Bench) -> str:
     small_disk(bench, 8)
@@ -92,7 +92,7 @@ def fills(bench: Bench) -> str:
     cause="before its time, because the disk is too full",
     fix="free disk space, or ask for less",
     then="C",
-    held="tests/unit/store/test_clean.py::test_each_file_that_goes_before_its_time_is_said_and_counted",
+    held="tests/unit/server/store/test_clean.py::test_each_file_that_goes_before_its_time_is_said_and_counted",
 )
 def forced(bench: Bench) -> str:
     small_disk(bench, 24)
@@ -107,7 +107,7 @@ def forced(bench: Bench) -> str:
     "a disk that is mounted read-only",
     cause="Read-only file system",
     fix="storePathRootDir",
-    held="tests/unit/app/test_service.py::test_a_file_error_names_the_file",
+    held="tests/unit/ops/app/test_service.py::test_a_file_error_names_the_file",
 )
 def read_only(bench: Bench) -> str:
     small_disk(bench, 16)

@@ -6,7 +6,7 @@ import re
 import shutil
 import time
 
-from rmq_ha.wire.codes import RequestCode
+from rmq_ha.base.wire.codes import RequestCode
 from tests.interop.rig import Server
 from tests.interop.wire import Wire, what_is_wrong
 from tests.museum.exhibit import Fact, Room

@@ -8,7 +8,7 @@ import time
 
 import psutil
 
-from rmq_ha.wire.codes import RequestCode
+from rmq_ha.base.wire.codes import RequestCode
 from tests.interop.rig import Server
 from tests.interop.wire import Refused, Wire
 from tests.museum.exhibit import Fact, Room

@@ -9,8 +9,8 @@ import textwrap
 import time
 from pathlib import Path
 
-from rmq_ha.errors import RmqHaError
-from rmq_ha.wire.codes import RequestCode
+from rmq_ha.base.errors import RmqHaError
+from rmq_ha.base.wire.codes import RequestCode
 from tests.interop.rig import Server
 from tests.interop.wire import Refused, Wire
 from tests.museum.exhibit import Fact, Room

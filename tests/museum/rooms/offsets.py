@@ -9,8 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import psutil
 
+from rmq_ha.base.wire.codes import RequestCode
 from rmq_ha.client.lookup.requests import pull_request
-from rmq_ha.wire.codes import RequestCode
 from tests.interop.pairs import max_offsets
 from tests.interop.rig import Server
 from tests.interop.wire import Refused, Wire

@@ -8,10 +8,10 @@ import threading
 import time
 from collections import Counter
 
+from rmq_ha.base.wire.codes import RequestCode
 from rmq_ha.testing.cluster import StoreNode
 from rmq_ha.testing.pair import PairOptions
 from rmq_ha.testing.simcluster import SimCluster
-from rmq_ha.wire.codes import RequestCode
 from tests.interop.rig import Server
 from tests.interop.wire import Wire
 from tests.museum.exhibit import Fact, Room

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 
+from rmq_ha.base.remoting.signing import Credentials, sign
+from rmq_ha.base.wire.codes import RequestCode
+from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.client.lookup.requests import send_request
-from rmq_ha.client.rules.signing import Credentials, sign
-from rmq_ha.wire.codes import RequestCode
-from rmq_ha.wire.command import RemotingCommand
 from tests.interop.accounts import FILE, USER
 from tests.interop.rig import Server
 from tests.interop.wire import Refused, Wire

@@ -31,9 +31,10 @@ from typing import Any
 
 import msgspec
 
-from rmq_ha.config.dledger_settings import DLedgerSettings, parse_peers
-from rmq_ha.dledger import messages
-from rmq_ha.dledger.actions import (
+from rmq_ha.base.config.dledger_settings import DLedgerSettings, parse_peers
+from rmq_ha.base.store_format.dledger_values import Entry, TermVote
+from rmq_ha.server.dledger import messages
+from rmq_ha.server.dledger.actions import (
     Answer,
     Committed,
     Completed,
@@ -42,11 +43,10 @@ from rmq_ha.dledger.actions import (
     Send,
     Sync,
 )
-from rmq_ha.dledger.codec import decode_body, encode_body
-from rmq_ha.dledger.codes import PushType, RequestCode, VoteResult
-from rmq_ha.dledger.ledger import Ledger
-from rmq_ha.dledger.node import Node
-from rmq_ha.dledger.values import Entry, TermVote
+from rmq_ha.server.dledger.codec import decode_body, encode_body
+from rmq_ha.server.dledger.codes import PushType, RequestCode, VoteResult
+from rmq_ha.server.dledger.ledger import Ledger
+from rmq_ha.server.dledger.node import Node
 from rmq_ha.testing.host import World
 
 GROUP = "RaftG"

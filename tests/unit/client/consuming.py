@@ -3,13 +3,13 @@
 from collections import Counter
 from typing import Any
 
+from rmq_ha.base.errors import RemotingConnectError
+from rmq_ha.base.wire.bodies import MessageQueue
+from rmq_ha.base.wire.codes import RequestCode
+from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.client.consume.push_consumer import PushConsumer
 from rmq_ha.client.lookup.requests import send_request
 from rmq_ha.client.rules.consumer_settings import ConsumeFromWhere, PushConsumerConfig
-from rmq_ha.errors import RemotingConnectError
-from rmq_ha.wire.bodies import MessageQueue
-from rmq_ha.wire.codes import RequestCode
-from rmq_ha.wire.command import RemotingCommand
 from tests.unit.client.sim_cluster import SimCluster
 
 TOPIC = "topic"

@@ -6,17 +6,17 @@ from typing import Any
 from twisted.internet.defer import Deferred, fail, succeed
 from twisted.python.failure import Failure
 
+from rmq_ha.base.errors import RemotingConnectError
+from rmq_ha.base.model.message import Address
+from rmq_ha.base.model.process import Process
+from rmq_ha.base.wire.bodies import MessageQueue
+from rmq_ha.base.wire.codes import RequestCode
+from rmq_ha.base.wire.command import RemotingCommand
+from rmq_ha.base.wire.route_bodies import BrokerRoute, QueueRoute, TopicRoute
 from rmq_ha.client.connection.instance import ClientInstance
 from rmq_ha.client.rules.messages import MessageExt
 from rmq_ha.client.rules.settings import ClientConfig
-from rmq_ha.errors import RemotingConnectError
-from rmq_ha.model.message import Address
-from rmq_ha.model.process import Process
 from rmq_ha.testing.host import World
-from rmq_ha.wire.bodies import MessageQueue
-from rmq_ha.wire.codes import RequestCode
-from rmq_ha.wire.command import RemotingCommand
-from rmq_ha.wire.route_bodies import BrokerRoute, QueueRoute, TopicRoute
 
 MASTER, SLAVE, OTHER = "m:10", "s:10", "o:10"
 QUEUE = MessageQueue("T", "a", 0)

@@ -5,11 +5,11 @@ from typing import Any
 from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
-from rmq_ha.broker.controller import BrokerController
+from rmq_ha.base.model.process import Process
+from rmq_ha.base.model.status import BrokerRole, FlushDiskType
 from rmq_ha.client.connection.instance import ClientInstance
 from rmq_ha.client.rules.settings import ClientConfig
-from rmq_ha.model.process import Process
-from rmq_ha.model.status import BrokerRole, FlushDiskType
+from rmq_ha.server.broker.broker import Broker
 from rmq_ha.testing.brokers import NamesrvNode
 from rmq_ha.testing.cluster import LISTEN_PORT, small_configuration
 from rmq_ha.testing.host import SimHost, World
@@ -21,7 +21,7 @@ class SimCluster:
     """
     A name server and brokers; `client()` makes a client on a machine of its own.
 
-    :ivar brokers: machine name to running `BrokerController`.
+    :ivar brokers: machine name to running `Broker`.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class SimCluster:
         for section, values in changes.items():
             for key, value in values.items():
                 setattr(getattr(configuration, section), key, value)
-        controller = self.brokers[name] = BrokerController(host.seams, configuration)
+        controller = self.brokers[name] = Broker(host.seams, configuration)
         self.wait(controller.start())
         return controller
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from twisted.internet.protocol import Factory, Protocol
 
+from rmq_ha.base.errors import ConfigurationError
 from rmq_ha.client.blocking import BlockingClient
 from rmq_ha.client.connection.asks import Asker
 from rmq_ha.client.lookup.lookups import cluster_info
@@ -16,7 +17,6 @@ from rmq_ha.client.rules.errors import NoNameServer
 from rmq_ha.client.rules.messages import Message, SendStatus
 from rmq_ha.client.rules.settings import ADDRESSES_SECONDS, ClientConfig
 from rmq_ha.client.send.producer import Producer
-from rmq_ha.errors import ConfigurationError
 from tests.unit.client.sim_cluster import SimCluster
 
 pytestmark = pytest.mark.filterwarnings("ignore:Using readBody with a transport")

@@ -8,6 +8,10 @@ from typing import Any
 import pytest
 from twisted.internet.defer import Deferred, fail, succeed
 
+from rmq_ha.base.errors import ConfigurationError, RemotingConnectError
+from rmq_ha.base.model.process import Process
+from rmq_ha.base.wire.bodies import MessageQueue
+from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.client import aio
 from rmq_ha.client.aio import Client, connect
 from rmq_ha.client.aio_pull import Futures, LitePullConsumer, PullConsumer
@@ -16,10 +20,6 @@ from rmq_ha.client.lookup.asking import Ask, Asking
 from rmq_ha.client.rules.errors import NoNameServer, NotStarted
 from rmq_ha.client.rules.messages import Message
 from rmq_ha.client.rules.settings import ClientConfig
-from rmq_ha.errors import ConfigurationError, RemotingConnectError
-from rmq_ha.model.process import Process
-from rmq_ha.wire.bodies import MessageQueue
-from rmq_ha.wire.command import RemotingCommand
 from tests.kits.descriptors import open_descriptors
 
 QUEUE = MessageQueue("T", "b", 0)

@@ -8,6 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rmq_ha.base.errors import RemotingConnectError, RemotingTimeout
+from rmq_ha.base.model.message import Address
+from rmq_ha.base.model.process import Process
+from rmq_ha.base.store_format.commitlog import Record, encode_record
+from rmq_ha.base.wire.bodies import MessageQueue
+from rmq_ha.base.wire.codes import RequestCode, ResponseCode
+from rmq_ha.base.wire.command import RemotingCommand
+from rmq_ha.base.wire.fastjson import encode
+from rmq_ha.base.wire.route_bodies import BrokerRoute, QueueRoute, TopicRoute
 from rmq_ha.client.lookup.asking import Ask, Asking, drive_at_once
 from rmq_ha.client.lookup.groups import EARLIEST, LATEST, consume_stats, reset_offset
 from rmq_ha.client.lookup.lookups import (
@@ -39,15 +48,6 @@ from rmq_ha.client.rules.subscriptions import MessageSelector
 from rmq_ha.client.send.send import PublishTopic, Send
 from rmq_ha.client.send.send_asking import SendAsking
 from rmq_ha.client.send.send_maker import SendMaker
-from rmq_ha.errors import RemotingConnectError, RemotingTimeout
-from rmq_ha.model.message import Address
-from rmq_ha.model.process import Process
-from rmq_ha.store.format.commitlog import Record, encode_record
-from rmq_ha.wire.bodies import MessageQueue
-from rmq_ha.wire.codes import RequestCode, ResponseCode
-from rmq_ha.wire.command import RemotingCommand
-from rmq_ha.wire.fastjson import encode
-from rmq_ha.wire.route_bodies import BrokerRoute, QueueRoute, TopicRoute
 
 MASTER, SLAVE, OTHER = "m:1", "s:1", "o:1"
 QUEUE = MessageQueue("T", "a", 0)

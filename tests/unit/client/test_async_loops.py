@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from twisted.internet.defer import Deferred, fail, succeed
 
+from rmq_ha.base.errors import ConfigurationError
+from rmq_ha.base.wire.bodies import MessageQueue
 from rmq_ha.client import aio
 from rmq_ha.client.aio_pull import Futures, LitePullConsumer, PullConsumer
 from rmq_ha.client.consume.hand_over import HandOver, Messages
@@ -19,8 +21,6 @@ from rmq_ha.client.rules.listening import (
     NotTaken,
 )
 from rmq_ha.client.rules.messages import MessageExt
-from rmq_ha.errors import ConfigurationError
-from rmq_ha.wire.bodies import MessageQueue
 from tests.unit.client.consuming import Consuming
 from tests.unit.client.scripted import message
 

@@ -7,6 +7,15 @@ from typing import Any
 
 import pytest
 
+from rmq_ha.base.errors import RemotingConnectError, RemotingTimeout
+from rmq_ha.base.model.message import Address
+from rmq_ha.base.model.process import Process
+from rmq_ha.base.remoting.signing import SIGNATURE, SIGNED_TIME, Credentials
+from rmq_ha.base.store_format.commitlog import Record, encode_record
+from rmq_ha.base.wire.bodies import MessageQueue
+from rmq_ha.base.wire.codes import RequestCode, ResponseCode
+from rmq_ha.base.wire.command import RemotingCommand
+from rmq_ha.base.wire.route_bodies import BrokerRoute, QueueRoute, TopicRoute
 from rmq_ha.client import blocking
 from rmq_ha.client.blocking import BlockingClient
 from rmq_ha.client.rules.errors import (
@@ -18,15 +27,6 @@ from rmq_ha.client.rules.errors import (
 )
 from rmq_ha.client.rules.messages import Message, MessageExt, PullResult, PullStatus
 from rmq_ha.client.rules.settings import ClientConfig, ProducerConfig
-from rmq_ha.client.rules.signing import SIGNATURE, SIGNED_TIME, Credentials
-from rmq_ha.errors import RemotingConnectError, RemotingTimeout
-from rmq_ha.model.message import Address
-from rmq_ha.model.process import Process
-from rmq_ha.store.format.commitlog import Record, encode_record
-from rmq_ha.wire.bodies import MessageQueue
-from rmq_ha.wire.codes import RequestCode, ResponseCode
-from rmq_ha.wire.command import RemotingCommand
-from rmq_ha.wire.route_bodies import BrokerRoute, QueueRoute, TopicRoute
 
 MASTER = "m:1"
 QUEUE = MessageQueue("T", "a", 0)

@@ -12,6 +12,8 @@ from threading import enumerate as enumerate_threads
 import pytest
 from prometheus_client import CollectorRegistry
 
+from rmq_ha.base.errors import ConfigurationError
+from rmq_ha.base.host.loop_thread import LoopThread, ThreadStopped
 from rmq_ha.client import (
     BlockingClient,
     BlockingConsumer,
@@ -27,8 +29,6 @@ from rmq_ha.client import (
     blocking,
 )
 from rmq_ha.client.prometheus import PrometheusMetrics
-from rmq_ha.errors import ConfigurationError
-from rmq_ha.host.loop_thread import LoopThread, ThreadStopped
 from tests.unit.client.whole_broker import FIRST, Bench
 
 LIMIT_S = 20.0

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rmq_ha.base.wire.bodies import MessageQueue
 from rmq_ha.client.rules.broker_choice import BrokerChoice
-from rmq_ha.wire.bodies import MessageQueue
 
 QUEUE = MessageQueue("T", "b", 0)
 BOTH = {0: "master", 1: "slave"}

@@ -10,6 +10,17 @@ import pytest
 from twisted.internet.defer import Deferred, succeed
 from twisted.logger import capturedLogs, formatEvent
 
+from rmq_ha.base.errors import ConfigurationError, RequestRejected
+from rmq_ha.base.model.message import Address
+from rmq_ha.base.model.status import BrokerRole
+from rmq_ha.base.model.subscription import SubscriptionData
+from rmq_ha.base.remoting.signing import SIGNATURE, SIGNED_TIME, Credentials, sign
+from rmq_ha.base.store_format.commitlog import Record, decode_record, encode_record
+from rmq_ha.base.wire import fastjson
+from rmq_ha.base.wire.bodies import ConsumerData
+from rmq_ha.base.wire.codes import RequestCode, ResponseCode
+from rmq_ha.base.wire.command import RemotingCommand
+from rmq_ha.base.wire.route_bodies import BrokerRoute, TopicRoute
 from rmq_ha.client.connection.instance import ClientInstance
 from rmq_ha.client.connection.pushes import Pushes
 from rmq_ha.client.connection.route_cache import all_addresses
@@ -22,19 +33,8 @@ from rmq_ha.client.rules.settings import (
     client_id,
     name_servers,
 )
-from rmq_ha.client.rules.signing import SIGNATURE, SIGNED_TIME, Credentials, sign
 from rmq_ha.client.send.producer import Producer
 from rmq_ha.client.send.request_reply import Requests
-from rmq_ha.errors import ConfigurationError, RequestRejected
-from rmq_ha.model.message import Address
-from rmq_ha.model.status import BrokerRole
-from rmq_ha.model.subscription import SubscriptionData
-from rmq_ha.store.format.commitlog import Record, decode_record, encode_record
-from rmq_ha.wire import fastjson
-from rmq_ha.wire.bodies import ConsumerData
-from rmq_ha.wire.codes import RequestCode, ResponseCode
-from rmq_ha.wire.command import RemotingCommand
-from rmq_ha.wire.route_bodies import BrokerRoute, TopicRoute
 from tests.unit.client.scripted import MASTER, OTHER, ROUTE, SLAVE, Scripted
 from tests.unit.client.sim_cluster import SimCluster
 

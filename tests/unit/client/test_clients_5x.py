@@ -3,10 +3,10 @@
 import re
 from pathlib import Path
 
+from rmq_ha.base.wire.codes import RequestCode, ResponseCode
+from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.client.rules.messages import Message
 from rmq_ha.client.send.producer import Producer
-from rmq_ha.wire.codes import RequestCode, ResponseCode
-from rmq_ha.wire.command import RemotingCommand
 from tests.unit.client.sim_cluster import SimCluster
 
 DOCUMENT = (Path(__file__).parents[3] / "docs" / "clients-5x.md").read_text()

@@ -6,6 +6,11 @@ from typing import Any
 import pytest
 from twisted.internet.defer import Deferred
 
+from rmq_ha.base.errors import RemotingConnectError, RemotingTimeout
+from rmq_ha.base.wire.bodies import MessageQueue
+from rmq_ha.base.wire.codes import RequestCode
+from rmq_ha.base.wire.command import RemotingCommand
+from rmq_ha.base.wire.duplicates import WINDOW
 from rmq_ha.client.rules.errors import DuplicatesPossible, NoMaster
 from rmq_ha.client.rules.messages import Message
 from rmq_ha.client.rules.routes import publish_info
@@ -13,11 +18,6 @@ from rmq_ha.client.rules.send_frames import Outgoing
 from rmq_ha.client.rules.settings import ProducerConfig
 from rmq_ha.client.send.compared_attempts import ComparedAttempts
 from rmq_ha.client.send.send import PublishTopic, Send
-from rmq_ha.errors import RemotingConnectError, RemotingTimeout
-from rmq_ha.wire.bodies import MessageQueue
-from rmq_ha.wire.codes import RequestCode
-from rmq_ha.wire.command import RemotingCommand
-from rmq_ha.wire.duplicates import WINDOW
 from tests.unit.client.scripted import MASTER, OTHER, ROUTE, Scripted
 
 COMPARES = RemotingCommand(0, {WINDOW: "600000"})

@@ -6,6 +6,13 @@ from typing import Any
 
 import pytest
 
+from rmq_ha.base.errors import RemotingConnectError, RemotingTimeout
+from rmq_ha.base.model.process import Process
+from rmq_ha.base.wire.bodies import MessageQueue
+from rmq_ha.base.wire.codes import RequestCode, ResponseCode
+from rmq_ha.base.wire.command import RemotingCommand
+from rmq_ha.base.wire.duplicates import WINDOW
+from rmq_ha.base.wire.route_bodies import BrokerRoute, QueueRoute, TopicRoute
 from rmq_ha.client.lookup.asking import Ask, Asking, drive_at_once
 from rmq_ha.client.rules.errors import (
     BrokerRefused,
@@ -23,13 +30,6 @@ from rmq_ha.client.send import comparing, send_asking
 from rmq_ha.client.send.comparing import ComparingBrokers
 from rmq_ha.client.send.send import PublishTopic, Send
 from rmq_ha.client.send.send_asking import SendAsking
-from rmq_ha.errors import RemotingConnectError, RemotingTimeout
-from rmq_ha.model.process import Process
-from rmq_ha.wire.bodies import MessageQueue
-from rmq_ha.wire.codes import RequestCode, ResponseCode
-from rmq_ha.wire.command import RemotingCommand
-from rmq_ha.wire.duplicates import WINDOW
-from rmq_ha.wire.route_bodies import BrokerRoute, QueueRoute, TopicRoute
 
 LASTS_S = 30.0
 TWICE_MS = 60_000

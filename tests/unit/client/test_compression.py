@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rmq_ha.base.errors import ConfigurationError
 from rmq_ha.client.rules import compression
 from rmq_ha.client.rules.compression import MAX_INFLATED, UndecodableBody, compression_of, inflate
 from rmq_ha.client.rules.messages import Message
 from rmq_ha.client.rules.settings import ProducerConfig
 from rmq_ha.client.send.send import outgoing_of
-from rmq_ha.errors import ConfigurationError
 
 lz4_frame = pytest.importorskip("lz4.frame", reason="pip install 'rmq-ha[compression]'")
 zstandard = pytest.importorskip("zstandard", reason="pip install 'rmq-ha[compression]'")

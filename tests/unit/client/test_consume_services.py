@@ -7,6 +7,7 @@ import pytest
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.logger import LogLevel, capturedLogs
 
+from rmq_ha.base.wire.bodies import MessageQueue
 from rmq_ha.client.consume.consume_concurrently import (
     AGAIN_SECONDS,
     TIMEOUT_LEVEL,
@@ -29,7 +30,6 @@ from rmq_ha.client.rules.listening import (
 )
 from rmq_ha.client.rules.messages import MessageExt
 from rmq_ha.client.rules.process_queue import LOCK_EXPIRED_MS, ProcessQueue
-from rmq_ha.wire.bodies import MessageQueue
 from tests.unit.client.scripted import QUEUE, Scripted, message
 
 SUCCESS, LATER = (

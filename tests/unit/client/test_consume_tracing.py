@@ -3,6 +3,7 @@
 from types import SimpleNamespace
 from typing import Any
 
+from rmq_ha.base.model.message import Address
 from rmq_ha.client.consume.consume_service import ConsumeMessageContext
 from rmq_ha.client.consume.consume_tracing import (
     ConsumeTrace,
@@ -16,7 +17,6 @@ from rmq_ha.client.rules.consumer_settings import PushConsumerConfig
 from rmq_ha.client.rules.listening import ConsumeConcurrentlyStatus
 from rmq_ha.client.rules.messages import MessageExt, decode_messages
 from rmq_ha.client.send.tracing import Tracer
-from rmq_ha.model.message import Address
 from tests.unit.client.consuming import FIRST, GROUP, TOPIC, Consuming
 from tests.unit.client.scripted import QUEUE, Scripted
 

@@ -6,6 +6,9 @@ import pytest
 from twisted.internet.defer import Deferred
 from twisted.logger import capturedLogs
 
+from rmq_ha.base.errors import RemotingConnectError
+from rmq_ha.base.wire.codes import RequestCode
+from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.client.connection.queue_calls import QueueCalls
 from rmq_ha.client.consume.lite_pull_consumer import LitePullConsumer
 from rmq_ha.client.consume.offsets import RemoteBrokerOffsetStore
@@ -20,9 +23,6 @@ from rmq_ha.client.rules.errors import NoNameServer, NotStarted
 from rmq_ha.client.rules.listening import ConsumeOrderlyStatus
 from rmq_ha.client.rules.settings import ProducerConfig
 from rmq_ha.client.send.producer import Producer
-from rmq_ha.errors import RemotingConnectError
-from rmq_ha.wire.codes import RequestCode
-from rmq_ha.wire.command import RemotingCommand
 from tests.unit.client.consuming import GROUP, TOPIC, Consuming, queue
 from tests.unit.client.scripted import Scripted, refused
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from rmq_ha.base.errors import ConfigurationError
 from rmq_ha.client.rules.consumer_settings import (
     Beginning,
     ConsumeFromWhere,
@@ -12,7 +13,6 @@ from rmq_ha.client.rules.consumer_settings import (
     MessageModel,
     PushConsumerConfig,
 )
-from rmq_ha.errors import ConfigurationError
 
 PUSH = {
     "consume_concurrency": (1, 1000),

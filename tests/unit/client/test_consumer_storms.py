@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from twisted.internet.defer import Deferred
 
-from rmq_ha.errors import RmqHaError
+from rmq_ha.base.errors import RmqHaError
 from tests.unit.client.consuming import GROUP, TOPIC, Consuming
 
 STEPS = 40

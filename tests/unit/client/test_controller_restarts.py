@@ -5,13 +5,13 @@ from typing import Any
 import pytest
 from twisted.internet.defer import Deferred
 
+from rmq_ha.base.model.process import Process
 from rmq_ha.client.connection.instance import ClientInstance
 from rmq_ha.client.consume.push_consumer import PushConsumer
 from rmq_ha.client.rules.consumer_settings import ConsumeFromWhere, PushConsumerConfig
 from rmq_ha.client.rules.messages import Message, SendResult, SendStatus
 from rmq_ha.client.rules.settings import ClientConfig, ProducerConfig
 from rmq_ha.client.send.producer import Producer
-from rmq_ha.model.process import Process
 from rmq_ha.testing.controlled import TOPIC, ControlledBrokers
 
 EVERY_S = 0.001

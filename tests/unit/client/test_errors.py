@@ -2,6 +2,14 @@
 
 import pytest
 
+from rmq_ha.base.errors import (
+    ConfigurationError,
+    InconsistentLedger,
+    ProtocolViolation,
+    RemotingConnectError,
+    RemotingTimeout,
+    RmqHaError,
+)
 from rmq_ha.client.rules.errors import (
     BatchFailed,
     BrokerRefused,
@@ -14,14 +22,6 @@ from rmq_ha.client.rules.errors import (
     SendFailed,
     SendTimeout,
     TooManyInFlight,
-)
-from rmq_ha.errors import (
-    ConfigurationError,
-    InconsistentLedger,
-    ProtocolViolation,
-    RemotingConnectError,
-    RemotingTimeout,
-    RmqHaError,
 )
 
 BUSY = BrokerRefused(2, "[OVERLOAD]", "a:1")

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from rmq_ha.base.model.status import BrokerRole
 from rmq_ha.client.rules.listening import ConsumeOrderlyStatus
-from rmq_ha.model.status import BrokerRole
 from tests.unit.client.consuming import TOPIC, Consuming
 
 

@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 from twisted.internet.defer import Deferred, succeed
 
+from rmq_ha.base.wire.codes import RequestCode
+from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.client.connection import forks
 from rmq_ha.client.connection.forks import OwnConnections
 from rmq_ha.client.rules.errors import ForkedClient
-from rmq_ha.wire.codes import RequestCode
-from rmq_ha.wire.command import RemotingCommand
 
 
 class Below:

@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
+from rmq_ha.base.errors import ConfigurationError
+from rmq_ha.base.model.status import BrokerRole, FlushDiskType
+from rmq_ha.base.model.topic_config import TopicConfig
+from rmq_ha.base.store_format.commitlog import decode_record
 from rmq_ha.client.rules.errors import DuplicatesPossible, SendFailed
 from rmq_ha.client.rules.messages import Message, SendResult, SendStatus
 from rmq_ha.client.rules.settings import ProducerConfig
 from rmq_ha.client.send.producer import Producer
 from rmq_ha.client.send.transactions import TransactionProducer
-from rmq_ha.errors import ConfigurationError
-from rmq_ha.model.status import BrokerRole, FlushDiskType
-from rmq_ha.model.topic_config import TopicConfig
-from rmq_ha.store.format.commitlog import decode_record
 from tests.unit.client.sim_cluster import SimCluster
 
 WINDOW_MS = 600_000

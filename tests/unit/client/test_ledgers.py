@@ -3,11 +3,11 @@
 import json
 import zlib
 
+from rmq_ha.base.model.message import Address
+from rmq_ha.base.model.properties import UNIQ_KEY
 from rmq_ha.client.connection.hooks import SendContext
 from rmq_ha.client.ledgers import delivered_lines, produced_lines
 from rmq_ha.client.rules.messages import Message, MessageExt, MessageQueue, SendResult, SendStatus
-from rmq_ha.model.message import Address
-from rmq_ha.model.properties import UNIQ_KEY
 
 QUEUE = MessageQueue("orders", "broker-a", 3)
 

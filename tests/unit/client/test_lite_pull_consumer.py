@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 from twisted.internet.defer import Deferred
 
+from rmq_ha.base.errors import ConfigurationError
 from rmq_ha.client.consume.lite_pull_consumer import LitePullConsumer
 from rmq_ha.client.lookup.requests import send_request
 from rmq_ha.client.rules.consumer_settings import LitePullConsumerConfig, MessageModel
 from rmq_ha.client.rules.errors import BrokerRefused, MQClientError, NoNameServer, NotStarted
 from rmq_ha.client.rules.subscriptions import MessageSelector
-from rmq_ha.errors import ConfigurationError
 from tests.unit.client.consuming import FIRST, GROUP, TOPIC, Consuming, queue
 
 

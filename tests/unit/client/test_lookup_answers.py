@@ -4,6 +4,17 @@ from typing import Any
 
 import pytest
 
+from rmq_ha.base.errors import ProtocolViolation, RemotingConnectError
+from rmq_ha.base.model.message import Address
+from rmq_ha.base.model.topic_config import TopicConfig
+from rmq_ha.base.store_format.commitlog import Record, encode_record
+from rmq_ha.base.wire.bodies import MessageQueue
+from rmq_ha.base.wire.codes import RequestCode, ResponseCode
+from rmq_ha.base.wire.command import RemotingCommand
+from rmq_ha.base.wire.fastjson import encode
+from rmq_ha.base.wire.route_bodies import BrokerRoute, ClusterInfo, QueueRoute, TopicRoute
+from rmq_ha.base.wire.send_header import decode_send_header
+from rmq_ha.base.wire.stat_bodies import REPLICATION_KEY, TopicOffset
 from rmq_ha.client.lookup.accounts import (
     Account,
     AclRules,
@@ -42,17 +53,6 @@ from rmq_ha.client.lookup.traffic import Growth, growth, waiting
 from rmq_ha.client.rules.broker_choice import BrokerChoice
 from rmq_ha.client.rules.errors import BrokerRefused, MQClientError, NoRoute
 from rmq_ha.client.rules.subscriptions import subscription
-from rmq_ha.errors import ProtocolViolation, RemotingConnectError
-from rmq_ha.model.message import Address
-from rmq_ha.model.topic_config import TopicConfig
-from rmq_ha.store.format.commitlog import Record, encode_record
-from rmq_ha.wire.bodies import MessageQueue
-from rmq_ha.wire.codes import RequestCode, ResponseCode
-from rmq_ha.wire.command import RemotingCommand
-from rmq_ha.wire.fastjson import encode
-from rmq_ha.wire.route_bodies import BrokerRoute, ClusterInfo, QueueRoute, TopicRoute
-from rmq_ha.wire.send_header import decode_send_header
-from rmq_ha.wire.stat_bodies import REPLICATION_KEY, TopicOffset
 
 QUEUE = MessageQueue("T", "a", 0)
 ROUTE = TopicRoute(

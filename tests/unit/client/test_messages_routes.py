@@ -8,6 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rmq_ha.base.errors import ConfigurationError, CorruptRecord
+from rmq_ha.base.model.flags import COMPRESSED
+from rmq_ha.base.model.message import Address
+from rmq_ha.base.model.properties import encode_properties
+from rmq_ha.base.store_format.commitlog import Record, encode_record
+from rmq_ha.base.wire.codes import RequestCode
+from rmq_ha.base.wire.route_bodies import BrokerRoute, QueueRoute, TopicRoute
 from rmq_ha.client.lookup.requests import pull_request, send_request
 from rmq_ha.client.rules.compression import MAX_INFLATED, inflate
 from rmq_ha.client.rules.errors import BrokerRefused, IllegalMessage, code_name
@@ -29,13 +36,6 @@ from rmq_ha.client.rules.routes import (
 )
 from rmq_ha.client.rules.send_frames import properties_text
 from rmq_ha.client.rules.settings import name_servers
-from rmq_ha.errors import ConfigurationError, CorruptRecord
-from rmq_ha.model.flags import COMPRESSED
-from rmq_ha.model.message import Address
-from rmq_ha.model.properties import encode_properties
-from rmq_ha.store.format.commitlog import Record, encode_record
-from rmq_ha.wire.codes import RequestCode
-from rmq_ha.wire.route_bodies import BrokerRoute, QueueRoute, TopicRoute
 
 HOST = Address(bytes([10, 0, 0, 1]), 10911)
 NAMES = st.text("abcXYZ019_-", min_size=1, max_size=20)

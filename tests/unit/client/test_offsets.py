@@ -7,6 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from twisted.internet.defer import Deferred
 
+from rmq_ha.base.errors import ProtocolViolation
+from rmq_ha.base.wire.bodies import MessageQueue
+from rmq_ha.base.wire.codes import RequestCode
+from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.client.connection.queue_calls import QueueCalls
 from rmq_ha.client.consume.consumer_base import ConsumerBase
 from rmq_ha.client.consume.offsets import (
@@ -22,11 +26,7 @@ from rmq_ha.client.rules.consumer_settings import (
     PushConsumerConfig,
 )
 from rmq_ha.client.rules.errors import MQClientError
-from rmq_ha.errors import ProtocolViolation
 from rmq_ha.testing.host import World
-from rmq_ha.wire.bodies import MessageQueue
-from rmq_ha.wire.codes import RequestCode
-from rmq_ha.wire.command import RemotingCommand
 from tests.unit.client.consuming import GROUP, Consuming, queue
 from tests.unit.client.scripted import QUEUE, Scripted, refused
 

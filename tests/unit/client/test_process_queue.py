@@ -7,9 +7,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rmq_ha.base.model.message import Address
 from rmq_ha.client.rules.messages import MessageExt
 from rmq_ha.client.rules.process_queue import FlowLimits, ProcessQueue
-from rmq_ha.model.message import Address
 
 # Recorded with tests/interop/java/ProcessQueueVectors.java
 VECTORS = json.loads(

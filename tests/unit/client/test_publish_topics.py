@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
+from rmq_ha.base.wire.codes import RequestCode, ResponseCode
+from rmq_ha.base.wire.command import RemotingCommand
+from rmq_ha.base.wire.route_bodies import QueueRoute, TopicRoute
 from rmq_ha.client.rules.errors import NoRoute
 from rmq_ha.client.rules.settings import ProducerConfig
 from rmq_ha.client.send import publish_topics
 from rmq_ha.client.send.publish_topics import PublishTopics
-from rmq_ha.wire.codes import RequestCode, ResponseCode
-from rmq_ha.wire.command import RemotingCommand
-from rmq_ha.wire.route_bodies import QueueRoute, TopicRoute
 from tests.unit.client.scripted import ROUTE, Scripted, refused
 
 SMALL = TopicRoute([QueueRoute("a", 1, 1, 6)], ROUTE.brokers)

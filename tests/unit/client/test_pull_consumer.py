@@ -4,16 +4,16 @@ from typing import Any
 
 import pytest
 
+from rmq_ha.base.errors import ConfigurationError
+from rmq_ha.base.model.flags import PULL_SUSPEND
+from rmq_ha.base.store_format.commitlog import Record, encode_record
+from rmq_ha.base.wire.codes import RequestCode
+from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.client.connection.instance import ClientInstance
 from rmq_ha.client.consume.pull_consumer import PullConsumer
 from rmq_ha.client.rules.consumer_settings import MessageModel, PullConsumerConfig
 from rmq_ha.client.rules.errors import BrokerRefused, MQClientError, NotStarted
 from rmq_ha.client.rules.messages import PullStatus
-from rmq_ha.errors import ConfigurationError
-from rmq_ha.model.flags import PULL_SUSPEND
-from rmq_ha.store.format.commitlog import Record, encode_record
-from rmq_ha.wire.codes import RequestCode
-from rmq_ha.wire.command import RemotingCommand
 from tests.unit.client.consuming import GROUP, TOPIC, Consuming, queue
 from tests.unit.client.scripted import HERE, MASTER, OTHER, QUEUE, Scripted, message, refused
 

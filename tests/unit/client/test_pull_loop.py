@@ -7,6 +7,10 @@ from twisted.internet.defer import Deferred, fail
 from twisted.internet.task import Clock
 from twisted.logger import LogLevel, capturedLogs
 
+from rmq_ha.base.errors import RemotingTimeout
+from rmq_ha.base.model.message import Address
+from rmq_ha.base.wire.bodies import MessageQueue
+from rmq_ha.base.wire.codes import ResponseCode
 from rmq_ha.client.consume.pull_api import Pulled
 from rmq_ha.client.consume.pull_loop import (
     FLOW_CONTROL_SECONDS,
@@ -18,10 +22,6 @@ from rmq_ha.client.consume.pull_loop import (
 from rmq_ha.client.rules.errors import BrokerRefused
 from rmq_ha.client.rules.messages import MessageExt, PullResult, PullStatus
 from rmq_ha.client.rules.process_queue import FlowLimits, ProcessQueue
-from rmq_ha.errors import RemotingTimeout
-from rmq_ha.model.message import Address
-from rmq_ha.wire.bodies import MessageQueue
-from rmq_ha.wire.codes import ResponseCode
 
 QUEUE = MessageQueue("T", "b", 0)
 HERE = Address(b"\x7f\0\0\1", 1)

@@ -5,6 +5,8 @@ from typing import Any
 import pytest
 from twisted.internet.defer import Deferred
 
+from rmq_ha.base.errors import ConfigurationError
+from rmq_ha.base.wire.bodies import MessageQueue
 from rmq_ha.client.connection.instance import ClientInstance
 from rmq_ha.client.connection.queue_calls import QueueCalls
 from rmq_ha.client.consume.offsets import RemoteBrokerOffsetStore
@@ -14,8 +16,6 @@ from rmq_ha.client.rules.consumer_settings import ConsumeFromWhere, MessageModel
 from rmq_ha.client.rules.errors import BrokerRefused, MQClientError
 from rmq_ha.client.rules.listening import ConsumeConcurrentlyStatus
 from rmq_ha.client.rules.subscriptions import MessageSelector
-from rmq_ha.errors import ConfigurationError
-from rmq_ha.wire.bodies import MessageQueue
 from tests.unit.client.consuming import FIRST, GROUP, TOPIC, Consuming, queue
 
 LATER = ConsumeConcurrentlyStatus.RECONSUME_LATER

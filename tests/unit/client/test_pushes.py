@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
+from rmq_ha.base.errors import RequestRejected
+from rmq_ha.base.model.message import Address
+from rmq_ha.base.store_format.commitlog import Record, encode_record
+from rmq_ha.base.wire.bodies import MessageQueue, decode_queue_table
+from rmq_ha.base.wire.codes import RequestCode
+from rmq_ha.base.wire.command import RemotingCommand
+from rmq_ha.base.wire.fastjson import encode
 from rmq_ha.client.connection.pushes import Pushes
-from rmq_ha.errors import RequestRejected
-from rmq_ha.model.message import Address
-from rmq_ha.store.format.commitlog import Record, encode_record
-from rmq_ha.wire.bodies import MessageQueue, decode_queue_table
-from rmq_ha.wire.codes import RequestCode
-from rmq_ha.wire.command import RemotingCommand
-from rmq_ha.wire.fastjson import encode
 
 QUEUE = MessageQueue("T", "a", 0)
 CHANNEL: Any = SimpleNamespace(remote_text="b:1")

@@ -6,22 +6,22 @@ from typing import Any
 import pytest
 from twisted.internet.defer import Deferred
 
+from rmq_ha.base.errors import ProtocolViolation, RemotingConnectError, RemotingTimeout
+from rmq_ha.base.model.flags import PULL_COMMIT_OFFSET, PULL_LITE, PULL_SUBSCRIPTION, PULL_SUSPEND
+from rmq_ha.base.model.properties import decode_properties
+from rmq_ha.base.store_format.commitlog import Record, encode_record
+from rmq_ha.base.wire.bodies import MessageQueue
+from rmq_ha.base.wire.codes import RequestCode, ResponseCode
+from rmq_ha.base.wire.command import RemotingCommand
+from rmq_ha.base.wire.fastjson import encode
+from rmq_ha.base.wire.route_bodies import QueueRoute, TopicRoute
+from rmq_ha.base.wire.send_header import decode_send_header
 from rmq_ha.client.connection.queue_calls import LOCK_TIMEOUT_MS, OFFSET_TIMEOUT_MS, QueueCalls
 from rmq_ha.client.consume.pull_api import MAX_OFFSET, MIN_OFFSET, Pull, PullApi
 from rmq_ha.client.consume.send_back import SEND_BACK_TIMEOUT_MS, SEND_TIMEOUT_MS, SendBack
 from rmq_ha.client.rules.broker_choice import BrokerChoice
 from rmq_ha.client.rules.errors import BrokerRefused, MQClientError
 from rmq_ha.client.rules.subscriptions import MessageSelector, subscription
-from rmq_ha.errors import ProtocolViolation, RemotingConnectError, RemotingTimeout
-from rmq_ha.model.flags import PULL_COMMIT_OFFSET, PULL_LITE, PULL_SUBSCRIPTION, PULL_SUSPEND
-from rmq_ha.model.properties import decode_properties
-from rmq_ha.store.format.commitlog import Record, encode_record
-from rmq_ha.wire.bodies import MessageQueue
-from rmq_ha.wire.codes import RequestCode, ResponseCode
-from rmq_ha.wire.command import RemotingCommand
-from rmq_ha.wire.fastjson import encode
-from rmq_ha.wire.route_bodies import QueueRoute, TopicRoute
-from rmq_ha.wire.send_header import decode_send_header
 from tests.unit.client.scripted import (
     MASTER,
     OTHER,

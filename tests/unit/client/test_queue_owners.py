@@ -7,6 +7,8 @@ import pytest
 from twisted.internet.defer import Deferred, succeed
 from twisted.logger import LogLevel, capturedLogs
 
+from rmq_ha.base.wire.bodies import MessageQueue
+from rmq_ha.base.wire.codes import ResponseCode
 from rmq_ha.client.consume.lite_queues import LiteQueues
 from rmq_ha.client.consume.offsets import RemoteBrokerOffsetStore
 from rmq_ha.client.consume.pull_api import Pulled
@@ -23,8 +25,6 @@ from rmq_ha.client.rules.errors import BrokerRefused, MQClientError
 from rmq_ha.client.rules.messages import MessageExt, PullResult, PullStatus
 from rmq_ha.client.rules.process_queue import PULL_EXPIRED_MS, ProcessQueue
 from rmq_ha.client.rules.subscriptions import MessageSelector, Subscriptions, subscription
-from rmq_ha.wire.bodies import MessageQueue
-from rmq_ha.wire.codes import ResponseCode
 from tests.unit.client.scripted import QUEUE, Scripted, message
 
 SECOND = QUEUE._replace(queue_id=1)

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rmq_ha.base.wire.bodies import MessageQueue
 from rmq_ha.client.rebalance.changes import compare, share_of, sort_queues
 from rmq_ha.client.rebalance.consistent_hash import AllocateConsistentHash, HashRing
 from rmq_ha.client.rebalance.machine_rooms import AllocateByMachineRoom, AllocateMachineRoomNearby
@@ -16,7 +17,6 @@ from rmq_ha.client.rebalance.strategies import (
     AllocateAveragelyByCircle,
     AllocateByConfig,
 )
-from rmq_ha.wire.bodies import MessageQueue
 
 # Recorded with tests/interop/java/RebalanceVectors.java
 VECTORS = json.loads(

@@ -6,14 +6,14 @@ from typing import Any
 from twisted.internet.defer import Deferred
 from twisted.logger import LogLevel, capturedLogs
 
+from rmq_ha.base.wire.bodies import MessageQueue
+from rmq_ha.base.wire.codes import RequestCode, ResponseCode
+from rmq_ha.base.wire.command import RemotingCommand
+from rmq_ha.base.wire.fastjson import encode
+from rmq_ha.base.wire.route_bodies import BrokerRoute, QueueRoute, TopicRoute
 from rmq_ha.client.connection.queue_calls import QueueCalls
 from rmq_ha.client.consume.rebalancer import AGAIN_SECONDS, Rebalancer
 from rmq_ha.client.rebalance.strategies import AllocateAveragely
-from rmq_ha.wire.bodies import MessageQueue
-from rmq_ha.wire.codes import RequestCode, ResponseCode
-from rmq_ha.wire.command import RemotingCommand
-from rmq_ha.wire.fastjson import encode
-from rmq_ha.wire.route_bodies import BrokerRoute, QueueRoute, TopicRoute
 from tests.unit.client.scripted import ROUTE, Scripted, refused
 
 INTERVAL_S = 20.0

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 from twisted.internet.defer import Deferred
 
+from rmq_ha.base.model.status import BrokerRole
 from rmq_ha.client.rules.errors import NoRoute, SendTimeout
 from rmq_ha.client.rules.messages import Message, SendResult, SendStatus
 from rmq_ha.client.rules.settings import ProducerConfig
 from rmq_ha.client.send.producer import Producer
-from rmq_ha.model.status import BrokerRole
 from tests.unit.client.sim_cluster import SimCluster
 
 EVERY_S = 0.02

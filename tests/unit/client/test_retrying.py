@@ -4,6 +4,9 @@ from typing import Any
 
 import pytest
 
+from rmq_ha.base.errors import RemotingConnectError, RemotingTimeout
+from rmq_ha.base.wire.bodies import MessageQueue
+from rmq_ha.base.wire.codes import RequestCode, ResponseCode
 from rmq_ha.client.rules.errors import (
     BrokerRefused,
     DuplicatesPossible,
@@ -25,9 +28,6 @@ from rmq_ha.client.send.retrying import (
     final_error,
 )
 from rmq_ha.client.send.send import PublishTopic, Send
-from rmq_ha.errors import RemotingConnectError, RemotingTimeout
-from rmq_ha.wire.bodies import MessageQueue
-from rmq_ha.wire.codes import RequestCode, ResponseCode
 
 NOW, UNTIL, DEADLINE = 10.0, 13.0, 70.0
 QUEUE = MessageQueue("T", "a", 0)

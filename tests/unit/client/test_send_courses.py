@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from twisted.internet.defer import Deferred
 
-from rmq_ha.errors import RemotingTimeout
-from rmq_ha.wire.bodies import MessageQueue
+from rmq_ha.base.errors import RemotingTimeout
+from rmq_ha.base.wire.bodies import MessageQueue
 from tests.unit.client.test_sender import GONE, Bench, patient, refused, stored, topic
 
 STEPS = 120

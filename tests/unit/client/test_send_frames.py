@@ -6,6 +6,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rmq_ha.base.errors import ProtocolViolation
+from rmq_ha.base.model.properties import UNIQ_KEY, decode_properties
+from rmq_ha.base.wire.batch import read_batch
+from rmq_ha.base.wire.codes import RequestCode
+from rmq_ha.base.wire.command import FLAG_ONEWAY
+from rmq_ha.base.wire.frame import FrameReader, decode_frame
+from rmq_ha.base.wire.send_header import decode_fast_v2, decode_send_header
 from rmq_ha.client.rules import send_frames
 from rmq_ha.client.rules.batches import check_batch, split
 from rmq_ha.client.rules.errors import IllegalMessage
@@ -17,13 +24,6 @@ from rmq_ha.client.rules.send_frames import (
     properties_text,
     send_command,
 )
-from rmq_ha.errors import ProtocolViolation
-from rmq_ha.model.properties import UNIQ_KEY, decode_properties
-from rmq_ha.wire.batch import read_batch
-from rmq_ha.wire.codes import RequestCode
-from rmq_ha.wire.command import FLAG_ONEWAY
-from rmq_ha.wire.frame import FrameReader, decode_frame
-from rmq_ha.wire.send_header import decode_fast_v2, decode_send_header
 
 TEXTS = st.text(
     st.characters(exclude_characters="\x01\x02", exclude_categories=("Cs",)), min_size=1

@@ -9,6 +9,11 @@ import pytest
 from twisted.internet.defer import CancelledError, Deferred, succeed
 from twisted.internet.task import Clock
 
+from rmq_ha.base.errors import RemotingConnectError, RemotingTimeout
+from rmq_ha.base.wire.bodies import MessageQueue
+from rmq_ha.base.wire.codes import RequestCode, ResponseCode
+from rmq_ha.base.wire.command import RemotingCommand
+from rmq_ha.base.wire.frame import FrameReader, decode_frame
 from rmq_ha.client.rules.errors import (
     BrokerRefused,
     IllegalMessage,
@@ -27,11 +32,6 @@ from rmq_ha.client.rules.settings import ProducerConfig
 from rmq_ha.client.send.send import PublishTopic, Send, check_message, outgoing_of, result_of
 from rmq_ha.client.send.send_attempts import Attempts
 from rmq_ha.client.send.sender import Sender
-from rmq_ha.errors import RemotingConnectError, RemotingTimeout
-from rmq_ha.wire.bodies import MessageQueue
-from rmq_ha.wire.codes import RequestCode, ResponseCode
-from rmq_ha.wire.command import RemotingCommand
-from rmq_ha.wire.frame import FrameReader, decode_frame
 from tests.unit.client.scripted import MASTER, OTHER, ROUTE, SLAVE, Scripted
 
 STORED = {"msgId": "M", "queueId": "0", "queueOffset": "5"}

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from rmq_ha.base.errors import ConfigurationError
+from rmq_ha.base.model.message import Address
 from rmq_ha.client.rules import serializers
 from rmq_ha.client.rules.errors import IllegalMessage
 from rmq_ha.client.rules.messages import MessageExt, UndecodableBody
@@ -18,8 +20,6 @@ from rmq_ha.client.rules.serializers import (
     Serializer,
     TextSerializer,
 )
-from rmq_ha.errors import ConfigurationError
-from rmq_ha.model.message import Address
 
 HOST = Address(bytes(4), 1)
 SCHEMA = {

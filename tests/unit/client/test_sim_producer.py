@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 from twisted.internet.defer import CancelledError, Deferred
 
+from rmq_ha.base.model.message import Address
+from rmq_ha.base.model.topic_config import TopicConfig
 from rmq_ha.client.connection.hooks import SendContext
 from rmq_ha.client.connection.parts import CheckHeader
 from rmq_ha.client.lookup.requests import pull_request
@@ -39,8 +41,6 @@ from rmq_ha.client.send.transactions import (
     LocalTransactionState,
     TransactionProducer,
 )
-from rmq_ha.model.message import Address
-from rmq_ha.model.topic_config import TopicConfig
 from tests.unit.client.sim_cluster import SimCluster
 
 COMMIT = LocalTransactionState.COMMIT_MESSAGE

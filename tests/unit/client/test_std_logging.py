@@ -11,11 +11,11 @@ import pytest
 from twisted.logger import LogBeginner, Logger, LogLevel, LogPublisher, globalLogPublisher
 from twisted.python.failure import Failure
 
+from rmq_ha.base.host import std_logging
+from rmq_ha.base.host.std_logging import to_logging
 from rmq_ha.client.aio import Client
 from rmq_ha.client.rules.consumer_settings import PushConsumerConfig
 from rmq_ha.client.rules.messages import Message
-from rmq_ha.host import std_logging
-from rmq_ha.host.std_logging import to_logging
 from rmq_ha.testing.client_world import ClientWorld
 
 

@@ -2,9 +2,9 @@
 
 import pytest
 
+from rmq_ha.base.errors import ConfigurationError
 from rmq_ha.client.rules.consume_stats import ConsumeStats
 from rmq_ha.client.rules.subscriptions import MessageSelector, Subscriptions, subscription
-from rmq_ha.errors import ConfigurationError
 
 
 def test_versions_only_grow_and_change_together_with_the_queues() -> None:

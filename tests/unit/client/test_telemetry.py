@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
+from rmq_ha.base.wire.bodies import MessageQueue
 from rmq_ha.client.aio import Client
 from rmq_ha.client.connection.hooks import Deliveries, Delivery, SendContext
 from rmq_ha.client.consume.consume_service import ConsumeMessageContext
@@ -15,7 +16,6 @@ from rmq_ha.client.rules.errors import IllegalMessage, NoRoute
 from rmq_ha.client.rules.messages import Message, MessageExt, SendResult, SendStatus
 from rmq_ha.client.rules.settings import ProducerConfig
 from rmq_ha.testing.client_world import ClientWorld
-from rmq_ha.wire.bodies import MessageQueue
 from tests.unit.client.scripted import message
 
 pytest.importorskip("opentelemetry.sdk", reason="pip install opentelemetry-sdk")

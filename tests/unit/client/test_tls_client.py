@@ -6,16 +6,16 @@ from typing import Any
 import pytest
 import trustme
 
+from rmq_ha.base.config.namesrv import NamesrvConfig
+from rmq_ha.base.config.netty import NettyServerConfig
+from rmq_ha.base.errors import ConfigurationError
+from rmq_ha.base.remoting.signing import Credentials
 from rmq_ha.client.blocking import BlockingClient
 from rmq_ha.client.rules.errors import NoNameServer, SendFailed
 from rmq_ha.client.rules.messages import Message, SendStatus
 from rmq_ha.client.rules.settings import ClientConfig
-from rmq_ha.client.rules.signing import Credentials
 from rmq_ha.client.send.producer import Producer
-from rmq_ha.config.namesrv import NamesrvConfig
-from rmq_ha.config.netty import NettyServerConfig
-from rmq_ha.errors import ConfigurationError
-from rmq_ha.namesrv.controller import NamesrvController
+from rmq_ha.server.namesrv.controller import NamesrvController
 from rmq_ha.testing.brokers import NAMESRV_PORT
 from tests.unit.client.sim_cluster import SimCluster
 

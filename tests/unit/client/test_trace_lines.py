@@ -6,11 +6,11 @@ import pytest
 from twisted.internet.defer import fail, succeed
 from twisted.logger import capturedLogs, formatEvent
 
+from rmq_ha.base.errors import RemotingConnectError
 from rmq_ha.client.connection.hooks import SendContext
 from rmq_ha.client.rules.messages import Message, MessageQueue, SendResult, SendStatus
 from rmq_ha.client.send.trace_lines import Traced, traces_of
 from rmq_ha.client.send.tracing import END, FIELD, Tracer, TraceRecord, sent_record
-from rmq_ha.errors import RemotingConnectError
 from tests.unit.client.scripted import Scripted, message
 
 CLIENT = "127.0.0.1:10911"

@@ -6,6 +6,8 @@ import pytest
 from twisted.internet.defer import Deferred
 from twisted.logger import capturedLogs
 
+from rmq_ha.base.wire.codes import RequestCode, ResponseCode
+from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.client.connection.parts import CheckHeader
 from rmq_ha.client.rules.errors import BrokerRefused
 from rmq_ha.client.rules.messages import Message
@@ -16,8 +18,6 @@ from rmq_ha.client.send.transactions import (
     LocalTransactionState,
     TransactionProducer,
 )
-from rmq_ha.wire.codes import RequestCode, ResponseCode
-from rmq_ha.wire.command import RemotingCommand
 from tests.unit.client.scripted import MASTER, SLAVE, Scripted, message, refused
 
 COMMIT = LocalTransactionState.COMMIT_MESSAGE

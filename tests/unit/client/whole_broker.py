@@ -5,7 +5,14 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from rmq_ha.broker.controller import BrokerController
+from rmq_ha.base.config.namesrv import NamesrvConfig
+from rmq_ha.base.config.netty import NettyServerConfig
+from rmq_ha.base.host.loop import LoopReactor
+from rmq_ha.base.host.loop_thread import LoopThread
+from rmq_ha.base.host.ports import free_ports
+from rmq_ha.base.host.real import make_host
+from rmq_ha.base.model.status import BrokerRole, FlushDiskType
+from rmq_ha.base.model.topic_config import TopicConfig
 from rmq_ha.client import (
     BlockingClient,
     BlockingConsumer,
@@ -15,15 +22,8 @@ from rmq_ha.client import (
 )
 from rmq_ha.client.aio_pull import Futures
 from rmq_ha.client.lookup.administration import put_topic
-from rmq_ha.config.namesrv import NamesrvConfig
-from rmq_ha.config.netty import NettyServerConfig
-from rmq_ha.host.loop import LoopReactor
-from rmq_ha.host.loop_thread import LoopThread
-from rmq_ha.host.ports import free_ports
-from rmq_ha.host.real import make_host
-from rmq_ha.model.status import BrokerRole, FlushDiskType
-from rmq_ha.model.topic_config import TopicConfig
-from rmq_ha.namesrv.controller import NamesrvController
+from rmq_ha.server.broker.broker import Broker
+from rmq_ha.server.namesrv.controller import NamesrvController
 from rmq_ha.testing.cluster import small_configuration
 
 FIRST = ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
@@ -61,7 +61,7 @@ class Bench:
         configuration.store.ha_listen_port = self.base + 3
         configuration.broker.transaction_time_out = 50
         configuration.broker.transaction_check_interval = 200
-        broker = BrokerController(host, configuration)
+        broker = Broker(host, configuration)
         await futures.of(broker.start())
 
         async def stop() -> None:

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from rmq_ha.errors import StoreError
-from rmq_ha.model.status import BrokerRole, FlushDiskType, PutMessageStatus
+from rmq_ha.base.errors import StoreError
+from rmq_ha.base.model.status import BrokerRole, FlushDiskType, PutMessageStatus
 from rmq_ha.testing.checkers import Findings
 from rmq_ha.testing.damage import LOG, LOST, ZERO, Damage
 from rmq_ha.testing.disk import SimDisk

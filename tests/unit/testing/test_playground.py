@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from rmq_ha.client import SendStatus
-from rmq_ha.playground import BANNER, Playground
+from rmq_ha.testing.playground import BANNER, Playground
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "testing.md"
 
@@ -50,7 +50,7 @@ def test_what_the_document_types_is_answered_so() -> None:
     shown = DOCUMENT.read_text().split("## A playground")[1]
     typed = re.findall(r"^    >>> (.*)$", shown, re.MULTILINE)
     answers = re.findall(r"^    (?!>>>)\s*(\S.*)$", shown, re.MULTILINE)
-    command = [sys.executable, "-m", "rmq_ha.playground"]
+    command = [sys.executable, "-m", "rmq_ha.testing.playground"]
     done = subprocess.run(
         command, input="\n".join(typed), text=True, capture_output=True, timeout=60, check=True
     )

@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from rmq_ha.errors import StoreLocked
+from rmq_ha.base.errors import StoreLocked
 from rmq_ha.testing.disk import SECTOR, SimDisk
 
 

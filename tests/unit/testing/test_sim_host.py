@@ -2,7 +2,7 @@
 
 import pytest
 
-from rmq_ha.seams import Host
+from rmq_ha.base.seams import Host
 from rmq_ha.testing.faults import KINDS, FaultPlan, plan_faults
 from rmq_ha.testing.host import EPOCH_MS, World
 from rmq_ha.testing.trace import NOTE, Trace

@@ -6,12 +6,12 @@ SEND_OK says that both have the message. The copy is a commit log that a broker 
 from twisted.internet.defer import Deferred, gatherResults
 from zope.interface import implementer
 
+from rmq_ha.base.model.status import PutMessageStatus
 from rmq_ha.errors import ConfigurationError
 from rmq_ha.interfaces import IJournalPlugin
-from rmq_ha.model.status import PutMessageStatus
-from rmq_ha.store.journal_base import combine
-from rmq_ha.store.local.journal import LocalJournal
-from rmq_ha.store.log.layout import make_commit_log
+from rmq_ha.server.store.journal_base import combine
+from rmq_ha.server.store.local.journal import LocalJournal
+from rmq_ha.server.store.log.layout import make_commit_log
 
 
 class TwoDisksJournal(LocalJournal):

@@ -1,0 +1,1 @@
+"""Bytes, time, disk and network: what all other houses stand on."""

@@ -1,0 +1,52 @@
+"""Host names where an address belongs: looked up once, before the start."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from rmq_ha.base.config.fields import fields_by_key
+from rmq_ha.base.config.settings import Notice, Setting, reason_to_doubt
+from rmq_ha.base.config.surroundings import Surroundings
+from rmq_ha.base.model.networks import canonical
+
+ANY_ADDRESS = frozenset({"", "0.0.0.0", "::"})
+"""A listener with one of these listens on all addresses."""
+ADDRESS_KEYS = ("bindAddress", "brokerIP1", "brokerIP2", "metricsAddress", "embeddedNamesrvAddress")
+
+
+def resolve_names(
+    targets: Iterable[Any],
+    settings: Mapping[str, Setting],
+    surroundings: Surroundings,
+    notices: list[Notice],
+) -> None:
+    """
+    Put addresses in the place of names, and say which.
+
+    A listener takes no name, and a message's stored place has room for an address only.
+
+    :raises ConfigurationError: a name stands for no address on this machine.
+    """
+    for target in targets:
+        for key, item in fields_by_key(type(target)).items():
+            setting = settings.get(key)
+            value = getattr(target, item.name)
+            if key not in ADDRESS_KEYS or setting is None or not value or canonical(value):
+                continue
+            address = surroundings.resolve(value)
+            if address is None:
+                raise setting.error(
+                    reason_to_doubt(value)
+                    or "this is no address, and no name that stands for one on this machine; write "
+                    "the address, or mend DNS or /etc/hosts"
+                )
+            setattr(target, item.name, address)
+            notice = Notice(f"{setting.where}: {key}={value} becomes {address}")
+            if notice not in notices:  # a key of two targets
+                notices.append(notice)
+
+
+def add_own_name(targets: Iterable[Any], surroundings: Surroundings) -> None:
+    """Where `metricsHostNames` is empty, /metrics are asked for by the name of this machine."""
+    for target in targets:
+        if getattr(target, "metrics_host_names", None) == "":
+            target.metrics_host_names = surroundings.host_name

@@ -1,0 +1,41 @@
+"""One broker's whole configuration: what one properties file feeds."""
+
+from dataclasses import dataclass, field
+
+from rmq_ha.base.config.broker import BrokerConfig
+from rmq_ha.base.config.controlled import ControllerModeConfig
+from rmq_ha.base.config.controller import ControllerConfig
+from rmq_ha.base.config.netty import NettyClientConfig, NettyServerConfig
+from rmq_ha.base.config.ours import RmqHaConfig
+from rmq_ha.base.config.store import MessageStoreConfig
+from rmq_ha.base.model.message import Address
+
+
+@dataclass(slots=True)
+class BrokerConfiguration:
+    """
+    The seven objects that a broker properties file feeds, after the start-up rules.
+
+    Spec: store.md, section 13.
+
+    :ivar controller: of the embedded name server; with `enableControllerInNamesrv` only.
+    :ivar plugin_options: what has a dot: `<plugin name>.<key>` and `tls.` settings.
+    :ivar was_slave: in controller mode: brokerRole is SLAVE, so the store is of a pair's slave.
+    :ivar config_file: absolute path of the file it came from; None without one.
+    """
+
+    broker: BrokerConfig = field(default_factory=BrokerConfig)
+    store: MessageStoreConfig = field(default_factory=MessageStoreConfig)
+    server: NettyServerConfig = field(default_factory=NettyServerConfig)
+    client: NettyClientConfig = field(default_factory=NettyClientConfig)
+    ours: RmqHaConfig = field(default_factory=RmqHaConfig)
+    controlled: ControllerModeConfig = field(default_factory=ControllerModeConfig)
+    controller: ControllerConfig = field(default_factory=ControllerConfig)
+    plugin_options: dict[str, str] = field(default_factory=dict)
+    was_slave: bool = False
+    config_file: str | None = None
+
+    @property
+    def store_host(self) -> Address:
+        """This broker's address, as records and clients have it."""
+        return Address.parse(self.broker.broker_ip1 or "127.0.0.1", self.server.listen_port)

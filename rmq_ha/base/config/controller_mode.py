@@ -1,0 +1,84 @@
+"""The start rules of a broker in controller mode.
+
+Spec: controller.md, sections 2.1 and 2.2.
+"""
+
+from collections.abc import Mapping
+
+from rmq_ha.base.config.broker_configuration import BrokerConfiguration
+from rmq_ha.base.config.controlled import ControllerModeConfig
+from rmq_ha.base.config.dledger_settings import parse_peers
+from rmq_ha.base.config.fields import fields_by_key
+from rmq_ha.base.config.settings import Notice, Setting
+from rmq_ha.base.model.status import BrokerRole
+
+UNDECIDED_BROKER_ID = -1
+"""Until a controller says more."""
+_OVERWRITTEN = ("brokerRole", "brokerId", "haMasterAddress")
+
+
+def is_controlled(configuration: BrokerConfiguration) -> bool:
+    """Controllers say what this broker is."""
+    return configuration.controlled.enable_controller_mode
+
+
+def apply_controller_mode(
+    configuration: BrokerConfiguration,
+    settings: Mapping[str, Setting],
+    notices: list[Notice],
+) -> None:
+    """
+    Check the keys of controller mode, and set what an election will overwrite.
+
+    :raises ConfigurationError: a key is missing or does not fit the others.
+    """
+    mode = configuration.controlled
+    if not mode.enable_controller_mode:
+        notices += [
+            Notice(
+                f"{settings[name].where}: {name} has no effect without enableControllerMode=true"
+            )
+            for name, item in fields_by_key(ControllerModeConfig).items()
+            if name in settings and getattr(mode, item.name) != item.default
+        ]
+        return
+    where = settings["enableControllerMode"]
+    if configuration.store.enable_dleger_commit_log:
+        raise where.error("a DLedger group elects for itself: enableDLegerCommitLog must be false")
+    if not mode.controllers and configuration.ours.enable_controller_in_namesrv:
+        peers = parse_peers(configuration.controller.controller_dleger_peers)
+        mode.controller_addr = ";".join(peers.values())
+    if not mode.controllers:
+        raise where.error("controllerAddr is missing: host:port of every controller, with ;")
+    for address in mode.controllers:
+        host, _, port = address.rpartition(":")
+        if not host or not port.isdecimal() or not 0 < int(port) < 65536:
+            raise settings["controllerAddr"].error(f"{address!r} is no host:port")
+    for name, value, least in (
+        ("inSyncReplicas", mode.in_sync_replicas, 1),
+        ("minInSyncReplicas", mode.min_in_sync_replicas, 1),
+        ("brokerHeartbeatInterval", mode.broker_heartbeat_interval, 100),
+        ("controllerHeartBeatTimeoutMills", mode.controller_heart_beat_timeout_mills, 1000),
+    ):
+        if value < least:
+            raise settings[name].error(f"must be {least} at least")
+    configuration.was_slave = configuration.store.broker_role is BrokerRole.SLAVE
+    for name in _OVERWRITTEN:
+        if name == "brokerRole" and configuration.was_slave:
+            told = "brokerRole=SLAVE: never elected before it has followed a master"
+            notices.append(Notice(f"{settings[name].where}: {told}"))
+        elif name in settings:
+            notices.append(
+                Notice(f"{settings[name].where}: {name} has no effect: the controllers decide")
+            )
+    root = configuration.store.store_path_root_dir
+    mode.store_path_epoch_file = mode.store_path_epoch_file or f"{root}/epochFileCheckpoint"
+    mode.store_path_broker_identity = mode.store_path_broker_identity or f"{root}/brokerIdentity"
+    configuration.broker.broker_id = UNDECIDED_BROKER_ID
+    configuration.store.broker_role = BrokerRole.ASYNC_MASTER
+    configuration.store.ha_master_address = None
+    is_embedded = configuration.ours.enable_controller_in_namesrv
+    if configuration.broker.namesrv_addr is None and not is_embedded:
+        notices.append(
+            Notice("without namesrvAddr no client finds this broker, whatever it is elected for")
+        )

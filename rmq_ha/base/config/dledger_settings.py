@@ -1,0 +1,151 @@
+"""What a member is told before it starts: who is in the group, and how long things take."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from rmq_ha.base.errors import ConfigurationError
+
+_PEER = re.compile(r"([A-Za-z]\d+)-(.+):(\d{1,5})")
+MIB = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class DLedgerSettings:
+    """
+    One member's settings; times in milliseconds.
+
+    Spec: dledger.md, section 1.2 (upstream's), section 18.2 (the improvements)
+
+    :ivar peers: `host:port` by member id, this one's included.
+    :ivar state_interval: pause before a vote or heartbeat that goes out again "at once".
+    :ivar retry_pause: of replication to one peer after something unexpected.
+    :ivar sync_before_ack: an entry counts as stored here only once it is on the disk.
+    :ivar commit_own_term_only: earlier terms' entries are committed only together with one of the
+        leader's own term (Raft paper, figure 8); whoever appends must append one when its node
+        becomes the leader.
+    :ivar check_leader: COMPARE and COMMIT of another leader or term have no effect.
+    :ivar check_previous: an APPEND needs a COMPARE, TRUNCATE or entry of the same term before it,
+        and what this leader has been told to be stored is not cut off on its own late request.
+    :ivar keep_committed: a TRUNCATE below the committed index is refused.
+    :ivar sticky_leader: a vote with a larger term is refused that long after the leader was heard
+        of, unless the leader asked for it. 0: never, as upstream: its candidates do not say that
+        they were asked, and take one such answer as a defeat for 6 s.
+    :ivar heed_larger_term: a leader that meets its quorum gives in to a member with a larger term
+        that refuses its heartbeats for `max_heart_beat_leak` rounds and could never return.
+    :ivar new_term_after_restart: who voted for itself and restarts raises the term before it votes
+        again, so that nobody leads twice in one term with different ledgers.
+    :ivar hand_over_when_full: a leader whose disk is full, or fills up, hands over to a member that
+        has room; no member without room is asked to lead.
+    :ivar take_leadership_at_once: a transferee does not pause before its vote.
+    :ivar preferred_leader_retry: pause after handing over to a preferred leader, should this member
+        still, or again, lead.
+    :ivar max_batches_in_flight: `max_in_flight` of a leader that pushes batches: what comes while
+        so many are under way waits, and leaves together.
+    :ivar max_push_bytes: most bytes in flight to one peer.
+    :ivar max_waiting_bytes: most bytes of entries that wait for earlier ones.
+    :ivar serve_append: APPEND requests from outside are appended as they are (never in a broker).
+    """
+
+    group: str
+    self_id: str
+    peers: Mapping[str, str]
+    preferred_leader_ids: tuple[str, ...] = ()
+
+    heart_beat_interval: int = 2000
+    max_heart_beat_leak: int = 3
+    min_vote_interval: int = 300
+    max_vote_interval: int = 1000
+    vote_timeout: int = 2000
+    small_ledger_pause: int = 1000
+    min_take_leadership_vote_interval: int = 30
+    max_take_leadership_vote_interval: int = 100
+    rpc_timeout: int = 3000
+    state_interval: int = 10
+
+    max_pending_requests: int = 10000
+    max_wait_ack: int = 2500
+    max_push_timeout: int = 1000
+    commit_interval: int = 1000
+    retry_pause: int = 500
+    max_in_flight: int = 1000
+    max_batches_in_flight: int = 1000
+    max_push_bytes: int = 32 * MIB
+    is_enable_batch_push: bool = False
+    max_batch_push_size: int = 4096
+    peer_push_throttle_point: int = 300 * MIB
+    throttle_entries: int = 1000
+    peer_push_quota: int = 20 * MIB
+    max_waiting_pushes: int = 1024
+    max_waiting_bytes: int = 64 * MIB
+
+    max_leadership_transfer_wait_index: int = 1000
+    leadership_transfer_wait_timeout: int = 1000
+    preferred_leader_interval: int = 1000
+    preferred_leader_retry: int = 10000
+
+    sync_before_ack: bool = False
+    commit_own_term_only: bool = True
+    check_leader: bool = True
+    check_previous: bool = True
+    keep_committed: bool = True
+    sticky_leader: int = 0
+    heed_larger_term: bool = True
+    new_term_after_restart: bool = True
+    hand_over_when_full: bool = True
+    take_leadership_at_once: bool = True
+    serve_append: bool = False
+
+    others: tuple[str, ...] = field(init=False)
+    quorum: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        if self.self_id not in self.peers:
+            known = ", ".join(self.peers)
+            raise ConfigurationError(
+                f"dLegerSelfId={self.self_id} is not in dLegerPeers, which has {known or 'nobody'}"
+            )
+        object.__setattr__(self, "others", tuple(i for i in self.peers if i != self.self_id))
+        object.__setattr__(self, "quorum", len(self.peers) // 2 + 1)
+
+    @property
+    def leader_silence(self) -> int:
+        """After that long without its leader a follower becomes a candidate."""
+        return self.heart_beat_interval * self.max_heart_beat_leak
+
+    @property
+    def is_preferred(self) -> bool:
+        """This member should lead."""
+        return self.self_id in self.preferred_leader_ids
+
+
+def parse_peers(text: str) -> dict[str, str]:
+    """
+    `n0-host:port;n1-host:port` as addresses by id.
+
+    Spec: dledger.md, section 1.1
+
+    :raises ConfigurationError: not of that form, or an id or address comes twice.
+    """
+    peers: dict[str, str] = {}
+    for part in filter(None, (part.strip() for part in text.split(";"))):
+        match = _PEER.fullmatch(part)
+        if match is None or not 0 < int(match[3]) < 65536:
+            raise ConfigurationError(
+                f"dLegerPeers: {part!r} is not of the form n0-host:port (a letter and a number, "
+                "a host, a port)"
+            )
+        name, address = match[1], f"{match[2]}:{match[3]}"
+        if name in peers:
+            raise ConfigurationError(f"dLegerPeers: {name} comes twice")
+        if address in peers.values():
+            raise ConfigurationError(f"dLegerPeers: {address} comes twice")
+        peers[name] = address
+    if not peers:
+        raise ConfigurationError("dLegerPeers is empty; it needs all members, this one included")
+    return peers
+
+
+def parse_ids(text: str | None) -> tuple[str, ...]:
+    """`n0;n1`, the ids of preferredLeaderId."""
+    return tuple(part.strip() for part in (text or "").split(";") if part.strip())

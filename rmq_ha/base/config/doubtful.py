@@ -1,0 +1,221 @@
+"""Values that a server takes, and that can hardly be meant; the start says them, `--check` fails.
+
+RocketMQ takes them without a word: quotes become part of a name, `~` becomes a directory.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from rmq_ha.base.config.addresses import ANY_ADDRESS
+from rmq_ha.base.config.broker_configuration import BrokerConfiguration
+from rmq_ha.base.config.dledger import is_dledger
+from rmq_ha.base.config.fields import fields_by_key
+from rmq_ha.base.config.plans import embeds_namesrv, port_plan
+from rmq_ha.base.config.settings import Doubt, Notice, Setting, reason_to_doubt
+from rmq_ha.base.config.surroundings import Surroundings
+from rmq_ha.base.model.networks import canonical, is_loopback
+from rmq_ha.base.model.printable import one_line
+from rmq_ha.base.model.status import BrokerRole
+
+_CONNECTED = ("namesrvAddr", "haMasterAddress", "controllerAddr")
+"""Keys with addresses that a broker connects to."""
+_OF_A_NAME_SERVER = ("embeddedNamesrvPort", "embeddedNamesrvAddress", "namesrvAllowedBrokers")
+
+
+def note_doubts(
+    targets: Iterable[Any], settings: Mapping[str, Setting], notices: list[Notice]
+) -> None:
+    """
+    Say which values of any server are doubtful, and which keys of its status port do nothing.
+
+    :param targets: the configuration, filled.
+    """
+    targets = list(targets)
+    tables = [fields_by_key(type(target)) for target in targets]
+    secrets = {
+        key for table in tables for key, item in table.items() if item.metadata["secret"]
+    } | {key for key in settings if key.lower().endswith("password")}
+    for setting in settings.values():
+        is_secret = setting.key in secrets
+        reason = reason_to_doubt(setting.value)
+        if reason and not (is_secret and setting.value[0] not in "\"'"):
+            shown = "***" if is_secret else one_line(setting.value)
+            notices.append(Doubt(f"{setting.where}: {setting.key}={shown}: {reason}"))
+    own = next(target for target in targets if hasattr(target, "metrics_port"))
+    has_accounts = any(getattr(target, "acl_enable", False) for target in targets)
+    _note_status_port(own, has_accounts, settings, notices)
+
+
+def _note_status_port(
+    own: Any, has_accounts: bool, settings: Mapping[str, Setting], notices: list[Notice]
+) -> None:
+    address = own.metrics_address
+    if not own.metrics_port:
+        for key, is_set in (
+            ("metricsAddress", not is_loopback(address)),
+            ("pageToken", bool(own.page_token)),
+        ):
+            if is_set and key in settings:
+                text = f"{settings[key].where}: {key} has no effect without metricsPort"
+                notices.append(Notice(text))
+        return
+    if is_loopback(address) or own.page_token or has_accounts:
+        return
+    where = settings.get("metricsAddress")
+    if where is None:
+        return
+    text = f"whoever reaches port {own.metrics_port} reads /metrics and /healthz"
+    if own.page_enable:
+        text += ", and the page shows nothing to anybody without pageToken"
+    if address in ANY_ADDRESS:
+        text += "; it is open on all addresses: name the one that Prometheus asks"
+    notices.append(Notice(f"{where.where}: metricsAddress={where.value}: {text}"))
+
+
+def check_broker(
+    configuration: BrokerConfiguration,
+    settings: Mapping[str, Setting],
+    surroundings: Surroundings,
+    notices: list[Notice],
+) -> None:
+    """
+    Say what in a broker's complete configuration does not go together.
+
+    :raises ConfigurationError: clients are told an address that is none, or the broker would ask
+        itself for what others have to say.
+    """
+    for key in ("brokerIP1", "brokerIP2"):
+        if key in settings and canonical(settings[key].value) in ANY_ADDRESS:
+            reader = "clients" if key == "brokerIP1" else "slaves"
+            raise settings[key].error(
+                f"this stands for all addresses of a listener, and {reader} cannot connect to it; "
+                "write the address of this machine that they reach"
+            )
+    _check_own_ports(configuration, settings, surroundings)
+    _note_all_addresses(settings, notices)
+    _note_loopback(configuration, settings, notices)
+    if configuration.store.file_reserved_time == 0:
+        notices.append(
+            Doubt(
+                f"{settings['fileReservedTime'].where}: fileReservedTime=0: at the hour of "
+                "deleteWhen every file of the log but the newest is deleted, read or not; write "
+                "the hours for which messages are kept, such as 72"
+            )
+        )
+    _note_without_effect(configuration, settings, notices)
+
+
+def _addresses(configuration: BrokerConfiguration, key: str) -> list[str]:
+    value = {
+        "namesrvAddr": configuration.broker.namesrv_addr,
+        "haMasterAddress": configuration.store.ha_master_address,
+        "controllerAddr": configuration.controlled.controller_addr,
+    }[key]
+    return [address.strip() for address in (value or "").split(";") if address.strip()]
+
+
+def _check_own_ports(
+    configuration: BrokerConfiguration,
+    settings: Mapping[str, Setting],
+    surroundings: Surroundings,
+) -> None:
+    """:raises ConfigurationError: an address to connect to is one of the broker's own ports."""
+    served = {"namesrvAddr": "name server", "controllerAddr": "controller"}
+    purposes = {
+        planned.port: planned.purpose
+        for planned in port_plan(configuration)
+        if not any(word in planned.purpose for word in ("name server", "controller"))
+    }
+    for key in _CONNECTED:
+        for address in _addresses(configuration, key):
+            host, _, port = address.rpartition(":")
+            purpose = purposes.get(int(port)) if port.isdecimal() else None
+            if purpose and _is_own(host.strip("[]"), configuration, surroundings):
+                setting = settings.get(key) or Setting(key, address, "environment")
+                raise setting.error(
+                    f"port {port} of this machine is this broker's own, for {purpose}; name the "
+                    f"port of a {served.get(key, 'master')}"
+                )
+
+
+def _is_own(host: str, configuration: BrokerConfiguration, surroundings: Surroundings) -> bool:
+    """A connection to this host comes to this broker, if the port is one of its own."""
+    broker, bound = configuration.broker, configuration.ours.bind_address
+    told = {broker.broker_ip1, broker.broker_ip2}
+    if bound not in ANY_ADDRESS:
+        return host in {bound, *told} or (host.lower() == "localhost" and is_loopback(bound))
+    named = host.lower() in ("localhost", surroundings.host_name.lower())
+    return named or is_loopback(host) or host in {surroundings.address, *told, *ANY_ADDRESS}
+
+
+def _note_all_addresses(settings: Mapping[str, Setting], notices: list[Notice]) -> None:
+    for key in (*_CONNECTED, "dLegerPeers"):
+        setting = settings.get(key)
+        if setting is not None and re.search(r"(?<![\d.])0\.0\.0\.0:", setting.value):
+            notices.append(
+                Doubt(
+                    f"{setting.where}: {key}={one_line(setting.value)}: 0.0.0.0 stands for all "
+                    "addresses of a listener: name the machine to connect to"
+                )
+            )
+
+
+def _note_loopback(
+    configuration: BrokerConfiguration, settings: Mapping[str, Setting], notices: list[Notice]
+) -> None:
+    bound = configuration.ours.bind_address
+    for key, told in (
+        ("brokerIP1", configuration.broker.broker_ip1 or ""),
+        ("brokerIP2", configuration.broker.broker_ip2 or ""),
+    ):
+        if key not in settings or bound in ANY_ADDRESS or is_loopback(told) == is_loopback(bound):
+            continue
+        notices.append(
+            Doubt(
+                f"{settings[key].where}: {key}={told}: this broker listens on {bound} alone "
+                f"(bindAddress), so a connection to {told} does not reach it"
+            )
+        )
+
+
+def _note_without_effect(
+    configuration: BrokerConfiguration, settings: Mapping[str, Setting], notices: list[Notice]
+) -> None:
+    if not embeds_namesrv(configuration):
+        table = fields_by_key(type(configuration.ours))
+        notices += [
+            Notice(f"{settings[key].where}: {key} has no effect: this broker runs no name server")
+            for key in _OF_A_NAME_SERVER
+            if key in settings
+            and getattr(configuration.ours, table[key].name) != table[key].default
+        ]
+    is_master = configuration.store.broker_role is not BrokerRole.SLAVE
+    is_elected = is_dledger(configuration) or configuration.controlled.enable_controller_mode
+    if is_master and not is_elected and _addresses(configuration, "haMasterAddress"):
+        where = settings["haMasterAddress"].where
+        notices.append(Notice(f"{where}: haMasterAddress has no effect: this broker is a master"))
+    _note_sizes(configuration, settings, notices)
+
+
+def _note_sizes(
+    configuration: BrokerConfiguration, settings: Mapping[str, Setting], notices: list[Notice]
+) -> None:
+    own, store = configuration.ours, configuration.store
+    largest = settings.get("maxMessageSize")
+    if largest and store.max_message_size >= store.mapped_file_size_commit_log:
+        notices.append(
+            Doubt(
+                f"{largest.where}: maxMessageSize={largest.value}: a message of that size fits "
+                f"into no file of the log (mappedFileSizeCommitLog="
+                f"{store.mapped_file_size_commit_log}) and is refused"
+            )
+        )
+    if own.disk_space_clean_forcibly_ratio >= own.disk_space_warning_level_ratio:
+        notices.append(
+            Doubt(
+                f"diskSpaceCleanForciblyRatio={own.disk_space_clean_forcibly_ratio} is not below "
+                f"diskSpaceWarningLevelRatio={own.disk_space_warning_level_ratio}: messages are "
+                "refused before old files go"
+            )
+        )

@@ -1,0 +1,385 @@
+"""A properties file to the configuration of a broker or a name server, and back.
+
+Spec: store.md, section 13.
+"""
+
+import os.path
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from rmq_ha.base.config.addresses import ANY_ADDRESS, add_own_name, resolve_names
+from rmq_ha.base.config.broker_configuration import BrokerConfiguration
+from rmq_ha.base.config.controller import ControllerConfiguration
+from rmq_ha.base.config.controller_mode import apply_controller_mode, is_controlled
+from rmq_ha.base.config.dledger import apply_dledger, is_dledger
+from rmq_ha.base.config.doubtful import check_broker, note_doubts
+from rmq_ha.base.config.fields import fields_by_key
+from rmq_ha.base.config.load_controller import controller_within
+from rmq_ha.base.config.namesrv_configuration import NamesrvConfiguration
+from rmq_ha.base.config.plans import embeds_namesrv, namesrv_port_plan, port_plan
+from rmq_ha.base.config.ports import check_controller_port, check_metrics_port
+from rmq_ha.base.config.settings import (
+    Notice,
+    Setting,
+    change,
+    collect,
+    fill,
+    render_objects,
+    unknown_keys,
+)
+from rmq_ha.base.config.surroundings import Surroundings
+from rmq_ha.base.config.values import parse_value
+from rmq_ha.base.config.whose import with_unknown_keys
+from rmq_ha.base.errors import ConfigurationError
+from rmq_ha.base.model.printable import one_line
+from rmq_ha.base.model.status import BrokerRole
+
+BROKER_PORT = 10911
+NAMESRV_PORT = 9876
+PLAIN_ACL = "plain"
+_PLUG_IN_KEYS = (
+    "message_store_plug_in",
+    "journal_plug_in",
+    "dispatcher_plug_in",
+    "hook_plug_in",
+    "acl_plug_in",
+)
+AnyConfiguration = BrokerConfiguration | NamesrvConfiguration | ControllerConfiguration
+
+
+class LoadedBroker(NamedTuple):
+    """A broker's configuration, complete, and what its operator should know of it."""
+
+    configuration: BrokerConfiguration
+    notices: list[Notice]
+
+
+class LoadedNamesrv(NamedTuple):
+    """A name server's configuration, complete, and what its operator should know of it."""
+
+    configuration: NamesrvConfiguration
+    notices: list[Notice]
+
+
+def load_broker(
+    text: str,
+    surroundings: Surroundings,
+    *,
+    name: str = "",
+    overrides: Iterable[tuple[str, str]] = (),
+) -> LoadedBroker:
+    """
+    Read a broker's properties, apply the start rules and compute what was left out.
+
+    :param text: of the file; empty is a valid one.
+    :param name: of the file, for messages and as `config_file`; may be relative.
+    :param overrides: settings that win over the file.
+    :raises ConfigurationError: a value does not fit; the message names file, line, key and reason.
+    """
+    notices: list[Notice] = []
+    settings = collect(text, name, overrides, notices)
+    configuration = BrokerConfiguration()
+    configuration.server.listen_port = BROKER_PORT
+    with with_unknown_keys(notices):
+        targets = (*_objects(configuration), configuration.controller)
+        fill(settings, targets, configuration.plugin_options, notices)
+        resolve_names(targets, settings, surroundings, notices)
+        add_own_name(targets, surroundings)
+        configuration.config_file = surroundings.absolute(name) if name else None
+        _complete_broker(configuration, surroundings)
+        apply_dledger(configuration, settings, surroundings, notices)
+        controller_within(configuration, settings, surroundings, notices)
+        apply_controller_mode(configuration, settings, notices)
+        _apply_role(configuration, settings, notices)
+        _apply_ports(configuration, settings, notices)
+        _apply_batch_size(configuration, settings, notices)
+        _check_duplicates(configuration, settings)
+        _complete_acl(configuration, settings, surroundings)
+        _check_plugin_options(configuration, settings, notices)
+        note_doubts(targets, settings, notices)
+        check_broker(configuration, settings, surroundings, notices)
+    return LoadedBroker(configuration, notices)
+
+
+def load_namesrv(
+    text: str,
+    surroundings: Surroundings,
+    *,
+    name: str = "",
+    overrides: Iterable[tuple[str, str]] = (),
+) -> LoadedNamesrv:
+    """
+    Read a name server's properties and compute what was left out.
+
+    :param name: of the file, for messages; where configuration updates are written to.
+    :raises ConfigurationError: a value does not fit; the message names file, line, key and reason.
+    """
+    notices: list[Notice] = []
+    settings = collect(text, name, overrides, notices)
+    configuration = NamesrvConfiguration()
+    configuration.server.listen_port = NAMESRV_PORT
+    own = configuration.namesrv
+    with with_unknown_keys(notices):
+        targets = (own, configuration.server, configuration.controller)
+        fill(settings, targets, configuration.plugin_options, notices)
+        resolve_names(targets, settings, surroundings, notices)
+        add_own_name(targets, surroundings)
+        controller_within(configuration, settings, surroundings, notices)
+        plan = namesrv_port_plan(configuration)
+        check_controller_port(plan, settings)
+        check_metrics_port(plan, settings)
+        own.rocketmq_home = own.rocketmq_home or surroundings.environ.get("ROCKETMQ_HOME")
+        own.kv_config_path = surroundings.absolute(
+            own.kv_config_path or surroundings.below_home("namesrv", "kvConfig.json")
+        )
+        own.config_store_path = surroundings.absolute(
+            own.config_store_path
+            or name
+            or surroundings.below_home("namesrv", "namesrv.properties")
+        )
+        if own.acl_enable:
+            directory = own.acl_directory or _acl_directory(own.rocketmq_home, name)
+            own.acl_directory = surroundings.absolute(directory)
+        notices += unknown_keys(configuration.plugin_options, settings)
+        note_doubts(targets, settings, notices)
+    return LoadedNamesrv(configuration, notices)
+
+
+def render(configuration: AnyConfiguration) -> list[str]:
+    """`key=value` lines of everything, in Java's order, then ours and the plugins'."""
+    return render_objects(_objects(configuration)) + _option_lines(configuration)
+
+
+def render_changed(configuration: AnyConfiguration) -> list[str]:
+    """The lines of `render` whose values are not 4.9.7's constants."""
+    return render_objects(_objects(configuration), only_changed=True) + _option_lines(configuration)
+
+
+def update(configuration: BrokerConfiguration, changes: Mapping[str, str]) -> list[str]:
+    """
+    Change a running broker's settings: all that are known, or none.
+
+    :returns: the keys that were known; the others are ignored, as in RocketMQ.
+    :raises ConfigurationError: a value does not fit.
+    """
+    return list(change(_objects(configuration), changes))
+
+
+def _objects(configuration: AnyConfiguration) -> tuple[Any, ...]:
+    if isinstance(configuration, ControllerConfiguration):
+        return (configuration.controller, configuration.server)
+    if isinstance(configuration, NamesrvConfiguration):
+        own = (configuration.namesrv, configuration.server)
+        is_within = configuration.namesrv.enable_controller_in_namesrv
+        return (*own, configuration.controller) if is_within else own
+    objects = (
+        configuration.broker,
+        configuration.server,
+        configuration.client,
+        configuration.store,
+        configuration.ours,
+        configuration.controlled,
+    )
+    is_within = configuration.ours.enable_controller_in_namesrv
+    return (*objects, configuration.controller) if is_within else objects
+
+
+def _option_lines(configuration: AnyConfiguration) -> list[str]:
+    """Secrets stay out of what a peer can ask for."""
+    return [
+        f"{key}={one_line(value)}"
+        for key, value in configuration.plugin_options.items()
+        if not key.lower().endswith("password")
+    ]
+
+
+def _complete_broker(configuration: BrokerConfiguration, surroundings: Surroundings) -> None:
+    """What Java computes from the machine. Spec: store.md, section 13.4."""
+    broker, store = configuration.broker, configuration.store
+    environ = surroundings.environ
+    broker.rocketmq_home = broker.rocketmq_home or environ.get("ROCKETMQ_HOME")
+    if broker.namesrv_addr is None and environ.get("NAMESRV_ADDR", "").strip():
+        broker_key = fields_by_key(type(broker))["namesrvAddr"]
+        try:
+            broker.namesrv_addr = parse_value(broker_key, environ["NAMESRV_ADDR"])
+        except ValueError as error:
+            raise ConfigurationError(
+                f"environment: NAMESRV_ADDR={environ['NAMESRV_ADDR']}: {error}"
+            ) from None
+    broker.broker_name = broker.broker_name or surroundings.host_name
+    bound = configuration.ours.bind_address
+    address = surroundings.address if bound in ANY_ADDRESS else bound
+    broker.broker_ip1 = broker.broker_ip1 or address
+    broker.broker_ip2 = broker.broker_ip2 or address
+    root = surroundings.absolute(store.store_path_root_dir or surroundings.below_home("store"))
+    store.store_path_root_dir = root
+    store.store_path_commit_log = surroundings.absolute(
+        store.store_path_commit_log or f"{root}/commitlog"
+    )
+
+
+def _apply_role(
+    configuration: BrokerConfiguration, settings: Mapping[str, Setting], notices: list[Notice]
+) -> None:
+    """Spec: store.md, section 13.2."""
+    broker, store = configuration.broker, configuration.store
+    if is_dledger(configuration) or is_controlled(configuration):
+        return
+    where = settings.get("brokerId") or Setting("brokerId", str(broker.broker_id), "default")
+    if store.broker_role is not BrokerRole.SLAVE:
+        if broker.broker_id != 0:
+            role = store.broker_role.name
+            notices.append(
+                Notice(f"{where.where}: brokerId={broker.broker_id} becomes 0: {role} is a master")
+            )
+        broker.broker_id = 0
+        return
+    if broker.broker_id <= 0:
+        raise where.error("a SLAVE needs a brokerId above 0")
+    if broker.namesrv_addr is None:
+        if store.ha_master_address is None:
+            raise settings["brokerRole"].error(
+                "a SLAVE must find its master: set namesrvAddr (it learns the address there), "
+                "or haMasterAddress to replicate messages alone"
+            )
+        notices.append(
+            Notice(
+                "without namesrvAddr this SLAVE replicates messages from haMasterAddress, but not "
+                "topics, groups and consumer offsets, and no client finds it"
+            )
+        )
+    elif configuration.ours.acl_access_key and not configuration.ours.ha_trusted_masters:
+        notices.append(
+            Notice(
+                "without haTrustedMasters this SLAVE sends its signed requests to whomever the "
+                "name server takes for its master"
+            )
+        )
+
+
+def _apply_ports(
+    configuration: BrokerConfiguration, settings: Mapping[str, Setting], notices: list[Notice]
+) -> None:
+    """Spec: store.md, section 13.2."""
+    port = configuration.server.listen_port
+    if not 3 <= port <= 65534:
+        where = settings["listenPort"]
+        raise where.error("must be from 3 to 65534: listenPort - 2 and listenPort + 1 are used too")
+    setting = settings.get("haListenPort")
+    if setting and configuration.store.ha_listen_port != port + 1:
+        notices.append(
+            Notice(
+                f"{setting.where}: haListenPort={setting.value} becomes {port + 1}: replication "
+                f"always uses listenPort + 1"
+            )
+        )
+    configuration.store.ha_listen_port = port + 1
+    if is_dledger(configuration):
+        _check_dledger_port(configuration, settings)
+    if embeds_namesrv(configuration):
+        embedded = configuration.ours.embedded_namesrv_port
+        for planned in port_plan(configuration)[:3]:
+            if planned.port == embedded:
+                raise ConfigurationError(
+                    f"embeddedNamesrvPort={embedded}: this port is for {planned.purpose}; "
+                    f"set another, or namesrvAddr"
+                )
+    check_controller_port(port_plan(configuration), settings)
+    check_metrics_port(port_plan(configuration), settings)
+
+
+def _check_duplicates(configuration: BrokerConfiguration, settings: Mapping[str, Setting]) -> None:
+    """What is stored already is looked up in the index."""
+    if configuration.ours.duplicate_window_millis and not configuration.store.message_index_enable:
+        raise settings["duplicateWindowMillis"].error(
+            "ids are looked up in the index of keys, which is off: remove messageIndexEnable=false"
+        )
+
+
+def _apply_batch_size(
+    configuration: BrokerConfiguration, settings: Mapping[str, Setting], notices: list[Notice]
+) -> None:
+    """A size that an operator names counts; only RocketMQ's default is raised to ours."""
+    store, own = configuration.store, configuration.ours
+    named, largest = settings.get("haTransferBatchSize"), settings.get("haTransferBatchMax")
+    if named is None:
+        return
+    if largest is None:
+        own.ha_transfer_batch_max = store.ha_transfer_batch_size
+    elif store.ha_transfer_batch_size != fields_by_key(type(store))["haTransferBatchSize"].default:
+        notices.append(
+            Notice(
+                f"{largest.where}: haTransferBatchMax={largest.value} does nothing: "
+                f"haTransferBatchSize={named.value} is set"
+            )
+        )
+
+
+def _check_dledger_port(
+    configuration: BrokerConfiguration, settings: Mapping[str, Setting]
+) -> None:
+    """:raises ConfigurationError: it is one of the clients' ports, too."""
+    *others, own = port_plan(configuration)[:3]
+    for planned in others:
+        if planned.port == own.port:
+            raise settings["dLegerPeers"].error(
+                f"the own entry's port {own.port} is for {planned.purpose}; give it another"
+            )
+
+
+def _complete_acl(
+    configuration: BrokerConfiguration,
+    settings: Mapping[str, Setting],
+    surroundings: Surroundings,
+) -> None:
+    """A broker that was told to check access never runs open. Spec: remoting.md, section 10.3."""
+    own = configuration.ours
+    if own.ha_secret_file:
+        if own.ha_secret:
+            raise settings["haSecretFile"].error("haSecret is set, too: leave one of them out")
+        own.ha_secret_file = surroundings.absolute(own.ha_secret_file)
+    if own.ha_secret_required and not (own.ha_secret or own.ha_secret_file):
+        raise settings["haSecretRequired"].error(
+            "haSecret is missing, and haSecretFile: nobody could know it"
+        )
+    if bool(own.acl_access_key) != bool(own.acl_secret_key):
+        setting = settings["aclAccessKey" if own.acl_access_key else "aclSecretKey"]
+        shown = setting if own.acl_access_key else setting._replace(value="***")
+        raise shown.error("aclAccessKey and aclSecretKey need each other")
+    if configuration.broker.acl_enable and not own.acl_plug_in:
+        own.acl_plug_in = PLAIN_ACL
+    if PLAIN_ACL not in _names(own.acl_plug_in):
+        return
+    home = configuration.broker.rocketmq_home
+    directory = own.acl_directory or _acl_directory(home, configuration.config_file)
+    own.acl_directory = surroundings.absolute(directory)
+
+
+def _acl_directory(home: str | None, config_file: str | None) -> str:
+    """Where plain_acl.yml is if nobody says so."""
+    if home:
+        return f"{home}/conf"
+    if config_file:
+        return os.path.dirname(config_file)
+    raise ConfigurationError(
+        "aclEnable=true: set aclDirectory to the directory of plain_acl.yml; without a "
+        "properties file and rocketmqHome nothing tells where it is"
+    )
+
+
+def _names(text: str) -> set[str]:
+    return {name.strip() for name in text.split(",")}
+
+
+def _check_plugin_options(
+    configuration: BrokerConfiguration, settings: Mapping[str, Setting], notices: list[Notice]
+) -> None:
+    """An option of a plugin that nobody asked for is a typing mistake."""
+    chosen = _names(configuration.broker.message_store_plug_in)
+    for attribute in _PLUG_IN_KEYS[1:]:
+        chosen |= _names(getattr(configuration.ours, attribute))
+    for key in configuration.plugin_options:
+        plugin = key.split(".", 1)[0]
+        if plugin != "tls" and plugin not in chosen:
+            text = f"{settings[key].where}: unknown key {key}: no plugin {plugin!r} is chosen"
+            notices.append(Notice(text, is_unknown=True))

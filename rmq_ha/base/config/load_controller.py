@@ -1,0 +1,116 @@
+"""A properties file to the configuration of a controller.
+
+Spec: controller.md, section 2.3.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from rmq_ha.base.config.addresses import add_own_name, resolve_names
+from rmq_ha.base.config.broker_configuration import BrokerConfiguration
+from rmq_ha.base.config.controller import ControllerConfig, ControllerConfiguration
+from rmq_ha.base.config.dledger_settings import parse_peers
+from rmq_ha.base.config.doubtful import note_doubts
+from rmq_ha.base.config.fields import fields_by_key
+from rmq_ha.base.config.namesrv_configuration import NamesrvConfiguration
+from rmq_ha.base.config.plans import controller_port_plan
+from rmq_ha.base.config.ports import check_metrics_port
+from rmq_ha.base.config.settings import Notice, Setting, collect, fill, unknown_keys
+from rmq_ha.base.config.surroundings import Surroundings
+from rmq_ha.base.config.whose import with_unknown_keys
+from rmq_ha.base.errors import ConfigurationError
+
+
+class LoadedController(NamedTuple):
+    """A controller's configuration, complete, and what its operator should know of it."""
+
+    configuration: ControllerConfiguration
+    notices: list[Notice]
+
+
+def load_controller(
+    text: str,
+    surroundings: Surroundings,
+    *,
+    name: str = "",
+    overrides: Iterable[tuple[str, str]] = (),
+) -> LoadedController:
+    """
+    Read a controller's properties and compute what was left out.
+
+    :param name: of the file, for messages; where configuration updates are written to.
+    :raises ConfigurationError: a value does not fit; the message names file, line, key and reason.
+    """
+    notices: list[Notice] = []
+    settings = collect(text, name, overrides, notices)
+    configuration = ControllerConfiguration()
+    own = configuration.controller
+    with with_unknown_keys(notices):
+        fill(settings, (own, configuration.server), configuration.plugin_options, notices)
+        resolve_names((own,), settings, surroundings, notices)
+        add_own_name((own,), surroundings)
+        configuration.server.listen_port = _complete(own, settings, surroundings)
+        if own.config_store_path or name:
+            own.config_store_path = surroundings.absolute(own.config_store_path or name)
+        check_metrics_port(controller_port_plan(configuration), settings)
+        notices += unknown_keys(configuration.plugin_options, settings)
+        note_doubts((own, configuration.server), settings, notices)
+    return LoadedController(configuration, notices)
+
+
+def controller_within(
+    configuration: BrokerConfiguration | NamesrvConfiguration,
+    settings: Mapping[str, Setting],
+    surroundings: Surroundings,
+    notices: list[Notice],
+) -> None:
+    """
+    Complete the controller that a name server runs, whose file is the controller's, too.
+
+    :raises ConfigurationError: as `load_controller`.
+    """
+    others: tuple[Any, ...]
+    if isinstance(configuration, NamesrvConfiguration):
+        is_wanted = configuration.namesrv.enable_controller_in_namesrv
+        others = (configuration.namesrv, configuration.server)
+    else:
+        is_wanted = configuration.ours.enable_controller_in_namesrv
+        others = (configuration.ours, configuration.server, configuration.broker)
+    if is_wanted:
+        _complete(configuration.controller, settings, surroundings)
+        return
+    shared = {key for section in others for key in fields_by_key(type(section))}
+    notices += [
+        Notice(
+            f"{settings[key].where}: {key} has no effect without enableControllerInNamesrv=true",
+            is_unknown=True,
+        )
+        for key in fields_by_key(ControllerConfig)
+        if key in settings and key not in shared
+    ]
+
+
+def _complete(
+    own: ControllerConfig, settings: Mapping[str, Setting], surroundings: Surroundings
+) -> int:
+    """What the start needs to know; the port that it takes."""
+    if own.controller_type.lower() != "dledger":
+        raise settings["controllerType"].error("only DLedger is implemented")
+    own.controller_store_path = surroundings.absolute(
+        own.controller_store_path or surroundings.below_home("DLedgerController")
+    )
+    return _own_port(own.controller_dleger_peers, own)
+
+
+def _own_port(text: str, own: ControllerConfig) -> int:
+    try:
+        peers = parse_peers(text)
+        address = peers[own.controller_dleger_self_id]
+    except KeyError as error:
+        raise ConfigurationError(
+            f"controllerDLegerSelfId={error.args[0]} is not in controllerDLegerPeers={text}"
+        ) from None
+    except ConfigurationError as error:
+        reason = str(error).replace("dLegerPeers", "controllerDLegerPeers")
+        raise ConfigurationError(f"{reason}; for one controller n0-<its address>:9878") from None
+    return int(address.rpartition(":")[2])

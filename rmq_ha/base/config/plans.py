@@ -1,0 +1,64 @@
+"""Every port that a server takes, and what for."""
+
+from rmq_ha.base.config.broker_configuration import BrokerConfiguration
+from rmq_ha.base.config.controller import ControllerConfig, ControllerConfiguration
+from rmq_ha.base.config.controller_mode import is_controlled
+from rmq_ha.base.config.dledger import dledger_port, is_dledger
+from rmq_ha.base.config.dledger_settings import parse_peers
+from rmq_ha.base.config.namesrv_configuration import NamesrvConfiguration
+from rmq_ha.base.config.ports import CONTROLLER_PURPOSE, PlannedPort, metrics_port
+from rmq_ha.base.model.status import BrokerRole
+
+DLEDGER_PURPOSE = "the DLedger group's other members (dLegerPeers)"
+
+
+def embeds_namesrv(configuration: BrokerConfiguration) -> bool:
+    """
+    The broker runs a name server: it has none to register with and is no group's member, or it
+    was told to run a controller in one.
+    """
+    return configuration.ours.enable_controller_in_namesrv or (
+        configuration.broker.namesrv_addr is None
+        and configuration.store.broker_role is not BrokerRole.SLAVE
+        and not is_dledger(configuration)
+        and not is_controlled(configuration)
+    )
+
+
+def port_plan(configuration: BrokerConfiguration) -> list[PlannedPort]:
+    """Every port that a broker takes."""
+    port = configuration.server.listen_port
+    plan = [
+        PlannedPort(port, "clients (listenPort)"),
+        PlannedPort(port - 2, "clients' fast port, no pulls (listenPort - 2)"),
+    ]
+    if is_dledger(configuration):
+        plan.append(PlannedPort(dledger_port(configuration), DLEDGER_PURPOSE))
+    else:
+        plan.append(PlannedPort(port + 1, "replication (listenPort + 1)"))
+    if embeds_namesrv(configuration):
+        embedded = configuration.ours.embedded_namesrv_port
+        plan.append(PlannedPort(embedded, "embedded name server (embeddedNamesrvPort)"))
+    if configuration.ours.enable_controller_in_namesrv:
+        plan.append(_controller_port(configuration.controller))
+    return plan + metrics_port(configuration.ours.metrics_port)
+
+
+def namesrv_port_plan(configuration: NamesrvConfiguration) -> list[PlannedPort]:
+    """Every port that a name server takes."""
+    plan = [PlannedPort(configuration.server.listen_port, "brokers and clients (listenPort)")]
+    if configuration.namesrv.enable_controller_in_namesrv:
+        plan.append(_controller_port(configuration.controller))
+    return plan + metrics_port(configuration.namesrv.metrics_port)
+
+
+def controller_port_plan(configuration: ControllerConfiguration) -> list[PlannedPort]:
+    """Every port that a controller takes."""
+    plan = [_controller_port(configuration.controller)]
+    return plan + metrics_port(configuration.controller.metrics_port)
+
+
+def _controller_port(own: ControllerConfig) -> PlannedPort:
+    """Of its own entry among its peers, which was looked up when it was loaded."""
+    address = parse_peers(own.controller_dleger_peers)[own.controller_dleger_self_id]
+    return PlannedPort(int(address.rpartition(":")[2]), CONTROLLER_PURPOSE)

@@ -1,0 +1,42 @@
+"""The ports that a server takes, and that none of them is for two things."""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from rmq_ha.base.config.settings import Setting
+
+CONTROLLER_PURPOSE = "brokers, tools and the other controllers (controllerDLegerPeers)"
+METRICS_PURPOSE = "metrics and health (metricsPort)"
+
+
+class PlannedPort(NamedTuple):
+    """:ivar purpose: who connects to it, and the key that moves it."""
+
+    port: int
+    purpose: str
+
+
+def metrics_port(port: int) -> list[PlannedPort]:
+    """The last part of every plan; nothing where it is off."""
+    return [PlannedPort(port, METRICS_PURPOSE)] if port else []
+
+
+def check_metrics_port(plan: Sequence[PlannedPort], settings: Mapping[str, Setting]) -> None:
+    """:raises ConfigurationError: it is one of the other ports, too."""
+    if plan[-1].purpose != METRICS_PURPOSE:
+        return
+    for planned in plan[:-1]:
+        if planned.port == plan[-1].port:
+            raise settings["metricsPort"].error(
+                f"this port is for {planned.purpose}; set another, or 0 for no metrics"
+            )
+
+
+def check_controller_port(plan: Sequence[PlannedPort], settings: Mapping[str, Setting]) -> None:
+    """:raises ConfigurationError: a controller's own port is one of its name server's, too."""
+    own = [planned.port for planned in plan if planned.purpose == CONTROLLER_PURPOSE]
+    for planned in plan:
+        if planned.port in own and planned.purpose not in (CONTROLLER_PURPOSE, METRICS_PURPOSE):
+            raise settings["controllerDLegerPeers"].error(
+                f"the own entry's port {planned.port} is for {planned.purpose}; give it another"
+            )

@@ -1,0 +1,198 @@
+"""Settings, each with the place it comes from, into configuration objects.
+
+What is wrong with a value stops the start; what is merely odd is collected as a `Notice`.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import fields
+from difflib import get_close_matches
+from typing import Any, NamedTuple
+
+from rmq_ha.base.config.fields import fields_by_key
+from rmq_ha.base.config.limits import NOT_IMPLEMENTED, REFUSED, REPLACED, TLS_KEYS
+from rmq_ha.base.config.properties import parse
+from rmq_ha.base.config.values import check_tls, format_value, parse_value
+from rmq_ha.base.errors import ConfigurationError
+from rmq_ha.base.model.printable import one_line
+
+_VARIABLE = re.compile(r"\$(\{|[A-Za-z_])")
+_COMMENT = re.compile(r"\s(#|//)")
+
+
+class Notice(NamedTuple):
+    """
+    Something to tell the operator.
+
+    :ivar is_unknown: nobody reads this key; `--check` fails on it.
+    """
+
+    text: str
+    is_unknown: bool = False
+
+
+class Doubt(Notice):
+    """A value that can hardly be meant: a server starts with it, and `--check` fails."""
+
+    __slots__ = ()
+
+
+class Setting(NamedTuple):
+    """:ivar where: `file:line`, or the option that it was given with."""
+
+    key: str
+    value: str
+    where: str
+
+    def error(self, reason: str) -> ConfigurationError:
+        """The exception that says all a person needs to find and fix it."""
+        return ConfigurationError(f"{self.where}: {self.key}={one_line(self.value)}: {reason}")
+
+
+def reason_to_doubt(value: str) -> str | None:
+    """Why a text is hardly what somebody means; None: nothing is odd about it."""
+    if len(value) > 1 and value[0] == value[-1] and value[0] in "\"'":
+        return "the quotes are part of the value: remove them"
+    if _COMMENT.search(value):
+        return "the comment is part of the value: give it a line of its own that begins with #"
+    if value == "~" or value.startswith("~/"):
+        return "nobody replaces ~ by a home directory here: write the whole path"
+    if _VARIABLE.search(value):
+        return "nobody replaces variables here: write the value itself"
+    return None
+
+
+def collect(
+    text: str, name: str, overrides: Iterable[tuple[str, str]], notices: list[Notice]
+) -> dict[str, Setting]:
+    """
+    The settings of a file and those given beside it, which win; values stripped.
+
+    :raises ConfigurationError: the file is no properties file.
+    """
+    settings: dict[str, Setting] = {}
+    for item in parse(text, name):
+        setting = Setting(item.key, item.value.strip(), f"{name or 'properties'}:{item.line}")
+        if item.key in settings:
+            notices.append(
+                Notice(
+                    f"{setting.where}: {item.key} replaces the one of {settings[item.key].where}"
+                )
+            )
+        settings[item.key] = setting
+    for key, value in overrides:
+        settings[key] = Setting(key, value.strip(), "command line")
+    return settings
+
+
+def fill(
+    settings: Mapping[str, Setting],
+    targets: Iterable[Any],
+    options: dict[str, str],
+    notices: list[Notice],
+) -> None:
+    """
+    Put every setting where it belongs.
+
+    :param targets: configuration dataclasses; a key that two of them have goes to both.
+    :param options: takes what has a dot: `tls.` settings and plugins' own.
+    :raises ConfigurationError: a value that does not fit, or a setting that we must refuse.
+    """
+    targets = list(targets)
+    tables = [fields_by_key(type(target)) for target in targets]
+    known = {key for table in tables for key in table}
+    for setting in settings.values():
+        key = setting.key
+        if key in known:
+            for target, table in zip(targets, tables, strict=True):
+                if key in table:
+                    setattr(target, table[key].name, _value(setting, table[key]))
+            item = next(table[key] for table in tables if key in table)
+            _check_meaning(setting, _value(setting, item) == item.default, notices)
+        elif key in TLS_KEYS:
+            try:
+                check_tls(key, setting.value)
+            except ValueError as error:
+                raise setting.error(str(error)) from None
+            _check_meaning(setting, False, notices)
+            options[key] = setting.value
+        elif "." in key.strip(".") and not key.startswith("tls."):
+            options[key] = setting.value
+        else:
+            notices.append(_unknown(setting, known | TLS_KEYS))
+
+
+def change(targets: Iterable[Any], texts: Mapping[str, str]) -> dict[str, str]:
+    """
+    Change the settings of a running server: all that are known, or none.
+
+    :param targets: as of `fill`.
+    :returns: the texts of those that were known, stripped; the others are ignored, as in RocketMQ.
+    :raises ConfigurationError: a value does not fit.
+    """
+    targets = list(targets)
+    assignments: list[tuple[Any, str, Any]] = []
+    known: dict[str, str] = {}
+    for key, text in texts.items():
+        setting = Setting(key, text.strip(), "update")
+        for target in targets:
+            if item := fields_by_key(type(target)).get(key):
+                assignments.append((target, item.name, _value(setting, item)))
+                known[key] = setting.value
+    for target, name, value in assignments:
+        setattr(target, name, value)
+    return known
+
+
+def unknown_keys(options: Iterable[str], settings: Mapping[str, Setting]) -> list[Notice]:
+    """
+    Of a server without plugins: nobody reads a key with a dot but `tls.`.
+
+    :param options: what `fill` collected of such.
+    """
+    return [
+        Notice(f"{settings[key].where}: unknown key {key}", is_unknown=True)
+        for key in options
+        if not key.startswith("tls.")
+    ]
+
+
+def render_objects(targets: Iterable[Any], *, only_changed: bool = False) -> list[str]:
+    """`key=value` of every field in declaration order, each key once; secrets as `***`."""
+    lines: dict[str, str] = {}
+    for target in targets:
+        for item in fields(target):
+            value = getattr(target, item.name)
+            if not only_changed or value != item.default:
+                text = "***" if item.metadata["secret"] and value else format_value(value)
+                lines.setdefault(item.metadata["key"], text)
+    return [f"{key}={one_line(value)}" for key, value in lines.items()]
+
+
+def _value(setting: Setting, item: Any) -> Any:
+    try:
+        return parse_value(item, setting.value)
+    except ValueError as error:
+        shown = setting._replace(value="***") if item.metadata["secret"] else setting
+        doubt = reason_to_doubt(setting.value)
+        raise shown.error(f"{error}; {doubt}" if doubt else str(error)) from None
+
+
+def _check_meaning(setting: Setting, is_default: bool, notices: list[Notice]) -> None:
+    """Refuse, or note, what 4.9.7 would do and we do not."""
+    if is_default:
+        return
+    if setting.key in REFUSED:
+        raise setting.error(REFUSED[setting.key])
+    if setting.key in NOT_IMPLEMENTED:
+        reason = NOT_IMPLEMENTED[setting.key]
+        notices.append(Notice(f"{setting.where}: {setting.key} has no effect: {reason}"))
+
+
+def _unknown(setting: Setting, known: Iterable[str]) -> Notice:
+    if setting.key in REPLACED:
+        raise setting.error(REPLACED[setting.key])
+    by_lower = {key.lower(): key for key in sorted(known)}
+    nearest = get_close_matches(setting.key.lower(), by_lower, 1, 0.6)
+    hint = f"; did you mean {by_lower[nearest[0]]}?" if nearest else ""
+    return Notice(f"{setting.where}: unknown key {setting.key}{hint}", is_unknown=True)

@@ -1,0 +1,73 @@
+"""Which of our servers reads a key: a file that was given to the wrong one is named as such."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rmq_ha.base.config.broker_configuration import BrokerConfiguration
+from rmq_ha.base.config.controller import ControllerConfiguration
+from rmq_ha.base.config.fields import fields_by_key
+from rmq_ha.base.config.namesrv_configuration import NamesrvConfiguration
+from rmq_ha.base.config.settings import Notice
+from rmq_ha.base.errors import ConfigurationError
+
+
+def readers(key: str) -> list[str]:
+    """The programs that read a key; none: nobody does."""
+    broker, namesrv, controller = (
+        BrokerConfiguration(),
+        NamesrvConfiguration(),
+        ControllerConfiguration(),
+    )
+    targets = {
+        "rmqha-broker": (
+            broker.broker,
+            broker.store,
+            broker.server,
+            broker.client,
+            broker.ours,
+            broker.controlled,
+        ),
+        "rmqha-namesrv": (namesrv.namesrv, namesrv.server),
+        "rmqha-controller": (controller.controller, controller.server),
+    }
+    return [
+        program
+        for program, objects in targets.items()
+        if any(key in fields_by_key(type(target)) for target in objects)
+    ]
+
+
+def told(notices: list[Notice]) -> list[Notice]:
+    """Unknown keys with the program that would read them."""
+    return [_told(notice) for notice in notices]
+
+
+def _told(notice: Notice) -> Notice:
+    if not notice.is_unknown:
+        return notice
+    where, _, rest = notice.text.partition("unknown key ")
+    key = rest.partition(";")[0].partition(":")[0]
+    programs = readers(key)
+    if not programs:
+        return notice
+    return notice._replace(
+        text=f"{where}unknown key {key}: a key of {' and '.join(programs)}, not of this server: "
+        "is this the right file?"
+    )
+
+
+@contextmanager
+def with_unknown_keys(notices: list[Notice]) -> Iterator[None]:
+    """
+    What makes a start impossible may come of a key that nobody reads: it is told, too.
+
+    :raises ConfigurationError: the one that was raised within, with these lines.
+    """
+    try:
+        yield
+    except ConfigurationError as error:
+        unknown = [notice.text for notice in told(notices) if notice.is_unknown]
+        if not unknown:
+            raise
+        raise ConfigurationError("\n".join([str(error), *unknown])) from None
+    notices[:] = told(notices)

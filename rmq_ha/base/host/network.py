@@ -1,0 +1,267 @@
+"""Real TCP whose writes leave at once.
+
+Twisted's `write` waits for the next turn of the reactor; a response or a replication frame should
+not. These transports try `send` first when nothing is buffered, and give the rest to Twisted. Not
+for TLS: its bytes take the stock way.
+"""
+
+from typing import Any
+
+from twisted.internet import tcp
+from twisted.internet.abstract import isIPAddress, isIPv6Address
+from twisted.internet.defer import Deferred, execute
+from twisted.internet.endpoints import HostnameEndpoint, TCP4ClientEndpoint, TCP6ClientEndpoint
+from twisted.internet.interfaces import (
+    IAddress,
+    IListeningPort,
+    IProtocol,
+    IProtocolFactory,
+    IReactorTime,
+    IResolutionReceiver,
+    IStreamClientEndpoint,
+    IStreamServerEndpoint,
+)
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+from zope.interface import directlyProvides, implementer, providedBy
+
+from rmq_ha.base.host.admission import Admission
+from rmq_ha.base.tls.refusals import Refusals
+
+BACKLOG = 1024
+
+
+class _EagerWrites:
+    """Mixed into a stock TCP transport."""
+
+    def write(self: Any, data: bytes) -> None:
+        """Send now what the socket takes; buffer the rest."""
+        if (
+            self.connected
+            and not (self.dataBuffer or self._tempDataBuffer)
+            and not (self.TLS or self.disconnecting or self._writeDisconnecting or self._aborting)
+        ):
+            try:
+                sent = self.socket.send(data)
+            except OSError:
+                # Full, or broken: Twisted's own attempt will wait, or report the loss.
+                sent = 0
+            if sent == len(data):
+                if self.producer is not None and not self.streamingProducer:
+                    self.startWriting()  # a pull producer is asked again when all is written
+                return
+            if sent:
+                data = data[sent:]
+        super().write(data)  # type: ignore[misc]
+
+    def writeSequence(self: Any, iovec: Any) -> None:
+        """As one write."""
+        self.write(b"".join(iovec))
+
+
+class EagerServer(_EagerWrites, tcp.Server):
+    """The transport of an accepted connection."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.setTcpNoDelay(True)
+        port: Any = self.server
+        self._admission: Admission | None = port.admission
+        if self._admission is not None:
+            self._admission.came(str(self.hostname))
+
+    def connectionLost(self, reason: Failure) -> None:
+        """Leave the count of connections; Twisted may call this twice."""
+        if self._admission is not None and hasattr(self, "socket"):
+            self._admission.went(str(self.hostname))
+        super().connectionLost(reason)
+
+
+class EagerPort(tcp.Port):
+    """
+    Accepts connections with eager transports.
+
+    :ivar admission: whom it asks; None: everybody may come.
+    """
+
+    transport = EagerServer
+    admission: Admission | None = None
+
+
+@implementer(IProtocolFactory)
+class _Admitting:
+    """Builds no protocol for those who may not come: Twisted closes their connection at once."""
+
+    log = Logger()
+
+    def __init__(self, factory: IProtocolFactory, admission: Admission, refusals: Refusals) -> None:
+        self._factory = factory
+        self._admission = admission
+        self._refusals = refusals
+
+    def doStart(self) -> None:
+        """The port listens."""
+        self._factory.doStart()
+
+    def doStop(self) -> None:
+        """It does not any more."""
+        self._factory.doStop()
+
+    def buildProtocol(self, addr: IAddress) -> IProtocol | None:
+        """The factory's, or none."""
+        host = str(getattr(addr, "host", addr))
+        key = self._admission.why_not(host)
+        if key is None:
+            return self._factory.buildProtocol(addr)
+        more = self._refusals.admit(host, key)
+        if more is not None:
+            self.log.warn(
+                "a connection of {peer} is refused by {key}: {taken} of {places} are taken{more}",
+                peer=host,
+                key=key,
+                taken=self._admission.taken,
+                places=self._admission.places,
+                more=more,
+            )
+        return None
+
+
+class EagerClient(_EagerWrites, tcp.Client):
+    """The transport of a connection that we made."""
+
+    def _connectDone(self) -> None:
+        self.setTcpNoDelay(True)
+        super()._connectDone()  # type: ignore[no-untyped-call]
+
+
+class EagerConnector(tcp.Connector):
+    """
+    Connects with an eager transport.
+
+    :ivar sockets: the reactor itself, for the transport; its own one has the time.
+    """
+
+    sockets: Any
+
+    def _makeTransport(self) -> EagerClient:
+        return EagerClient(  # type: ignore[no-untyped-call]
+            self.host, self.port, self.bindAddress, self, self.sockets
+        )
+
+
+class _EagerReactor:
+    """The reactor as the stock endpoints see it, with another `connectTCP` and our clock."""
+
+    def __init__(self, reactor: Any, clock: IReactorTime) -> None:
+        self.seconds = clock.seconds
+        self.callLater = clock.callLater
+        self._reactor = reactor
+        directlyProvides(self, providedBy(reactor))  # a resolver of names, among others
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._reactor, name)
+
+    def connectTCP(
+        self, host: str, port: int, factory: Any, timeout: float = 30, bindAddress: Any = None
+    ) -> EagerConnector:
+        """As IReactorTCP's."""
+        connector = EagerConnector(host, port, factory, timeout, bindAddress, self)
+        connector.sockets = self._reactor
+        connector.connect()
+        return connector
+
+
+@implementer(IStreamServerEndpoint)
+class _ServerEndpoint:
+    def __init__(
+        self,
+        reactor: Any,
+        port: int,
+        interface: str,
+        admission: Admission | None,
+        refusals: Refusals,
+    ) -> None:
+        self._reactor = reactor
+        self._port = port
+        self._interface = interface
+        self._admission = admission
+        self._refusals = refusals
+
+    def listen(self, protocolFactory: IProtocolFactory) -> "Deferred[IListeningPort]":
+        """Bind (with SO_REUSEADDR) and listen."""
+        return execute(self._listen, protocolFactory)
+
+    def _listen(self, factory: IProtocolFactory) -> IListeningPort:
+        if self._admission is not None:
+            factory = _Admitting(factory, self._admission, self._refusals)
+        port = EagerPort(self._port, factory, BACKLOG, self._interface, self._reactor)
+        port.admission = self._admission
+        port.startListening()
+        listening: IListeningPort = port
+        return listening
+
+
+class RealNetwork:
+    """`rmq_ha.base.seams.Network` over TCP."""
+
+    def __init__(
+        self,
+        reactor: Any,
+        clock: IReactorTime | None = None,
+        admission: Admission | None = None,
+    ) -> None:
+        """
+        :param clock: for timeouts; the reactor's own when None.
+        :param admission: who may connect to what listens here; None: everybody.
+        """
+        self._reactor = reactor
+        self._admission = admission
+        self._refusals = Refusals(clock or reactor)
+        self._eager_reactor: Any = _EagerReactor(reactor, clock or reactor)
+
+    def client(self, host: str, port: int, timeout: float = 3.0) -> IStreamClientEndpoint:
+        """
+        Connects to a peer; a name is resolved first.
+
+        :param timeout: seconds.
+        """
+        endpoint: IStreamClientEndpoint
+        if isIPAddress(host):
+            endpoint = TCP4ClientEndpoint(self._eager_reactor, host, port, timeout)
+        elif isIPv6Address(host):
+            endpoint = TCP6ClientEndpoint(  # type: ignore[no-untyped-call]
+                self._eager_reactor, host, port, timeout
+            )
+        else:
+            endpoint = HostnameEndpoint(self._eager_reactor, host, port, timeout)
+        return endpoint
+
+    def server(self, port: int, interface: str = "") -> IStreamServerEndpoint:
+        """Listens; port 0 picks a free one, an empty interface means all of IPv4."""
+        return _ServerEndpoint(self._reactor, port, interface, self._admission, self._refusals)
+
+    def look_up(self, name: str) -> "Deferred[list[str]]":
+        """The addresses that a name stands for; none: it is not known. Never fails."""
+        addresses = _Addresses()
+        self._reactor.nameResolver.resolveHostName(addresses, name)
+        return addresses.complete
+
+
+@implementer(IResolutionReceiver)
+class _Addresses:
+    """Gathers what a lookup finds."""
+
+    def __init__(self) -> None:
+        self.complete: Deferred[list[str]] = Deferred()
+        self._found: list[str] = []
+
+    def resolutionBegan(self, resolutionInProgress: Any) -> None:
+        """As IResolutionReceiver's; nobody cancels."""
+
+    def addressResolved(self, address: Any) -> None:
+        """One more."""
+        self._found.append(address.host)
+
+    def resolutionComplete(self) -> None:
+        """That is all."""
+        self.complete.callback(self._found)

@@ -1,0 +1,49 @@
+"""The host of a process that really runs."""
+
+import os
+import time
+from random import SystemRandom
+from typing import Any
+
+from rmq_ha.base.host.admission import Admission
+from rmq_ha.base.host.clock import boot_clock, steady_clock
+from rmq_ha.base.host.disk import RealDisk
+from rmq_ha.base.host.network import RealNetwork
+from rmq_ha.base.host.worker import RealWorker
+from rmq_ha.base.seams import Host
+
+
+def now_ms() -> int:
+    """The time of day, ms since the epoch."""
+    return time.time_ns() // 1_000_000
+
+
+def physical_memory() -> int:
+    """Bytes of memory of this machine, of which the store regards a part as page cache."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def make_host(
+    reactor: Any, admission: Admission | None = None, *, are_files_private: bool = True
+) -> Host:
+    """
+    Clock, network, disk, worker and chance of this machine.
+
+    :param reactor: one that is ours counts by the monotonic clock already (`make_steady`).
+    :param admission: limits the connections that are taken; None: nobody does.
+    :param are_files_private: as `RealDisk`.
+    """
+    clock = steady_clock(reactor)
+    return Host(
+        clock=clock,
+        now_ms=now_ms,
+        network=RealNetwork(reactor, clock, admission),
+        disk=RealDisk(are_files_private),
+        worker=RealWorker(reactor),
+        random=SystemRandom(),
+        memory_bytes=physical_memory(),
+        processors=os.cpu_count() or 1,
+        connections=admission,
+        boot_clock=boot_clock,
+        open_files=1024 if admission is None else admission.for_files,
+    )

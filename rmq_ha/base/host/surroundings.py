@@ -1,0 +1,33 @@
+"""The surroundings of this very process."""
+
+import os
+import socket
+
+from rmq_ha.base.config.surroundings import Surroundings
+from rmq_ha.base.host.process import local_address
+
+
+def real_surroundings(directory: str) -> Surroundings:
+    """:param directory: what relative store paths start from (twistd's `--rundir`)."""
+    return Surroundings(
+        environ=dict(os.environ),
+        home=os.path.expanduser("~"),
+        host_name=socket.gethostname() or "DEFAULT_BROKER",
+        address=local_address(),
+        directory=os.path.abspath(directory),
+        resolve=address_of,
+    )
+
+
+def address_of(name: str) -> str | None:
+    """
+    What a host name stands for here, IPv4 before IPv6; None: nothing.
+
+    It blocks, so it is for the time before a server starts.
+    """
+    try:
+        looked_up = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError):
+        return None
+    addresses = [str(item[4][0]) for item in sorted(looked_up, key=lambda item: item[0])]
+    return addresses[0] if addresses else None

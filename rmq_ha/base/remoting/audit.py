@@ -1,0 +1,192 @@
+"""The audit log: who created, changed, deleted, reset or cloned what, and who became the master.
+
+One line for each, under a namespace of its own, beside what the rest of the server logs.
+docs/security.md has its fields.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IReactorTime
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from rmq_ha.base.acl.addresses import host_of
+from rmq_ha.base.acl.refusals import RefusalLog
+from rmq_ha.base.config import properties
+from rmq_ha.base.errors import RequestRejected
+from rmq_ha.base.remoting.channel import Channel
+from rmq_ha.base.remoting.dispatcher import Handler
+from rmq_ha.base.wire.command import RemotingCommand
+
+NAMESPACE = "rmq_ha.audit"
+NOBODY = "-"
+REFUSAL_PERIOD_S = 10.0
+_MOST_SHOWN = 200
+"""Characters of one name or value."""
+
+
+class Act(NamedTuple):
+    """
+    What a request wants done.
+
+    :ivar verb: `created`, `changed`, `deleted`, ...
+    :ivar kind: of what: `topic`, `group`, `account`, ...
+    :ivar item: its name.
+    :ivar details: what else tells it from others; no secrets.
+    """
+
+    verb: str
+    kind: str
+    item: str
+    details: Mapping[str, Any] = {}
+
+
+Describe = Callable[[RemotingCommand], Act]
+
+
+class AuditLog:
+    """
+    Wraps the handlers of requests that change something for all.
+
+    What is refused is told, too, once in ten seconds for each address.
+
+    :param acts: by request code; describes a request before it is done, and never fails for one
+        that can be done.
+    """
+
+    def __init__(self, clock: IReactorTime, acts: Mapping[int, Describe]) -> None:
+        self.log = Logger(namespace=NAMESPACE)  # of a class, it would be named after that
+        self._clock = clock
+        self._acts = acts
+        self._refusals = RefusalLog(REFUSAL_PERIOD_S)
+
+    def around(self, code: int, handler: Handler) -> Handler:
+        """The handler, with a line for each request; itself where the code is of no interest."""
+        describe = self._acts.get(code)
+        if describe is None:
+            return handler
+
+        def audited(channel: Channel, request: RemotingCommand) -> Any:
+            act = _described(describe, request)
+            try:
+                answer = handler(channel, request)
+            except RequestRejected as refused:
+                self._tell(channel, request, act, refused.code, refused.remark)
+                raise
+            if isinstance(answer, Deferred):
+                return answer.addCallbacks(
+                    self._answered,
+                    self._failed,
+                    callbackArgs=(channel, request, act),
+                    errbackArgs=(channel, request, act),
+                )
+            return self._answered(answer, channel, request, act)
+
+        return audited
+
+    def _answered(
+        self, answer: RemotingCommand | None, channel: Channel, request: RemotingCommand, act: Act
+    ) -> RemotingCommand | None:
+        if answer is not None:
+            self._tell(channel, request, act, answer.code, answer.remark)
+        return answer
+
+    def _failed(
+        self, failure: Failure, channel: Channel, request: RemotingCommand, act: Act
+    ) -> Failure:
+        code = getattr(failure.value, "code", 1)
+        self._tell(channel, request, act, code, failure.getErrorMessage())
+        return failure
+
+    def _tell(
+        self, channel: Channel, request: RemotingCommand, act: Act, code: int, remark: str | None
+    ) -> None:
+        account = NOBODY if request.grant is None else request.grant.account
+        certificate = ", ".join(channel.security.names)[:_MOST_SHOWN]
+        host = host_of(channel.remote_text)
+        fields = {
+            "log_kind": (NAMESPACE, account, host),  # nobody's flood hides what others do
+            "account": account,
+            "certificate": certificate or NOBODY,
+            "who": f"{account} ({certificate})" if certificate else account,
+            "peer": channel.remote_text,
+            "code": int(request.code),
+            "verb": act.verb,
+            "kind": act.kind,
+            "item": act.item,
+            "details": dict(act.details),
+        }
+        if not code:
+            self.log.info("{who} at {peer} {verb} {kind} {item!r} {details}", **fields)
+            return
+        told = self._refusals.refused(host, self._clock.seconds())
+        if told is not None:
+            self.log.warn(
+                "{who} at {peer} wanted and was answered {answer}: {verb} {kind} {item!r} "
+                "{details}: {reason!r} ({silent} before it were not logged)",
+                answer=int(code),
+                reason=remark or "",
+                silent=told.silent,
+                **fields,
+            )
+
+
+class OwnActs:
+    """What a server does unasked and everybody feels: which role it has, and since when."""
+
+    def __init__(self) -> None:
+        self.log = Logger(namespace=NAMESPACE)
+
+    def tell(self, verb: str, kind: str, item: str, **details: Any) -> None:
+        """A line with the fields of any other; nobody asked, from nowhere."""
+        self.log.info(
+            "{account} at {peer} {verb} {kind} {item!r} {details}",
+            log_kind=(NAMESPACE, NOBODY, NOBODY),
+            account=NOBODY,
+            peer=NOBODY,
+            code=0,
+            verb=verb,
+            kind=kind,
+            item=item,
+            details=details,
+        )
+
+
+def by_header(verb: str, kind: str, name: str, *details: str) -> Describe:
+    """
+    Describes a request by fields of its header.
+
+    :param name: the field that names the thing.
+    :param details: fields to show where they are there.
+    """
+
+    def describe(request: RemotingCommand) -> Act:
+        ext = request.ext or {}
+        shown = {key: shown_value(key, ext[key]) for key in details if key in ext}
+        return Act(verb, kind, ext.get(name, "")[:_MOST_SHOWN], shown)
+
+    return describe
+
+
+def changed_configuration(request: RemotingCommand) -> Act:
+    """Codes 25 and 318: which keys, and what they shall be."""
+    items = properties.parse((request.body or b"").decode("utf-8", "replace"))
+    changes = {item.key: shown_value(item.key, item.value.strip()) for item in items}
+    return Act("changed", "configuration", ", ".join(sorted(changes))[:_MOST_SHOWN], changes)
+
+
+def shown_value(key: str, value: str) -> str:
+    """A value for the log: not too long, and of a secret only that it is there."""
+    if "secret" in key.lower() or "password" in key.lower():
+        return "***"
+    return value if len(value) <= _MOST_SHOWN else f"{value[:_MOST_SHOWN]}..."
+
+
+def _described(describe: Describe, request: RemotingCommand) -> Act:
+    """A request that cannot be read is refused by its handler, which knows better why."""
+    try:
+        return describe(request)
+    except Exception as error:
+        return Act("asked for", "something", str(int(request.code)), {"unreadable": str(error)})

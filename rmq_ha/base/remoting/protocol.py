@@ -1,0 +1,434 @@
+"""A remoting connection: frames in, requests to the dispatcher, responses to those who wait.
+
+Spec: remoting.md, sections 1.2, 1.6, 1.10 and 1.11.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from math import inf
+from typing import TYPE_CHECKING, Any
+
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IDelayedCall, IPushProducer, IReactorTime
+from twisted.internet.protocol import Protocol, connectionDone
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+from zope.interface import implementer
+
+from rmq_ha.base.errors import ProtocolViolation, RmqHaError, TlsRefused, may_pass
+from rmq_ha.base.model.security import Security
+from rmq_ha.base.remoting.channel import Channel
+from rmq_ha.base.remoting.dispatcher import RequestDispatcher
+from rmq_ha.base.remoting.turns import Turns
+from rmq_ha.base.remoting.unfinished import UnfinishedFrames
+from rmq_ha.base.timing.timer import LastTurn
+from rmq_ha.base.tls.first_byte import FirstByte
+from rmq_ha.base.tls.refusals import Refusals
+from rmq_ha.base.tls.transport import TlsTransport
+from rmq_ha.base.wire.command import FLAG_RESPONSE
+from rmq_ha.base.wire.frame import JSON, Frame, FrameReader, decode_frame
+
+if TYPE_CHECKING:  # who only connects needs nothing of a server's TLS
+    from rmq_ha.base.tls.server import ServerTls
+
+_IDLE_SLACK = 0.001
+_CHUNK = 131072
+
+
+@implementer(IPushProducer)
+class RemotingProtocol(Protocol):
+    """
+    Either end of a connection.
+
+    The accepting end stops reading while its peer does not read: it is the producer of its own
+    transport. The connecting end goes on reading, or both could wait for each other for ever; it
+    only notes that its peer does not read.
+
+    :ivar channel: set while connected.
+    :ivar host: the peer's address without its port.
+    :ivar lost: fires with None when the connection is gone.
+    """
+
+    log = Logger()
+    channel: Channel
+    transport: Any
+
+    def __init__(
+        self, clock: IReactorTime, dispatcher: RequestDispatcher, idle: float, *, accepts: bool
+    ) -> None:
+        """
+        :param idle: seconds without read and write after which the connection is closed; 0: never.
+        :param accepts: this is the accepting end.
+        """
+        self._clock = clock
+        self._dispatcher = dispatcher
+        self._idle = idle
+        self._accepts = accepts
+        self._reader = FrameReader()
+        self._frame_began = 0.0
+        self._frames: UnfinishedFrames | None = None
+        self._turns: Turns | None = None
+        self._refusals: Refusals | None = None
+        self._waits = self._is_counted = False
+        self._reads = True
+        self._requests = self._bytes = self._charging = 0
+        self.host = ""
+        self._backlog: deque[Frame] = deque()
+        self._paused = False
+        self._running = False
+        self._idle_timer: IDelayedCall | None = None
+        self._last_turn = LastTurn()
+        self.lost: Deferred[None] = Deferred()
+
+    def connectionMade(self) -> None:
+        """Start the idle timer, and on the accepting end watch the peer's reading."""
+        self.channel = Channel(self._clock, self.transport)
+        self.channel.on_release = self._released
+        self.host = self.channel.host
+        self._watch_idle()
+        self.transport.registerProducer(self, True)
+
+    def dataReceived(self, data: bytes) -> None:
+        """Handle all whole frames; their synchronous responses leave as one write."""
+        channel = self.channel
+        reader = self._reader
+        now = channel.last_io = self._clock.seconds()
+        begins = not reader.unfinished
+        try:
+            frames = reader.receive_data(data)
+        except ProtocolViolation as violation:
+            self._violated(violation)
+            return
+        if self._waits:
+            self._stop_reading()
+        if frames or begins:
+            self._frame_began = now
+        self._requests += len(frames)
+        self._bytes += len(data)
+        if frames:
+            self._handle(frames, now)
+        if reader.fault is not None:
+            self._violated(reader.fault)
+        elif self._frames is not None and (
+            reader.unfinished or self._backlog or channel.held or self._is_counted
+        ):
+            self._count(self._frames)
+
+    def connectionLost(self, reason: Failure = connectionDone) -> None:
+        """Fail the calls that wait and tell the channel's watchers."""
+        if self._idle_timer is not None and self._idle_timer.active():
+            self._idle_timer.cancel()
+        self._backlog.clear()
+        if self._frames is not None:
+            self._frames.forget(self)
+        if self._turns is not None:
+            self._turns.forget(self)
+        self.channel.closed(reason.getErrorMessage(), retriable=may_pass(reason.value))
+        self.lost.callback(None)
+
+    # IPushProducer, for the transport's write buffer
+
+    def pauseProducing(self) -> None:
+        """The peer reads too slowly: take no more of its requests."""
+        self.channel.is_full = True
+        if not self._accepts:
+            return
+        self._paused = True
+        self._stop_reading()
+
+    def resumeProducing(self) -> None:
+        """The write buffer is empty again: first what is left of the last chunk, then read on."""
+        self._paused = False
+        self.channel.drained()
+        if not self._accepts:
+            return
+        self._read_on()
+
+    def stopProducing(self) -> None:
+        """The transport is gone; `connectionLost` says so."""
+
+    # Frames
+
+    def _handle(self, frames: list[Frame], now: float) -> None:
+        backlog = self._backlog
+        backlog.extend(frames)
+        if self._running or self._waits:
+            return
+        channel, turns = self.channel, self._turns
+        began = channel.served_at = now
+        ends = now + turns.share(self.host, now) if turns is not None else inf
+        self._running = True
+        channel.cork()
+        try:
+            while (
+                backlog and not self._paused and not channel.held and channel.is_open and now < ends
+            ):
+                self._next(channel, backlog)
+                if turns is not None:
+                    now = channel.served_at = self._clock.seconds()
+        except ProtocolViolation as violation:
+            self._violated(violation)
+        finally:
+            self._running = False
+            channel.uncork(now)
+        if turns is not None:
+            turns.took(self.host, now - began)
+        if channel.held:
+            self._waits = True
+            self._stop_reading()
+        elif turns is not None:
+            delay = self._pay(turns, now) if turns.charging else 0.0
+            is_over = delay > 0 or (backlog and now >= ends)
+            if is_over and not self._paused and channel.is_open:
+                self._wait(turns, delay)
+
+    def _pay(self, turns: Turns, now: float) -> float:
+        """Seconds that this connection has to wait for what it has taken."""
+        channel = self.channel
+        requests, size = self._requests, self._bytes + channel.written
+        self._requests = self._bytes = channel.written = 0
+        is_new, self._charging = self._charging != turns.charging, turns.charging
+        if is_new or not (requests or size):  # from before there was a quota, or waited for already
+            return 0.0
+        delay, key = turns.quotas.charge(self.host, channel.account, requests, size, now)
+        if key and self._refusals is not None:
+            more = self._refusals.admit(self.host, key)
+            if more is not None:
+                self.log.warn(
+                    "{peer} (account {account!r}) is held back for {delay:.1f} s by {key}{more}",
+                    peer=channel.remote_text,
+                    account=channel.account,
+                    delay=delay,
+                    key=key,
+                    more=more,
+                )
+        return delay
+
+    def _wait(self, turns: Turns, seconds: float) -> None:
+        """
+        Others are served before the rest of the backlog.
+
+        Until the next turn one more chunk may come, and mostly none does: no reading is stopped and
+        begun again, which is a system call each, for every connection of a crowd.
+        """
+        self._waits = True
+        if seconds:
+            self._stop_reading()
+        turns.wait(self, seconds)
+
+    def _stop_reading(self) -> None:
+        self._reads = False
+        if self.channel.is_open:
+            self.transport.pauseProducing()
+
+    def _released(self) -> None:
+        """The request that took several turns is done: the others go on in the next one."""
+        if self._waits and self.channel.is_open:
+            self._clock.callLater(0, self.go_on)
+
+    def go_on(self) -> None:
+        """Serve what is left of the last chunk, then read on."""
+        self._waits = False
+        if self.channel.is_open:
+            self._read_on()
+
+    def _read_on(self) -> None:
+        now = self._frame_began = self._clock.seconds()  # until now it was us who did not read
+        self._handle([], now)
+        if self._frames is not None:
+            self._count(self._frames)
+        if not (self._reads or self._paused or self._waits) and self.channel.is_open:
+            self._reads = True
+            self.transport.resumeProducing()
+
+    def _next(self, channel: Channel, backlog: deque[Frame]) -> None:
+        """Handle one frame, or a run of frames of one bulk handler."""
+        dispatcher = self._dispatcher
+        key = dispatcher.bulk_key(backlog[0]) if dispatcher.bulk else None
+        if key is not None:
+            for count, (kind, header, _) in enumerate(backlog):
+                if kind != JSON or not header.startswith(key):
+                    run = [backlog.popleft() for _ in range(count)]
+                    break
+            else:
+                run = list(backlog)
+                backlog.clear()
+            dispatcher.dispatch_bulk(channel, key, run)
+            return
+        command = decode_frame(*backlog.popleft())
+        if not command.flag & FLAG_RESPONSE:
+            dispatcher.dispatch(channel, command)
+        elif not channel.pending.resolve(command):
+            self.log.debug(
+                "{peer} answers {opaque}, which nobody waits for",
+                peer=channel.remote_text,
+                opaque=command.opaque,
+            )
+
+    def _count(self, frames: UnfinishedFrames) -> None:
+        """What waits for the rest of its frame, and what waits until the peer reads."""
+        size = self._reader.unfinished + self.channel.held
+        if self._backlog:
+            waiting = sum(len(header) + len(body) for _, header, body in self._backlog)
+            if self._paused or waiting > _CHUNK:  # the chunk of one that waits its turn is small
+                size += waiting
+        self._is_counted = size > 0
+        frames.keep(self, size)
+
+    def overrun(self, violation: ProtocolViolation) -> None:
+        """Too much waits here: close the connection now, and free it."""
+        self._reader.give_up(violation)
+        self._violated(violation)
+        self.channel.abort()
+
+    def _violated(self, violation: RmqHaError) -> None:
+        if self.channel.is_open:
+            self._dispatcher.violations += 1
+            self._tell(violation)
+            self.channel.close()
+
+    def _tell(self, violation: RmqHaError) -> None:
+        self.log.warn("closing {peer}: {reason}", peer=self.channel.remote_text, reason=violation)
+
+    def _watch_idle(self) -> None:
+        """Look again when the connection could be idle, or its frame could have taken too long."""
+        now = self._clock.seconds()
+        ends = [self.channel.last_io + self._idle] if self._idle > 0 else []
+        timeout = 0 if self._frames is None else self._frames.timeout
+        if timeout:
+            waits = self._reader.unfinished and not self._paused
+            ends.append((self._frame_began if waits else now) + timeout)
+        if ends:
+            call_later: Callable[..., IDelayedCall] = self._clock.callLater
+            self._idle_timer = call_later(max(0.0, min(ends) - now), self._check_idle)
+
+    def _check_idle(self) -> None:
+        now = self._clock.seconds()
+        is_idle = self._idle > 0 and _is_over(self.channel.last_io + self._idle, now)
+        is_too_slow = self._is_too_slow(now)
+        if not is_idle and not is_too_slow:
+            self._last_turn.reset()
+            self._watch_idle()
+            return
+        self._idle_timer = self._last_turn.again(self._clock, self._check_idle)
+        if self._idle_timer is not None:
+            return
+        if is_too_slow:
+            assert self._frames is not None
+            self.overrun(self._frames.is_too_slow(self))
+            return
+        self.log.debug("closing {peer}: idle", peer=self.channel.remote_text)
+        self.channel.abort()
+
+    def _is_too_slow(self, now: float) -> bool:
+        if self._frames is None or not self._frames.timeout or self._paused or self._waits:
+            return False
+        is_over = _is_over(self._frame_began + self._frames.timeout, now)
+        return self._reader.unfinished > 0 and is_over
+
+
+def _is_over(deadline: float, now: float) -> bool:
+    """With a slack for what sums of seconds lose."""
+    return now > deadline - _IDLE_SLACK
+
+
+class ServerProtocol(RemotingProtocol):
+    """The accepting end, which decides by the first byte whether this is TLS."""
+
+    def __init__(
+        self,
+        clock: IReactorTime,
+        dispatcher: RequestDispatcher,
+        idle: float,
+        connected: "dict[ServerProtocol, None]",
+        tls: "ServerTls | None" = None,
+        refusals: Refusals | None = None,
+        frames: UnfinishedFrames | None = None,
+        turns: Turns | None = None,
+    ) -> None:
+        """
+        :param connected: the protocol is in there while it is connected.
+        :param tls: None takes plain connections only.
+        :param refusals: keeps strangers from filling the log; None: every one is told.
+        :param frames: bounds what waits for the rest of its frame, here and elsewhere; None: only
+            the largest frame does.
+        :param turns: says how much of a turn its requests may take; None: all of it.
+        """
+        super().__init__(clock, dispatcher, idle, accepts=True)
+        if frames is not None:
+            self._frames = frames
+            self._reader = FrameReader(max_header_size=frames.max_header_size)
+        self._turns = turns
+        if turns is not None:
+            self._charging = turns.charging
+        self._connected = connected
+        self._rules = tls
+        self._refusals = refusals
+        self._tls: TlsTransport | None = None
+
+    def connectionMade(self) -> None:
+        """Wait for the first byte."""
+        super().connectionMade()
+        self._connected[self] = None
+        if self._rules is not None:
+            # An attribute of the instance: later chunks go straight to the method.
+            self.dataReceived = self._first_data  # type: ignore[method-assign]
+
+    def connectionLost(self, reason: Failure = connectionDone) -> None:
+        """Leave the table of connections."""
+        self._connected.pop(self, None)
+        tls = self._tls
+        if tls is not None:
+            reason = tls.connection_lost(reason)
+            if not tls.is_secured and not tls.has_failed and self.channel.is_open:
+                self._tell(TlsRefused(reason.getErrorMessage()))
+        super().connectionLost(reason)
+
+    def _first_data(self, data: bytes) -> None:
+        del self.__dict__["dataReceived"]
+        assert self._rules is not None
+        verdict = self._rules.judge(data[0])
+        if verdict is FirstByte.PLAIN:
+            self.dataReceived(data)
+        elif verdict is FirstByte.START_TLS:
+            self._start_tls(self._rules).receive_data(data)
+        else:
+            self._violated(TlsRefused(self._rules.refusal(data[0])))
+
+    def _start_tls(self, rules: "ServerTls") -> TlsTransport:
+        tls = self._tls = TlsTransport(
+            self.transport,
+            rules.session(),
+            self._clock,
+            secured=self._secured,
+            deliver=self.dataReceived,
+            failed=self._tls_failed,
+        )
+        self.channel.goes_through(tls)
+        self.dataReceived = tls.receive_data  # type: ignore[method-assign]
+        return tls
+
+    def _secured(self) -> None:
+        assert self._tls is not None
+        self.channel.security = Security(is_tls=True, names=self._tls.names)
+        if self._tls.identity:
+            self.log.info(
+                "{peer} is in: {description}",
+                peer=self.channel.remote_text,
+                description=self._tls.description,
+            )
+
+    def _tls_failed(self, reason: str) -> None:
+        self._violated(TlsRefused(reason))
+
+    def _tell(self, violation: RmqHaError) -> None:
+        """Garbage and bad certificates: a line a minute for each host and reason."""
+        host = self.channel.remote_text.rpartition(":")[0]
+        more = "" if self._refusals is None else self._refusals.admit(host, str(violation))
+        if more is not None:
+            self.log.warn(
+                "closing {peer}: {reason}{more}",
+                peer=self.channel.remote_text,
+                reason=violation,
+                more=more,
+            )

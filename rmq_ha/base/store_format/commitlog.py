@@ -1,0 +1,431 @@
+"""
+The CommitLog file: records one after the other, and a blank where the next one did not fit.
+
+==========  ====  =====  ======================================================================
+position    size  type   meaning (B: bytes of the born host's address, S: of the store host's)
+==========  ====  =====  ======================================================================
+0           4     int32  size of the whole record, bytes
+4           4     int32  magic: a message, or a blank that ends the file
+8           4     int32  CRC-32 of the body without its sign bit; 0 for an empty body
+12          4     int32  queue id
+16          4     int32  flag, the producer's
+20          8     int64  queue offset; 0 for prepared and rolled-back messages
+28          8     int64  physical offset of this record
+36          4     int32  sysFlag; bits 4 and 5 tell which hosts are IPv6
+40          8     int64  born timestamp, ms
+48          B+4          born host: 4 or 16 bytes, port as int32
+52+B        8     int64  store timestamp, ms
+60+B        S+4          store host
+64+B+S      4     int32  times that a consumer gave it back
+68+B+S      8     int64  physical offset of the half message of a committed transaction
+76+B+S      4     int32  length of the body n
+80+B+S      n            body
+80+B+S+n    1     int8   length of the topic t
+81+B+S+n    t            topic, UTF-8
++ t         2     int16  length of the properties p
++ 2         p            properties, UTF-8
+==========  ====  =====  ======================================================================
+
+Big-endian. Spec: store.md, sections 2.1 to 2.4, 3.1, 5.4 and 6.1.
+"""
+
+from functools import lru_cache
+from struct import Struct
+from typing import NamedTuple
+
+from rmq_ha.base.errors import CorruptRecord
+from rmq_ha.base.model.flags import BORN_HOST_V6, STORE_HOST_V6
+from rmq_ha.base.model.java_hash import tags_code
+from rmq_ha.base.model.message import Address, DispatchRequest, Row, offset_msg_id
+from rmq_ha.base.model.properties import (
+    DELAY,
+    KEYS,
+    MAX_PROPERTIES_SIZE,
+    TAGS,
+    UNIQ_KEY,
+    decode_properties,
+    sought_properties,
+)
+from rmq_ha.base.model.topics import SCHEDULE_TOPIC
+from rmq_ha.base.store_format.delay_levels import parse_delay_level
+
+try:  # the extra `rmq-ha[fast]`: the same CRC-32, three times as fast
+    from isal.isal_zlib import crc32 as crc32
+except ImportError:
+    from zlib import crc32 as crc32
+
+MESSAGE_MAGIC = 0xDAA320A7
+BLANK_MAGIC = 0xCBD43194
+BLANK_SIZE = 8
+RECORD_OVERHEAD = 91
+MAX_TOPIC_SIZE = 127
+CRC_MASK = 0x7FFFFFFF
+
+BLANK = 0
+UNREADABLE = -1
+
+_PREFIX = Struct(">iI")
+_SHORT = Struct(">H")
+_INT = Struct(">i")
+HEADS = tuple(
+    Struct(f">iIiiiqqiq{born}siq{store}siiqi")
+    for born, store in ((4, 4), (16, 4), (4, 16), (16, 16))
+)
+"""The fields before the body, by `sys_flag >> 4 & 3`."""
+_DISPATCH_HEADS = tuple(
+    Struct(f">iIii4xqqi8x{born}x4xq{store}x4x4xqi")
+    for born, store in ((4, 4), (16, 4), (4, 16), (16, 16))
+)
+_LOST_SECTOR = bytes(512)
+"""The CRC does not cover the properties; that much zero is what a crash leaves."""
+_LEAST = _DISPATCH_HEADS[0].size
+_PLAIN = _DISPATCH_HEADS[0].unpack_from
+_HOSTS_V6 = BORN_HOST_V6 | STORE_HOST_V6
+_address = lru_cache(maxsize=1024)(Address)
+"""Most records come from few machines."""
+
+
+class Record(NamedTuple):
+    """
+    One message as the log holds it.
+
+    :ivar size: bytes of the whole record.
+    :ivar properties_string: as stored; `properties` is its dict.
+    """
+
+    size: int
+    body_crc: int
+    queue_id: int
+    flag: int
+    queue_offset: int
+    physical_offset: int
+    sys_flag: int
+    born_timestamp: int
+    born_host: Address
+    store_timestamp: int
+    store_host: Address
+    reconsume_times: int
+    prepared_transaction_offset: int
+    body: bytes
+    topic: str
+    properties_string: str
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """The properties by name."""
+        return decode_properties(self.properties_string)
+
+    @property
+    def msg_id(self) -> str:
+        """The offsetMsgId. Spec: store.md, section 2.5."""
+        return offset_msg_id(self.store_host, self.physical_offset)
+
+
+def body_crc(body: bytes) -> int:
+    """What the record says of its body; 0 for an empty one."""
+    crc: int = crc32(body)
+    return crc & CRC_MASK
+
+
+def encode_blank(room: int) -> bytes:
+    """
+    The head of a blank; the bytes behind it are not looked at.
+
+    :param room: bytes from the blank to the end of its file, at least 8.
+    """
+    return _PREFIX.pack(room, BLANK_MAGIC)
+
+
+def encode_record(record: Record) -> bytes:
+    """
+    The record's bytes; `size`, `body_crc` and the two IPv6 bits are computed, not taken.
+
+    :raises ValueError: topic or properties are too long for their length fields.
+    """
+    topic = record.topic.encode("utf-8", "replace")
+    properties = record.properties_string.encode("utf-8", "replace")
+    if len(topic) > MAX_TOPIC_SIZE or len(properties) > MAX_PROPERTIES_SIZE:
+        raise ValueError(f"topic of {len(topic)} or properties of {len(properties)} bytes")
+    born, store = record.born_host, record.store_host
+    kind = (born.is_v6 and 1) | (store.is_v6 and 2)
+    head = HEADS[kind]
+    size = head.size + len(record.body) + 1 + len(topic) + 2 + len(properties)
+    return b"".join(
+        (
+            head.pack(
+                size,
+                MESSAGE_MAGIC,
+                body_crc(record.body),
+                record.queue_id,
+                record.flag,
+                record.queue_offset,
+                record.physical_offset,
+                record.sys_flag & ~(BORN_HOST_V6 | STORE_HOST_V6) | kind << 4,
+                record.born_timestamp,
+                born.ip,
+                born.port,
+                record.store_timestamp,
+                store.ip,
+                store.port,
+                record.reconsume_times,
+                record.prepared_transaction_offset,
+                len(record.body),
+            ),
+            record.body,
+            topic_part(topic),
+            _SHORT.pack(len(properties)),
+            properties,
+        )
+    )
+
+
+def topic_part(topic: bytes) -> bytes:
+    """The topic with its length in front."""
+    return bytes((len(topic),)) + topic
+
+
+def decode_record(buffer: bytes, position: int = 0, *, check_crc: bool = False) -> Record:
+    """
+    The record that starts at `position`.
+
+    :raises CorruptRecord: there is none, or (checked) the CRC of its body is wrong.
+    """
+    total = len(buffer) - position
+    if total < RECORD_OVERHEAD:
+        raise CorruptRecord(f"{total} bytes at {position} are too few for a record")
+    kind = buffer[position + 39] >> 4 & 3
+    head = HEADS[kind]
+    if total < head.size:
+        raise CorruptRecord(f"{total} bytes at {position} are too few for a record")
+    values = head.unpack_from(buffer, position)
+    size, magic, crc, length = values[0], values[1], values[2], values[16]
+    if magic != MESSAGE_MAGIC:
+        raise CorruptRecord(f"no message magic at {position}: {magic:08x}")
+    if not 0 < size <= total:
+        raise CorruptRecord(f"record at {position} claims {size} of {total} bytes")
+    cuts = cuts_at(buffer, position + size, position + head.size, length)
+    if cuts is None or cuts[3] != position + size:
+        raise CorruptRecord(f"the parts of the record at {position} do not add up")
+    body_at, topic_at, properties_at, end = cuts
+    body = bytes(buffer[body_at : body_at + length])
+    if check_crc and length and crc32(body) & CRC_MASK != crc:
+        raise CorruptRecord(f"the body of the record at {position} does not match its CRC")
+    return Record(
+        size,
+        crc,
+        values[3],
+        values[4],
+        values[5],
+        values[6],
+        values[7],
+        values[8],
+        _address(values[9], values[10]),
+        values[11],
+        _address(values[12], values[13]),
+        values[14],
+        values[15],
+        body,
+        bytes(buffer[topic_at : properties_at - 2]).decode("utf-8", "replace"),
+        bytes(buffer[properties_at:end]).decode("utf-8", "replace"),
+    )
+
+
+def decode_records(data: bytes) -> list[Record]:
+    """
+    Records one after the other, as in the body of a pull response.
+
+    :raises CorruptRecord: something else is among them.
+    """
+    records: list[Record] = []
+    position = 0
+    while position < len(data):
+        record = decode_record(data, position)
+        records.append(record)
+        position += record.size
+    return records
+
+
+def cuts_at(
+    buffer: bytes, limit: int, body_at: int, length: int
+) -> tuple[int, int, int, int] | None:
+    """Where body, topic text and properties text start, and the end; None if they do not fit."""
+    topic_length_at = body_at + length
+    if length < 0 or topic_length_at >= limit:
+        return None
+    topic_size = buffer[topic_length_at]
+    properties_at = topic_length_at + 3 + topic_size
+    if topic_size > MAX_TOPIC_SIZE or properties_at > limit:
+        return None
+    (size,) = _SHORT.unpack_from(buffer, properties_at - 2)
+    end = properties_at + size
+    if end > limit or size > MAX_PROPERTIES_SIZE:
+        return None
+    return body_at, topic_length_at + 1, properties_at, end
+
+
+def row_at(
+    buffer: bytes,
+    position: int,
+    limit: int,
+    delay_levels: list[int],
+    check_crc: bool = False,
+) -> Row | int:
+    """
+    What dispatchers and recovery need of the record at `position`, in one pass.
+
+    Nearly all records are plain: short heads, no delay, parts that add up.
+
+    :param limit: end of the bytes that may be looked at.
+    :param delay_levels: ms of level 1, 2, ...
+    :returns: the row; `BLANK`; `UNREADABLE`; or, positive, the size of a record whose parts do not
+        add up or whose topic cannot be a directory.
+    """
+    if limit - position < RECORD_OVERHEAD:
+        return _odd_row_at(buffer, position, limit, delay_levels, check_crc)
+    size, magic, crc, queue_id, number, place, flags, stamp, prepared, length = _PLAIN(
+        buffer, position
+    )
+    end = position + size
+    topic_at = position + _LEAST + length + 1
+    if (
+        magic == MESSAGE_MAGIC
+        and length >= 0
+        and topic_at + 2 <= end <= limit
+        and not flags & _HOSTS_V6
+        and (topic_size := buffer[topic_at - 1]) <= MAX_TOPIC_SIZE
+        and (text_at := topic_at + topic_size + 2) <= end
+        and _SHORT.unpack_from(buffer, text_at - 2)[0] == end - text_at <= MAX_PROPERTIES_SIZE
+        and not (
+            check_crc
+            and length
+            and crc32(memoryview(buffer)[topic_at - 1 - length : topic_at - 1]) & CRC_MASK != crc
+        )
+    ):
+        topic = _directory_name(buffer[topic_at : text_at - 2])
+        stored = buffer[text_at:end]
+        if (
+            topic is not None
+            and topic != SCHEDULE_TOPIC
+            and not (check_crc and _LOST_SECTOR in stored)
+        ):
+            text = stored.decode("utf-8", "replace")
+            keys, uniq_key, tags = sought_properties(text)
+            code = tags_code(tags) if tags else 0
+            return (
+                topic, queue_id, place, size, code, stamp, number, keys, uniq_key, flags, prepared,
+                text,
+            )  # fmt: skip
+    return _odd_row_at(buffer, position, limit, delay_levels, check_crc)
+
+
+def _odd_row_at(
+    buffer: bytes, position: int, limit: int, delay_levels: list[int], check_crc: bool
+) -> Row | int:
+    """As `row_at`, of whatever may be there."""
+    available = limit - position
+    if available < RECORD_OVERHEAD:
+        if available >= BLANK_SIZE and _PREFIX.unpack_from(buffer, position)[1] == BLANK_MAGIC:
+            return BLANK
+        return UNREADABLE
+    values: tuple[int, ...] = _DISPATCH_HEADS[0].unpack_from(buffer, position)
+    if values[1] != MESSAGE_MAGIC:
+        return BLANK if values[1] == BLANK_MAGIC else UNREADABLE
+    size = values[0]
+    if not RECORD_OVERHEAD <= size <= available:
+        return UNREADABLE
+    body_at = position + _LEAST
+    if kind := values[6] >> 4 & 3:
+        head = _DISPATCH_HEADS[kind]
+        if size < head.size:
+            return UNREADABLE
+        values = head.unpack_from(buffer, position)
+        body_at = position + head.size
+    cuts = cuts_at(buffer, position + size, body_at, values[9])
+    if cuts is None:
+        return UNREADABLE
+    body_at, topic_at, properties_at, end = cuts
+    if end != position + size:
+        return size
+    if check_crc and values[9]:
+        body = memoryview(buffer)[body_at : topic_at - 1]
+        if crc32(body) & CRC_MASK != values[2]:
+            return UNREADABLE
+    topic = _directory_name(buffer[topic_at : properties_at - 2])
+    if topic is None:
+        return size
+    stored = buffer[properties_at:end]
+    if check_crc and _LOST_SECTOR in stored:
+        return UNREADABLE
+    text = stored.decode("utf-8", "replace")
+    properties = decode_properties(text) if text else {}
+    code = code_of(topic, properties, values[7], delay_levels)
+    if code is None:
+        return size
+    keys, uniq_key = properties.get(KEYS, ""), properties.get(UNIQ_KEY, "")
+    return (
+        topic, values[3], values[5], size, code, values[7], values[4], keys, uniq_key, values[6],
+        values[8], text,
+    )  # fmt: skip
+
+
+def dispatch_request_at(
+    buffer: bytes,
+    position: int,
+    limit: int,
+    delay_levels: list[int],
+    check_crc: bool = False,
+) -> DispatchRequest | int:
+    """As `row_at`, for whoever reads a row by the names of its fields."""
+    row = row_at(buffer, position, limit, delay_levels, check_crc)
+    return row if isinstance(row, int) else DispatchRequest._make(row)
+
+
+def code_of(
+    topic: str, properties: dict[str, str], store_timestamp: int, delay_levels: list[int]
+) -> int | None:
+    """
+    The consume queue's number for a record: hash of the tag, or the delivery time in ms.
+
+    :returns: None when the record is in the schedule topic and its DELAY is no number.
+
+    Spec: store.md, section 3.1.
+    """
+    if topic == SCHEDULE_TOPIC and DELAY in properties:
+        level = parse_delay_level(properties[DELAY])
+        if level is None:
+            return None
+        if level > 0:
+            level = min(level, len(delay_levels))
+            return store_timestamp + (delay_levels[level - 1] if level else 1000)
+    return tags_code(properties.get(TAGS, ""))
+
+
+@lru_cache(maxsize=4096)
+def _directory_name(topic: bytes) -> str | None:
+    """The topic's text; None for one that would leave the consumequeue directory."""
+    if not topic or b"/" in topic or b"\0" in topic or topic in (b".", b".."):
+        return None
+    return topic.decode("utf-8", "replace")
+
+
+def store_timestamp_of(head: bytes) -> int:
+    """
+    The store timestamp of the record that starts with these bytes; 0 for anything else.
+
+    :param head: at least the first 80 bytes of the record.
+
+    Spec: store.md, section 5.4 (it chooses where an abnormal recovery begins).
+    """
+    if len(head) < _LEAST or _PREFIX.unpack_from(head)[1] != MESSAGE_MAGIC:
+        return 0
+    position = 56 + (12 if head[39] & BORN_HOST_V6 else 0)
+    return int.from_bytes(head[position : position + 8], "big", signed=True)
+
+
+def record_size_at(buffer: bytes, position: int, limit: int) -> int:
+    """The size that a message record at `position` claims; 0 if there is no message magic."""
+    if limit - position < BLANK_SIZE:
+        return 0
+    size: int
+    size, magic = _PREFIX.unpack_from(buffer, position)
+    return size if magic == MESSAGE_MAGIC and size >= RECORD_OVERHEAD else 0

@@ -1,0 +1,252 @@
+"""
+DLedger's files: entries, blanks, the index and the two small property files.
+
+An entry is 48 bytes and its body, as upstream leaves them on the disk (both CRCs always 0):
+
+======  ====  =====  ========================================================
+offset  size  type   meaning
+======  ====  =====  ========================================================
+0       4     int32  magic, 1
+4       4     int32  size of the whole entry
+8       8     int64  index
+16      8     int64  term
+24      8     int64  pos: where the entry begins, over all data files
+32      4     int32  channel, 0
+36      4     int32  chainCrc, 0
+40      4     int32  bodyCrc, 0
+44      4     int32  length of the body
+48            bytes  the body: a commit-log record
+======  ====  =====  ========================================================
+
+Where an entry does not fit, the rest of a file is a blank: int32 -1, int32 its length, zeros.
+
+An index entry, at 32 times the index: int32 magic, int64 pos, int32 size, int64 index, int64 term.
+
+Ours alone, in files of their own that upstream does not look at: at 8 times the index the CRC-32 of
+the 48 bytes and the term of the entry before, and that of the body. So a torn or rotten body is
+found, and an entry that a crash brought back behind one that it never followed.
+
+Big-endian. Spec: dledger.md, chapter 3.
+"""
+
+import re
+from struct import Struct
+from typing import NamedTuple
+from zlib import crc32
+
+from rmq_ha.base.errors import CorruptRecord
+from rmq_ha.base.store_format.dledger_values import (
+    ENTRY_HEADER_SIZE,
+    MAX_ENTRY_SIZE,
+    Entry,
+    TermVote,
+)
+
+MAGIC = 1
+BLANK_MAGIC = -1
+BLANK_SIZE = 8
+INDEX_UNIT = 32
+INDEX_FILE_SIZE = 5_242_880 * INDEX_UNIT
+
+CHECKSUM_UNIT = 8
+
+HEADER = Struct(">iiqqqiiii")
+BLANK = Struct(">ii")
+INDEX = Struct(">iqiqq")
+CHECKSUMS = Struct(">II")
+PREVIOUS_TERM = Struct(">q")
+assert (HEADER.size, BLANK.size) == (ENTRY_HEADER_SIZE, BLANK_SIZE)
+assert (INDEX.size, CHECKSUMS.size) == (INDEX_UNIT, CHECKSUM_UNIT)
+
+_MAX_NUMBER = (1 << 63) - 1
+_NUMBER = re.compile(r"-?[0-9]{1,19}")
+
+
+class Header(NamedTuple):
+    """The first 48 bytes of an entry; fields named as in its table."""
+
+    magic: int
+    size: int
+    index: int  # type: ignore[assignment]  # hides tuple.index
+    term: int
+    pos: int
+    channel: int
+    chain_crc: int
+    body_crc: int
+    body_length: int
+
+    @property
+    def is_sound(self) -> bool:
+        """Everything fits that an entry can tell about itself."""
+        return (
+            self.magic == MAGIC
+            and ENTRY_HEADER_SIZE + self.body_length == self.size
+            and ENTRY_HEADER_SIZE <= self.size <= MAX_ENTRY_SIZE
+            and self.index >= 0
+            and self.term >= 0
+        )
+
+    def encode(self) -> bytes:
+        """The same 48 bytes again."""
+        return HEADER.pack(*self)
+
+
+class IndexEntry(NamedTuple):
+    """Where an entry is; fields named as in its table."""
+
+    magic: int
+    pos: int
+    size: int
+    index: int  # type: ignore[assignment]  # hides tuple.index
+    term: int
+
+
+def encode_header(entry: Entry) -> bytes:
+    """The 48 bytes before an entry's body."""
+    length = len(entry.body)
+    return HEADER.pack(
+        entry.magic,
+        ENTRY_HEADER_SIZE + length,
+        entry.index,
+        entry.term,
+        entry.pos,
+        entry.channel,
+        0,
+        0,
+        length,
+    )
+
+
+def decode_header(data: bytes | memoryview, offset: int = 0) -> Header:
+    """From at least 48 bytes; whether it makes sense is `Header.is_sound`."""
+    return Header(*HEADER.unpack_from(data, offset))
+
+
+def decode_entry(data: bytes, offset: int = 0) -> Entry:
+    """
+    A whole entry.
+
+    :raises CorruptRecord: the bytes are not one.
+    """
+    if len(data) - offset < ENTRY_HEADER_SIZE:
+        raise CorruptRecord(f"{len(data) - offset} bytes are no entry: its header has 48")
+    header = decode_header(data, offset)
+    if not header.is_sound or len(data) - offset < header.size:
+        raise CorruptRecord(f"no entry: {header}")
+    body = data[offset + ENTRY_HEADER_SIZE : offset + header.size]
+    return Entry(header.index, header.term, header.pos, body, header.magic, header.channel)
+
+
+def decode_index(data: bytes, offset: int = 0) -> IndexEntry:
+    """From at least 32 bytes."""
+    return IndexEntry(*INDEX.unpack_from(data, offset))
+
+
+def encode_checksums(
+    header: bytes | memoryview, body: bytes | memoryview, previous_term: int
+) -> bytes:
+    """
+    What finds out later whether an entry is whole and where it belongs.
+
+    :param previous_term: of the entry before; -1: none, or not known.
+    """
+    return CHECKSUMS.pack(crc32(PREVIOUS_TERM.pack(previous_term), crc32(header)), crc32(body))
+
+
+def place_after(pos: int, size: int, file_size: int) -> int:
+    """
+    Where an entry goes.
+
+    Spec: dledger.md, section 3.3
+
+    :param pos: where the entry before it ends.
+    :param size: of the whole entry.
+    """
+    remaining = file_size - pos % file_size
+    return pos if size + BLANK_SIZE <= remaining else pos + remaining
+
+
+def encode_term(state: TermVote) -> bytes:
+    """The content of `currterm`."""
+    return b"voteLeader=%b\ncurrTerm=%d\n" % ((state.voted_for or "").encode(), state.term)
+
+
+def decode_term(data: bytes) -> TermVote:
+    """
+    The content of `currterm`; an empty vote is none.
+
+    :raises CorruptRecord: there is no term.
+    """
+    values = _properties(data)
+    return TermVote(_number(values, "currTerm"), values.get("voteLeader") or None)
+
+
+class Checkpoint(NamedTuple):
+    """
+    What the file `checkpoint` says.
+
+    :ivar committed_index: -1: not known.
+    :ivar end_index: for people; recovery does not use it.
+    :ivar synced: ours, after which upstream does not ask; None: it wrote the file.
+    """
+
+    committed_index: int = -1
+    end_index: int = -1
+    synced: "SyncedUpTo | None" = None
+
+
+class SyncedUpTo(NamedTuple):
+    """
+    An entry up to which data, index and checksums were synced.
+
+    :ivar index: -1: none was.
+    """
+
+    index: int = -1  # type: ignore[assignment]  # hides tuple.index
+    term: int = -1
+    pos: int = -1
+
+
+def encode_checkpoint(checkpoint: Checkpoint) -> bytes:
+    """The content of `checkpoint`; upstream drops our key when it writes the file."""
+    text = f"committedIndex={checkpoint.committed_index}\nendIndex={checkpoint.end_index}\n"
+    if checkpoint.synced is not None:
+        text += "rmqHaSynced={},{},{}\n".format(*checkpoint.synced)
+    return text.encode()
+
+
+def decode_checkpoint(data: bytes) -> Checkpoint:
+    """
+    The content of `checkpoint`.
+
+    :raises CorruptRecord: it has no committed index.
+    """
+    values = _properties(data)
+    end_index = _number(values, "endIndex") if "endIndex" in values else -1
+    synced = None
+    if "rmqHaSynced" in values:
+        try:
+            index, term, pos = map(int, values["rmqHaSynced"].split(","))
+        except ValueError:
+            raise CorruptRecord(f"rmqHaSynced is {values['rmqHaSynced'][:100]!r}") from None
+        synced = SyncedUpTo(index, term, pos)
+    return Checkpoint(_number(values, "committedIndex"), end_index, synced)
+
+
+def _properties(data: bytes) -> dict[str, str]:
+    values = {}
+    for line in data.decode("utf-8", "replace").splitlines():
+        key, separator, value = line.partition("=")
+        if separator:  # a comment is a key of which nobody asks
+            values[key.strip()] = value.strip()
+    return values
+
+
+def _number(values: dict[str, str], key: str) -> int:
+    text = values.get(key, "")
+    if _NUMBER.fullmatch(text) is None:
+        raise CorruptRecord(f"{key} is {text[:100]!r} and not a number")
+    number = int(text)
+    if not -1 <= number <= _MAX_NUMBER:
+        raise CorruptRecord(f"{key} is {number}")
+    return number

@@ -1,0 +1,100 @@
+"""Reading a commit log record by record, in large steps.
+
+Spec: store.md, sections 5.4 and 6.3.
+"""
+
+import sys
+from typing import NamedTuple
+
+from rmq_ha.base.model.message import Row
+from rmq_ha.base.store_format.commitlog import (
+    BLANK_SIZE,
+    UNREADABLE,
+    record_size_at,
+    row_at,
+)
+from rmq_ha.base.store_format.run import Run
+
+READ_SIZE = 1 << 20
+MAX_RECORD_SIZE = 64 << 20
+"""A record that claims more is damage; remoting frames end at 16 MiB."""
+
+IDENTITY_SIZE = 36
+"""So much of a record tells its size, and whether it belongs to its place in the log."""
+
+MORE = -2
+
+
+class Walk(NamedTuple):
+    """
+    What a stretch of the log holds.
+
+    :ivar run: the records, in order.
+    :ivar verdict: what stands behind them: `MORE` (look again from there), `BLANK`, `UNREADABLE`,
+        or the size of a record whose parts do not add up.
+    :ivar needed: with `MORE`: bytes that the next look has to see to get any further.
+    """
+
+    run: Run
+    verdict: int
+    needed: int = 0
+
+    @property
+    def size(self) -> int:
+        """Bytes of the records."""
+        return self.run.end - self.run.start
+
+
+def walk(
+    data: bytes,
+    physical_offset: int,
+    delay_levels: list[int],
+    max_count: int,
+    check_crc: bool = False,
+    max_work: int = sys.maxsize,
+) -> Walk:
+    """
+    Read records from the start of `data`.
+
+    :param data: bytes of one file, cut off anywhere.
+    :param physical_offset: where `data` begins; a record that says otherwise is unreadable.
+    :param max_work: ends behind the record with which all of them reach it; see `run.work_of`.
+    """
+    rows: list[Row] = []
+    position = work = needed = 0
+    verdict = MORE
+    limit = len(data)
+    for _ in range(max_count):
+        row = row_at(data, position, limit, delay_levels, check_crc)
+        if isinstance(row, int):
+            verdict = row
+            if row == UNREADABLE:
+                verdict, needed = _unreadable(data, position, limit, physical_offset)
+            break
+        if row[2] != physical_offset + position:
+            verdict = UNREADABLE
+            break
+        rows.append(row)
+        position += row[3]
+        work += len(row[7])
+        if work >= max_work:
+            break
+    return Walk(Run(physical_offset, physical_offset + position, rows, work), verdict, needed)
+
+
+def _unreadable(data: bytes, position: int, limit: int, physical_offset: int) -> tuple[int, int]:
+    """Whether more of it may be a record, and how much has to be seen to know."""
+    size = record_size_at(data, position, limit)
+    if position + size > limit and size <= MAX_RECORD_SIZE:
+        if limit - position >= IDENTITY_SIZE and not _belongs(data, position, physical_offset):
+            return UNREADABLE, 0
+        return MORE, size
+    if limit - position < BLANK_SIZE:
+        return MORE, BLANK_SIZE
+    return UNREADABLE, 0
+
+
+def _belongs(data: bytes, position: int, physical_offset: int) -> bool:
+    """The record at `position` says that it is where it is; see `IDENTITY_SIZE`."""
+    said = int.from_bytes(data[position + 28 : position + IDENTITY_SIZE], "big")
+    return said == physical_offset + position

@@ -1,0 +1,122 @@
+"""The `tls.*` settings: those of the server's own file and those of `tls.config.file`, which win.
+
+Spec: remoting.md, section 1.10.
+"""
+
+from collections.abc import Callable, Mapping
+
+from rmq_ha.base.config.limits import TLS_KEYS
+from rmq_ha.base.config.properties import decode, parse
+from rmq_ha.base.config.values import check_tls
+from rmq_ha.base.errors import ConfigurationError
+
+CONFIG_FILE_KEY = "tls.config.file"
+DEFAULT_CONFIG_FILE = "/etc/rocketmq/tls.properties"
+ReadBytes = Callable[[str], bytes]
+
+# RocketMQ does not read these from there, so an operator who wrote them got something else.
+_NOT_FROM_FILE = frozenset({"tls.server.mode", "tls.enable", CONFIG_FILE_KEY})
+
+
+class TlsOptions:
+    """
+    What holds, wherever it was written.
+
+    :ivar config_file: the one that was read; None when there is none.
+    :ivar unknown: keys of that file that nobody reads.
+    """
+
+    def __init__(self, options: Mapping[str, str], read_bytes: ReadBytes) -> None:
+        """
+        :param options: of the properties file; keys that do not begin with `tls.` do not count.
+        :param read_bytes: reads a file.
+        :raises ConfigurationError: `tls.config.file` cannot be read, or a value does not fit.
+        """
+        self._values = {key: value for key, value in options.items() if key in TLS_KEYS}
+        self.unknown: list[str] = []
+        self.config_file: str | None = None
+        self._read_config_file(read_bytes)
+        for key, value in self._values.items():
+            try:
+                check_tls(key, value)
+            except ValueError as error:
+                raise ConfigurationError(f"{key}={value}: {error}") from None
+
+    def text(self, key: str, default: str = "") -> str:
+        """A setting; blank counts as not set."""
+        return self._values.get(key, "").strip() or default
+
+    def is_true(self, key: str, default: bool = False) -> bool:
+        """A yes or no."""
+        return self.text(key, "true" if default else "false").lower() == "true"
+
+    def is_set(self, key: str) -> bool:
+        """Somebody wrote it."""
+        return bool(self.text(key))
+
+    def is_test_mode(self, side: str) -> bool:
+        """
+        Whether this side makes do without certificates.
+
+        :param side: `server` or `client`.
+        :raises ConfigurationError: files are named which RocketMQ's default would ignore.
+        """
+        if self.is_set("tls.test.mode.enable"):
+            return self.is_true("tls.test.mode.enable")
+        for name in ("keyPath", "certPath", "trustCertPath"):
+            key = f"tls.{side}.{name}"
+            if self.is_set(key):
+                raise ConfigurationError(
+                    f"{key}={self.text(key)} would have no effect, because tls.test.mode.enable is "
+                    f"true unless you say otherwise: set tls.test.mode.enable=false"
+                )
+        return True
+
+    def _read_config_file(self, read_bytes: ReadBytes) -> None:
+        path = self.text(CONFIG_FILE_KEY, DEFAULT_CONFIG_FILE)
+        try:
+            text = decode(read_bytes(path))
+        except FileNotFoundError:
+            if not self.is_set(CONFIG_FILE_KEY):
+                return
+            raise ConfigurationError(
+                f"{CONFIG_FILE_KEY}={path}: there is no such file; name another or remove the key"
+            ) from None
+        except OSError as error:
+            raise ConfigurationError(
+                f"{CONFIG_FILE_KEY}={path}: {error.strerror or error}; make it readable for this "
+                f"user, or set {CONFIG_FILE_KEY} to another file"
+            ) from None
+        self.config_file = path
+        for item in parse(text, path):
+            if item.key in _NOT_FROM_FILE:
+                raise ConfigurationError(
+                    f"{path}:{item.line}: {item.key} has no effect in this file, as in RocketMQ: "
+                    f"put it into the properties file of the server"
+                )
+            if item.key in TLS_KEYS:
+                self._values[item.key] = item.value.strip()
+            else:
+                self.unknown.append(item.key)
+
+
+def check_proof(demanded_by: str, options: TlsOptions, *, is_tls: bool) -> None:
+    """
+    What is signed goes to servers only that have proven who they are.
+
+    :param demanded_by: the setting that says so.
+    :raises ConfigurationError: anybody could be the server, or listen.
+    """
+    if not is_tls:
+        raise ConfigurationError(
+            f"{demanded_by}: requests would be signed over plain TCP, where others can record "
+            "them: use TLS (a client: use_tls=True; a broker: useTLS=true) with "
+            "tls.client.trustCertPath"
+        )
+    trust = options.text("tls.client.trustCertPath")
+    is_checked = bool(trust) and options.is_true("tls.client.authServer", True)
+    if options.is_test_mode("client") or not is_checked:
+        raise ConfigurationError(
+            f"{demanded_by}: nobody would check who gets the signed requests: set "
+            "tls.client.trustCertPath (and tls.test.mode.enable=false)"
+        )

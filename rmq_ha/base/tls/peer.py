@@ -1,0 +1,90 @@
+"""Whether the certificate of the other end will do, and why not."""
+
+import ipaddress
+from collections.abc import Sequence
+
+from cryptography import x509
+from OpenSSL.SSL import X509VerificationCodes as Codes
+from service_identity import CertificateError, VerificationError
+from service_identity.cryptography import (
+    verify_certificate_hostname,
+    verify_certificate_ip_address,
+)
+
+from rmq_ha.base.tls.files import certificate_names, certificate_text
+
+_REASONS = {
+    Codes.ERR_CERT_HAS_EXPIRED: "has expired",
+    Codes.ERR_CERT_NOT_YET_VALID: "is not valid yet",
+    Codes.ERR_DEPTH_ZERO_SELF_SIGNED_CERT: "is self-signed, not by our trust root",
+    Codes.ERR_SELF_SIGNED_CERT_IN_CHAIN: "is of another root than ours",
+    Codes.ERR_UNABLE_TO_GET_ISSUER_CERT: "is of another root than ours",
+    Codes.ERR_UNABLE_TO_GET_ISSUER_CERT_LOCALLY: "is of another root than ours",
+    Codes.ERR_UNABLE_TO_VERIFY_LEAF_SIGNATURE: "is of another root than ours",
+    Codes.ERR_CERT_SIGNATURE_FAILURE: "has a wrong signature",
+    Codes.ERR_INVALID_PURPOSE: "is not for this purpose (extended key usage)",
+    Codes.ERR_CERT_REVOKED: "is revoked",
+}
+
+
+class PeerCheck:
+    """
+    One handshake's judgement of the other end.
+
+    :ivar identity: whom its certificate names; empty until one was believed.
+    :ivar names: the same, one by one.
+    :ivar reason: why it was refused; empty until then.
+    """
+
+    def __init__(self, names: Sequence[str] = (), *, is_verified: bool = False) -> None:
+        """
+        :param names: DNS names and IP addresses; the certificate must carry one. None: any.
+        :param is_verified: there is a trust root; without one everything will do.
+        """
+        self._wanted = names
+        self._is_verified = is_verified
+        self.identity = ""
+        self.names: tuple[str, ...] = ()
+        self.reason = ""
+
+    def judge(self, certificate: x509.Certificate, error: int, depth: int) -> bool:
+        """
+        OpenSSL's verification callback, for each certificate of the chain, the root first.
+
+        :param error: what OpenSSL found; 0: nothing.
+        :param depth: 0 is the peer's own.
+        """
+        if not self._is_verified:
+            return True
+        who = certificate_text(certificate)
+        if error:
+            what = _REASONS.get(error, f"is not valid (OpenSSL's verification error {error})")
+            whose = "its certificate" if depth == 0 else "a certificate of its chain"
+            self.reason = f"{whose} ({who}) {what}"
+            return False
+        if depth == 0:
+            if self._wanted and not any(has_name(certificate, name) for name in self._wanted):
+                expected = " or ".join(self._wanted)
+                self.reason = f"its certificate is for {who}, not for {expected}"
+                return False
+            self.identity = who
+            self.names = certificate_names(certificate)
+        return True
+
+
+def has_name(certificate: x509.Certificate, name: str) -> bool:
+    """
+    A certificate carries this DNS name or IP address among its subjectAltNames.
+
+    :param name: as it is connected to.
+    """
+    try:
+        try:
+            ipaddress.ip_address(name)
+        except ValueError:
+            verify_certificate_hostname(certificate, name)
+        else:
+            verify_certificate_ip_address(certificate, name)
+    except (VerificationError, CertificateError, ValueError):
+        return False
+    return True

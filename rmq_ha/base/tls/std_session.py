@@ -1,0 +1,148 @@
+"""TLS by an `ssl.SSLContext` that the application made: its rules are its own."""
+
+import ssl
+from typing import Any, NamedTuple
+
+from rmq_ha.base.errors import ConfigurationError, TlsRefused
+
+_PIECE = 1 << 16
+
+
+class StdCheck(NamedTuple):
+    """
+    What the other end's certificate said.
+
+    :ivar identity: its subject; empty when nobody looked.
+    :ivar names: its subjectAltNames.
+    """
+
+    identity: str = ""
+    names: tuple[str, ...] = ()
+
+
+class StdSession:
+    """One TLS connection without a socket: bytes in, bytes out; see `TlsSession`."""
+
+    def __init__(self, context: ssl.SSLContext, host: str) -> None:
+        """:param host: name or IP address, as it is connected to."""
+        self.check = StdCheck()
+        self.is_secured = False
+        self.is_closed = False
+        self._in, self._out = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._connection = context.wrap_bio(self._in, self._out, server_hostname=host)
+
+    def start(self) -> None:
+        """
+        Say hello.
+
+        :raises TlsRefused: there is no version or cipher to offer.
+        """
+        self._shake_hands()
+
+    def receive_data(self, data: bytes) -> bytes:
+        """
+        Take bytes of the wire.
+
+        :returns: what they say to the application; may be empty. Afterwards there may be
+            something to send.
+        :raises TlsRefused: the connection is of no use; an alert may be there to send.
+        """
+        self._in.write(data)
+        if not self.is_secured:
+            self._shake_hands()
+        return self._plain() if self.is_secured else b""
+
+    def send(self, data: bytes) -> None:
+        """
+        Encrypt; only when secured.
+
+        :raises TlsRefused: the connection is of no use.
+        """
+        left = memoryview(data)
+        try:
+            while left:
+                left = left[self._connection.write(left) :]
+        except ssl.SSLError as error:
+            raise _refused(error) from None
+
+    def data_to_send(self) -> bytes:
+        """What is to go over the wire."""
+        return self._out.read()
+
+    def close(self) -> None:
+        """Say that nothing more comes."""
+        try:
+            self._connection.unwrap()
+        except ssl.SSLError:
+            pass  # the other end does not answer at once, or there was no handshake
+
+    @property
+    def version(self) -> str:
+        """Such as `TLSv1.3`."""
+        return self._connection.version() or "TLS"
+
+    def _shake_hands(self) -> None:
+        try:
+            self._connection.do_handshake()
+        except ssl.SSLWantReadError:
+            return
+        except ssl.SSLError as error:
+            raise _refused(error) from None
+        self.is_secured = True
+        shown: Any = self._connection.getpeercert() or {}
+        subject = [f"{key}={value}" for part in shown.get("subject", ()) for key, value in part]
+        names = tuple(str(value) for _, value in shown.get("subjectAltName", ()))
+        self.check = StdCheck(", ".join(subject) or ", ".join(names), names)
+
+    def _plain(self) -> bytes:
+        pieces: list[bytes] = []
+        try:
+            while piece := self._connection.read(_PIECE):
+                pieces.append(piece)
+            self.is_closed = True
+        except ssl.SSLWantReadError:
+            pass
+        except ssl.SSLZeroReturnError:
+            self.is_closed = True
+        except ssl.SSLError as error:
+            raise _refused(error) from None
+        return b"".join(pieces)
+
+
+class ContextTls:
+    """
+    All connections are TLS, by the application's rules.
+
+    :ivar enabled: always.
+    """
+
+    enabled = True
+
+    def __init__(self, context: ssl.SSLContext) -> None:
+        self._context = context
+
+    def session(self, host: str) -> StdSession:
+        """For a connection to this host."""
+        return StdSession(self._context, host)
+
+
+def check_context(context: ssl.SSLContext, demanded_by: str) -> None:
+    """
+    Whether servers have to prove who they are.
+
+    :param demanded_by: the setting that wants it; empty: none does.
+    :raises ConfigurationError: they have not.
+    """
+    proves = context.verify_mode is ssl.CERT_REQUIRED and context.check_hostname
+    if demanded_by and not proves:
+        raise ConfigurationError(
+            f"{demanded_by}: nobody would check who gets the signed requests: the ssl_context needs"
+            " verify_mode=CERT_REQUIRED and check_hostname=True"
+        )
+
+
+def _refused(error: ssl.SSLError) -> TlsRefused:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return TlsRefused(f"its certificate is refused: {error.verify_message}")
+    said = (error.reason or str(error)).replace("_", " ").lower()
+    return TlsRefused(f"it broke off the TLS connection: {said}")

@@ -1,0 +1,82 @@
+"""The body of a batch: messages side by side.
+
+======  ====  ==================================================
+offset  size  meaning
+======  ====  ==================================================
+0       4     size of this message, itself included
+4       4     magic, 0
+8       4     crc of the body, 0: the broker computes it
+12      4     flag
+16      4     length n of the body
+20      n     body
+20+n    2     length m of the properties
+22+n    m     properties, UTF-8
+======  ====  ==================================================
+
+Big-endian. Spec: remoting.md, section 5.7.
+"""
+
+from collections.abc import Iterable, Iterator
+from struct import Struct
+
+from rmq_ha.base.errors import ProtocolViolation
+from rmq_ha.base.wire.text import to_bytes
+
+_HEAD = Struct(">iiiii")
+_SHORT = Struct(">h")
+_OVERHEAD = _HEAD.size + _SHORT.size
+_MAX_PROPERTIES_SIZE = 32767
+
+BatchMember = tuple[int, bytes, str]
+
+
+def read_batch(body: bytes) -> Iterator[BatchMember]:
+    """
+    Flag, body and property string of one message of a batch after the other.
+
+    :raises ProtocolViolation: the lengths do not fit together.
+    """
+    position = number = 0
+    total = len(body)
+    while position < total:
+        if total - position < _OVERHEAD:
+            raise ProtocolViolation(f"{total - position} bytes too many at the end of a batch")
+        size, _, _, flag, body_size = _HEAD.unpack_from(body, position)
+        start = position + _HEAD.size
+        end = position + size
+        properties_at = start + body_size
+        if end > total or body_size < 0 or properties_at + _SHORT.size > end:
+            raise ProtocolViolation(f"message {number} of a batch is larger than its frame")
+        (properties_size,) = _SHORT.unpack_from(body, properties_at)
+        if properties_at + _SHORT.size + (properties_size & 0xFFFF) == end and properties_size < 0:
+            raise ProtocolViolation(
+                f"message {number} of a batch has {properties_size & 0xFFFF} bytes of properties; "
+                f"{_MAX_PROPERTIES_SIZE} are allowed"
+            )
+        if properties_at + _SHORT.size + properties_size != end or properties_size < 0:
+            raise ProtocolViolation(f"message {number} of a batch: lengths do not add up")
+        properties = body[properties_at + _SHORT.size : end].decode("utf-8", "replace")
+        yield flag, body[start:properties_at], properties
+        position = end
+        number += 1
+
+
+def encode_batch(members: Iterable[BatchMember]) -> bytes:
+    """
+    Put messages side by side, as a producer does.
+
+    :raises ProtocolViolation: the properties of one are longer than 32767 bytes.
+    """
+    pieces: list[bytes] = []
+    for flag, body, text in members:
+        properties = to_bytes(text)
+        if len(properties) > _MAX_PROPERTIES_SIZE:
+            raise ProtocolViolation(f"{len(properties)} bytes of properties in a batch")
+        size = _OVERHEAD + len(body) + len(properties)
+        pieces += (
+            _HEAD.pack(size, 0, 0, flag, len(body)),
+            body,
+            _SHORT.pack(len(properties)),
+            properties,
+        )
+    return b"".join(pieces)

@@ -1,0 +1,96 @@
+"""RemotingCommand: one request or response.
+
+Spec: remoting.md, sections 1.2 to 1.6.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from rmq_ha.base.errors import ProtocolViolation, RequestRejected
+from rmq_ha.base.model.security import PLAIN, Security
+from rmq_ha.base.wire.codes import ResponseCode
+
+T = TypeVar("T")
+
+FLAG_RESPONSE = 1
+FLAG_ONEWAY = 2
+VERSION = 407  # V4_9_7
+
+
+@dataclass(slots=True)
+class RemotingCommand:
+    """
+    A decoded frame.
+
+    :ivar code: request code, or response code in a response.
+    :ivar ext: the header map, string to string; None when the frame had none.
+    :ivar body: None when the frame had none (an empty one cannot be sent).
+    :ivar binary: the header is (to be) in ROCKETMQ instead of JSON form.
+    :ivar grant: the `IGrant` of the account that signed it, once access control has seen it; None
+        for all else. It is never sent.
+    :ivar security: of the connection that it came by, where somebody checks access; never sent.
+    """
+
+    code: int
+    ext: dict[str, str] | None = None
+    body: bytes | None = None
+    opaque: int = 0
+    flag: int = 0
+    remark: str | None = None
+    language: str | None = "JAVA"
+    version: int = VERSION
+    binary: bool = False
+    grant: Any = field(default=None, compare=False, repr=False)
+    security: Security = field(default=PLAIN, compare=False, repr=False)
+    _decoded: Any = field(default=None, init=False, compare=False, repr=False)
+
+    @property
+    def is_response(self) -> bool:
+        """Answers a request of ours."""
+        return bool(self.flag & FLAG_RESPONSE)
+
+    @property
+    def is_oneway(self) -> bool:
+        """Nobody waits for a response."""
+        return bool(self.flag & FLAG_ONEWAY)
+
+    def read(self, decode: Callable[[bytes], T]) -> T:
+        """
+        What `decode` makes of the body; who asks next gets the same, so that access control and
+        the processor see one thing, read once.
+
+        :param decode: raises `ProtocolViolation` for a body that does not fit.
+        :raises RequestRejected: there is no body, or it does not fit.
+        """
+        if self._decoded is None or self._decoded[0] != decode:
+            if self.body is None:
+                raise RequestRejected(
+                    ResponseCode.SYSTEM_ERROR, f"request {self.code} needs a body and has none"
+                )
+            try:
+                self._decoded = decode, decode(self.body)
+            except ProtocolViolation as error:
+                raise RequestRejected(
+                    ResponseCode.SYSTEM_ERROR, f"the body of request {self.code}: {error}"
+                ) from None
+        value: T = self._decoded[1]
+        return value
+
+    def response(
+        self,
+        code: int = 0,
+        remark: str | None = None,
+        ext: dict[str, str] | None = None,
+        body: bytes | None = None,
+    ) -> "RemotingCommand":
+        """The response to this request, in its own serialisation."""
+        return RemotingCommand(
+            code=code,
+            ext=ext,
+            body=body,
+            opaque=self.opaque,
+            flag=FLAG_RESPONSE,
+            remark=remark,
+            binary=self.binary,
+        )

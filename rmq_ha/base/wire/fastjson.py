@@ -1,0 +1,246 @@
+"""The JSON dialect of fastjson 1.2.69, in which RocketMQ's bodies and files are written.
+
+A map's integer keys are bare and become `int`; an object in key position becomes an `ObjectKey`.
+The reader takes all of JSON besides.
+
+Spec: remoting.md, section 1.9; store.md, section 12.
+"""
+
+import re
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+import msgspec
+
+from rmq_ha.base.errors import ProtocolViolation
+from rmq_ha.base.wire.fastjson_reader import NO_LIMIT, ObjectKey, Reader, resolve_references
+from rmq_ha.base.wire.text import quote, quote_ascii, to_bytes
+
+__all__ = [
+    "BODY_VALUES",
+    "HEADER_VALUES",
+    "MAX_DEPTH",
+    "MAX_DIALECT_SIZE",
+    "ObjectKey",
+    "Written",
+    "check_values",
+    "encode",
+    "encode_browser",
+    "parse",
+    "part",
+    "pretty",
+    "pretty_part",
+]
+
+MAX_DEPTH = 64
+HEADER_VALUES = 10_000
+"""Values of a header: it has one for each ext field, so that thirty are many."""
+BODY_VALUES = 100_000
+"""Values of a request's body: a heartbeat with 2,000 subscriptions has 20,000."""
+_LOOK_SIZE = 1 << 18
+MAX_DIALECT_SIZE = 1 << 18
+"""Bytes of a peer's document that is no JSON proper, which is read a hundred times as slowly."""
+_DIALECT_VALUES = 10_000
+_REFERRING_VALUES = 20_000
+"""Values of a peer's document with a `$ref`, in which each is looked at."""
+_decode = msgspec.json.Decoder().decode
+_REFERENCE = re.compile(rb"\$ref").search
+
+
+class Written(NamedTuple):
+    """A value that is text already; where it stands in another one, it is taken as it is."""
+
+    text: str
+
+
+def parse(data: bytes, most: int | None = BODY_VALUES) -> Any:
+    """
+    Read a body or a file; `$ref` is replaced by what it points to.
+
+    What it costs is known before it is paid: a document of a few bytes may name the same value many
+    times, and each reader of the result would walk it as often.
+
+    :param most: values that it may have; where there is a `$ref` at most 20,000, with those counted
+        again to which one points. None is for our own files, and for answers of those whom we
+        asked.
+    :raises ProtocolViolation: it is not in the dialect, nests too deep, or has too many values.
+    """
+    has_references = _REFERENCE(data) is not None
+    if most is not None:
+        most = min(most, _REFERRING_VALUES) if has_references else most
+        check_values(data, most)
+    try:
+        value = _decode(data)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        value = _read_dialect(data, limited=most is not None)
+    if has_references:
+        # Of a trusted document all that stands there, and as much again as a peer's may have.
+        size = len(data) + BODY_VALUES if most is None else most
+        return resolve_references(value, MAX_DEPTH, size)
+    return value
+
+
+def check_values(data: bytes, most: int) -> None:
+    """
+    Before a document is read: each of its values is the first one, the first in another, or comes
+    after a comma.
+
+    :raises ProtocolViolation: it may have more than `most` of them.
+    """
+    if len(data) <= most:
+        return
+    values = 0
+    for start in range(0, len(data), _LOOK_SIZE):  # what is far too much is known early
+        some = data[start : start + _LOOK_SIZE]
+        values += len(some) - len(some.translate(None, b",{["))
+        if values >= most:
+            raise ProtocolViolation(f"JSON with more than {most} values ({len(data)} bytes)")
+
+
+def _read_dialect(data: bytes, *, limited: bool) -> Any:
+    if not limited:
+        return Reader(data.decode("utf-8", "replace"), MAX_DEPTH, NO_LIMIT).read()
+    if len(data) > MAX_DIALECT_SIZE:
+        raise ProtocolViolation(
+            f"not JSON proper, and {len(data)} bytes: more than {MAX_DIALECT_SIZE} are read only "
+            "without bare keys and single quotes"
+        )
+    return Reader(data.decode("utf-8", "replace"), MAX_DEPTH, _DIALECT_VALUES).read()
+
+
+def encode(value: Any) -> bytes:
+    """
+    Write compactly: members in alphabetical order, absent (None) ones left out.
+
+    :param value: dict keys may be `str`, `int` (written bare) or `ObjectKey` (written as object).
+    :raises ProtocolViolation: nested deeper than `MAX_DEPTH`, as a cyclic value is.
+    """
+    return to_bytes(_Writer(quote, str).text(value))
+
+
+def part(value: Any) -> Written:
+    """What `encode` makes of a part of a value, to be put into the whole later."""
+    return Written(_Writer(quote, str).text(value))
+
+
+def encode_browser(value: Any) -> bytes:
+    """As `encode`, with integer keys quoted and only ASCII: strict JSON for newer clients."""
+    return to_bytes(_Writer(quote_ascii, '"{}"'.format).text(value))
+
+
+def pretty(value: Any) -> bytes:
+    """
+    Write as RocketMQ's files are: TABs, one member a line, integer maps and integer arrays on one.
+
+    :raises ProtocolViolation: nested deeper than `MAX_DEPTH`.
+    """
+    return to_bytes(_PrettyWriter(quote, str).text(value))
+
+
+def pretty_part(value: Any, depth: int) -> Written:
+    """
+    A part of a file in the form of `pretty`, to be put into many versions of that file.
+
+    :param depth: how deep in the file it is going to stand.
+    """
+    return Written(_PrettyWriter(quote, str).text(value, depth))
+
+
+class _Writer:
+    """Turns values into text."""
+
+    def __init__(self, string: Callable[[str], str], number_key: Callable[[int], str]) -> None:
+        self._string = string
+        self._number_key = number_key
+
+    def text(self, value: Any, depth: int = 0) -> str:
+        """One value."""
+        kind = type(value)
+        if kind is str:
+            return self._string(value)
+        if kind is int:
+            return str(value)
+        if kind is Written:
+            text: str = value.text
+            return text
+        if value is None:
+            return "null"
+        if kind is bool:
+            return "true" if value else "false"
+        if depth >= MAX_DEPTH:
+            raise ProtocolViolation(f"JSON nested deeper than {MAX_DEPTH}")
+        if isinstance(value, dict):
+            return self._map(_members(value), depth)
+        if isinstance(value, ObjectKey):
+            return self._map(value, depth)
+        if isinstance(value, list | tuple | set | frozenset):
+            return self._array(value, depth)
+        return self._other(value)
+
+    def _map(self, members: Iterable[tuple[Any, Any]], depth: int) -> str:
+        return (
+            "{"
+            + ",".join(
+                [f"{self._key(name)}:{self.text(item, depth + 1)}" for name, item in members]
+            )
+            + "}"
+        )
+
+    def _array(self, items: Iterable[Any], depth: int) -> str:
+        return "[" + ",".join([self.text(item, depth + 1) for item in items]) + "]"
+
+    def _key(self, name: Any) -> str:
+        if isinstance(name, str):
+            return self._string(name)
+        if isinstance(name, ObjectKey):
+            return _Writer._map(self, name, 0)
+        return self._number_key(name)
+
+    def _other(self, value: Any) -> str:
+        if isinstance(value, str):
+            return self._string(value)
+        if isinstance(value, int):
+            return str(int(value))
+        if isinstance(value, float):
+            return repr(value) if value - value == 0 else "null"
+        raise TypeError(f"cannot be written as JSON: {value!r}")
+
+
+class _PrettyWriter(_Writer):
+    """The form of the files: `depth` is the indentation of the line that a value starts on."""
+
+    def _map(self, members: Iterable[tuple[Any, Any]], depth: int) -> str:
+        members = list(members)
+        if not members:
+            return "{}"
+        end = "\n" + "\t" * depth
+        if isinstance(members[0][0], ObjectKey):
+            keys = [(self._map(name, depth + 1), item) for name, item in members]
+        else:
+            keys = [(self._key(name), item) for name, item in members]
+        pieces = [f"{name}:{self.text(item, depth + 1)}" for name, item in keys]
+        if isinstance(members[0][0], int | ObjectKey):
+            return "{" + ",".join(pieces) + end + "}"
+        start = end + "\t"
+        return "{" + start + ("," + start).join(pieces) + end + "}"
+
+    def _array(self, items: Iterable[Any], depth: int) -> str:
+        items = list(items)
+        if not items or isinstance(items[0], int):
+            return super()._array(items, depth)
+        end = "\n" + "\t" * depth
+        start = end + "\t"
+        return "[" + start + ("," + start).join(self.text(i, depth + 1) for i in items) + end + "]"
+
+
+def _members(value: dict[Any, Any]) -> list[tuple[Any, Any]]:
+    members = [item for item in value.items() if item[1] is not None]
+    try:
+        members.sort(key=_first)
+    except TypeError:  # a mixture of keys keeps its order
+        pass
+    return members
+
+
+def _first(member: tuple[Any, Any]) -> Any:
+    return member[0]

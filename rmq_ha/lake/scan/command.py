@@ -1,0 +1,124 @@
+"""`rmqha-scan`: keep facts of a store, beside its broker."""
+
+import json
+import sys
+from collections import Counter
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import click
+
+from rmq_ha.base.errors import CannotDecide, WrongUsage
+from rmq_ha.base.host.blocking import now_ms, seconds, sleep
+from rmq_ha.base.host.files import absolute
+from rmq_ha.base.host.process import host_name, lower_priority
+from rmq_ha.base.spans import size_of
+from rmq_ha.ops.offsets.findings import Outcome
+
+LEAST_WINDOW = 1 << 12
+
+
+if TYPE_CHECKING:
+    _Sizes = click.ParamType[int]
+else:  # older ones cannot be subscripted
+    _Sizes = click.ParamType
+
+
+class Size(_Sizes):
+    """
+    A number of bytes: `16m`, `64k`, `1g`.
+
+    :param least: fewer make no sense.
+    """
+
+    name = "size"
+
+    def __init__(self, least: int = 0) -> None:
+        self._least = least
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int:
+        """:raises click.BadParameter: it is none, or too small."""
+        size = value if isinstance(value, int) else size_of(str(value))
+        if size is None:
+            self.fail(f"{value!r}: write a size as 16m, 64k or 1g", param, ctx)
+        if size < self._least:
+            self.fail(f"{value}: at least {self._least >> 10}k", param, ctx)
+        return size
+
+
+def throttle(rate: int) -> Callable[[int], None]:
+    """
+    Waits so that no more than so many bytes a second are read.
+
+    :param rate: 0: as many as there are.
+    """
+    began, done = seconds(), 0
+
+    def rest(size: int) -> None:
+        nonlocal done
+        done += size
+        if rate:
+            sleep(max(0.0, began + done / rate - seconds()))
+
+    return rest
+
+
+@click.command("rmqha-scan", context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument("store")
+@click.option("--to", required=True, metavar="DIR", help="Where the facts of a fleet lie.")
+@click.option("--broker", required=True, metavar="NAME", help="brokerName: a pair has one name.")
+@click.option(
+    "--id", "broker_id", type=click.IntRange(min=0), default=0, show_default=True,
+    help="brokerId: 0 is the master.",
+)  # fmt: skip
+@click.option(
+    "--rate", "limit", type=Size(), default="50m", show_default=True,
+    help="Bytes a second that are read at most; 0: no limit.",
+)  # fmt: skip
+@click.option(
+    "--window", type=Size(LEAST_WINDOW), default="4m", show_default=True,
+    help="Bytes that one digest stands for; the same for all replicas of a broker.",
+)  # fmt: skip
+@click.option(
+    "--check", "checks", type=click.Choice(["queues", "index"]), multiple=True,
+    help="Hold these against the log as well, all of them each time.",
+)  # fmt: skip
+@click.option("--ids", is_flag=True, help="Keep a hash of each message's id: 16 bytes a message.")
+@click.option(
+    "--again", is_flag=True, help="From the beginning, not from where the last one ended."
+)
+@click.option("--commit-log", metavar="DIR", help="storePathCommitLog, if that is set.")
+def main(
+    store: str, to: str, broker: str, broker_id: int, limit: int, window: int,
+    checks: tuple[str, ...], ids: bool, again: bool, commit_log: str | None,
+) -> None:  # fmt: skip
+    """
+    Keep facts of STORE, a broker's storePathRootDir, for `rmqha-spark verify-fleet`.
+
+    Digests of the log, sums by queue and hour, tables, and what is wrong. Goes on where the last
+    scan ended; the broker may run. At the lowest priority. Nothing in the store is changed.
+    """
+    try:
+        from rmq_ha.lake.scan.fleet.scanning import Asked, scan
+        from rmq_ha.lake.scan.replica.settings import StoreAt
+    except ModuleNotFoundError as missing:
+        click.echo(f"Error: {missing.name} is not installed: pip install 'rmq-ha[scan]'", err=True)
+        sys.exit(int(Outcome.FAILED))
+    lower_priority()
+    try:
+        at = StoreAt(absolute(store), None if commit_log is None else absolute(commit_log))
+        asked = Asked(
+            at, to, broker, broker_id, host_name(), window, again, ids, frozenset(checks)
+        )  # fmt: skip
+        state = scan(asked, now_ms, throttle(limit))
+    except (WrongUsage, CannotDecide, OSError) as error:
+        is_usage = isinstance(error, WrongUsage)
+        click.echo(f"Error: {error}", err=True)
+        sys.exit(int(Outcome.USAGE if is_usage else Outcome.UNDECIDED))
+    said = {"broker": broker, "id": broker_id, "from": state.low, "to": state.high}
+    rows: Counter[str] = Counter()
+    for file in state.files:
+        rows[file.kind] += file.rows
+    click.echo(json.dumps(said | rows))

@@ -1,0 +1,273 @@
+"""
+Ledgers: what producers and consumers say they did.
+
+Whoever wrote one, as JSON lines or as columns of Parquet, here its rows become those of one shape,
+and counts of them. What cannot be read is counted and passed over.
+"""
+
+import json
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator
+from datetime import UTC, datetime, timedelta
+from itertools import chain
+from types import NoneType
+from typing import Any, NamedTuple
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rmq_ha.base.store_format.commitlog import CRC_MASK
+from rmq_ha.lake.scan.arrays import filled, grouped
+from rmq_ha.lake.scan.log.columns import snake_case
+from rmq_ha.lake.scan.reducing import LATEST_MS
+from rmq_ha.lake.scan.told import DELIVERED, PRODUCED, TOLD, pack
+
+STORED_STATUSES = ("SEND_OK", "FLUSH_DISK_TIMEOUT", "FLUSH_SLAVE_TIMEOUT", "SLAVE_NOT_AVAILABLE")
+"""Answers that mean: it is stored. A row without a status counts as acknowledged too."""
+UNNAMED = "(unnamed)"
+LINE = "value"
+"""The column that has the lines, as bytes."""
+
+COUNT, PACKED, OUTSIDE, UNUSABLE = range(4)
+"""
+Kinds of rows: how many there are of a topic, a group and a window of time; they themselves as one
+value; how many are about something else than what is asked; how many are no JSON, or have no id.
+"""
+
+_COUNTS = ("window", "n", "acknowledged", "since", "until")
+_BY = ("topic", "group", "window")
+SCHEMA = pa.schema(
+    [
+        ("kind", pa.int32()),
+        ("topic", pa.string()),
+        ("group", pa.string()),
+        *((name, pa.int64()) for name in _COUNTS),
+        ("data", pa.binary()),
+    ]
+)
+
+# Our columns, and what else they may be called; each name may be spelt like_this, too.
+_COLUMNS = (
+    "topic", "msgId", "keys", "status", "transactionState", "brokerName", "queueId", "queueOffset",
+    "orderKey", "sequence", "bodyCrc", "group", "reconsumeTimes", "sentAt", "deliveredAt",
+)  # fmt: skip
+_ALSO = {
+    "msgId": ("uniqKey", "messageId"), "keys": ("key",), "status": ("sendStatus",),
+    "transactionState": ("localTransactionState",), "group": ("consumerGroup",),
+    "deliveredAt": ("consumedAt",),
+}  # fmt: skip
+_NAMES = {
+    name: list(
+        dict.fromkeys(
+            spelt for alias in (name, *_ALSO.get(name, ())) for spelt in (alias, snake_case(alias))
+        )
+    )
+    for name in _COLUMNS
+}
+SPELLINGS = frozenset(chain.from_iterable(_NAMES.values()))
+"""All names that mean something to us."""
+
+_TIMES = {PRODUCED: "sentAt", DELIVERED: "deliveredAt"}
+_NUMBERS = ("queueId", "queueOffset", "sequence", "bodyCrc", "reconsumeTimes")
+_KINDS = dict.fromkeys(_COLUMNS, pa.string()) | dict.fromkeys(
+    (*_TIMES.values(), *_NUMBERS), pa.int64()
+)
+
+_INTEGER = re.compile(r"\s*[+-]?0*[0-9]{1,19}\s*")
+_TOO_LARGE = 1 << 63
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_NO_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+_EVERY = msgspec.json.Decoder(dict[str, Any])
+
+
+class Scope(NamedTuple):
+    """Which rows are asked about: of these topics, brokers (all, if empty), and times."""
+
+    topics: Collection[str] = ()
+    brokers: Collection[str] = ()
+    from_ms: int | None = None
+    to_ms: int | None = None
+
+
+class Reading(NamedTuple):
+    """
+    How a ledger is read.
+
+    :ivar side: whose it is, `PRODUCED` or `DELIVERED`.
+    :ivar id_column: what identifies a message, `msgId` or `keys`.
+    :ivar window_ms: width of the windows that are counted.
+    """
+
+    side: int
+    id_column: str
+    window_ms: int
+    scope: Scope = Scope()
+
+    def batches(self, raw: Iterable[Any]) -> Iterator[Any]:
+        """
+        Rows of all kinds, as `SCHEMA`.
+
+        :param raw: Arrow batches of JSON lines (`LINE`), or of columns named as in `SPELLINGS`.
+        """
+        for batch in raw:
+            rows = self._rows(_columns(batch), len(batch))
+            known = rows.filter(pc.not_equal(rows["id"], ""))
+            asked = known.filter(self._is_asked(known))
+            unusable = len(batch) - len(pc.unique(known["row"]))
+            for kind, count in (UNUSABLE, unusable), (OUTSIDE, len(known) - len(asked)):
+                if count:
+                    yield filled({"kind": kind, "n": pa.array([count])}, SCHEMA)
+            if len(asked):
+                yield self._counted(asked)
+                yield filled({"kind": PACKED, "data": pack(asked, self.side)}, SCHEMA)
+
+    def _rows(self, given: dict[str, Any], count: int) -> Any:
+        """As `TOLD`, and `row`, the number of what it is made of: a batch has several ids."""
+
+        def column(name: str) -> Any:
+            spelt = [given[spelling] for spelling in _NAMES[name] if spelling in given]
+            return pc.coalesce(*spelt) if spelt else pa.nulls(count, _KINDS[name])
+
+        columns = {name: column(name) for name in _COLUMNS}
+        lists = pc.split_pattern(columns[self.id_column], ",")
+        parents = pc.list_parent_indices(lists)
+        at = columns[_TIMES[self.side]]
+        is_known = pc.and_(pc.greater_equal(at, 0), pc.less_equal(at, LATEST_MS))
+        columns["atMs"] = pc.if_else(is_known, at, None)  # nanoseconds, for example, are no time
+        columns["order"] = pc.coalesce(columns["sequence"], columns["atMs"])
+        columns["group"] = columns["group"].fill_null(UNNAMED)
+        columns["reconsumeTimes"] = columns["reconsumeTimes"].fill_null(0)
+        columns["bodyCrc"] = pc.bit_wise_and(columns["bodyCrc"], CRC_MASK)
+        narrow = columns["queueId"].cast(pa.int32(), safe=False)  # which cuts its highest bits off
+        columns["queueId"] = pc.if_else(pc.equal(narrow, columns["queueId"]), narrow, None)
+        taken = {
+            name: values.take(parents) for name, values in columns.items() if name in TOLD.names
+        }
+        return pa.RecordBatch.from_pydict(taken | {"id": pc.list_flatten(lists), "row": parents})
+
+    def _is_asked(self, rows: Any) -> Any:
+        scope, at = self.scope, rows["atMs"]
+        asked = pa.repeat(True, len(rows))
+        if scope.topics:
+            asked = pc.and_(asked, _is_in(rows["topic"], [*scope.topics, None]))
+        if scope.brokers:
+            asked = pc.and_(asked, _is_in(rows["brokerName"], scope.brokers))
+        if scope.from_ms is not None:
+            asked = pc.and_(asked, pc.greater_equal(at, scope.from_ms).fill_null(True))
+        if scope.to_ms is not None:
+            asked = pc.and_(asked, pc.less(at, scope.to_ms).fill_null(True))
+        return asked
+
+    def _counted(self, rows: Any) -> Any:
+        at, width = rows["atMs"], self.window_ms
+        acknowledged = _is_in(rows["status"], [*STORED_STATUSES, None]).cast(pa.int64())
+        columns = {
+            "topic": rows["topic"],
+            "group": rows["group"],
+            "window": pc.multiply(pc.divide(at, width), width),
+            "n": pa.repeat(1, len(rows)),
+            "acknowledged": acknowledged,
+            "since": at,
+            "until": at,
+        }
+        how = {"n": "sum", "acknowledged": "sum", "since": "min", "until": "max"}
+        return filled(grouped(columns, _BY, how) | {"kind": COUNT}, SCHEMA)
+
+
+def _is_in(texts: Any, names: Iterable[str | None]) -> Any:
+    return pc.is_in(texts, pa.array(names, pa.string()))
+
+
+def _columns(batch: Any) -> dict[str, Any]:
+    """By their spelling, Arrow's arrays."""
+    columns: dict[str, Any] = {}
+    for name in batch.schema.names:
+        if name == LINE:
+            columns |= _of_lines(batch[name].to_pylist())
+        else:
+            columns[name] = _MAKERS[name](batch[name].to_pylist())
+    return columns
+
+
+def _of_lines(lines: list[bytes]) -> dict[str, Any]:
+    try:
+        rows = _EVERY.decode_lines(b"\n".join(lines))
+    except _NO_JSON:
+        rows = []
+    if len(rows) != len(lines):
+        rows = list(map(_decoded, lines))
+    names = SPELLINGS.intersection(chain.from_iterable(rows))
+    return {name: _MAKERS[name]([row.get(name) for row in rows]) for name in names}
+
+
+def _decoded(line: bytes) -> dict[str, Any]:
+    """A torn line says nothing."""
+    try:
+        return _EVERY.decode(line)
+    except _NO_JSON:
+        pass
+    try:  # which takes NaN, as Python's own writer gives it
+        row = json.loads(line)
+    except (ValueError, RecursionError):
+        return {}
+    return row if isinstance(row, dict) else {}
+
+
+def _numbers(values: list[Any]) -> Any:
+    return _array(values, int, _number, pa.int64())
+
+
+def _times(values: list[Any]) -> Any:
+    return _array(values, int, _ms, pa.int64())
+
+
+def _texts(values: list[Any]) -> Any:
+    return _array(values, str, _text, pa.string())
+
+
+def _array(values: list[Any], kind: type, make: Callable[[Any], Any], of: Any) -> Any:
+    if set(map(type, values)) <= {kind, NoneType}:
+        try:
+            return pa.array(values, of)
+        except (OverflowError, pa.ArrowInvalid, UnicodeEncodeError):
+            pass  # one of them is too large, or no text that anybody could write
+    return pa.array([None if value is None else make(value) for value in values], of)
+
+
+def _number(value: Any) -> int | None:
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)  # a column with gaps is one of floats in many tools
+    text = str(value)
+    number = int(text) if _INTEGER.fullmatch(text) else None
+    return number if number is not None and -_TOO_LARGE <= number < _TOO_LARGE else None
+
+
+def _ms(value: Any) -> int | None:
+    """Ms since the epoch, from a number of ms, a time stamp, or ISO 8601 text; else of UTC."""
+    if isinstance(value, datetime):
+        at = value
+    elif (number := _number(value)) is not None:
+        return number
+    else:
+        try:
+            at = datetime.fromisoformat(str(value).strip())
+        except ValueError:
+            return None
+    return ((at if at.tzinfo else at.replace(tzinfo=UTC)) - _EPOCH) // timedelta(milliseconds=1)
+
+
+def _text(value: Any) -> str:
+    """As JSON has it, where it is none."""
+    if isinstance(value, bytes):
+        return value.decode(errors="replace")
+    if isinstance(value, bool | dict | list):
+        return json.dumps(value)
+    return str(value).encode(errors="replace").decode()
+
+
+_MAKERS = {
+    spelt: _times if name in _TIMES.values() else _numbers if name in _NUMBERS else _texts
+    for name, spellings in _NAMES.items()
+    for spelt in spellings
+}

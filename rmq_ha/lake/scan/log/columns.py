@@ -1,0 +1,172 @@
+"""The columns of messages, and Arrow arrays made of pieces of a buffer.
+
+Text that is no UTF-8 becomes what the clients make of it: each bad byte U+FFFD.
+"""
+
+import re
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from rmq_ha.base.errors import ProtocolViolation
+from rmq_ha.lake.scan.log.shape import Bytes, Flags, Ints, inside, windows
+
+_TIME = pa.timestamp("us", "UTC")
+_MAX_MS = (1 << 63) // 1000 - 1
+
+ARROW: dict[str, Any] = {
+    "topic": pa.string(),
+    "queueId": pa.int32(),
+    "queueOffset": pa.int64(),
+    "commitLogOffset": pa.int64(),
+    "msgId": pa.string(),
+    "keys": pa.string(),
+    "tags": pa.string(),
+    "body": pa.binary(),
+    "properties": pa.map_(pa.string(), pa.string()),
+    "flag": pa.int32(),
+    "sysFlag": pa.int32(),
+    "bornTimestamp": _TIME,
+    "bornHost": pa.string(),
+    "storeTimestamp": _TIME,
+    "storeHost": pa.string(),
+    "bodyCRC": pa.int32(),
+    "reconsumeTimes": pa.int32(),
+    "brokerName": pa.string(),
+    "storeSize": pa.int32(),
+    "crcOk": pa.bool_(),
+    "uniqKey": pa.string(),
+    "preparedTransactionOffset": pa.int64(),
+}
+"""Column to type, exactly as Spark has it."""
+
+COLUMNS: tuple[str, ...] = tuple(ARROW)
+"""All of them: those of the data source up to `brokerName`, then those that only jobs read."""
+
+
+_HUMP = re.compile("(?=[A-Z])")
+
+
+def snake_case(name: str) -> str:
+    """`queueId` as `queue_id`."""
+    return _HUMP.sub("_", name).lower()
+
+
+def schema_of(columns: Sequence[str]) -> Any:
+    """
+    The schema of a batch with these columns, in this order.
+
+    :raises ProtocolViolation: there is no such column.
+    """
+    unknown = [name for name in columns if name not in ARROW]
+    if unknown:
+        raise ProtocolViolation(f"no such column: {', '.join(unknown)}; there are {COLUMNS}")
+    return pa.schema([(name, ARROW[name]) for name in columns])
+
+
+def times(ms: Ints) -> Any:
+    """Timestamps; what Arrow has no room for becomes the last one that it has."""
+    return pa.array(np.clip(ms, -_MAX_MS, _MAX_MS) * 1000).cast(_TIME)
+
+
+class NotUtf8(ValueError):
+    """Bytes that are no text."""
+
+
+def take_bytes(data: Bytes, starts: Ints, lengths: Ints) -> tuple[Bytes, Ints]:
+    """The pieces one behind the other, and where each begins, with the end: for short pieces."""
+    count = len(starts)
+    offsets = np.zeros(count + 1, np.int64)
+    np.cumsum(lengths, out=offsets[1:])
+    total = int(offsets[-1])
+    if not total:
+        return np.empty(0, np.uint8), offsets
+    width = int(lengths.max())
+    if count * width <= 4 * total + 4096 and int(starts.max()) + width <= len(data):
+        table = windows(data, starts, width)
+        if count * width == total:
+            return table.ravel(), offsets
+        return table[inside(lengths, width)], offsets
+    index = np.repeat(starts - offsets[:-1], lengths)
+    index += np.arange(total, dtype=np.int64)
+    return data[index], offsets
+
+
+def text(data: Bytes, starts: Ints, lengths: Ints, present: Flags | None = None) -> Any:
+    """
+    A text for each piece.
+
+    :param present: where it is false, there is null; such a piece has no bytes.
+    """
+    return text_of(*take_bytes(data, starts, lengths), present)
+
+
+def text_of(content: Bytes, offsets: Ints, present: Flags | None = None) -> Any:
+    """
+    Texts that lie one behind the other.
+
+    :param offsets: where each begins, with the end; all together below 2 GiB.
+    """
+    nulls = None if present is None or present.all() else present
+    array = _unchecked(content, offsets, nulls)
+    return array if _is_utf8(array, content) else _repaired(content, offsets, nulls)
+
+
+def strict_text(data: Bytes, starts: Ints, lengths: Ints) -> Any:
+    """
+    A text for each piece.
+
+    :raises NotUtf8: one is none.
+    """
+    content, offsets = take_bytes(data, starts, lengths)
+    array = _unchecked(content, offsets, None)
+    if not _is_utf8(array, content):
+        raise NotUtf8
+    return array
+
+
+def _unchecked(content: Bytes, offsets: Ints, present: Flags | None) -> Any:
+    bits = None if present is None else pa.py_buffer(np.packbits(present, bitorder="little"))
+    return pa.StringArray.from_buffers(
+        len(offsets) - 1, pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(content), bits
+    )
+
+
+def _is_utf8(array: Any, content: Bytes) -> bool:
+    if not len(content) or content.max() < 128:
+        return True
+    try:
+        array.validate(full=True)
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def _repaired(content: Bytes, offsets: Ints, present: Flags | None) -> Any:
+    data = content.tobytes()
+    texts: list[str | None] = [
+        data[start:end].decode("utf-8", "replace") for start, end in pairwise(offsets.tolist())
+    ]
+    if present is not None:
+        texts = [value if is_set else None for value, is_set in zip(texts, present, strict=True)]
+    return pa.array(texts, pa.string())
+
+
+def binary(content: Bytes, lengths: Ints) -> Any:
+    """
+    Binary values that lie one behind the other.
+
+    :param lengths: of each; all together below 2 GiB.
+    """
+    offsets = np.zeros(len(lengths) + 1, np.int32)
+    np.cumsum(lengths, out=offsets[1:])
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(content)]
+    return pa.BinaryArray.from_buffers(pa.binary(), len(lengths), buffers)
+
+
+def repeated(value: str | None, count: int) -> Any:
+    """The same text, or null, in each row."""
+    return pa.repeat(pa.scalar(value, pa.string()), count)

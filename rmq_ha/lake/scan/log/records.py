@@ -1,0 +1,395 @@
+"""
+Records of a buffer, as columns.
+
+Spec: store.md, sections 2.1 to 2.5. What a body and a sysFlag are when the body is compressed:
+`rmq_ha.client.rules.messages.message_of`.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property, lru_cache
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rmq_ha.base.model.flags import COMPRESSED
+from rmq_ha.base.model.message import Address
+from rmq_ha.base.model.properties import KEYS, TAGS, UNIQ_KEY
+from rmq_ha.base.store_format.commitlog import CRC_MASK
+from rmq_ha.client.rules.compression import UndecodableBody, inflate
+from rmq_ha.lake.scan.log.bodies import crcs_of, joined, joined_with_crcs
+from rmq_ha.lake.scan.log.columns import binary, repeated, schema_of, text, text_of, times
+from rmq_ha.lake.scan.log.pieces import Pieces, maps_of, pieces_of, text_values
+from rmq_ha.lake.scan.log.shape import (
+    HEAD_V4,
+    Bytes,
+    Flags,
+    Ints,
+    Shape,
+    as_bytes,
+    fields,
+    head_field,
+    shape_of,
+    slices,
+    windows,
+)
+
+MAX_BATCH_ROWS = 8192
+MAX_BATCH_BYTES = 32 << 20
+
+
+class Records:
+    """
+    Records that are whole and sound, as a walk finds them; CRCs are asked for.
+
+    Nothing is read before it is asked for, and then once.
+
+    :ivar base: physical offset of the first byte of the buffer.
+    :ivar positions: of the records in the buffer.
+    """
+
+    def __init__(self, buffer: Any, base: int, positions: Ints, shape: Shape | None = None) -> None:
+        """:param shape: what a walk found out already."""
+        self.buffer = buffer
+        self.base = base
+        self.positions = positions
+        if shape is not None:
+            self.shape = shape
+
+    def __len__(self) -> int:
+        return len(self.positions)
+
+    def select(self, mask: Any) -> "Records":
+        """
+        Some of them.
+
+        :param mask: flags, one for each record, or a slice.
+        """
+        known: Shape | None = self.__dict__.get("shape")
+        shape = None if known is None else known.of(mask)
+        return Records(self.buffer, self.base, self.positions[mask], shape)
+
+    def tagged(self, tags: frozenset[str] | None) -> "Records":
+        """Those with one of these tags; None: all."""
+        if tags is None or not len(self):
+            return self
+        mask = np.asarray(pc.is_in(_COLUMN["tags"](self), pa.array(sorted(tags), pa.string())))
+        return self if mask.all() else self.select(mask)
+
+    @cached_property
+    def data(self) -> Bytes:
+        """The buffer as numbers."""
+        return as_bytes(self.buffer)
+
+    @cached_property
+    def shape(self) -> Shape:
+        """Where their parts are."""
+        sizes = fields(self.data, self.positions, ">i4").astype(np.int64)
+        return shape_of(self.data, self.positions, sizes)
+
+    def _field(self, at: int, dtype: str) -> Any:
+        return head_field(self.shape.heads, at, dtype)
+
+    def _behind(self, at: int, dtype: str) -> Any:
+        """
+        A field behind the hosts.
+
+        :param at: where it is with two IPv4 hosts.
+        """
+        if self._is_v4:
+            return self._field(at, dtype)
+        return fields(self.data, self.shape.body - (HEAD_V4 - at), dtype)
+
+    @cached_property
+    def _is_v4(self) -> bool:
+        return not self.shape.hosts.any()
+
+    @cached_property
+    def sizes(self) -> Ints:
+        """Bytes of each record."""
+        return self.shape.end - self.positions
+
+    @property
+    def body_crc(self) -> Any:
+        """What the record says of its body."""
+        return self._field(8, ">i4")
+
+    @property
+    def queue_id(self) -> Any:
+        """The queue's number."""
+        return self._field(12, ">i4")
+
+    @property
+    def flag(self) -> Any:
+        """The producer's number."""
+        return self._field(16, ">i4")
+
+    @property
+    def queue_offset(self) -> Any:
+        """The place in the queue; 0 for prepared and rolled-back messages."""
+        return self._field(20, ">i8")
+
+    @property
+    def physical_offset(self) -> Any:
+        """The place in the log."""
+        return self._field(28, ">i8")
+
+    @cached_property
+    def stored_sys_flag(self) -> Any:
+        """As it is on the disk."""
+        return self._field(36, ">i4")
+
+    @property
+    def sys_flag(self) -> Any:
+        """As a consumer sees it: not compressed, where the body could be decompressed."""
+        flags = self.stored_sys_flag.copy()
+        for row in self._inflated:
+            flags[row] &= ~COMPRESSED
+        return flags
+
+    @property
+    def born_timestamp(self) -> Any:
+        """The producer's clock, ms."""
+        return self._field(40, ">i8")
+
+    @property
+    def store_timestamp(self) -> Any:
+        """The broker's clock, ms."""
+        if self._is_v4:
+            return self._field(56, ">i8")
+        return fields(self.data, self._after_born, ">i8")
+
+    @property
+    def reconsume_times(self) -> Any:
+        """How often a consumer gave it back."""
+        return self._behind(72, ">i4")
+
+    @property
+    def prepared_transaction_offset(self) -> Any:
+        """Of a committed transaction: where its half message is."""
+        return self._behind(76, ">i8")
+
+    @property
+    def body_length(self) -> Ints:
+        """Bytes of each body as it is stored."""
+        return self.shape.body_end - self.shape.body
+
+    @property
+    def _after_born(self) -> Ints:
+        return self.positions + 56 + 12 * (self.shape.hosts & 1)
+
+    @property
+    def born_host(self) -> Any:
+        """Arrow texts as `str(Address)`."""
+        return self._hosts(self.positions + 48, self.shape.hosts & 1 != 0)
+
+    @property
+    def store_host(self) -> Any:
+        """Arrow texts as `str(Address)`."""
+        return self._hosts(self._after_born + 8, self.shape.hosts & 2 != 0)
+
+    def _hosts(self, at: Ints, is_v6: Flags) -> Any:
+        rows = np.zeros(len(self), np.int32)
+        names: list[str] = []
+        if not is_v6.all():
+            v4 = ~is_v6
+            raw = windows(self.data, at[v4], 8).view(">u8").ravel()
+            if raw.min() == raw.max():  # as that of the store is, as a rule
+                raw = raw[:1]
+            else:
+                raw, rows[v4] = np.unique(raw, return_inverse=True)
+            names = list(map(_v4_text, raw.tolist()))
+        for row in np.flatnonzero(is_v6).tolist():
+            rows[row] = len(names)
+            names.append(_host_text(self.data[at[row] : at[row] + 20].tobytes()))
+        if len(names) == 1:
+            return repeated(names[0], len(self))
+        return pa.array(names, pa.string()).take(pa.array(rows))
+
+    def topics(self) -> Any:
+        """Arrow texts."""
+        shape = self.shape
+        return text(self.data, shape.topic, shape.topic_end - shape.topic)
+
+    @cached_property
+    def pieces(self) -> Pieces:
+        """Their properties."""
+        return pieces_of(self.buffer, self.shape.properties, self.shape.end)
+
+    @cached_property
+    def uniq_key(self) -> Any:
+        """Arrow texts; null where the producer gave none."""
+        return text_values(self.pieces, UNIQ_KEY.encode())
+
+    @property
+    def msg_id(self) -> Any:
+        """Arrow texts: the producer's id, else the offsetMsgId."""
+        uniq_key = self.uniq_key
+        return pc.coalesce(uniq_key, self.offset_msg_id) if uniq_key.null_count else uniq_key
+
+    @property
+    def offset_msg_id(self) -> Any:
+        """Arrow texts: host, port and place of each record in upper-case hex."""
+        at, is_v6 = self._after_born + 8, self.shape.hosts & 2 != 0
+        width = np.where(is_v6, 20, 8)
+        lengths = (width + 8) * 2
+        offsets = np.zeros(len(self) + 1, np.int64)
+        np.cumsum(lengths, out=offsets[1:])
+        content = np.empty(int(offsets[-1]), np.uint8)
+        for size, mine in ((8, ~is_v6), (20, is_v6)):
+            if mine.any():
+                host = windows(self.data, at[mine], size)
+                place = windows(self.data, self.positions[mine] + 28, 8)
+                digits = _HEX[np.concatenate((host, place), axis=1)].view(np.uint8)
+                index = offsets[:-1][mine][:, None] + np.arange((size + 8) * 2)
+                content[index] = digits
+        return text_of(content, offsets)
+
+    @cached_property
+    def _crcs(self) -> Any:
+        return crcs_of(self.buffer, self.shape.body, self.shape.body_end)
+
+    def crc_ok(self) -> Flags:
+        """Whether each body is the one that its CRC was made of."""
+        right: Flags = (self._crcs & CRC_MASK) == self.body_crc.view(np.uint32)
+        right |= self.shape.body == self.shape.body_end
+        return right
+
+    def bodies(self) -> list[Any]:
+        """Decompressed, where they are compressed and can be; else a view of the buffer."""
+        bodies = slices(self.buffer, self.shape.body, self.shape.body_end)
+        for row, body in self._inflated.items():
+            bodies[row] = body
+        return bodies
+
+    def _body_column(self) -> Any:
+        if self._inflated:
+            lengths = self.body_length
+            for row, body in self._inflated.items():
+                lengths[row] = len(body)
+            return binary(as_bytes(b"".join(self.bodies())), lengths)
+        return binary(joined(self.buffer, self.shape.body, self.shape.body_end), self.body_length)
+
+    def _body_and_crc(self) -> tuple[Any, Any]:
+        if self._inflated or "_crcs" in self.__dict__:
+            return self._body_column(), pa.array(self.crc_ok())
+        shape = self.shape
+        content, self._crcs = joined_with_crcs(self.buffer, shape.body, shape.body_end)
+        return binary(content, self.body_length), pa.array(self.crc_ok())
+
+    @cached_property
+    def _inflated(self) -> dict[int, bytes]:
+        """Row to decompressed body."""
+        bodies = {row: self._inflate(row) for row in self._compressed_rows()}
+        return {row: body for row, body in bodies.items() if body is not None}
+
+    def _compressed_rows(self) -> list[int]:
+        rows: list[int] = np.flatnonzero(self.stored_sys_flag & COMPRESSED).tolist()
+        return rows
+
+    def _inflate(self, row: int) -> bytes | None:
+        """A body that cannot be decompressed stays as it is, and so does its flag."""
+        body = bytes(self.buffer[int(self.shape.body[row]) : int(self.shape.body_end[row])])
+        try:
+            return inflate(body, int(self.stored_sys_flag[row]))
+        except UndecodableBody:
+            return None
+
+    def batch(self, columns: Sequence[str], broker_name: str | None = None) -> Any:
+        """
+        All of them as one Arrow batch.
+
+        :param columns: of `COLUMNS`, in the order wanted.
+        """
+        schema = schema_of(columns)
+        count = len(self)
+        known: dict[str, Any] = {"brokerName": repeated(broker_name, count)}
+        if "body" in columns and "crcOk" in columns:
+            known["body"], known["crcOk"] = self._body_and_crc()
+        arrays = [known[name] if name in known else _COLUMN[name](self) for name in columns]
+        if not arrays:
+            return pa.RecordBatch.from_struct_array(pa.array([{}] * count, pa.struct([])))
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+    def batches(
+        self,
+        columns: Sequence[str],
+        broker_name: str | None = None,
+        rows: int = MAX_BATCH_ROWS,
+        size: int = MAX_BATCH_BYTES,
+    ) -> Iterator[Any]:
+        """
+        All of them as batches of bounded size.
+
+        :param size: bytes of the records of one batch, and of its decompressed bodies; one
+            record may be more.
+        """
+        at = 0
+        while at < len(self):
+            ends = np.cumsum(self.sizes[at : at + rows])
+            count = max(1, int(np.searchsorted(ends, size, "right")))
+            yield from self.select(slice(at, at + count))._whole(columns, broker_name, size)
+            at += count
+
+    def _whole(self, columns: Sequence[str], broker_name: str | None, size: int) -> Iterator[Any]:
+        """One batch, unless bodies grow too large when they are decompressed."""
+        start = grown = 0
+        held: dict[int, bytes] = {}
+        is_needed = "body" in columns or "sysFlag" in columns
+        for row in self._compressed_rows() if is_needed else ():
+            body = self._inflate(row)
+            if body is None:
+                continue
+            if grown and grown + len(body) > size:
+                yield self._with(start, row, held).batch(columns, broker_name)
+                start, grown, held = row, 0, {}
+            held[row - start] = body
+            grown += len(body)
+        if is_needed:
+            yield self._with(start, len(self), held).batch(columns, broker_name)
+        else:
+            yield self.batch(columns, broker_name)
+
+    def _with(self, start: int, stop: int, inflated: dict[int, bytes]) -> "Records":
+        part = self.select(slice(start, stop))
+        part._inflated = inflated
+        return part
+
+
+_HEX = np.frombuffer("".join(f"{byte:02X}" for byte in range(256)).encode(), np.uint16)
+
+
+@lru_cache(maxsize=1 << 16)
+def _v4_text(raw: int) -> str:
+    return _host_text(raw.to_bytes(8, "big"))
+
+
+@lru_cache(maxsize=1 << 16)
+def _host_text(raw: bytes) -> str:
+    return str(Address(raw[:-4], int.from_bytes(raw[-4:], "big", signed=True)))
+
+
+_COLUMN: dict[str, Callable[[Records], Any]] = {
+    "topic": Records.topics,
+    "queueId": lambda records: pa.array(records.queue_id),
+    "queueOffset": lambda records: pa.array(records.queue_offset),
+    "commitLogOffset": lambda records: pa.array(records.physical_offset),
+    "msgId": lambda records: records.msg_id,
+    "keys": lambda records: text_values(records.pieces, KEYS.encode()),
+    "tags": lambda records: text_values(records.pieces, TAGS.encode()),
+    "body": Records._body_column,
+    "properties": lambda records: maps_of(records.pieces),
+    "flag": lambda records: pa.array(records.flag),
+    "sysFlag": lambda records: pa.array(records.sys_flag),
+    "bornTimestamp": lambda records: times(records.born_timestamp),
+    "bornHost": lambda records: records.born_host,
+    "storeTimestamp": lambda records: times(records.store_timestamp),
+    "storeHost": lambda records: records.store_host,
+    "bodyCRC": lambda records: pa.array(records.body_crc),
+    "reconsumeTimes": lambda records: pa.array(records.reconsume_times),
+    "storeSize": lambda records: pa.array(records.sizes.astype(np.int32)),
+    "crcOk": lambda records: pa.array(records.crc_ok()),
+    "uniqKey": lambda records: records.uniq_key,
+    "preparedTransactionOffset": lambda records: pa.array(records.prepared_transaction_offset),
+}

@@ -1,0 +1,87 @@
+"""
+Places of two logs from which both go on alike, found without laying one beside the other.
+
+Which records are looked at says their content, so that whoever reads a part of one log picks the
+same ones as whoever reads any part of the other.
+"""
+
+from bisect import bisect_left
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Sequence
+from hashlib import blake2b
+from typing import NamedTuple
+
+from rmq_ha.lake.scan.replica.aligning import Item
+
+RUN = 16
+"""Equal records in a row that are no chance; the anchor is the one in their middle."""
+_WORD = 64
+
+
+class Anchor(NamedTuple):
+    """Of a run: its hash, and where the middle is."""
+
+    run: int
+    place: int
+
+
+def anchors_in(items: Iterable[Item], stop: int, every: int) -> Iterator[Anchor]:
+    """
+    The anchors of the runs that begin before `stop`.
+
+    :param every: one for so many bytes, about; fewer where messages are large.
+    """
+    run: deque[Item] = deque(maxlen=RUN)
+    for item in items:
+        run.append(item)
+        if len(run) < RUN:
+            continue
+        if run[0].offset >= stop:
+            return
+        middle = run[RUN // 2]
+        if int.from_bytes(middle.identity[:8]) * every < middle.size << _WORD:
+            whole = blake2b(b"".join(record.identity for record in run), digest_size=8)
+            yield Anchor(int.from_bytes(whole.digest()), middle.offset)
+
+
+def in_both(master: Iterable[Anchor], slave: Iterable[Anchor]) -> list[tuple[int, int]]:
+    """
+    Where both have the same anchors, in the order of both logs.
+
+    What one has twice is no anchor; of what stands in another order the fewest are left out.
+    """
+    places = _once(slave)
+    pairs = sorted((at, places[run]) for run, at in _once(master).items() if run in places)
+    ends: list[int] = []  # of the chains of each length the least place of the slave, and its pair
+    last: list[int] = []
+    before: list[int] = []
+    for number, (_, at) in enumerate(pairs):
+        length = bisect_left(ends, at)
+        before.append(last[length - 1] if length else -1)
+        ends[length : length + 1] = [at]
+        last[length : length + 1] = [number]
+    chain = []
+    number = last[-1] if last else -1
+    while number >= 0:
+        chain.append(pairs[number])
+        number = before[number]
+    return chain[::-1]
+
+
+def _once(anchors: Iterable[Anchor]) -> dict[int, int]:
+    anchors = list(anchors)
+    times = Counter(run for run, _ in anchors)
+    return {run: at for run, at in anchors if times[run] == 1}
+
+
+def cuts(pairs: Sequence[tuple[int, int]], start: int, step: int) -> Iterator[tuple[int, int]]:
+    """
+    Some of these pairs, at least so many bytes of one of the logs apart.
+
+    :param start: of both logs.
+    """
+    at = other = start
+    for mine, theirs in pairs:
+        if max(mine - at, theirs - other) >= step:
+            at, other = mine, theirs
+            yield at, other

@@ -1,0 +1,205 @@
+"""The words of `verify-replica`: how bad each is, and what it says to the one who is paged."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from rmq_ha.ops.offsets.findings import Finding, Severity
+
+
+class Meaning(NamedTuple):
+    """Of one code: how bad, and a sentence to which what was found is added."""
+
+    severity: Severity
+    sentence: str
+
+
+_COPY = " Copy the damaged side's log anew from the other one (stop it, move its store away)."
+_REBUILD = (
+    " Stop that broker, move its consumequeue directory away and start it: it builds all queues"
+    " from the log."
+)
+_INDEX = (
+    " The log is not touched: queries by key miss messages. Delete that index file if it matters."
+)
+
+MEANINGS: Mapping[str, Meaning] = {
+    "LOG_DIFFERS": Meaning(Severity.ERROR, "The slave's record is not the master's." + _COPY),
+    "DIVERGED": Meaning(
+        Severity.ERROR,
+        "Each side went on by itself, as after a fail-over to a slave that was behind: what is"
+        " behind was not compared. Do not let them replicate; decide which tail is right, keep a"
+        " copy of the other, and copy its log anew.",
+    ),
+    "NOT_ITS_SLAVE": Meaning(
+        Severity.ERROR, "These are stores of two brokers: give the two of one pair."
+    ),
+    "RECORD_LOST": Meaning(Severity.ERROR, "The slave's log lacks this message." + _COPY),
+    "RECORD_EXTRA": Meaning(
+        Severity.ERROR, "The slave's log has a message here that the master's has not." + _COPY
+    ),
+    "RECORD_DUPLICATED": Meaning(
+        Severity.ERROR, "The slave's log holds this message twice." + _COPY
+    ),
+    "RECORD_MOVED": Meaning(
+        Severity.ERROR, "The slave's log has this message in another place of the order." + _COPY
+    ),
+    "MORE_DIFFERENCES": Meaning(
+        Severity.ERROR, "There are more differences behind this one; they were not looked at."
+    ),
+    "DIGEST_DIFFERS": Meaning(
+        Severity.ERROR,
+        "The bytes of this window of the log differ. Where both stores are seen,"
+        " `rmqha-spark verify-replica MASTER SLAVE --from OFFSET` names the message.",
+    ),
+    "FACTS_OLD": Meaning(
+        Severity.WARN,
+        "Its facts are too old to rely on: look whether rmqha-scan still runs beside it.",
+    ),
+    "NO_REPLICA": Meaning(
+        Severity.INFO, "There are facts of one store of this broker only: nothing to compare."
+    ),
+    "BODY_CRC": Meaning(
+        Severity.ERROR,
+        "The body does not match the CRC that was stored with it: a disk, or memory, flipped bits.",
+    ),
+    "RECORD_CHANGED": Meaning(
+        Severity.ERROR,
+        "The record was changed in both logs after it had been filed. Do not have queues or index"
+        " built anew: that would make it permanent. Take the message from an archive or a backup,"
+        " or send it again.",
+    ),
+    "LOG_HOLE": Meaning(
+        Severity.ERROR,
+        "A file of the log is missing or was cut short: its messages are gone here." + _COPY,
+    ),
+    "RECORD_UNREADABLE": Meaning(
+        Severity.ERROR, "No record stands here, though the log goes on behind it." + _COPY
+    ),
+    "TORN_TAIL": Meaning(
+        Severity.ERROR,
+        "The log ends in the middle of a record that its queues know already. A start cuts it off:"
+        " let it, on a slave, and see that replication brings it again.",
+    ),
+    "TAIL_RESIDUE": Meaning(
+        Severity.INFO, "Behind the end of the log stands what an earlier truncation left."
+    ),
+    "BLANK_DIFFERS": Meaning(
+        Severity.INFO, "Only bytes without a meaning, behind the last record of a file, differ."
+    ),
+    "MASTER_AHEAD": Meaning(
+        Severity.INFO,
+        "The slave's log ends before the master's: what is behind it was not compared.",
+    ),
+    "SLAVE_AHEAD": Meaning(
+        Severity.ERROR,
+        "The slave's log is longer than its master's: the master lost the end of its log. Do not"
+        " let them replicate; decide which store is right.",
+    ),
+    "SLAVE_STARTS_LATER": Meaning(
+        Severity.INFO, "The slave's log begins behind the master's: old messages are there only."
+    ),
+    "CQ_MISSING": Meaning(
+        Severity.ERROR,
+        "The queue has no entry for this message: consumers never get it." + _REBUILD,
+    ),
+    "CQ_OFFSET": Meaning(
+        Severity.ERROR, "The queue's entry points to another place of the log." + _REBUILD
+    ),
+    "CQ_SIZE": Meaning(Severity.ERROR, "The queue's entry has another size." + _REBUILD),
+    "CQ_TAGS": Meaning(
+        Severity.ERROR,
+        "The queue's entry has the hash of other tags: consumers with a filter miss it." + _REBUILD,
+    ),
+    "CQ_DELIVERY_TIME": Meaning(
+        Severity.ERROR, "The delayed message is due at another time than its level says." + _REBUILD
+    ),
+    "CQ_LEVELS_CHANGED": Meaning(
+        Severity.WARN,
+        "The delays of this level differ: messageDelayLevel was changed, or differs between"
+        " brokers.",
+    ),
+    "CQ_DANGLING": Meaning(
+        Severity.ERROR, "The queue's entry points to no message of its own." + _REBUILD
+    ),
+    "CQ_ORDER": Meaning(
+        Severity.ERROR, "The entries of this queue are not in the order of the log." + _REBUILD
+    ),
+    "CQ_FORGOTTEN": Meaning(
+        Severity.WARN,
+        "The log has messages that are older than their queue: its topic was deleted (and perhaps"
+        " created again), or the queue's first files are gone.",
+    ),
+    "CQ_FILE": Meaning(
+        Severity.ERROR,
+        "A Java broker does not start with such a queue, and what was there cannot be consumed."
+        + _REBUILD,
+    ),
+    "CQ_NOT_DISPATCHED": Meaning(
+        Severity.INFO, "The newest messages are not in the queues yet; a start puts them there."
+    ),
+    "INDEX_HOLE": Meaning(
+        Severity.ERROR, "The index has no entry for a key of this message." + _INDEX
+    ),
+    "INDEX_UNREADABLE": Meaning(
+        Severity.ERROR, "Nothing else was looked at in this index file." + _INDEX
+    ),
+    "INDEX_MISSING": Meaning(
+        Severity.ERROR,
+        "This side has no index, the other one has: queries by key find nothing here. Was it"
+        " removed, or is messageIndexEnable off? A broker that builds its queues anew builds it,"
+        " too.",
+    ),
+    "INDEX_GAP": Meaning(
+        Severity.WARN,
+        "No index file covers this stretch of the log, as after a crash with"
+        " messageIndexSafe=false: its messages are not found by key.",
+    ),
+    "INDEX_WRONG": Meaning(
+        Severity.ERROR, "The index entry points to a place where no message has that key." + _INDEX
+    ),
+    "INDEX_CHAIN": Meaning(
+        Severity.ERROR, "The index entry cannot be reached from its slot." + _INDEX
+    ),
+    "INDEX_HEADER": Meaning(
+        Severity.ERROR, "The index file's header does not say what its entries are." + _INDEX
+    ),
+    "INDEX_ORDER": Meaning(
+        Severity.WARN, "The entries of the index file are not in the order of the log." + _INDEX
+    ),
+    "INDEX_TIME": Meaning(
+        Severity.WARN, "The index entry has another time than its message." + _INDEX
+    ),
+    "INDEX_NOT_DISPATCHED": Meaning(
+        Severity.INFO, "The newest messages are not in the index yet; a start puts them there."
+    ),
+    "CHECKPOINT_MISSING": Meaning(
+        Severity.WARN,
+        "There is no checkpoint: after a crash recovery has to read all of the log.",
+    ),
+    "CHECKPOINT_DAMAGED": Meaning(
+        Severity.WARN,
+        "The checkpoint has a time before 1970: it is damaged. Stop the broker and remove it;"
+        " recovery then reads all of the log.",
+    ),
+    "CHECKPOINT_AHEAD": Meaning(
+        Severity.WARN,
+        "The checkpoint is newer than the newest message: after a crash recovery may begin too"
+        " late.",
+    ),
+}
+
+
+def finding(
+    code: str, note: str = "", *, severity: Severity | None = None, **where: Any
+) -> Finding:
+    """
+    One row of the findings.
+
+    :param code: of `MEANINGS`.
+    :param note: what was found, a sentence in front of what it means.
+    :param severity: None: the usual one.
+    :param where: fields of `Finding`.
+    """
+    usual, sentence = MEANINGS[code]
+    detail = f"{note} {sentence}" if note else sentence
+    return Finding(str(severity or usual), code, detail, **where)

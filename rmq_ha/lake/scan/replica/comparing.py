@@ -1,0 +1,273 @@
+"""Two logs byte by byte: what differs, as records, and where they get out of step."""
+
+from collections import Counter
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any, NamedTuple
+
+from rmq_ha.base.errors import CannotDecide, CorruptRecord
+from rmq_ha.base.model.properties import UNIQ_KEY
+from rmq_ha.base.store_format.commitlog import Record, decode_record
+from rmq_ha.lake.scan.replica.aligning import Change, Item, Step, align
+from rmq_ha.lake.scan.replica.codes import finding
+from rmq_ha.lake.scan.replica.differing import describe, first_difference
+from rmq_ha.lake.scan.replica.logs import Extent, Log, What
+from rmq_ha.ops.offsets.findings import Finding
+
+MORE = "MORE_DIFFERENCES"
+MOST = 64
+"""Differences that are told of in one stretch."""
+_MOST_SEEN = 2000
+"""Differences after which a stretch is given up."""
+_MOST_RENUMBERED = 3
+"""Of each queue: after one lost message all others have other queue offsets."""
+_RENUMBERED = "queueOffset differs."
+_NEAR = 64
+"""
+Records looked at to see whether logs are out of step. So many side by side of which none is the
+same are out of step, too: as many are missing, and others of their sizes stand in their places.
+"""
+_BEFORE = 1 << 20
+"""Bytes before the first difference, so that a doubled message is known."""
+
+
+class Comparison(NamedTuple):
+    """
+    Of one stretch.
+
+    :ivar shift: from this record on the logs are out of step; -1: they are not.
+    :ivar blank: bytes without a meaning that differ.
+    :ivar end: what is behind was not compared, because of a shift or of too many differences.
+    """
+
+    findings: list[Finding]
+    shift: int
+    blank: int
+    end: int
+
+
+class Sides(NamedTuple):
+    """
+    The two logs, and what findings call them.
+
+    :ivar window: bytes read at once.
+    """
+
+    master: Log
+    slave: Log
+    master_name: str
+    slave_name: str
+    window: int
+
+
+def compare(sides: Sides, low: int, high: int) -> Comparison:
+    """
+    The bytes of `[low, high)`, which both logs have.
+
+    :raises CannotDecide: a file vanished, or cannot be read.
+    """
+    findings: list[Finding] = []
+    renumbered: Counter[tuple[str | None, int | None]] = Counter()
+    row: list[Finding] = []  # of records side by side, up to `row_end`
+    blank, seen, at, row_end = 0, 0, low, -1
+    while at < high:
+        end = min(high, at + sides.window, sides.master.end_at(at), sides.slave.end_at(at))
+        different = first_difference(
+            sides.master.read(at, end - at), sides.slave.read(at, end - at)
+        )
+        if different < 0:
+            at = end
+            continue
+        seen += 1
+        if len(findings) >= MOST or seen > _MOST_SEEN:
+            return Comparison(findings + row, -1, blank, at)
+        place = _place(sides, at + different)
+        if place.start != row_end:
+            findings, row = findings + row, []
+        if place.what is What.BLANK:
+            blank += place.size
+        elif is_shifted(sides, place):
+            return Comparison(findings + row, place.start, blank, place.start)
+        else:
+            difference = _changed(sides, place)
+            queue = difference.topic, difference.queue_id
+            if difference.detail.startswith(_RENUMBERED):
+                renumbered[queue] += 1
+                if renumbered[queue] <= _MOST_RENUMBERED:
+                    findings.append(difference)
+            else:
+                row.append(difference)
+                row_end = place.start + place.size
+            if len(row) >= _NEAR:
+                start = row[0].physical_offset or 0
+                return Comparison(findings, start, blank, start)
+        at = place.start + place.size
+    return Comparison(findings + row, -1, blank, high)
+
+
+def _place(sides: Sides, offset: int) -> Extent:
+    """What stands there: the master's record, or else the slave's."""
+    mine, theirs = sides.master.place_of(offset), sides.slave.place_of(offset)
+    if mine.what is What.BLANK and theirs.what is What.BLANK:
+        if mine.start == theirs.start and offset >= mine.start + 8:
+            return mine
+        return Extent(What.OTHER, offset, 8)
+    if mine.what is What.RECORD or theirs.what is not What.RECORD:
+        return Extent(What.OTHER, *mine[1:]) if mine.what is What.BLANK else mine
+    return theirs
+
+
+def is_shifted(sides: Sides, place: Extent) -> bool:
+    """The slave has the master's next records, but not where the master has them."""
+    if place.what is What.OTHER:
+        return False
+    start = place.start
+    left = list(islice(sides.master.items(start, sides.master.stop), _NEAR))
+    right = list(islice(sides.slave.items(start, sides.slave.stop), _NEAR))
+    if not left or not right:
+        return False
+    mine, theirs = left[0], right[0]
+    if mine.identity != theirs.identity:
+        if theirs.identity in {item.identity for item in left[1:]}:
+            return True
+        if mine.identity in {item.identity for item in right[1:]}:
+            return True
+    ends = {item.offset for item in left[1:]} | {left[-1].offset + left[-1].size}
+    return not any(item.offset + item.size in ends for item in right)
+
+
+def _changed(sides: Sides, place: Extent) -> Finding:
+    mine = _bytes(sides.master, place.start, place.size)
+    theirs = _bytes(sides.slave, place.start, place.size)
+    return _difference(sides, mine, theirs, place.start, shifted=False)
+
+
+def _bytes(log: Log, offset: int, size: int) -> bytes:
+    return bytes(log.read(offset, size))
+
+
+def _difference(sides: Sides, mine: bytes, theirs: bytes, offset: int, *, shifted: bool) -> Finding:
+    difference = describe(mine, theirs, shifted=shifted)
+    also = f", and also {', '.join(difference.others)}" if difference.others else ""
+    witness = f" ({difference.verdict})" if difference.verdict else ""
+    blames_master = difference.verdict.startswith(("the master's", "only the slave"))
+    return finding(
+        "LOG_DIFFERS",
+        f"{difference.field} differs{also}{witness}.",
+        broker=sides.master_name if blames_master else sides.slave_name,
+        physical_offset=offset,
+        expected=f"{difference.field} {difference.expected}",
+        actual=f"{difference.field} {difference.actual}",
+        **_who(_record(mine) or _record(theirs)),
+    )
+
+
+def _record(data: bytes) -> Record | None:
+    try:
+        return decode_record(data)
+    except CorruptRecord:
+        return None
+
+
+def _who(record: Record | None) -> dict[str, Any]:
+    """The columns of a finding that name a message."""
+    if record is None:
+        return {}
+    return {
+        "topic": record.topic,
+        "queue_id": record.queue_id,
+        "queue_offset": record.queue_offset,
+        "msg_id": record.properties.get(UNIQ_KEY) or record.msg_id,
+    }
+
+
+class Part(NamedTuple):
+    """
+    What lies between two places from which both logs go on alike.
+
+    :ivar master: from where to where; `slave`: where it has the same records, or should have.
+    :ivar shift: up to here both are in step; -1: nobody knows.
+    :ivar is_last: the logs end behind it.
+    """
+
+    master: tuple[int, int]
+    slave: tuple[int, int]
+    shift: int
+    is_last: bool
+
+
+class Told(NamedTuple):
+    """:ivar identity: of a record that only one of the logs has in this part."""
+
+    finding: Finding
+    identity: bytes = b""
+
+
+def align_part(sides: Sides, part: Part, most: int) -> list[Told]:
+    """
+    Lay the logs beside each other; where they are in step they are compared byte by byte.
+
+    :param most: differences after which it ends.
+    :raises CannotDecide: a file vanished, or cannot be read.
+    """
+    (at, end), (other, other_end), shift, is_last = part
+    told: list[Told] = []
+    while at < end or other < other_end:
+        if shift < 0 and at == other:
+            rest = compare(sides, at, min(end, other_end))
+            told += map(Told, rest.findings)
+            if rest.shift < 0 and (is_last or end == other_end):
+                break
+            shift = rest.end
+        past: Iterator[Item] = iter(())
+        if at == other:
+            at = other = max(at, _before(sides.master, shift))
+        else:
+            past = sides.master.items(_before(sides.master, at), at)
+        room = max(0, most - len(told))
+        left, right = sides.master.items(at, end), sides.slave.items(other, other_end)
+        result = align(left, right, room, past, is_last=is_last)
+        steps = result.steps[:room]
+        told += [difference for step in steps for difference in _told(sides, step)]
+        if not result.complete or len(steps) < len(result.steps):
+            more = finding(MORE, broker=sides.slave_name, physical_offset=result.end)
+            told.append(Told(more))
+        if not result.in_step:
+            break
+        at, other, shift = result.end, result.end, -1
+    return told
+
+
+def _before(log: Log, at: int) -> int:
+    return max(at - _BEFORE, log.row[max(0, log.number_at(at))].base)
+
+
+def _told(sides: Sides, step: Step) -> Iterator[Told]:
+    master, slave = step.master, step.slave
+    mine = _read(sides.master, master)
+    theirs = _read(sides.slave, slave)
+    if step.change is Change.CHANGED and master is not None:
+        yield Told(_difference(sides, mine, theirs, master.offset, shifted=True))
+        return
+    record = _record(mine) or _record(theirs)
+    if record is None:
+        return  # a gap: the log itself is told of it
+    difference = finding(
+        step.change.value,
+        broker=sides.slave_name,
+        physical_offset=master.offset if master is not None else slave and slave.offset,
+        expected=f"at offset {master.offset}" if master is not None else "no such message",
+        actual=f"at offset {slave.offset}" if slave is not None else "nowhere near",
+        **_who(record),
+    )
+    alone = {Change.LOST: master}.get(step.change, None if step.change is Change.MOVED else slave)
+    yield Told(difference, alone.identity if alone is not None else b"")
+
+
+def _read(log: Log, item: Item | None) -> bytes:
+    if item is None:
+        return b""
+    try:
+        return _bytes(log, item.offset, item.size)
+    except CannotDecide:
+        return b""

@@ -1,0 +1,208 @@
+"""Where two stretches of bytes, or two records, differ, and what a person should read about it."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from rmq_ha.base.errors import CorruptRecord
+from rmq_ha.base.store_format.commitlog import BLANK_MAGIC, Record, body_crc, decode_record
+from rmq_ha.base.store_format.dledger import BLANK_MAGIC as ENTRY_BLANK
+from rmq_ha.ops.offline.chain import Layout
+
+_CHUNK = 1 << 18
+"""Bytes compared at once: both stretches and the result fit into a processor's cache."""
+_SHOWN = 16
+_PLACES = ("queueOffset", "commitLogOffset")
+_BLANK = BLANK_MAGIC.to_bytes(4, "big")
+_ENTRY_BLANK = ENTRY_BLANK.to_bytes(4, "big", signed=True)
+
+# Name in the data source, and where the parts before the first host are.
+_FIXED = (
+    ("storeSize", 0, 4),
+    ("magic", 4, 8),
+    ("bodyCRC", 8, 12),
+    ("queueId", 12, 16),
+    ("flag", 16, 20),
+    ("queueOffset", 20, 28),
+    ("commitLogOffset", 28, 36),
+    ("sysFlag", 36, 40),
+    ("bornTimestamp", 40, 48),
+)
+
+
+class Difference(NamedTuple):
+    """
+    How one record differs from what stands in its place on the other side.
+
+    :ivar field: as the data source calls it.
+    :ivar others: further fields that differ.
+    :ivar verdict: which side its CRC speaks for, in words; empty if for none.
+    """
+
+    field: str
+    expected: str
+    actual: str
+    others: tuple[str, ...]
+    verdict: str
+
+
+def first_difference(buffer: Any, other: Any) -> int:
+    """
+    The first position at which two buffers differ; -1 if they are equal.
+
+    A shorter one that the other begins with differs where it ends.
+    """
+    length = min(len(buffer), len(other))
+    left, right = np.frombuffer(buffer, np.uint8), np.frombuffer(other, np.uint8)
+    for start in range(0, length, _CHUNK):
+        end = min(start + _CHUNK, length)
+        words = (end - start) // 8 * 8
+        a, b = left[start : start + words], right[start : start + words]
+        if words and not np.array_equal(a.view(np.uint64), b.view(np.uint64)):
+            return start + int((a != b).argmax())
+        a, b = left[start + words : end], right[start + words : end]
+        if end - start > words and not np.array_equal(a, b):
+            return start + words + int((a != b).argmax())
+    return -1 if len(buffer) == len(other) else length
+
+
+def is_blank(data: Any, layout: Layout) -> bool:
+    """The bytes begin with the blank that fills a file up."""
+    if layout is Layout.DLEDGER:
+        return bytes(data[:4]) == _ENTRY_BLANK
+    return bytes(data[4:8]) == _BLANK
+
+
+def describe(master: bytes, slave: bytes, *, shifted: bool = False) -> Difference:
+    """
+    What is different about two records in one place; one of them may be none.
+
+    :param master: the record, whole.
+    :param slave: as many bytes of the other side; they differ.
+    :param shifted: their logs are out of step, so the places that they name mean nothing.
+    """
+    expected, actual = _decoded(master), _decoded(slave)
+    if actual is None or expected is None:
+        return _broken(master, slave, expected, actual)
+    fields = [
+        (name, _text(left), _text(right))
+        for name, left, right in _fields(expected, actual)
+        if left != right and not (shifted and name in _PLACES)
+    ]
+    if not fields:
+        return Difference("record", master[:_SHOWN].hex(), slave[:_SHOWN].hex(), (), "")
+    name, left, right = fields[0]
+    # A CRC differs because the body does: the body is what is looked for.
+    if name == "bodyCRC" and any(field[0] == "body" for field in fields):
+        name, left, right = next(field for field in fields if field[0] == "body")
+    others = tuple(field[0] for field in fields if field[0] != name)
+    return Difference(name, left, right, others, _witness(expected, actual))
+
+
+def _decoded(data: bytes) -> Record | None:
+    try:
+        record = decode_record(data)
+    except CorruptRecord:
+        return None
+    return record if record.size == len(data) else None
+
+
+def _fields(master: Record, slave: Record) -> list[tuple[str, Any, Any]]:
+    pairs: list[tuple[str, Any, Any]] = [
+        ("bodyCRC", master.body_crc, slave.body_crc),
+        ("queueId", master.queue_id, slave.queue_id),
+        ("flag", master.flag, slave.flag),
+        ("queueOffset", master.queue_offset, slave.queue_offset),
+        ("commitLogOffset", master.physical_offset, slave.physical_offset),
+        ("sysFlag", master.sys_flag, slave.sys_flag),
+        ("bornTimestamp", master.born_timestamp, slave.born_timestamp),
+        ("bornHost", master.born_host, slave.born_host),
+        ("storeTimestamp", master.store_timestamp, slave.store_timestamp),
+        ("storeHost", master.store_host, slave.store_host),
+        ("reconsumeTimes", master.reconsume_times, slave.reconsume_times),
+        (
+            "preparedTransactionOffset",
+            master.prepared_transaction_offset,
+            slave.prepared_transaction_offset,
+        ),
+    ]
+    if master.body != slave.body:
+        at = first_difference(master.body, slave.body)
+        pairs.append(("body", _around(master.body, at), _around(slave.body, at)))
+    pairs.append(("topic", master.topic, slave.topic))
+    if master.properties_string != slave.properties_string:
+        pairs.append(("properties", *_properties(master, slave)))
+    return pairs
+
+
+def _properties(master: Record, slave: Record) -> tuple[str, str]:
+    """Those that differ; the strings where only their form does."""
+    left, right = master.properties, slave.properties
+    names = [name for name in {**left, **right} if left.get(name) != right.get(name)]
+    if not names:
+        return repr(master.properties_string)[:200], repr(slave.properties_string)[:200]
+    return tuple(  # type: ignore[return-value]
+        ", ".join(f"{name}={properties.get(name)!r}" for name in names[:4])[:200]
+        for properties in (left, right)
+    )
+
+
+def _around(data: bytes, at: int) -> str:
+    return f"byte {at}: {data[at : at + _SHOWN].hex() or 'end'}"
+
+
+def _text(value: Any) -> str:
+    return str(value)
+
+
+def _witness(master: Record, slave: Record) -> str:
+    right = [
+        not record.body or body_crc(record.body) == record.body_crc for record in (master, slave)
+    ]
+    if right == [True, False]:
+        return "the slave's body does not match its CRC, the master's does"
+    if right == [False, True]:
+        return "the master's body does not match its CRC, the slave's does"
+    if right == [False, False]:
+        return "no side's body matches its CRC"
+    return ""
+
+
+def _broken(
+    master: bytes, slave: bytes, expected: Record | None, actual: Record | None
+) -> Difference:
+    """One side has no record there: say which of its bytes are the first to differ."""
+    at = max(0, first_difference(master, slave))
+    witness = ""
+    if expected is not None:
+        witness = "only the master has a sound record there"
+    elif actual is not None:
+        witness = "only the slave has a sound record there"
+    if not any(slave):
+        return Difference("record", "a record", f"{len(slave)} zeros", (), witness)
+    if not any(master):
+        return Difference("record", f"{len(master)} zeros", "a record", (), witness)
+    for name, start, end in _FIXED:
+        if start <= at < end:
+            left, right = _number(master[start:end]), _number(slave[start:end])
+            return Difference(name, left, right, (), witness)
+    return Difference(
+        _part(expected or actual, at), _around(master, at), _around(slave, at), (), witness
+    )
+
+
+def _number(data: bytes) -> str:
+    return str(int.from_bytes(data, "big", signed=True))
+
+
+def _part(record: Record | None, at: int) -> str:
+    """Which part of a record a position behind its fixed fields is in."""
+    if record is None:
+        return "record"
+    topic, properties = len(record.topic.encode()), len(record.properties_string.encode())
+    behind = record.size - at
+    if behind <= properties + 2:
+        return "properties"
+    if behind <= properties + 3 + topic:
+        return "topic"
+    return "body" if behind <= properties + 3 + topic + len(record.body) else "header"

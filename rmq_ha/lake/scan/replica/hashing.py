@@ -1,0 +1,106 @@
+"""
+Hashes of many texts at once: what queue entries say of tags, and index items of keys.
+
+Java's `String.hashCode` of two texts one behind the other is that of the first, times 31 to the
+power of the second's length, plus that of the second; so a topic is hashed once for all its keys.
+
+Spec: store.md, sections 3.1 and 4.1.
+"""
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from rmq_ha.base.model.java_hash import java_hash, tags_code
+from rmq_ha.lake.scan.log.shape import Ints
+
+_LONGEST = 256
+"""Bytes; longer texts are hashed one by one."""
+_MASK = 0xFFFFFFFF
+
+
+def tag_codes(tags: Any) -> Ints:
+    """
+    The tag code of each row; 0 where there is no tag.
+
+    :param tags: an Arrow array of texts.
+    """
+    encoded = tags.dictionary_encode()
+    codes = [tags_code(tag.as_py()) for tag in encoded.dictionary]
+    table = np.array([*codes, 0], np.int64)
+    rows = encoded.indices.fill_null(len(codes)).to_numpy(zero_copy_only=False)
+    by_row: Ints = table[rows]
+    return by_row
+
+
+def key_hashes(topics: Any, keys: Any) -> Ints:
+    """
+    What an index item says of `topic#key`; of each row.
+
+    :param topics: an Arrow array of texts, as `keys`, without nulls.
+    """
+    encoded = topics.dictionary_encode()
+    prefixes = np.array(
+        [java_hash(f"{topic.as_py()}#") & _MASK for topic in encoded.dictionary], np.uint64
+    )
+    if not len(keys):
+        return np.zeros(0, np.int64)
+    hashes, powers, odd = _hashes(keys)
+    whole = (prefixes[encoded.indices.to_numpy()] * powers + hashes) & np.uint64(_MASK)
+    signed = whole.astype(np.uint32).view(np.int32).astype(np.int64)
+    for row in np.flatnonzero(odd).tolist():
+        signed[row] = java_hash(f"{topics[row].as_py()}#{keys[row].as_py()}")
+    positive: Ints = np.abs(signed)
+    positive[positive > 0x7FFFFFFF] = 0
+    return positive
+
+
+def _hashes(texts: Any) -> tuple[Any, Any, Any]:
+    """Hash and 31 to the power of the length of each, both mod 2^32; and which were left out."""
+    starts, ends, data = _bytes_of(texts)
+    lengths = ends - starts
+    odd = lengths > _LONGEST
+    if len(data) and data.max() > 127:
+        high = np.concatenate(([0], np.cumsum(data > 127)))
+        odd |= high[ends] > high[starts]
+    lengths = np.where(odd, 0, lengths)
+    order = np.argsort(lengths, kind="stable")[::-1]
+    longest_first, begins = lengths[order], starts[order]
+    hashes = np.zeros(len(order), np.uint64)
+    for column in range(int(longest_first[0])):
+        rows = int(np.searchsorted(-longest_first, -column))
+        hashes[:rows] = hashes[:rows] * np.uint64(31) + data[begins[:rows] + column]
+        hashes[:rows] &= np.uint64(_MASK)
+    back = np.empty_like(hashes)
+    back[order] = hashes
+    return back, _POWERS[lengths], odd
+
+
+def _bytes_of(texts: Any) -> tuple[Ints, Ints, Any]:
+    _, offsets, data = texts.buffers()
+    ends = np.frombuffer(offsets, np.int32)[texts.offset : texts.offset + len(texts) + 1]
+    held = np.frombuffer(data, np.uint8) if data is not None else np.zeros(0, np.uint8)
+    held = held[: int(ends[-1])]
+    return ends[:-1].astype(np.int64), ends[1:].astype(np.int64), held
+
+
+_POWERS = np.array([pow(31, length, 1 << 32) for length in range(_LONGEST + 1)], np.uint64)
+
+
+def split_keys(keys: Any) -> tuple[Ints, Any]:
+    """
+    The non-empty words of each row of KEYS, as the rows that they come from and texts.
+
+    :param keys: an Arrow array of texts; null: none.
+    """
+    import pyarrow.compute as pc
+
+    lists = pc.split_pattern(keys, " ")
+    words, rows = pc.list_flatten(lists), pc.list_parent_indices(lists)
+    filled = pc.not_equal(words, "")
+    return rows.filter(filled).to_numpy().astype(np.int64), _plain(words.filter(filled))
+
+
+def _plain(texts: Any) -> Any:
+    return texts.combine_chunks() if isinstance(texts, pa.ChunkedArray) else texts

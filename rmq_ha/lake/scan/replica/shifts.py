@@ -1,0 +1,204 @@
+"""
+Logs that lie shifted against each other, in parts that tasks lay beside each other.
+
+A record more or less shifts all that is behind it. So that no task has to walk from there to the
+end, each first picks landmarks in its own piece of one log; where both logs have the same ones
+they are cut, and each part is a task's. What a part has lost and another one has too many moved.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from operator import attrgetter
+from typing import NamedTuple
+
+from rmq_ha.base.errors import CannotDecide
+from rmq_ha.lake.scan.replica.aligning import Change
+from rmq_ha.lake.scan.replica.anchors import Anchor, cuts, in_both
+from rmq_ha.lake.scan.replica.codes import finding
+from rmq_ha.lake.scan.replica.comparing import MORE, Part, Told
+from rmq_ha.lake.scan.replica.tasks import Answer, Landmarks, Run, Shifted, Task, Work
+from rmq_ha.ops.offsets.findings import Finding
+
+_MOST = 1000
+_LANDMARKS = 8
+"""In the bytes of one task."""
+_PLACE = attrgetter("place")
+Marks = tuple[list[Anchor], list[Anchor]]
+"""Of both sides, in the order of their logs."""
+
+
+class Region(NamedTuple):
+    """
+    Stretches side by side that differ, from the first one that is out of step.
+
+    :ivar known: what is before it was told of already.
+    :ivar shift: from here on records do not stand in the same places.
+    :ivar ends: of both logs.
+    :ivar is_last: the logs end there.
+    """
+
+    known: int
+    shift: int
+    ends: tuple[int, int]
+    is_last: bool
+
+
+def regions_of(
+    compared: Sequence[tuple[int, int]],
+    apart: Iterable[tuple[int, int, int]],
+    stops: tuple[int, int] | None,
+) -> Iterator[Region]:
+    """
+    Where the logs are to be laid beside each other.
+
+    :param compared: stretches whose bytes were compared, in order.
+    :param apart: as of an answer.
+    :param stops: where the logs end, if the last stretch is their end; None: it is not.
+    """
+    shifts = {low: shift for low, _, shift in apart}
+    known = high = 0
+    first = -1
+    for low, end in compared:
+        shift = shifts.get(low)
+        if shift is None and first >= 0:
+            yield Region(known, first, (high, high), False)
+            known, first = high, -1
+        if shift is not None and first < 0:
+            first = shift
+        high = end
+    if first >= 0:
+        yield Region(known, first, stops or (high, high), stops is not None)
+
+
+class Aligned(NamedTuple):
+    """What became of the records of regions."""
+
+    findings: Sequence[Finding]
+    regions: Sequence[Region]
+
+    def leave(self, findings: Iterable[Finding]) -> Iterator[Finding]:
+        """Without what bytes said where content counts."""
+        shifts = [region.shift for region in self.regions]
+        for fault in findings:
+            at = fault.physical_offset or 0
+            number = bisect_right(shifts, at) - 1
+            is_inside = number >= 0 and at < self.regions[number].ends[0]
+            if fault.code != Change.CHANGED or not is_inside:
+                yield fault
+
+
+class Shifts:
+    """
+    :param run_tasks: where the work is done.
+    :param split: bytes of each log for one task, about.
+    """
+
+    def __init__(self, run_tasks: Run, work: Work, split: int) -> None:
+        self._run_tasks = run_tasks
+        self._work = work
+        self._split = split
+
+    def aligned(
+        self,
+        compared: Sequence[tuple[int, int]],
+        apart: Sequence[tuple[int, int, int]],
+        *,
+        is_whole: bool,
+    ) -> Aligned:
+        """
+        What became of the records there.
+
+        :param compared: stretches, in order.
+        :param apart: those that differ.
+        :param is_whole: the last one is the end of what both have.
+        :raises CannotDecide: a task could not read something.
+        """
+        pair = self._work.pair
+        stops = (pair.master.stop, pair.slave.stop) if is_whole else None
+        regions = list(regions_of(compared, apart, stops))
+        marks = self._landmarks(regions)
+        parts = [part for region in regions for part in self._parts(region, marks)]
+        answers = self._align(range(len(parts)), parts, tells=len(parts) == 1)
+        changes = [answers[number].changes for number in range(len(parts))]
+        if len(parts) > 1:
+            answers |= self._align(_first_of(changes), parts, tells=True)
+        told = [change for number in sorted(answers) for change in answers[number].told]
+        return Aligned(_moved(told, sum(changes) > len(told)), regions)
+
+    def _landmarks(self, regions: Iterable[Region]) -> Marks:
+        tasks: list[Task] = []
+        every = max(1, self._split // _LANDMARKS)
+        for region in regions:
+            if max(region.ends) - region.shift > 2 * self._split:
+                for side, end in enumerate(region.ends):
+                    for low in range(region.shift, end, self._split):
+                        high = min(low + self._split, end)
+                        tasks.append(Landmarks(len(tasks), side, low, high, every))
+        marks: Marks = [], []
+        for answer in self._run("landmarks", tasks, is_apart=False).values():
+            for side, *anchor in answer.anchors:
+                marks[side].append(Anchor(*anchor))
+        for row in marks:
+            row.sort(key=_PLACE)
+        return marks
+
+    def _parts(self, region: Region, marks: Marks) -> Iterator[Part]:
+        mine = [
+            side[bisect_left(side, region.shift, key=_PLACE) : bisect_left(side, end, key=_PLACE)]
+            for side, end in zip(marks, region.ends, strict=True)
+        ]
+        at, other, shift = region.known, region.known, region.shift
+        for end, other_end in cuts(in_both(*mine), region.shift, self._split):
+            yield Part((at, end), (other, other_end), shift, False)
+            at, other, shift = end, other_end, -1
+        yield Part((at, region.ends[0]), (other, region.ends[1]), shift, region.is_last)
+
+    def _align(
+        self, numbers: Iterable[int], parts: Sequence[Part], *, tells: bool
+    ) -> dict[int, Answer]:
+        tasks = [Shifted(number, parts[number], _MOST, tells) for number in numbers]
+        return self._run("where the logs are out of step", tasks, is_apart=True)
+
+    def _run(self, label: str, tasks: Sequence[Task], *, is_apart: bool) -> dict[int, Answer]:
+        answers = dict(self._run_tasks(label, self._work, tasks, is_apart)) if tasks else {}
+        for answer in answers.values():
+            if answer.failed:
+                raise CannotDecide(answer.failed)
+        return answers
+
+
+def _first_of(changes: Iterable[int]) -> Iterator[int]:
+    """Those of the parts with changes that are told."""
+    before = 0
+    for number, count in enumerate(changes):
+        if count and before < _MOST:
+            yield number
+        before += count
+
+
+def _moved(told: Sequence[Told], is_cut: bool) -> list[Finding]:
+    """What one part has lost and another one has too many is one record that moved."""
+    lost = {
+        change.identity: change.finding for change in told if change.finding.code == Change.LOST
+    }
+    usual = finding(Change.MOVED.value)
+    gone: set[bytes] = set()
+    changes = []
+    for change, identity in told:
+        source = lost.get(identity)
+        if source is None or identity in gone or change.code == Change.LOST:
+            changes.append((change, identity))
+            continue
+        gone.add(identity)
+        moved = source._replace(code=usual.code, detail=usual.detail, actual=change.actual)
+        changes.append((moved, b""))
+    rest = [
+        change for change, identity in changes if change.code != Change.LOST or identity not in gone
+    ]
+    ends = [number for number, change in enumerate(rest) if change.code == MORE]
+    if ends:
+        return rest[: ends[0] + 1]
+    if is_cut:
+        last = rest[-1]
+        rest.append(finding(MORE, broker=last.broker, physical_offset=last.physical_offset))
+    return rest

@@ -1,0 +1,381 @@
+"""
+Two stores: their bytes up to the common offset, and each one's queues and index.
+
+First queues and index files are read by themselves, so that it is known how far the queues were
+built. Then tasks go over the log, a stretch each: bytes against bytes, and, where they are the
+same, each record once for both sides. Stores may move: the bounds are fixed first, and stretches
+of a store that is open and seems to be wrong are looked at again before anything is said.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from rmq_ha.base.errors import CannotDecide
+from rmq_ha.lake.scan.replica.auditing import INDEX, QUEUES
+from rmq_ha.lake.scan.replica.changed import blamed_on_the_log
+from rmq_ha.lake.scan.replica.comparing import Sides
+from rmq_ha.lake.scan.replica.parting import parting, parting_finding
+from rmq_ha.lake.scan.replica.settings import Opened, Settings, common_of, open_pair, opened
+from rmq_ha.lake.scan.replica.shifts import Aligned, Shifts
+from rmq_ha.lake.scan.replica.tasks import (
+    COMMON,
+    Answer,
+    Answers,
+    Doubt,
+    QueueEnd,
+    Run,
+    Survey,
+    Task,
+    Work,
+    plan,
+    run,
+)
+from rmq_ha.lake.scan.replica.verdicts import (
+    LOG_CODES,
+    DelaySum,
+    IndexState,
+    QueueSum,
+    TailState,
+    judge_bounds,
+    judge_checkpoint,
+    judge_delays,
+    judge_holes,
+    judge_index,
+    judge_keys,
+    judge_queues,
+    judge_tail,
+    verdict,
+)
+from rmq_ha.ops.offsets.findings import Finding, Severity
+
+_QUEUES_A_TASK = 200
+_AGAIN = 3
+_MOST_AGAIN = 500
+_MOST_DOUBTS = 500
+_LIGHT = "%LMQ%"
+_POINTS = 120
+_NO_END = QueueEnd(0, -1, -1, -1)
+_NO_QUEUE = _NO_END, ("", -1)
+
+
+def run_here(label: str, work: Work, tasks: Sequence[Task], is_apart: bool) -> Answers:
+    """One after the other, in this process."""
+    answers: dict[int, Answer] = {}
+    for task in tasks:
+        run(work, task, answers.setdefault(task.number, Answer()))
+    return answers
+
+
+class Verified(NamedTuple):
+    """
+    What two stores hold, compared.
+
+    :ivar findings: each once.
+    :ivar first: of those that say that the logs differ, the one nearest to the log's start.
+    :ivar apart: how many say so.
+    :ivar along: how many errors there are from which offset on, up to the next.
+    """
+
+    names: Sequence[str]
+    ranges: Sequence[tuple[int, int]]
+    common: tuple[int, int]
+    findings: Sequence[Finding]
+    sums: Answer
+    queues: Sequence[QueueSum]
+    first: Finding | None
+    apart: int
+    errors: int
+    along: Sequence[tuple[int, int]]
+    is_alone: bool
+
+    @property
+    def verdict(self) -> str:
+        """One line."""
+        messages = self.sums.records[COMMON][0] if COMMON in self.sums.records else None
+        return verdict(self.common, messages, self.first, self.errors, is_alone=self.is_alone)
+
+    @property
+    def numbers(self) -> dict[str, Any]:
+        """For the JSON summary."""
+        roles = ("master", "slave")
+        sums, first = self.sums, self.first
+        return {
+            "from": self.common[0],
+            "to": self.common[1],
+            "bytesCompared": sums.compared,
+            "bytesWithoutMeaning": sums.blank,
+            "messages": {role: sums.records.get(at, [0])[0] for at, role in enumerate(roles)},
+            "keys": {role: sums.keys.get(at, [0])[0] for at, role in enumerate(roles)},
+            "differences": self.apart,
+            "firstDifference": None if first is None else first.physical_offset,
+        }
+
+
+def verify(
+    settings: Settings,
+    run_tasks: Run = run_here,
+    note: Callable[[str], None] = lambda _: None,
+    pause: Callable[[float], None] = lambda _: None,
+) -> Verified:
+    """
+    Compare two stores, or hold one against itself.
+
+    :param run_tasks: where the work is done.
+    :param pause: waits so many ms before what moves is looked at again.
+    :raises CannotDecide: one cannot be read, or they have nothing in common.
+    """
+    return _Verification(settings, open_pair(settings), run_tasks, note, pause).run()
+
+
+class _Verification:
+    """One run."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        pair: list[Opened],
+        run_tasks: Run,
+        note: Callable[[str], None],
+        pause: Callable[[float], None],
+    ) -> None:
+        self._settings = settings
+        self._pair = pair
+        self._run_tasks = run_tasks
+        self._note = note
+        self._pause = pause
+        self._is_alone = settings.master == settings.slave
+        self._names = [replica.store.uri for replica in pair]
+        if self._is_alone:
+            self._names[1] += " (again)"
+        self._ranges = [(replica.low, replica.high) for replica in pair]
+        self._common = common_of(pair, settings.start)
+        self._told: list[Finding] = list(
+            judge_bounds(self._names, self._ranges, any(replica.is_quorum for replica in pair))
+        )
+        for name, replica in zip(self._names, pair, strict=True):
+            self._told += judge_holes(name, replica.store.holes)
+        self._compared = self._common
+        names = self._names[0], self._names[1]
+        logs = Sides(pair[0].log, pair[1].log, *names, settings.window)
+        parted = None if self._is_alone else parting(logs, *self._common)
+        if parted is not None:
+            self._compared = self._common[0], parted.offset
+            ahead = ("SLAVE_AHEAD", "MASTER_AHEAD")
+            self._told = [finding for finding in self._told if finding.code not in ahead]
+            self._told.append(parting_finding(parted, self._names[1]))
+
+    def run(self) -> Verified:
+        """All steps in order."""
+        survey = self._survey()
+        ends = survey.ends if QUEUES in self._settings.checks else {}
+        known = [
+            max((ends[key].end for key in ends if key[0] == side), default=0) for side in (0, 1)
+        ]
+        work = self._work(known)
+        sums = self._stretches(work)
+        self._add_tails(ends)
+        queues = self._queue_sums(ends, sums)
+        self._told += judge_queues(list(queues.values()))
+        self._told += judge_delays(
+            [
+                DelaySum(self._names[side], level, delay, *numbers)
+                for (side, level, delay), numbers in sums.delays.items()
+            ]
+        )
+        self._told += judge_keys(
+            (self._names[side], numbers[2]) for side, numbers in sums.keys.items()
+        )
+        self._told += self._checkpoints()
+        self._told += judge_index(self._indexes(known))
+        aligned = self._aligned(work, sums)
+        doubts = self._doubts(work, queues)
+        findings = self._findings([*survey.findings, *sums.findings, *doubts.findings], aligned)
+        return self._verified(findings, sums, list(queues.values()))
+
+    def _work(self, known: Sequence[int]) -> Work:
+        sides = tuple(
+            replica.side(name, min(end, replica.high))
+            for name, replica, end in zip(self._names, self._pair, known, strict=True)
+        )
+        return Work(sides, self._settings.checks, self._settings.window)
+
+    # The stores by themselves
+
+    def _survey(self) -> Answer:
+        tasks: list[Survey] = []
+        for side, replica in enumerate(self._pair):
+            low = max(replica.low, self._settings.start)
+            if QUEUES in self._settings.checks:
+                names = replica.store.topics_on_disk()
+                for at in range(0, len(names), _QUEUES_A_TASK):
+                    some = names[at : at + _QUEUES_A_TASK]
+                    tasks.append(Survey(len(tasks), side, some, -1, low, replica.high))
+            if INDEX in self._settings.checks:
+                for number in range(len(replica.store.index_parts()[0])):
+                    tasks.append(Survey(len(tasks), side, (), number, low, replica.high))
+        return self._run("queues and index", self._work([0, 0]), tasks)
+
+    def _run(self, label: str, work: Work, tasks: Sequence[Task]) -> Answer:
+        """Run tasks; again those that found errors in a store that moves."""
+        may_move = any(replica.store.abort for replica in self._pair)
+        answers = dict(self._run_tasks(label, work, tasks, may_move)) if tasks else {}
+        for _ in range(_AGAIN if may_move else 0):
+            bad = sorted(number for number in answers if answers[number].is_bad)[:_MOST_AGAIN]
+            if not bad:
+                break
+            self._note(f"looking again at {len(bad)} of {len(tasks)} parts: a store is open")
+            self._pause(self._settings.pause_ms)
+            moves = self._moves()
+            again = set(bad)
+            some = [task for task in tasks if task.number in again]
+            answers |= self._run_tasks(label, work, some, True)
+            if not moves:
+                break
+        sums = Answer()
+        for answer in answers.values():
+            sums.add(answer)
+        if sums.failed:
+            raise CannotDecide(sums.failed)
+        return sums
+
+    def _moves(self) -> bool:
+        return any(self._moved_on(side) for side in (0, 1))
+
+    def _moved_on(self, side: int) -> bool:
+        at = (self._settings.master, self._settings.slave)[side]
+        return opened(at, self._settings.index_sizes).high > self._pair[side].high
+
+    # The log
+
+    def _stretches(self, work: Work) -> Answer:
+        start = self._settings.start
+        bases = [
+            file.base
+            for replica in self._pair
+            for file in replica.store.log_files()
+            if file.base > start
+        ]
+        ranges = [(max(low, start), high) for low, high in self._ranges]
+        holes = [replica.store.holes for replica in self._pair]
+        tasks = plan(ranges, self._compared, self._settings.split, bases, holes)
+        self._plan = [(task.low, task.high) for task in tasks if task.compares]
+        label = f"{self._compared[1] - self._compared[0]:,} bytes of both logs"
+        return self._run(label, work, tasks)
+
+    # What it adds up to
+
+    def _add_tails(self, ends: Mapping[tuple[int, str, int], QueueEnd]) -> None:
+        for side, replica in enumerate(self._pair):
+            if replica.store.abort and self._moved_on(side):
+                continue
+            mine = [(end, key[1:]) for key, end in ends.items() if key[0] == side]
+            last, queue = max(mine, key=lambda pair: pair[0].end, default=_NO_QUEUE)
+            state = TailState(
+                self._names[side],
+                replica.high,
+                last.end,
+                *queue,
+                last.last,
+                replica.store.abort,
+                self._has_residue(replica),
+            )
+            self._told += judge_tail(state)
+
+    @staticmethod
+    def _has_residue(replica: Opened) -> bool:
+        log = replica.log
+        if replica.high >= log.row[-1].end:
+            return False
+        file = log.file_at(replica.high)
+        return any(log.files.read(file.path, replica.high - file.base, 8))
+
+    def _queue_sums(
+        self, ends: Mapping[tuple[int, str, int], QueueEnd], sums: Answer
+    ) -> dict[tuple[int, str, int], QueueSum]:
+        queues = {}
+        for key in sorted({*ends, *sums.tallies}):
+            end = ends.get(key, _NO_END)
+            tally = sums.tallies.get(key, [0] * 5)
+            queue = QueueSum(self._names[key[0]], *key[1:], end.entries, *tally)
+            queues[key] = queue._replace(first=end.first)
+        return queues
+
+    def _doubts(self, work: Work, queues: Mapping[tuple[int, str, int], QueueSum]) -> Answer:
+        # Light queues have no records of their own: they are always in doubt, and so come last.
+        doubted = sorted(
+            (key for key, queue in queues.items() if queue.surplus > 0),
+            key=lambda key: key[1].startswith(_LIGHT),
+        )
+        tasks = [Doubt(number, *key) for number, key in enumerate(doubted[:_MOST_DOUBTS])]
+        return self._run("entries in doubt", work, tasks)
+
+    def _aligned(self, work: Work, sums: Answer) -> Aligned:
+        """What is seen once is told: to look again would take as long as before."""
+        is_whole = self._compared == self._common
+        shifts = Shifts(self._run_tasks, work, self._settings.split)
+        return shifts.aligned(self._plan, sums.apart, is_whole=is_whole)
+
+    def _checkpoints(self) -> Iterator[Finding]:
+        for side, (name, replica) in enumerate(zip(self._names, self._pair, strict=True)):
+            told = list(
+                judge_checkpoint(name, replica.store.checkpoint(), replica.log.newest_time())
+            )
+            if told and not (replica.store.abort and self._moved_on(side)):
+                yield from told
+
+    def _indexes(self, known: Sequence[int]) -> list[IndexState]:
+        states = []
+        for name, replica, end in zip(self._names, self._pair, known, strict=True):
+            files, faults = replica.store.index_parts()
+            headers = [file.header for file in files if file.count]
+            spans = [(head.begin_physical_offset, head.end_physical_offset) for head in headers]
+            if INDEX in self._settings.checks:
+                low = max(replica.low, self._settings.start)
+                states.append(
+                    IndexState(name, [*map(str, faults)], spans, low, end or replica.high)
+                )
+        return states
+
+    def _findings(self, findings: Sequence[Finding], aligned: Aligned) -> list[Finding]:
+        """Each once; where logs are out of step a record is compared by its content alone."""
+        kept: dict[tuple[object, ...], Finding] = {}
+        for finding in [*aligned.leave(findings), *aligned.findings]:
+            key = (
+                finding.code, finding.broker, finding.topic, finding.queue_id, finding.queue_offset,
+                finding.physical_offset, finding.expected,
+            )  # fmt: skip
+            kept.setdefault(key, finding)
+        mine = list(kept.values())
+        if not self._is_alone:
+            mine = blamed_on_the_log(mine, self._names)
+        every = [*mine, *self._told]
+        if self._is_alone:  # what is said of the other side was said of this one
+            every = [finding for finding in every if finding.broker != self._names[1]]
+        return every
+
+    def _verified(
+        self, findings: Sequence[Finding], sums: Answer, queues: Sequence[QueueSum]
+    ) -> Verified:
+        low, high = self._common
+        width = max(1, (high - low) // _POINTS)
+        errors = [finding for finding in findings if finding.severity == Severity.ERROR]
+        apart = [finding for finding in errors if finding.code in LOG_CODES]
+        along = Counter(
+            low + (finding.physical_offset - low) // width * width
+            for finding in errors
+            if finding.physical_offset is not None
+        )
+        return Verified(
+            self._names,
+            self._ranges,
+            self._common,
+            findings,
+            sums,
+            queues,
+            min(apart, key=lambda finding: finding.physical_offset or 0, default=None),
+            len(apart),
+            len(errors),
+            sorted(along.items()),
+            self._is_alone,
+        )

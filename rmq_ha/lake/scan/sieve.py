@@ -1,0 +1,337 @@
+"""
+Messages by their id, as an audit with ledgers compares them: what all sides tell the same of is
+counted; what they do not is judged one id after the other.
+
+Rules for whole queues and times come after this: here are rows for them.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from functools import cached_property
+from itertools import groupby
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from rmq_ha.lake.scan.arrays import filled, grouped
+from rmq_ha.lake.scan.reducing import are_in_queue, are_ordinary, latency_floors, windows_of
+from rmq_ha.lake.scan.told import DELIVERED, PRODUCED, RECORD, SAID, STORED
+
+COPY, ABSENT, UNPRODUCED, UNLIKE, TWICE, TAKEN, UNGIVEN, ORDERED = range(8)
+"""
+Kinds of rows:
+
+- a record whose id its topic has already: `n`, the how manieth it is, its `place`, and those of the
+  `first`, with its `firstCrc`;
+- a ledger's, whose id is nowhere in the log;
+- a record that no producer tells of; one with another body than ledgers have under its id;
+- a delivery that a group was given `n` times;
+- counts of deliveries; a record that a group was not given;
+- a ledger's that has a place in an order, and where its record lies.
+"""
+
+_COUNTS = ("window", "latency", "n", "leastOffset", "mostOffset", "leastMs", "mostMs")
+SCHEMA = pa.schema(
+    [
+        ("kind", pa.int32()),
+        *(RECORD + SAID),
+        *((name, pa.int64()) for name in _COUNTS),
+        ("place", pa.string()),
+        ("first", pa.string()),
+        ("firstCrc", pa.int64()),
+    ]
+)
+_OF_COUNT = ("group", "brokerName", "topic", "queueId", "window", "latency")
+_NEVER = (1, 0)
+_SLICE = 10_000
+_NONE = np.iinfo(np.int64).min
+_Row = dict[str, Any]
+
+
+class Span(NamedTuple):
+    """What a group tells of a topic in a ledger: how many rows, and between which times."""
+
+    topic: str | None
+    group: str
+    rows: int
+    since: int | None
+    until: int | None
+
+
+class Sieve:
+    """Compares all that is told of an id."""
+
+    def __init__(
+        self, window_ms: int, sent: Sequence[Span], given: Sequence[Span], ordered: Collection[str]
+    ) -> None:
+        """
+        :param window_ms: width of the windows of time.
+        :param sent: what producers tell of; `given` consumers.
+        :param ordered: groups that promise the order of each queue.
+        """
+        self._window_ms = window_ms
+        self._ordered = ordered
+        self._groups: dict[str | None, set[str]] = {}
+        for span in given:
+            self._groups.setdefault(span.topic, set()).add(span.group)
+        self._sent: dict[str | None, tuple[int, int]] = {}
+        for topic, _, _, since, until in sent:
+            if since is not None and until is not None:
+                first, last = self._sent.get(topic, (since, until))
+                self._sent[topic] = min(first, since), max(last, until)
+        self._sent.pop(None, None)
+
+    def batches(self, told: Iterable[Any]) -> Iterator[Any]:
+        """
+        Compare.
+
+        :param told: Arrow batches as `TOLD`: all that is told of these ids.
+        """
+        held = list(told)
+        if held:
+            parts = self._compared(_Told(pa.Table.from_batches(held)))
+            yield from (part for part in parts if len(part))
+
+    def _compared(self, told: "_Told") -> Iterator[Any]:
+        fits = self._fits(told)
+        sent, given = (told.pairs(rows[fits[told.code[rows]]]) for rows in told.ledgers)
+        placed: list[tuple[int, int]] = []
+        matched: list[tuple[int, int]] = []
+        judged: list[_Row] = []
+        for rows in told.by_id(np.flatnonzero(~fits[told.code])):
+            judged += self._judged(rows)
+            placed += _placed(rows)
+            matched += _matched(rows)
+            if len(judged) >= _SLICE:
+                yield pa.RecordBatch.from_pylist(judged, schema=SCHEMA)
+                judged.clear()
+        yield pa.RecordBatch.from_pylist(judged, schema=SCHEMA)
+        sent, given = _joined(sent, placed), _joined(given, matched)
+        yield self._counted(told, *given)
+        yield from self._ungiven(told, *given)
+        keyed = told.has_key[sent[0]] & (told.topic[sent[0]] >= 0)
+        promised = told.are_of(given[0], self._ordered) | told.has_key[given[0]]
+        promised &= told.times[given[0]] == 0
+        for rows, records in sent[:, keyed], given[:, promised]:
+            yield filled(told.records(records) | told.said(rows) | {"kind": ORDERED}, SCHEMA)
+
+    def _fits(self, told: "_Told") -> Any:
+        """Which ids are stored once, and all that is told of them is the same."""
+        said, own = told.side != STORED, told.count(told.own)
+        fits = (own == 1) | ((own == 0) & (told.count(said) == 0))
+        for rows in (self._contradicted(told), self._unsent(told), told.repeated):
+            fits[told.code[rows]] = False
+        return fits
+
+    def _contradicted(self, told: "_Told") -> Any:
+        said = np.flatnonzero(told.side != STORED)
+        records = told.record[told.code[said]]
+        is_other = (told.topic[said] >= 0) & (told.topic[said] != told.topic[records])
+        is_other |= (told.crc[said] != _NONE) & (told.crc[said] != told.crc[records])
+        is_elsewhere = told.queue[said] != told.queue[records]
+        is_elsewhere |= told.offset[said] != told.offset[records]
+        # Of a retry it says where the retry lies.
+        is_elsewhere &= (told.offset[said] != _NONE) & (told.times[said] == 0)
+        return said[is_other | (is_elsewhere & (told.side[said] == DELIVERED))]
+
+    def _unsent(self, told: "_Told") -> Any:
+        own = np.flatnonzero(told.own)
+        spans = [self._sent.get(name, _NEVER) for name in told.topics]
+        since, until = np.array([*spans, _NEVER], np.int64)[told.topic[own]].T
+        born, times = told.born[own], told.count(told.side == PRODUCED)[told.code[own]]
+        return own[(times == 0) & (born >= since) & (born <= until)]
+
+    def _judged(self, rows: list[_Row]) -> Iterator[_Row]:
+        """:param rows: of one id."""
+        stored, produced, delivered = _sides(rows)
+        own = [row for row in stored if row["own"]]
+        if not stored:
+            yield from ({**row, "kind": ABSENT} for row in rows)
+        yield from _copies(own)
+        crcs: dict[str | None, set[int]] = defaultdict(set)
+        for row in produced + delivered:
+            if row["bodyCrc"] is not None:
+                crcs[row["topic"]].add(row["bodyCrc"])
+        for row in own:
+            since, until = self._sent.get(row["topic"], _NEVER)
+            if not produced and since <= row["bornMs"] <= until:
+                yield {**row, "kind": UNPRODUCED}
+            said = crcs[row["topic"]] | crcs[None]
+            if row["crcOk"] and said and row["bodyCrc"] not in said:
+                yield {**row, "kind": UNLIKE}
+        yield from _repeated(delivered)
+
+    def _counted(self, told: "_Told", given: Any, records: Any) -> Any:
+        columns = told.records(records)
+        offset, stored = columns["queueOffset"], columns["storedMs"]
+        born, at = told.born[records], told.at[given]
+        # Of what has no time nobody knows how late it was, as where clocks disagree.
+        late = np.where(at == _NONE, -1, latency_floors(at - stored.to_numpy()))
+        columns |= told.said(given) | {
+            "window": pa.array(windows_of(born, self._window_ms)),
+            "latency": pa.array(late),
+            "n": pa.array(np.ones(len(given), np.int64)),
+        }
+        columns |= dict(zip(_COUNTS[3:], (offset, offset, stored, stored), strict=True))
+        how = dict(zip(_COUNTS[2:], ("sum", "min", "max", "min", "max"), strict=True))
+        return filled(grouped(columns, _OF_COUNT, how) | {"kind": TAKEN}, SCHEMA)
+
+    def _ungiven(self, told: "_Told", given: Any, records: Any) -> Iterator[Any]:
+        # Of a group that does not name its topics, it may be any.
+        anywhere = self._groups.get(None, set())
+        of_topics = [anywhere | self._groups.get(name, set()) for name in told.topics]
+        own = np.flatnonzero(told.own)
+        for group in sorted(set().union(*of_topics)):
+            of_topic = np.array([group in groups for groups in of_topics])
+            missed = told.own & of_topic[told.topic]
+            missed[records[told.are_of(given, [group])]] = False
+            rows = own[missed[own]]
+            yield filled(told.records(rows) | {"group": group, "kind": UNGIVEN}, SCHEMA)
+
+
+class _Told:
+    """Rows as columns of numpy: texts are numbers; nothing is -1 or `_NONE`."""
+
+    def __init__(self, rows: Any) -> None:
+        self._rows = {name: rows[name].combine_chunks() for name in rows.column_names}
+        self.side = self._rows["side"].to_numpy()
+        self.ids, self.code = self._encoded("id")
+        topics, self.topic = self._encoded("topic")
+        self.topics = topics.to_pylist()
+        # Producers sent these, and consumers can be given them.
+        self.own = are_in_queue(self._rows["sysFlag"].fill_null(0).to_numpy())
+        self.own &= (self.side == STORED) & are_ordinary(self._rows["topic"].fill_null(""))
+        self._rows["own"] = pa.array(self.own)
+        groups, self._group = self._encoded("group")
+        self._groups = groups.to_pylist()
+        self.queue, self.offset, self.at, self.born, self.crc, self.times = (
+            self._rows[name].cast(pa.int64()).fill_null(_NONE).to_numpy()
+            for name in ("queueId", "queueOffset", "atMs", "bornMs", "bodyCrc", "reconsumeTimes")
+        )
+        self.has_key = self._rows["orderKey"].is_valid().to_numpy(zero_copy_only=False)
+
+    def _encoded(self, name: str) -> tuple[Any, Any]:
+        """Different texts, and the number of each row's."""
+        encoded = self._rows[name].dictionary_encode()
+        return encoded.dictionary, encoded.indices.fill_null(-1).to_numpy().astype(np.int64)
+
+    @property
+    def ledgers(self) -> tuple[Any, Any]:
+        """The rows of producers', and of consumers'."""
+        return np.flatnonzero(self.side == PRODUCED), np.flatnonzero(self.side == DELIVERED)
+
+    def pairs(self, rows: Any) -> Any:
+        """The rows, and of each the record of its id."""
+        return np.stack([rows, self.record[self.code[rows]]])
+
+    def count(self, mask: Any) -> Any:
+        """How many of these rows each id has."""
+        return np.bincount(self.code[mask], minlength=len(self.ids))
+
+    @cached_property
+    def record(self) -> Any:
+        """Of each id a record that is a producer's; of those that have none, any row."""
+        records = np.zeros(len(self.ids), np.int64)
+        own = np.flatnonzero(self.own)
+        records[self.code[own]] = own
+        return records
+
+    @property
+    def repeated(self) -> Any:
+        """Deliveries of an id that a group was given before."""
+        rows = self.ledgers[1]
+        mixed = self._group[rows] * len(self.ids) + self.code[rows]
+        return np.delete(rows, np.unique(mixed, return_index=True)[1])
+
+    def are_of(self, rows: Any, groups: Iterable[str]) -> Any:
+        """Which rows are of these groups."""
+        known = [self._groups.index(name) for name in groups if name in self._groups]
+        return np.isin(self._group[rows], known)
+
+    def by_id(self, rows: Any) -> Iterator[list[_Row]]:
+        """The rows of each id, each with its number, `row`."""
+        rows = rows[np.argsort(self.code[rows], kind="stable")]
+        starts = np.flatnonzero(np.diff(self.code[rows])) + 1
+        cuts = starts[np.flatnonzero(np.diff(starts // _SLICE, prepend=0))]
+        for part in np.split(rows, cuts):
+            columns = {name: column.take(pa.array(part)) for name, column in self._rows.items()}
+            every = pa.table(columns | {"row": pa.array(part)}).to_pylist()
+            for _, some in groupby(every, key=lambda row: row["id"]):
+                yield list(some)
+
+    def records(self, rows: Any) -> dict[str, Any]:
+        """What the log has of them."""
+        return {name: self._rows[name].take(pa.array(rows)) for name, _ in RECORD}
+
+    def said(self, rows: Any) -> dict[str, Any]:
+        """What a ledger has."""
+        return {name: self._rows[name].take(pa.array(rows)) for name, _ in SAID}
+
+
+def _sides(rows: list[_Row]) -> tuple[list[_Row], ...]:
+    return tuple(
+        [row for row in rows if row["side"] == side] for side in (STORED, PRODUCED, DELIVERED)
+    )
+
+
+def _copies(own: list[_Row]) -> Iterator[_Row]:
+    in_order = sorted(
+        own,
+        key=lambda row: (row["topic"], row["storedMs"], row["brokerName"], row["commitLogOffset"]),
+    )
+    for _, copies in groupby(in_order, key=lambda row: row["topic"]):
+        first, *others = copies
+        of_first = {"first": _place(first), "firstCrc": first["bodyCrc"]}
+        for number, row in enumerate(others, 2):
+            yield {**row, **of_first, "kind": COPY, "n": number, "place": _place(row)}
+
+
+def _place(row: _Row) -> str:
+    broker = f"{row['brokerName']}/" if row["brokerName"] else ""
+    return f"{broker}{row['topic']}/{row['queueId']}@{row['queueOffset']}"
+
+
+def _repeated(delivered: list[_Row]) -> Iterator[_Row]:
+    same: dict[tuple[Any, ...], list[_Row]] = defaultdict(list)
+    for row in delivered:
+        names = ("group", "topic", "reconsumeTimes", "queueId", "queueOffset")
+        same[tuple(row[name] for name in names)].append(row)
+    for rows in same.values():
+        if len(rows) > 1:
+            last = max((row["atMs"] for row in rows if row["atMs"] is not None), default=None)
+            yield {**rows[0], "kind": TWICE, "n": len(rows), "atMs": last, "brokerName": None}
+
+
+def _matched(rows: list[_Row]) -> Iterator[tuple[int, int]]:
+    """
+    Deliveries of an id, and the record that was delivered.
+
+    A message that comes again through a retry topic is matched with where it was sent to.
+    """
+    stored, _, delivered = _sides(rows)
+    own = [row for row in stored if row["own"]]
+    at: dict[int, list[_Row]] = defaultdict(list)
+    for record in own:
+        at[record["queueOffset"]].append(record)
+    for given in delivered:
+        # Where it lies, tells copies of a message apart; of a retry it says where the retry lies.
+        says_where = not given["reconsumeTimes"] and given["queueOffset"] is not None
+        for record in at[given["queueOffset"]] if says_where else own:
+            is_queue = not says_where or given["queueId"] in (None, record["queueId"])
+            if is_queue and given["topic"] in (None, record["topic"]):
+                yield given["row"], record["row"]
+
+
+def _placed(rows: list[_Row]) -> Iterator[tuple[int, int]]:
+    """What was sent, and where it lies first."""
+    stored, produced, _ = _sides(rows)
+    own = sorted((row for row in stored if row["own"]), key=lambda row: -row["storedMs"])
+    first = {row["topic"]: row["row"] for row in own}
+    for sent in produced:
+        if sent["topic"] in first:
+            yield sent["row"], first[sent["topic"]]
+
+
+def _joined(pairs: Any, others: list[tuple[int, int]]) -> Any:
+    return np.concatenate([pairs, np.array(others, np.int64).reshape(-1, 2).T], axis=1)

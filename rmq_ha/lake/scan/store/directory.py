@@ -1,0 +1,187 @@
+"""A store directory: what a broker left, or is writing right now.
+
+Spec: store.md, sections 1, 5.1, 5.2 and 12; dledger.md, section 3.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from rmq_ha.base.errors import CannotDecide
+from rmq_ha.base.host.files import files_of
+from rmq_ha.base.store_files import Files
+from rmq_ha.base.store_format.commitlog import store_timestamp_of
+from rmq_ha.lake.scan.log.records import Records
+from rmq_ha.lake.scan.store.index_files import IndexFile
+from rmq_ha.lake.scan.store.picking import pick_records
+from rmq_ha.lake.scan.store.queues import Queue
+from rmq_ha.lake.scan.store.scanning import SPLIT_SIZE, Gap, Split, pieces, splits_of
+from rmq_ha.ops.offline.directory import StoreFiles
+
+_HEAD = 91
+
+
+def open_store(
+    uri: str,
+    *,
+    commit_log: str | None = None,
+    index_sizes: tuple[int, int] | None = None,
+    damaged: bool = False,
+) -> "StoreDirectory":
+    """
+    A store, by its root directory (`storePathRootDir`).
+
+    :param uri: a path, `file://...`, a URI that pyarrow opens, or what `files.stage` returned.
+    :param commit_log: `storePathCommitLog`, if that is set; with commas if there are several. A
+        DLedger's is `.../dledger-<id>/data`.
+    :param index_sizes: `maxHashSlotNum` and `maxIndexNum`, if they are not the default.
+    :param damaged: a log or a queue of which files are missing is read as far as it is there; the
+        caller looks at `holes` and `Queue.faults`.
+    :raises CannotDecide: there is no store, or it is damaged; says what to do.
+    """
+    files, root = files_of(uri)
+    store = StoreDirectory(uri, files, root, commit_log, index_sizes, damaged)
+    store.log_files()
+    return store
+
+
+class StoreDirectory(StoreFiles):
+    """
+    The same, and its records, units and index.
+
+    :ivar index_hint: the same as `index_sizes`, for files that do not show theirs.
+    """
+
+    def __init__(
+        self,
+        uri: str,
+        files: Files,
+        root: str,
+        commit_log: str | None = None,
+        index_sizes: tuple[int, int] | None = None,
+        damaged: bool = False,
+    ) -> None:
+        super().__init__(uri, files, root, commit_log, damaged)
+        self._index_sizes = index_sizes
+        self.index_hint: tuple[int, int] | None = None
+
+    def splits(
+        self, split_size: int = SPLIT_SIZE, stop: int | None = None, start: int = 0
+    ) -> list[Split]:
+        """
+        All records of the log, in parts.
+
+        :param stop: up to there; None: up to `max_offset`.
+        :param start: only those that start there or behind.
+        """
+        bound = self.max_offset()
+        return splits_of(
+            self._log_files, split_size, start, bound if stop is None else min(stop, bound)
+        )
+
+    # Queues
+
+    def queue(self, topic: str, queue_id: int) -> Queue:
+        """
+        A queue; an empty one if there is none.
+
+        :raises CannotDecide: a file is missing in it, and the store was not opened as damaged.
+        """
+        return Queue(self.files, topic, queue_id, *self._parts(topic, queue_id), self._damaged)
+
+    def queue_alone(self, topic: str, queue_id: int) -> Queue:
+        """
+        A queue's units, without a look at the log, which takes longer.
+
+        :raises CannotDecide: a file is missing in it.
+        """
+        return Queue(self.files, topic, queue_id, self._row("consumequeue", topic, queue_id))
+
+    def read_records(self, offsets: Any, sizes: Any) -> Records:
+        """
+        Records at these places of the log, in this order.
+
+        Those that are not there (deleted, damaged, or not written yet) are left out: compare
+        `len`, or `physical_offset`. Call it for some MiB at a time.
+        """
+        return pick_records(
+            self.files,
+            self._log_files,
+            np.asarray(offsets, np.int64),
+            np.asarray(sizes, np.int64),
+            self.max_offset(),
+        )
+
+    def store_time_of(self, physical_offset: int) -> int:
+        """When the record that begins there was stored, ms; 0 if there is none."""
+        for file in reversed(self._log_files):
+            if file.base <= physical_offset < file.end:
+                try:
+                    head = self.files.read(file.path, physical_offset - file.base, _HEAD)
+                except FileNotFoundError:
+                    return 0
+                return store_timestamp_of(head)
+        return 0
+
+    # Index, tables and the rest
+
+    def index_files(self) -> list[IndexFile]:
+        """
+        The index files, oldest first.
+
+        :raises CannotDecide: how many slots they have is not known.
+        """
+        files, unreadable = self.index_parts()
+        for fault in unreadable:
+            raise fault
+        return files
+
+    def index_parts(self) -> tuple[list[IndexFile], list[CannotDecide]]:
+        """
+        The index files, oldest first, and what is wrong with the others.
+
+        One that does not show how many slots it has, has as many as another one of its size.
+        """
+        base = f"{self.root}/index"
+        files: dict[str, IndexFile] = {}
+        unknown: dict[str, tuple[int, CannotDecide]] = {}
+        for entry in self.files.list(base):
+            if not entry.is_directory and entry.name.isdecimal():
+                path = f"{base}/{entry.name}"
+                try:
+                    files[path] = IndexFile(self.files, path, entry.size, self._index_sizes)
+                except CannotDecide as error:
+                    unknown[path] = entry.size, error
+        known = {file.size: (file.slots, file.items) for file in files.values() if file.count}
+        unreadable = []
+        for path, (size, fault) in unknown.items():
+            sizes = known.get(size, self.index_hint)
+            if self._index_sizes is not None or sizes is None:
+                unreadable.append(fault)
+                continue
+            try:
+                files[path] = IndexFile(self.files, path, size, sizes)
+            except CannotDecide:
+                unreadable.append(fault)
+        return [files[path] for path in sorted(files)], unreadable
+
+
+def scan(store: StoreDirectory, split: Split) -> Iterator[Records]:
+    """
+    All records that start in a split.
+
+    :raises CannotDecide: the file vanished.
+    """
+    for piece in pieces(store.files, split):
+        if isinstance(piece, Records):
+            yield piece
+
+
+def scan_with_gaps(store: StoreDirectory, split: Split) -> Iterator[Records | Gap]:
+    """
+    The same, and what stands between records and is none.
+
+    :raises CannotDecide: the file vanished.
+    """
+    return pieces(store.files, split)

@@ -1,0 +1,65 @@
+"""Consume queues as they lie on the disk.
+
+Spec: store.md, sections 3.1 to 3.6.
+"""
+
+from bisect import bisect_right
+from typing import Any
+
+import numpy as np
+
+from rmq_ha.base.store_format.consumequeue import UNIT_SIZE, is_extension_address
+from rmq_ha.base.store_format.consumequeue_ext import decode_extension, position_of
+from rmq_ha.ops.offline.queues import QueueFiles, RowFile
+
+UNITS = np.dtype([("offset", ">i8"), ("size", ">i4"), ("tagsCode", ">i8")])
+NATIVE_UNITS = UNITS.newbyteorder("=")
+_MAX_EXTENSION = 1 << 15
+
+
+class Queue(QueueFiles):
+    """The same, and its units."""
+
+    def units(self, start: int, stop: int) -> Any:
+        """
+        The units of `[start, stop)`: a structured array `offset, size, tagsCode`.
+
+        :raises CannotDecide: a file vanished.
+        """
+        parts = []
+        for file in self.row:
+            low = max(start * UNIT_SIZE, file.base)
+            high = min(stop * UNIT_SIZE, file.base + file.size)
+            if low < high:
+                parts.append(self._window(file, low - file.base, high - low))
+        units = np.concatenate(parts) if parts else np.empty(0, UNITS)
+        return units.astype(NATIVE_UNITS)
+
+    def tags_codes(self, units: Any) -> Any:
+        """
+        The hashes of the tags (or times of delivery), looked up where they are in the extension.
+
+        What cannot be looked up stays an address: any tag may be meant.
+        """
+        codes = units["tagsCode"].copy()
+        for index in np.flatnonzero(codes <= -2147483649):
+            code = self._extended(int(codes[index]))
+            if code is not None:
+                codes[index] = code
+        return codes
+
+    def _window(self, file: RowFile, at: int, length: int) -> Any:
+        data = self._bytes(file, at, length)
+        return np.frombuffer(data, UNITS, len(data) // UNIT_SIZE)
+
+    def _extended(self, address: int) -> int | None:
+        if not is_extension_address(address):
+            return None
+        position = position_of(address)
+        index = bisect_right(self._extension, position, key=lambda file: file.base) - 1
+        if index < 0:
+            return None
+        file = self._extension[index]
+        data = bytes(self._bytes(file, position - file.base, _MAX_EXTENSION))
+        decoded = decode_extension(data)
+        return None if decoded is None else decoded[0].tags_code

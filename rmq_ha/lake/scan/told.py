@@ -1,0 +1,121 @@
+"""
+What the log and ledgers tell of messages, in one shape, and how it travels: many rows as one value,
+so that Spark carries them without looking at each.
+"""
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from rmq_ha.lake.scan.arrays import filled, text_hashes
+from rmq_ha.lake.scan.log.records import Records
+
+STORED, PRODUCED, DELIVERED = 0, 1, 2
+"""Sides that tell of a message: the log, a ledger of producers, one of consumers."""
+
+RECORD = (
+    ("id", pa.string()), ("brokerName", pa.string()), ("topic", pa.string()),
+    ("queueId", pa.int32()), ("queueOffset", pa.int64()), ("commitLogOffset", pa.int64()),
+    ("storedMs", pa.int64()), ("bodyCrc", pa.int64()), ("tags", pa.string()),
+)  # fmt: skip
+SAID = (
+    ("side", pa.int32()), ("group", pa.string()), ("atMs", pa.int64()), ("status", pa.string()),
+    ("reconsumeTimes", pa.int64()), ("order", pa.int64()), ("orderKey", pa.string()),
+)  # fmt: skip
+"""`order` is a number that grows with each message of an `orderKey`."""
+TOLD = pa.schema(
+    [
+        *(RECORD + SAID),
+        ("bornMs", pa.int64()),
+        ("sysFlag", pa.int32()),
+        ("crcOk", pa.bool_()),
+        ("transactionState", pa.string()),
+    ]
+)
+"""
+Of a record: its place, flags, times (ms) and CRC. Of a row of a ledger: what it says of them, and
+who did what, and when (`atMs`).
+"""
+
+_HALF = np.uint64(32)
+PARTS = pa.schema([("part", pa.int32()), ("data", pa.binary())])
+
+
+def of_records(records: Records, label: str, id_column: str, *, tags: bool) -> Any:
+    """
+    Records as a batch of `TOLD`, and their `storeSize`.
+
+    :param label: value of `brokerName`.
+    :param id_column: `msgId` or `keys`: what identifies a message.
+    :param tags: they are asked for.
+    """
+    names = ["topic", "queueId", "queueOffset", "commitLogOffset", "storeSize", "crcOk"]
+    named = [*names, "tags"] if tags else names
+    batch = records.batch([*named, id_column, "bodyCRC", "bornTimestamp", "storeTimestamp"])
+    columns = {name: batch[name] for name in named}
+    columns |= {"id": batch[id_column], "bodyCrc": batch["bodyCRC"]}
+    for name, times in ("bornMs", "bornTimestamp"), ("storedMs", "storeTimestamp"):
+        columns[name] = batch[times].cast(pa.timestamp("ms", "UTC")).cast(pa.int64())
+    # As they are stored: whether a body can be decompressed is no question of an audit.
+    columns["sysFlag"] = pa.array(records.stored_sys_flag)
+    columns["brokerName"] = pa.repeat(label, len(records))
+    return pa.RecordBatch.from_pydict(columns)
+
+
+def pack(batch: Any, side: int | None = None) -> Any:
+    """
+    Rows as one value, an Arrow array of length one.
+
+    :param batch: of some columns of `TOLD`; what it has not is null.
+    :param side: who tells; None: `batch` says it.
+    """
+    columns = {
+        name: column.cast(TOLD.field(name).type)
+        for name, column in _saying(batch).items()
+        if name in TOLD.names
+    }
+    if side is not None:
+        columns["side"] = pa.repeat(pa.scalar(side, pa.int32()), len(batch))
+    made = pa.RecordBatch.from_pydict(columns)
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, made.schema) as stream:
+        stream.write_batch(made)
+    return pa.array([sink.getvalue().to_pybytes()], pa.binary())
+
+
+def unpack(data: bytes) -> Any:
+    """The rows of `pack`."""
+    with pa.ipc.open_stream(data) as stream:
+        rows = stream.read_next_batch()
+    return filled({name: rows[name] for name in rows.schema.names}, TOLD)
+
+
+def divide(rows: Any, count: int) -> Iterator[Any]:
+    """
+    By id into so many parts, as `PARTS`; rows without one are in none.
+
+    :param rows: as `TOLD`.
+    """
+    rows = pa.RecordBatch.from_pydict(_saying(rows)).filter(rows["id"].is_valid())
+    hashes = text_hashes(rows["id"], np.zeros(len(rows), np.uint64))
+    # By their highest bits: the lowest ones differ by little.
+    parts = (hashes >> _HALF) * np.uint64(count) >> _HALF
+    order = np.argsort(parts, kind="stable")
+    ordered, parts = rows.take(pa.array(order)), parts[order]
+    starts = np.flatnonzero(np.diff(parts, prepend=count)).tolist()
+    for start, end in pairwise([*starts, len(parts)]):
+        part = pa.array([int(parts[start])], pa.int32())
+        data = pack(ordered.slice(start, end - start))
+        yield pa.RecordBatch.from_arrays([part, data], schema=PARTS)
+
+
+def _saying(rows: Any) -> dict[str, Any]:
+    """The columns that are not empty, which would take as much room; `id` counts the rows."""
+    return {
+        name: rows[name]
+        for name in rows.schema.names
+        if name == "id" or rows[name].null_count < len(rows)
+    }

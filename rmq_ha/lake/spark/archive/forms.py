@@ -1,0 +1,187 @@
+"""
+What an archive is a table of.
+
+The plain form is Parquet that Spark's own streaming sink writes. Which files count, Spark keeps in
+`_spark_metadata`, and every reader of it minds that; how far the queues were read, in the
+checkpoint beside it. A batch is in the table when the first names it, and the checkpoint says which
+offsets that were. In a table of Delta Lake this stands in the commit that brought the messages
+(`userMetadata`): one is never there without the other, and a table that is restored goes on where
+it was then.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from random import SystemRandom
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StringType, StructField, StructType
+
+from rmq_ha.base.errors import CannotDecide, WrongUsage
+from rmq_ha.base.host.files import listing, read_small
+from rmq_ha.lake.spark.source.reading import QueueId
+from rmq_ha.lake.spark.source.schema import COLUMNS, struct_of
+from rmq_ha.lake.spark.source.streaming_offsets import Offsets, from_json, to_json
+
+CHECKPOINT = "_checkpoint"
+"""Below the archive; readers of Parquet pass over names that begin with `_`."""
+STORED = struct_of(COLUMNS)
+"""What is kept of a message; `topic` and the day are in the names of directories."""
+DAY = "day"
+_ROWS = StructType([*STORED.fields, StructField(DAY, StringType())])
+PARQUET = "parquet"
+_OLD = "_rmqha"
+OFFSETS = "rmqha.offsets"
+"""In a commit: for each queue the first offset that is not archived."""
+
+
+class Archive:
+    """
+    What was archived, as Parquet.
+
+    :param to: its directory; a path, or a URI.
+    """
+
+    def __init__(self, spark: SparkSession, to: str) -> None:
+        self._spark, self._to = spark, to
+
+    def rows(self, ends: Offsets | None = None) -> DataFrame:
+        """Everything: the source's columns, `properties` and `day`; `ends`: what `ends()` said."""
+        if not (self.ends() if ends is None else ends):
+            return self._spark.createDataFrame([], _ROWS)
+        return self._rows().select(*_ROWS.names)
+
+    def ends(self) -> Offsets | None:
+        """
+        Of each queue, the first offset that is not archived; None: nothing was archived yet.
+
+        :raises WrongUsage: it is a table of Delta Lake.
+        :raises CannotDecide: it is damaged, too old, or where only Hadoop can look.
+        """
+        place = self._to.replace("s3a://", "s3://")
+        if listing(f"{place}/{_OLD}"):
+            raise CannotDecide(
+                f"{self._to} was archived by rmq-ha 0.1, which kept its own list of files: it is"
+                " plain Parquet to read, but cannot go on; begin another archive"
+            )
+        if listing(f"{place}/_delta_log"):
+            raise WrongUsage(f"{self._to} is a table of Delta Lake: say so with --format delta")
+        names = [entry.name for entry in listing(f"{place}/_spark_metadata")]
+        numbers = [name.removesuffix(".compact") for name in names]
+        batches = [int(number) for number in numbers if number.isdecimal()]
+        if not batches:
+            return None
+        offsets = f"{CHECKPOINT}/offsets/{max(batches)}"
+        try:
+            text = read_small(f"{place}/{offsets}").decode()
+        except FileNotFoundError:
+            raise CannotDecide(
+                f"{self._to} has no {offsets}, though its table has that batch: take the whole"
+                " archive from one backup"
+            ) from None
+        return from_json(json.loads(text.splitlines()[-1]))
+
+    def _rows(self) -> DataFrame:
+        return self._spark.read.schema(_ROWS).parquet(self._to)
+
+
+class DeltaArchive(Archive):
+    """
+    As `Archive`, with commits of its own.
+
+    :raises WrongUsage: the session does not know such tables.
+    """
+
+    def __init__(self, spark: SparkSession, to: str) -> None:
+        super().__init__(spark, to)
+        if "delta" not in (spark.conf.get("spark.sql.extensions", "") or ""):
+            raise WrongUsage(
+                'this Spark has no Delta Lake: docs/spark.md, "A topic into a table", says what it'
+                " needs (--conf spark.jars=..., --conf spark.sql.extensions=...)"
+            )
+
+    def ends(self) -> Offsets | None:
+        """As the newest commit of ours says; else, as after its history was cleaned, the rows."""
+        history = self._history()
+        said = next(_commits(history), None)
+        if said is not None or not history:
+            return said
+        broker = F.coalesce("brokerName", F.lit("")).alias("broker")
+        rows = self._rows().groupBy("topic", broker, "queueId").agg(F.max("queueOffset"))
+        return {QueueId(*queue): last + 1 for *queue, last in rows.collect()}
+
+    def append(self, rows: DataFrame, before: Offsets, ends: Offsets) -> None:
+        """
+        One commit.
+
+        :param before: where `rows` begins, as `ends()` said; `ends`: where it ends.
+        :raises CannotDecide: somebody else archived into it since then; nothing was added.
+        """
+        history = self._history()
+        said = json.dumps({OFFSETS: to_json(ends), "commit": f"{SystemRandom().getrandbits(64):x}"})
+        ours = [row["version"] for row in history if _offsets_of(row) is not None]
+        last = max(ours or [row["version"] for row in history], default=-1)
+        writer = rows.write.format("delta").mode("append").option("userMetadata", said)
+        # Of jobs that saw the same last commit, Delta lets one in.
+        writer = writer.options(txnAppId="rmqha", txnVersion=str(last + 1))
+        if not history:
+            writer = writer.partitionBy("topic", DAY)
+        if next(_commits(history), before) == before:
+            try:
+                writer.save(self._to)
+            except Exception as error:  # of Java's, or of pyspark's, as its version knows them
+                if "DELTA_CONCURRENT" not in str(error):
+                    raise
+        if all(row["userMetadata"] != said for row in self._history()):
+            raise CannotDecide(
+                f"another job archives into {self._to}: this one has added nothing since; run one"
+            )
+
+    def _rows(self) -> DataFrame:
+        return self._spark.read.format("delta").load(self._to)
+
+    def _history(self) -> list[Row]:
+        """The newest commit first; empty: there is no such table yet."""
+        try:
+            name = f"delta.`{self._to}`"
+            if self._spark.catalog.tableExists(name):
+                return self._spark.sql(f"DESCRIBE HISTORY {name}").collect()
+        except AnalysisException as error:
+            if error.getCondition() != "DELTA_MISSING_DELTA_TABLE":
+                raise
+        return []
+
+
+def open_archive(spark: SparkSession, archive: str, form: str = PARQUET) -> Archive:
+    """
+    An archive, which need not be there yet.
+
+    :param form: `parquet` or `delta`.
+    :raises WrongUsage: the session does not know tables of this form.
+    """
+    return Archive(spark, archive) if form == PARQUET else DeltaArchive(spark, archive)
+
+
+def _commits(history: Sequence[Row]) -> Iterator[Offsets]:
+    """What commits of ours said, the newest first; of those that the present table is made of."""
+    upto = history[0]["version"] if history else 0
+    for row in history:
+        if row["version"] > upto:
+            continue
+        if row["operation"] == "RESTORE":
+            version = row["operationParameters"].get("version")
+            if version is None:
+                return  # to a time: the rows say it
+            upto = int(version)
+        ends = _offsets_of(row)
+        if ends is not None:
+            yield ends
+
+
+def _offsets_of(commit: Row) -> Offsets | None:
+    """None: it is somebody else's."""
+    try:
+        return from_json(json.loads(commit["userMetadata"] or "")[OFFSETS])
+    except (ValueError, KeyError, TypeError):
+        return None

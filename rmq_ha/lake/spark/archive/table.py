@@ -1,0 +1,251 @@
+"""An archive and the live topic as one table."""
+
+import json
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from msgspec.structs import replace
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from rmq_ha.base.errors import CannotDecide, WrongUsage
+from rmq_ha.lake.scan.reducing import INTERNAL
+from rmq_ha.lake.spark.archive.forms import PARQUET, open_archive
+from rmq_ha.lake.spark.source.batch import queues_of
+from rmq_ha.lake.spark.source.boundaries import Kind
+from rmq_ha.lake.spark.source.options import SourceOptions, parse_options
+from rmq_ha.lake.spark.source.reading import QueueId, QueueRange, Queues
+from rmq_ha.lake.spark.source.schema import message_schema
+from rmq_ha.lake.spark.source.streaming_offsets import Offsets, to_json
+from rmq_ha.ops.offsets.findings import Finding, Severity
+
+_WHICH = ("subscribe", "subscribepattern", "assign", "topic")
+
+
+def lasts_of(table: DataFrame, ends: Offsets) -> dict[QueueId, str]:
+    """
+    What tells the last message of each queue that is archived from any other; for `was_replaced`.
+
+    :param table: an archive's rows.
+    """
+    places = {(queue.topic, queue.queue_id, end - 1) for queue, end in ends.items()}
+    if not places:
+        return {}
+    topics, ids, offsets = (list(set(values)) for values in zip(*places, strict=True))
+    # Of each file Spark knows least and greatest offset, so few of them are read.
+    rows = (
+        table.where(F.col("topic").isin(topics) & F.col("queueOffset").isin(offsets))
+        .where(F.col("queueId").isin(ids))
+        .select(
+            *("topic", "queueId", "queueOffset", "commitLogOffset", "msgId"),
+            F.coalesce("brokerName", F.lit("")).alias("broker"),
+            F.unix_millis("storeTimestamp").alias("ms"),
+        )
+        .orderBy("ms")
+    )
+    lasts = {}
+    for row in rows.collect():
+        queue = QueueId(row["topic"], row["broker"], row["queueId"])
+        if ends.get(queue) == row["queueOffset"] + 1:
+            lasts[queue] = f"{row['msgId']}@{row['ms']}"
+    return lasts
+
+
+def was_replaced(queues: Queues, queue: QueueId, end: int, last: str) -> bool:
+    """
+    The queue's message before the archive's end is another one than the archive's last: offsets
+    were used again, after a fail-over to a replica that lacked them, or in a topic made anew.
+
+    :param end: the archive's, behind the first message that the queue has.
+    :param last: of `lasts_of`; empty: nobody knows it, and the queue is not asked.
+    """
+    if not last:
+        return False
+    try:
+        for batch in queues.read(QueueRange(queue, end - 1, end), ("msgId", "storeTimestamp")):
+            for row in batch.to_pylist():
+                stored = round(row["storeTimestamp"].timestamp() * 1000)
+                return last != f"{row['msgId']}@{stored}"
+    except CannotDecide:
+        pass  # deleted meanwhile, or damaged: who reads on from there is told
+    return False
+
+
+def joint(
+    source: Queues,
+    queues: Sequence[QueueId],
+    ends: Offsets,
+    lasts: Mapping[QueueId, str],
+    before_ms: int | None = None,
+) -> tuple[dict[QueueId, tuple[int, int]], list[Finding]]:
+    """
+    Of each queue, from where on and up to where it goes on behind its archive; and what is between
+    the two, or not there any more.
+
+    :param ends: of the archive; `lasts`: of `lasts_of`.
+    :param before_ms: only what was stored before; None: everything.
+    :raises WrongUsage: queues have other names than in the archive.
+    """
+    check_names({queue.broker for queue in ends}, {queue.broker for queue in queues})
+    spans: dict[QueueId, tuple[int, int]] = {}
+    misfits: list[Finding] = []
+    for queue in queues:
+        first, stop = source.bounds(queue)
+        end = ends.get(queue, first)
+        if queue in ends:
+            misfits.extend(_misfits(source, queue, end, (first, stop), lasts.get(queue, "")))
+        begin = min(max(end, first), stop)
+        cold = None if before_ms is None else source.offset_at(queue, before_ms)
+        spans[queue] = begin, stop if cold is None else max(begin, min(cold, stop))
+    return spans, misfits
+
+
+def _misfits(
+    source: Queues, queue: QueueId, end: int, bounds: tuple[int, int], last: str
+) -> Iterator[Finding]:
+    first, stop = bounds
+    if end < first:
+        yield _error(
+            "EXPIRED", queue, end,
+            f"{first - end} messages were deleted before they were archived: the broker keeps them"
+            " too short a time (fileReservedTime), or the archive job ran too seldom",
+            f"offset {end}", f"begins at {first}",
+        )  # fmt: skip
+    elif end > stop:
+        yield _error(
+            "ARCHIVE_AHEAD", queue, stop,
+            f"the archive has {end - stop} messages that the queue does not have: its end was lost,"
+            " as in a fail-over to a replica that lacked it, or its topic was made anew. What comes"
+            " now is archived with offsets that were used before; msgId tells them apart",
+            f"at least {end} messages", f"ends at {stop}",
+        )  # fmt: skip
+    elif first < end and was_replaced(source, queue, end, last):
+        yield _error(
+            "REPLACED", queue, end - 1,
+            f"offset {end - 1}, the last that is archived, holds another message now: offsets were"
+            " used again, as after a fail-over to a replica that lacked the end, or in a topic that"
+            " was made anew. What lies there in front of it is not in this archive; what comes"
+            " behind it is. Another archive (--to) has what is there now",
+            "the message that is archived", "another one",
+        )  # fmt: skip
+
+
+def _error(code: str, queue: QueueId, at: int, *texts: str) -> Finding:
+    detail, expected, actual = texts
+    return Finding(
+        Severity.ERROR, code, detail, queue.broker or None, queue.topic, queue.queue_id,
+        queue_offset=at, expected=expected, actual=actual,
+    )  # fmt: skip
+
+
+def check_names(archived: Collection[str], current: Collection[str]) -> None:
+    """
+    A queue must have one name for ever: with two of them it would be archived twice.
+
+    :raises WrongUsage: one side has brokers without a name, the other has names.
+    """
+    if not archived or not current or ("" in archived) == ("" in current):
+        return
+    if "" in archived:
+        raise WrongUsage(
+            "this archive was made of a store whose broker was not named, so its queues would be"
+            " archived again under their broker's name: give the store, or begin another archive"
+        )
+    names = ", ".join(sorted(archived))
+    raise WrongUsage(f"the archive has messages of {names}: name the store's broker, --broker-name")
+
+
+def table(
+    spark: SparkSession,
+    archive: str,
+    live: Mapping[str, str] | None = None,
+    *,
+    form: str = PARQUET,
+    include_properties: bool = False,
+) -> DataFrame:
+    """
+    Archive and live topic as one table: each message once, none missing, whatever the broker has
+    deleted of what is archived.
+
+    :param live: options of the data source that say whom to read and which topics, without where to
+        begin; None: the archive alone.
+    :param form: of the archive, as of `open_archive`.
+    :raises WrongUsage: they say where to begin, or name no broker where the archive does.
+    :raises CannotDecide: messages between the archive's end and the beginning of a live queue are
+        gone (not with `failOnDataLoss=false`).
+    """
+    schema = message_schema(include_properties)
+    columns = schema.fieldNames()
+    kept = open_archive(spark, archive, form)
+    ends = kept.ends() or {}
+    old = kept.rows(ends)
+    if live is None:
+        return old.select(columns)
+    options = parse_options(live)
+    if options.start.kind is not Kind.EARLIEST:
+        raise WrongUsage("the live part begins where the archive ends: give no starting offsets")
+    lasts = lasts_of(old, ends) if options.fail_on_data_loss else {}
+    broker = options.broker_name
+    if broker and {queue.broker for queue in ends} == {""}:  # a store that was not named is its
+        old = old.withColumn("brokerName", F.lit(broker))
+        ends = {queue._replace(broker=broker): end for queue, end in ends.items()}
+        lasts = {queue._replace(broker=broker): last for queue, last in lasts.items()}
+    old = _only(old, ends, options).select(columns)
+    starts = _starts(options, ends, lasts)
+    if not starts:
+        return old
+    given = {key: value for key, value in live.items() if key.lower() not in _WHICH}
+    given |= {"assign": assigned(starts), "startingOffsets": nested(starts), "scan": "queues"}
+    if not options.is_offline:
+        del given["scan"]
+    new = spark.read.format("rocketmq").schema(schema).options(**given).load()
+    return old.unionByName(new.select(columns))
+
+
+def nested(offsets: Offsets) -> str:
+    """Offsets as options want them: without a level of brokers where these have no name."""
+    tree = to_json(offsets)
+    return json.dumps({topic: brokers.get("", brokers) for topic, brokers in tree.items()})
+
+
+def assigned(queues: Iterable[QueueId]) -> str:
+    """Queues as the option `assign` wants them."""
+    tree: dict[str, Any] = {}
+    for queue in queues:
+        if queue.broker:
+            tree.setdefault(queue.topic, {}).setdefault(queue.broker, []).append(queue.queue_id)
+        else:
+            tree.setdefault(queue.topic, []).append(queue.queue_id)
+    return json.dumps(tree)
+
+
+def _only(old: DataFrame, ends: Offsets, options: SourceOptions) -> DataFrame:
+    """What was subscribed to; topics are directories, so that others are not opened."""
+    subscription = options.subscription
+    if options.tags is not None:
+        old = old.where(F.col("tags").isin(*options.tags))
+    if subscription.is_everything:
+        return old
+    queues = [queue for queue in ends if subscription.wants(queue)]
+    old = old.where(F.col("topic").isin(*{queue.topic for queue in queues}))
+    keys = [
+        F.concat_ws("/", F.lit(queue.broker), F.lit(queue.queue_id), F.lit(queue.topic))
+        for queue in queues
+    ]
+    return old.where(
+        F.concat_ws("/", F.coalesce("brokerName", F.lit("")), "queueId", "topic").isin(*keys)
+    )
+
+
+def _starts(options: SourceOptions, ends: Offsets, lasts: Mapping[QueueId, str]) -> Offsets:
+    """Where each live queue goes on: at the archive's end, or at its own beginning."""
+    # Whatever its tags: the message before the archive's end tells whether it is the same queue.
+    source = queues_of(replace(options, tags=None, tag_expression="*"))
+    queues = source.queues(options.subscription)
+    if options.subscription.is_everything:
+        queues = [queue for queue in queues if queue.topic not in INTERNAL]
+    spans, misfits = joint(source, queues, ends, lasts)
+    for misfit in misfits if options.fail_on_data_loss else ():
+        place = QueueId(misfit.topic or "", misfit.broker or "", misfit.queue_id or 0)
+        raise CannotDecide(f"{place}: {misfit.detail}. failOnDataLoss=false reads what there is")
+    return {queue: begin for queue, (begin, _) in spans.items()}

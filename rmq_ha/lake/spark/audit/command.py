@@ -1,0 +1,111 @@
+"""`rmqha-spark audit-messages`."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import click
+
+from rmq_ha.base.errors import WrongUsage
+from rmq_ha.lake.spark.moments import moment_ms, needed_span
+from rmq_ha.lake.spark.result import JobResult
+from rmq_ha.lake.spark.running import Job, job_options, run_job
+
+
+@click.command("audit-messages")
+@click.argument("places", metavar="PLACE...", nargs=-1, required=True)
+@click.option("--topics", "-t", metavar="A,B", help="Only these; default: all.")
+@click.option("--produced", metavar="FILE", help="What producers say they sent.")
+@click.option("--delivered", metavar="FILE", help="What consumers say they were given.")
+@click.option(
+    "--broker",
+    "brokers",
+    multiple=True,
+    metavar="NAME",
+    help="Only rows of the ledgers that are about this broker; as often as needed.",
+)
+@click.option(
+    "--key",
+    type=click.Choice(["uniqKey", "keys"]),
+    default="uniqKey",
+    show_default=True,
+    help="What tells messages apart.",
+)
+@click.option("--window", default="1m", show_default=True, help="Width of the windows of time.")
+@click.option("--from", "since", metavar="TIME", help="2026-01-31T12:00, ms, or an age like 7d.")
+@click.option("--to", "until", metavar="TIME", help="Up to then, not included.")
+@click.option(
+    "--grace",
+    default="10s",
+    show_default=True,
+    help="How long a message may be on its way, and how far clocks may differ.",
+)
+@click.option(
+    "--ordered",
+    multiple=True,
+    metavar="GROUP",
+    help="This group promises the order of each queue; as often as needed.",
+)
+@click.option(
+    "--subscription",
+    "subscriptions",
+    multiple=True,
+    metavar="GROUP=TAGS",
+    help="The group wants these tags (TagA||TagB) only; as often as needed.",
+)
+@job_options
+def audit_messages(places: tuple[str, ...], **given: Any) -> None:
+    """
+    Audit the messages of PLACE: store directories, or brokers by namesrv://host:port/brokerName.
+
+    Several places are brokers that share topics. Nothing is changed anywhere.
+    """
+
+    def body(job: Job) -> JobResult:
+        from rmq_ha.lake.spark.audit.job import audit
+        from rmq_ha.lake.spark.audit.stored import Asked, client_options
+
+        parsed = [job.place(text) for text in places]
+        now = job.now_ms()
+        since, until = given["since"], given["until"]
+        asked = Asked(
+            places=parsed,
+            topics=names_of(given["topics"]),
+            produced=given["produced"],
+            delivered=given["delivered"],
+            brokers=frozenset(given["brokers"]),
+            key=given["key"],
+            window_ms=needed_span(given["window"], "--window"),
+            from_ms=None if since is None else moment_ms(since, now),
+            to_ms=None if until is None else moment_ms(until, now),
+            grace_ms=needed_span(given["grace"], "--grace", 0),
+            ordered=frozenset(given["ordered"]),
+            tags=tags_of(given["subscriptions"]),
+            options=client_options(parsed, job.client),
+        )
+        return audit(job, asked)
+
+    inputs = {f"place{number or ''}": text for number, text in enumerate(places)}
+    shown = ("topics", "produced", "delivered", "key", "window", "since", "until", "grace")
+    inputs |= {name: given[name] for name in shown if given[name] is not None}
+    run_job("audit-messages", inputs, body)
+
+
+def names_of(listed: str | None) -> tuple[str, ...]:
+    """`a,b` as names."""
+    return tuple(part.strip() for part in (listed or "").split(",") if part.strip())
+
+
+def tags_of(subscriptions: Iterable[str]) -> Mapping[str, frozenset[str]]:
+    """
+    `GROUP=TagA||TagB` as sets.
+
+    :raises WrongUsage: it is something else.
+    """
+    subscribed = {}
+    for text in subscriptions:
+        group, equals, tags = text.partition("=")
+        names = frozenset(part.strip() for part in tags.split("||") if part.strip())
+        if not (group and equals and names):
+            raise WrongUsage(f"--subscription {text}: write GROUP=TagA||TagB")
+        subscribed[group] = names
+    return subscribed

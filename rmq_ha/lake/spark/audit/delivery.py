@@ -1,0 +1,218 @@
+"""What groups were given: all of it, once, in order; and all that they were given is stored."""
+
+from collections.abc import Collection, Mapping
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+from rmq_ha.lake.spark.audit.rules import Code
+from rmq_ha.lake.spark.audit.shape import QUEUE, all_faults, earlier, fault, findings, sentence
+
+_OF_GROUP = ("group", *QUEUE)
+
+
+def twice_findings(again: DataFrame) -> DataFrame:
+    """
+    Messages that a group was given more than once without having sent them back.
+
+    :param again: of `sieve.TWICE`.
+    """
+    return findings(
+        again,
+        Code.DELIVERED_TWICE,
+        sentence(
+            "given to the group {n} times. Offsets that were not committed before a rebalance, a"
+            " crash or a fail-over do this; listeners have to bear it"
+        ),
+        group=F.col("group"),
+        expected=F.lit("1"),
+        actual=sentence("{n}"),
+    )
+
+
+def never_findings(
+    taken: DataFrame, grace_ms: int, tags: Mapping[str, Collection[str]], ungiven: DataFrame
+) -> DataFrame:
+    """
+    Messages that a group was not given, although it was given later ones of the same queue.
+
+    :param taken: of `sieve.TAKEN`.
+    :param tags: what groups subscribe to, where it is not everything.
+    :param ungiven: of `sieve.UNGIVEN`.
+    """
+    fronts = taken.groupBy(*_OF_GROUP).agg(
+        F.min("leastOffset").alias("least"), F.max("mostOffset").alias("most")
+    )
+    until = taken.groupBy("group", "topic").agg(F.max("mostMs").alias("until"))
+    passed = (
+        ungiven.drop("leastOffset", "mostOffset", "mostMs")
+        .join(F.broadcast(fronts), [*_OF_GROUP])
+        .where("queueOffset > least and queueOffset < most")
+        .join(F.broadcast(until), ["group", "topic"])
+        .where(F.col("storedMs") <= F.col("until") - grace_ms)
+    )
+    if tags:
+        passed = passed.where(_subscribed(tags))
+    return findings(
+        passed,
+        Code.NEVER_DELIVERED,
+        sentence(
+            "the group was given later messages of this queue, but not this one: its offset was"
+            " moved over it, or it subscribes to other tags (--subscription GROUP=TAGS)"
+        ),
+        group=F.col("group"),
+        expected=F.lit("delivered"),
+        actual=F.lit("not delivered"),
+    )
+
+
+def silent_findings(
+    taken: DataFrame, sums: DataFrame, grace_ms: int, tags: Collection[str]
+) -> DataFrame:
+    """
+    Queues of which a group was given nothing, while it was given messages of others of the topic.
+
+    :param taken: of `sieve.TAKEN`.
+    :param sums: of `reduced.sums_of`; only windows that lie within the group's time count.
+    :param tags: groups that do not want everything: their silence says nothing.
+    """
+    spans = taken.groupBy("group", "topic").agg(
+        F.min("leastMs").alias("since"), F.max("mostMs").alias("until")
+    )
+    silent = (
+        sums.where("inQueue")
+        .join(F.broadcast(spans), "topic")
+        .where(~F.col("group").isin(*tags))
+        .where(
+            (F.col("leastMs") >= F.col("since")) & (F.col("mostMs") <= F.col("until") - grace_ms)
+        )
+        .groupBy(*_OF_GROUP)
+        .agg(F.sum("n").alias("n"), F.min("leastOffset").alias("queueOffset"))
+        .join(taken.select(*_OF_GROUP), [*_OF_GROUP], "left_anti")
+    )
+    return findings(
+        silent,
+        Code.NEVER_DELIVERED,
+        sentence(
+            "the group was given nothing of this queue, where {n} messages lie from offset"
+            " {queueOffset} on, but was given messages of other queues: nobody in it has the queue"
+        ),
+        group=F.col("group"),
+        expected=sentence("{n} messages"),
+        actual=F.lit("none"),
+    )
+
+
+def _subscribed(tags: Mapping[str, Collection[str]]) -> Column:
+    is_subscribed = F.lit(True)
+    for group, names in tags.items():
+        fits = F.coalesce(F.col("tags").isin(*names), F.lit(False))
+        is_subscribed = is_subscribed & ((F.col("group") != group) | fits)
+    return is_subscribed
+
+
+def late_findings(ordered: Collection[str], firsts: DataFrame) -> DataFrame:
+    """
+    First deliveries that came after one of a later message.
+
+    :param ordered: groups that promise the order of the whole queue.
+    :param firsts: of `sieve.ORDERED`. Those with an `orderKey` are compared with those of the same.
+    """
+    by_queue = F.col("group").isin(*ordered) if ordered else F.lit(False)
+    key = F.when(~by_queue, F.col("orderKey")).alias("orderKey")
+    firsts = (
+        firsts.where(by_queue | F.col("orderKey").isNotNull())
+        .groupBy(*_OF_GROUP, key, "queueOffset")
+        .agg(F.min("order").alias("order"), F.min("atMs").alias("atMs"), F.min("id").alias("id"))
+    )
+    before = earlier(*_OF_GROUP, "orderKey", order="order")
+    late = firsts.withColumn("highest", F.max("queueOffset").over(before)).where(
+        "highest > queueOffset"
+    )
+    return findings(
+        late,
+        Code.OUT_OF_ORDER,
+        sentence(
+            "given to the group after queue offset {highest}: its order was not kept. Look for a"
+            " listener that is not orderly, or for two members that had the queue at a time"
+        ),
+        group=F.col("group"),
+        expected=sentence("before offset {highest}"),
+        actual=F.lit("after it"),
+    )
+
+
+def misplaced_findings(placed: DataFrame) -> DataFrame:
+    """
+    Messages of a producer's sequence (`orderKey`) that lie in front of earlier ones of it, and
+    sequences that are spread over queues.
+
+    :param placed: of `sieve.ORDERED`, of producers.
+    """
+    of_message = ("topic", "id", "orderKey", "brokerName", "queueId", "queueOffset")
+    sent = placed.groupBy(*of_message).agg(
+        F.min("order").alias("order"), F.min("atMs").alias("atMs")
+    )
+    before = earlier(*QUEUE, "orderKey", order="order")
+    sequence = Window.partitionBy("topic", "orderKey")
+    queue = F.struct("brokerName", "queueId")
+    judged = (
+        sent.withColumn("highest", F.max("queueOffset").over(before))
+        .withColumn("least", F.min(queue).over(sequence))
+        .withColumn("most", F.max(queue).over(sequence))
+        .withColumn("number", F.row_number().over(sequence.orderBy("order", "id")))
+    )
+    late = fault(
+        Code.OUT_OF_ORDER,
+        F.col("highest") > F.col("queueOffset"),
+        sentence(
+            "of the sequence {orderKey}, lies in front of offset {highest}, which was sent earlier:"
+            " the producer did not wait for one answer before the next send"
+        ),
+        at=F.col("queueOffset"),
+        expected=sentence("behind offset {highest}"),
+        actual=F.lit("in front of it"),
+    )
+    spread = fault(
+        Code.OUT_OF_ORDER,
+        (F.col("number") == 1) & (F.col("least") != F.col("most")),
+        sentence(
+            "the sequence {orderKey}, of which this is the first, lies in several queues, so"
+            " nobody can consume it in order: the number of queues or brokers changed, or the"
+            " producer chose them by something else"
+        ),
+        at=F.col("queueOffset"),
+        expected=F.lit("1 queue"),
+        actual=F.lit("several queues"),
+    )
+    return all_faults(judged, (late, spread))
+
+
+def gone(absent: DataFrame, bounds: DataFrame, whole: bool) -> DataFrame:
+    """
+    What a group was given and is not stored any more, although nothing has deleted it.
+
+    :param absent: rows of the ledger whose id is nowhere in the log, with their `state`.
+    :param bounds: `topic`, `queueId`, `least` and `most` queue offset that is stored.
+    :param whole: nothing was ever deleted.
+    """
+    lost = absent.where("state is null or state <> 'inFlight'")
+    if not whole:
+        lost = lost.where("reconsumeTimes = 0").join(F.broadcast(bounds), ["topic", "queueId"])
+        lost = lost.where("queueOffset >= least")
+    return lost.dropDuplicates(["id"])
+
+
+def gone_findings(rows: DataFrame) -> DataFrame:
+    """:param rows: of `gone`."""
+    return findings(
+        rows,
+        Code.DELIVERED_LOST,
+        sentence(
+            "the group was given this message, and no record of the log has its id: the log was"
+            " cut or overwritten, as by a fail-over to a replica that lacked it"
+        ),
+        group=F.col("group"),
+        expected=F.lit("stored"),
+        actual=F.lit("not stored"),
+    )

@@ -1,0 +1,96 @@
+"""Transactions that nobody has ended.
+
+Spec: store.md, section 11.
+"""
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from rmq_ha.base.model.flags import TRANSACTION_COMMIT, TRANSACTION_MASK
+from rmq_ha.base.model.topics import HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC
+from rmq_ha.lake.spark.audit.ledgers import COMMITTED
+from rmq_ha.lake.spark.audit.rules import Code
+from rmq_ha.lake.spark.audit.shape import findings, sentence
+
+_PLACE = ("queueId", "queueOffset", "commitLogOffset", "storedMs")
+CHECKED_BY_MS = 180_000
+"""After so long a broker has asked the producer at least twice, with its settings untouched."""
+
+
+def concerned() -> Column:
+    """The rows that `open_findings` looks at."""
+    return F.col("topic").isin(HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC) | _is_commit()
+
+
+def _is_commit() -> Column:
+    return F.col("sysFlag").bitwiseAND(F.lit(TRANSACTION_MASK)) == TRANSACTION_COMMIT
+
+
+def unplaced(sent: DataFrame, rows: DataFrame, marks: DataFrame) -> DataFrame:
+    """
+    Messages that their producer committed, whose end the broker noted, and that no topic has.
+
+    The mark says only that a transaction has ended, not how: that says the producer's ledger.
+
+    :param sent: rows of that ledger.
+    :param marks: see `stored.op_marks`; of long enough ago.
+    """
+    said = sent.where(F.col("transactionState").isin(*COMMITTED)).dropDuplicates(["id"])
+    ended = rows.where(F.col("topic") == HALF_TOPIC).join(
+        marks, ["brokerName", "queueId", "queueOffset"], "left_semi"
+    )
+    elsewhere = rows.where(~F.col("topic").isin(HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC))
+    return said.join(ended.select("id"), "id", "left_semi").join(
+        elsewhere.select("id"), "id", "left_anti"
+    )
+
+
+def commit_findings(missing: DataFrame) -> DataFrame:
+    """:param missing: of `unplaced`."""
+    return findings(
+        missing,
+        Code.COMMIT_LOST,
+        sentence(
+            "its producer committed this transaction and the broker noted its end, but only the"
+            " half message is there: consumers never get it. Look for it on other replicas, or"
+            " send it again"
+        ),
+        expected=sentence("in {topic}"),
+        actual=F.lit("only a half message"),
+    )
+
+
+def open_findings(rows: DataFrame, marks: DataFrame, newest_ms: int) -> DataFrame:
+    """
+    Half messages with neither a mark of their end nor a committed message.
+
+    Each check appends a copy; the first one stands for all.
+
+    :param marks: see `stored.op_marks`.
+    :param newest_ms: when the newest message was stored.
+    """
+    halves = rows.where((F.col("topic") == HALF_TOPIC) & F.col("id").isNotNull())
+    ended = (
+        halves.join(marks, ["brokerName", "queueId", "queueOffset"], "left_semi")
+        .select("brokerName", "id")
+        .unionByName(rows.where(F.col("topic") != HALF_TOPIC).select("brokerName", "id"))
+    )
+    still_open = (
+        halves.groupBy("brokerName", "topic", "id")
+        .agg(
+            *(F.min(name).alias(name) for name in _PLACE),
+            F.count(F.lit(1)).alias("copies"),
+        )
+        .where(F.col("storedMs") < F.lit(newest_ms - CHECKED_BY_MS))
+        .join(ended, ["brokerName", "id"], "left_anti")
+    )
+    return findings(
+        still_open,
+        Code.OPEN_HALF,
+        sentence(
+            "a half message, {copies} times in the half topic, that was neither committed nor"
+            " rolled back: no producer of its group answers the broker's checks"
+        ),
+        expected=F.lit("an end"),
+        actual=F.lit("none"),
+    )

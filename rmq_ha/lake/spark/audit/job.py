@@ -1,0 +1,339 @@
+"""The audit: what is read once, what is asked of it, and the answer."""
+
+from collections.abc import Collection, Mapping
+from functools import partial, reduce
+from operator import itemgetter
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from rmq_ha.base.errors import CannotDecide
+from rmq_ha.base.model.topics import HALF_TOPIC, SCHEDULE_TOPIC
+from rmq_ha.lake.scan import sieve
+from rmq_ha.lake.scan.ledgers import Reading, Scope
+from rmq_ha.lake.scan.reducing import id_column_of
+from rmq_ha.lake.scan.told import DELIVERED, PRODUCED
+from rmq_ha.lake.spark.audit import (
+    delays,
+    delivery,
+    halves,
+    keys,
+    losses,
+    queues,
+    reduced,
+    tails,
+    windows,
+)
+from rmq_ha.lake.spark.audit.compared import Compared, compared
+from rmq_ha.lake.spark.audit.ledgers import Ledger, read_ledger
+from rmq_ha.lake.spark.audit.packed import packed, unpacked
+from rmq_ha.lake.spark.audit.shape import QUEUE, frozen, gathered, kept
+from rmq_ha.lake.spark.audit.stored import Asked, delayed_rows, op_marks, stored_rows
+from rmq_ha.lake.spark.findings import frame_of
+from rmq_ha.lake.spark.result import JobResult
+from rmq_ha.lake.spark.running import Job
+from rmq_ha.ops.offsets.findings import Outcome, Severity
+from rmq_ha.ops.offsets.places import StorePlace
+
+_PER_PARTITION = 500_000
+
+
+def audit(job: Job, asked: Asked) -> JobResult:
+    """
+    Audit; see docs/spark.md, "audit_messages".
+
+    :raises WrongUsage: messages cannot be read from a place.
+    :raises CannotDecide: nothing is stored there, or a ledger cannot be read.
+    """
+    return _Audit(job, asked).result()
+
+
+class _Audit:
+    """One audit: the rows are read once and kept on disk, so that every question sees the same."""
+
+    def __init__(self, job: Job, asked: Asked) -> None:
+        self._job = job
+        self._asked = asked
+        self._whole: Collection[str] = ()
+        self._ends = tails.written_ends(asked.places, asked.topics) if asked.to_ms is None else {}
+        self._packed: DataFrame | None = None
+        with job.progress("reading what is stored"):
+            if self._are_stores():
+                every = reduced.of_stores(job.spark, asked)
+            else:
+                every = reduced.of_rows(self._stored(), asked.key, asked.window_ms)
+            self._reduced = every = frozen(every)
+            if asked.has_ledgers or not self._are_stores():  # else single messages are nobody's
+                self._packed, others = reduced.parted(every)
+                self._reduced = kept(others)
+        given = {"produced": (asked.produced, PRODUCED), "delivered": (asked.delivered, DELIVERED)}
+        self._ledgers = {name: self._ledger(uri, of) for name, (uri, of) in given.items() if uri}
+        self._compared = Compared(self._reduced, frozenset())  # nothing
+        self._produced = self._ledgers.get("produced")
+        self._delivered = self._ledgers.get("delivered")
+
+    def result(self) -> JobResult:
+        """Read, judge, answer."""
+        asked, job = self._asked, self._job
+        with job.progress("counting"):
+            sums = kept(reduced.sums_of(self._reduced))
+            totals = _totals(reduced.queues_of(sums))
+            sums = gathered(sums, totals["sums"])
+        if not totals["stored"]:
+            where = ", ".join(map(str, asked.places))
+            raise CannotDecide(
+                f"no message is stored in {where}"
+                + (f" of the topics {', '.join(asked.topics)}" if asked.topics else "")
+                + ("; look at --from and --to" if asked.from_ms or asked.to_ms else "")
+            )
+        self._whole = totals["fromZero"] if self._reads_all() else ()
+        is_whole = len(self._whole) == len(totals["brokers"])
+        edges = keys.Edges(totals["leastMs"], totals["mostMs"], asked.grace_ms, is_whole)
+        if self._packed is not None:
+            with job.progress("comparing"):
+                self._compared = self._compare(self._packed, totals["stored"])
+        with job.progress("judging"):
+            findings = kept(self._findings(sums, totals, edges))
+            errors = _errors(findings)
+        sent = None if self._produced is None else self._produced.counts
+        tiers = kept(windows.tiers(sums, sent, self._compared.of(sieve.TAKEN)))
+        by_time = tiers.withColumn("window", F.timestamp_millis("window"))
+        return JobResult(
+            findings,
+            Outcome.VIOLATED if errors else Outcome.HOLDS,
+            _verdict(totals, errors, self._ledgers),
+            self._numbers(totals),
+            windows.sections(tiers, asked.window_ms, ledgers=self._ledgers),
+            {"windows": by_time.orderBy("window", "topic")},
+        )
+
+    def _stored(self, *, body: bool = False) -> DataFrame:
+        return stored_rows(self._job.spark, self._asked, body=body)
+
+    @property
+    def _rows(self) -> DataFrame:
+        """Single messages; of stores that were reduced they are read when they are asked for."""
+        return self._stored() if self._packed is None else unpacked(self._packed)
+
+    def _looked_up(self, some: DataFrame) -> DataFrame:
+        """:param some: of `_rows`; each question about them sees the same ones."""
+        return some if self._packed is not None else frozen(some)
+
+    def _ledger(self, uri: str, side: int) -> Ledger:
+        asked = self._asked
+        scope = Scope(asked.topics, asked.brokers, asked.from_ms, asked.to_ms)
+        reading = Reading(side, id_column_of(asked.key), asked.window_ms, scope)
+        return read_ledger(self._job.spark, uri, reading)
+
+    def _reads_all(self) -> bool:
+        """Nothing was left out: where a log begins at 0, nothing was ever deleted of it."""
+        asked = self._asked
+        return not asked.topics and asked.from_ms is None and self._are_stores()
+
+    def _are_stores(self) -> bool:
+        return all(isinstance(place, StorePlace) for place in self._asked.places)
+
+    def _findings(self, sums: DataFrame, totals: Mapping[str, Any], edges: keys.Edges) -> DataFrame:
+        partitions = max(2, -(-totals["stored"] // _PER_PARTITION))
+        # Over the wire rows come by queue, not in the order of the log.
+        if self._are_stores():
+            runs = reduced.segments_of(self._reduced)
+        else:
+            runs = queues.single_runs(self._rows)
+        judged = kept(queues.covered(kept(queues.runs_of(runs)), self._whole))
+        gaps = kept(queues.gaps(judged))
+        missed, places = self._missed(totals, edges, sums, gaps)
+        is_one = len(self._asked.places) == 1  # of several, nobody says whose queue it is
+        known = losses.known_in(gaps, places) if places and is_one and not gaps.isEmpty() else None
+        findings = [
+            self._inside(queues.queue_findings(judged, known)),
+            self._inside(windows.clock_findings(sums, self._asked.grace_ms)),
+            *missed,
+            *self._duplicates(partitions),
+        ]
+        torn = tails.tail_findings(self._ends, totals["ends"], self._job.now_ms())
+        if torn:
+            findings.append(frame_of(self._job.spark, torn))
+        if totals["bad"]:
+            findings.append(queues.crc_findings(self._looked_up(self._rows.where("not crcOk"))))
+        if totals["halves"]:
+            rows = self._looked_up(self._rows.where(halves.concerned()))
+            marks = op_marks(self._job.spark, self._asked)
+            findings.append(halves.open_findings(rows, marks, totals["mostMs"]))
+            if self._produced is not None:
+                told = unpacked(self._produced.rows)
+                sent = keys.ledger_in_view(told, edges).where("state is null")
+                old = marks.where(F.col("endedMs") <= totals["mostMs"] - self._asked.grace_ms)
+                findings.append(halves.commit_findings(halves.unplaced(sent, self._rows, old)))
+        findings += self._by_id()
+        findings += self._changed()
+        findings += self._of_consumers(sums)
+        return reduce(DataFrame.unionByName, findings)
+
+    def _compare(self, rows: DataFrame, count: int = 0, ids: DataFrame | None = None) -> Compared:
+        """:param ids: what ledgers tell of these alone."""
+        given = [self._produced, self._delivered]
+        if ids is not None:
+            given = [None if ledger is None else ledger.only(ids) for ledger in given]
+        return compared(self._asked, rows, count, *given)
+
+    def _duplicates(self, partitions: int) -> list[DataFrame]:
+        some = self._compared
+        if self._packed is None:
+            several = kept(reduced.several(self._reduced, partitions))
+            if several.isEmpty():
+                return []
+            named = reduced.places_of(self._reduced, several)
+            copies = self._rows.join(named, named.columns, "left_semi")
+            some = self._compare(packed(copies))
+        return [keys.duplicate_findings(copies) for copies in some.each(sieve.COPY)]
+
+    def _by_id(self) -> list[DataFrame]:
+        some = self._compared
+        return [
+            *map(keys.unproduced_findings, some.each(sieve.UNPRODUCED)),
+            *map(delivery.misplaced_findings, some.each(sieve.ORDERED, PRODUCED)),
+            *map(delivery.twice_findings, some.each(sieve.TWICE)),
+        ]
+
+    def _changed(self) -> list[DataFrame]:
+        findings = []
+        for others in self._compared.each(sieve.UNLIKE):
+            # Perhaps only compressed: a record's CRC is then of another body than the producer's.
+            bodies = self._stored(body=True).join(
+                others, ["brokerName", "commitLogOffset", "id"], "left_semi"
+            )
+            now = bodies.withColumn("bodyCrc", keys.crc_of_body())
+            by_body = self._compare(packed(now), ids=others.select("id").distinct())
+            findings += [keys.changed_findings(rows) for rows in by_body.each(sieve.UNLIKE)]
+        return findings
+
+    def _inside(self, findings: DataFrame) -> DataFrame:
+        """The rows around the time that was asked for are there for the messages of its edges."""
+        asked, at = self._asked, F.unix_millis("observedAt")
+        if asked.from_ms is not None:
+            findings = findings.where(at >= asked.from_ms)
+        if asked.to_ms is not None:
+            findings = findings.where(at < asked.to_ms)
+        return findings
+
+    def _missed(
+        self, totals: Mapping[str, Any], edges: keys.Edges, sums: DataFrame, gaps: DataFrame
+    ) -> tuple[list[DataFrame], list[DataFrame]]:
+        """What is missed by its id, each message once: findings, and where they should lie."""
+        findings: list[DataFrame] = []
+        places: list[DataFrame] = []
+        some = self._compared
+        given, lost = some.of(sieve.ABSENT, DELIVERED), None
+        for absent in some.each(sieve.ABSENT, PRODUCED):
+            acked = kept(keys.lost(keys.ledger_in_view(absent, edges)))
+            lost = kept(losses.placed(acked, given, gaps))
+            findings.append(keys.lost_findings(lost))
+            places.append(lost)
+        if given is not None:
+            absent = keys.ledger_in_view(given, edges)
+            if lost is not None:
+                absent = absent.join(lost.select("id"), "id", "left_anti")
+            bounds = (
+                sums.where("ordinary and inQueue")
+                .groupBy("topic", "queueId")
+                .agg(F.min("leastOffset").alias("least"))
+            )
+            gone = kept(delivery.gone(absent, bounds, edges.whole))
+            findings.append(delivery.gone_findings(gone))
+            places.append(gone)
+        if totals["delayed"]:
+            late = self._undelivered(edges)
+            findings.append(delays.delay_findings(late))
+            places.append(delays.places_of(late))
+        return findings, places
+
+    def _undelivered(self, edges: keys.Edges) -> DataFrame:
+        asked, newest = self._asked, edges.newest_ms
+        delayed = kept(delayed_rows(self._job.spark, asked))
+        ids = F.broadcast(delayed.select("id").distinct())
+        rows = self._looked_up(self._rows.join(ids, "id", "left_semi"))
+        # What is due may be delivered behind the end of what is looked at.
+        late = newest - max(asked.grace_ms, delays.LATE_MS)
+        due = delays.due_before(asked.places, late) if asked.to_ms is None else {}
+        return kept(delays.undelivered(delayed, rows, due, newest - asked.grace_ms))
+
+    def _of_consumers(self, sums: DataFrame) -> list[DataFrame]:
+        asked, some = self._asked, self._compared
+        taken = some.of(sieve.TAKEN)
+        if taken is None:
+            return []
+        never = partial(delivery.never_findings, taken, asked.grace_ms, asked.tags)
+        late = partial(delivery.late_findings, asked.ordered)
+        return [
+            delivery.silent_findings(taken, sums, asked.grace_ms, asked.tags),
+            *map(never, some.each(sieve.UNGIVEN)),
+            *map(late, some.each(sieve.ORDERED, DELIVERED)),
+        ]
+
+    def _numbers(self, totals: Mapping[str, Any]) -> dict[str, Any]:
+        numbers = {
+            "stored": totals["stored"],
+            "bytes": totals["bytes"],
+            "queues": totals["queues"],
+            "badCrc": totals["bad"],
+            "oldestMs": totals["leastMs"],
+            "newestMs": totals["mostMs"],
+            "beginsAtZero": len(totals["fromZero"]) == len(totals["brokers"]),
+            "windowMs": self._asked.window_ms,
+            "graceMs": self._asked.grace_ms,
+        }
+        for name, ledger in self._ledgers.items():
+            numbers[name] = ledger.count
+            numbers[f"{name}Unusable"] = ledger.unusable
+        return numbers
+
+
+def _totals(of_queues: Collection[Any]) -> dict[str, Any]:
+    """
+    Of all that is stored.
+
+    :param of_queues: of `reduced.queues_of`.
+    """
+
+    def total(name: str, *topics: str) -> int:
+        return sum(row[name] for row in of_queues if not topics or row["topic"] in topics)
+
+    place = itemgetter(*QUEUE)
+
+    return {
+        "stored": total("n"),
+        "sums": total("sums"),
+        "bytes": total("bytes"),
+        "bad": total("bad"),
+        "queues": len(set(map(place, of_queues))),
+        "brokers": {row["brokerName"] for row in of_queues},
+        "fromZero": {row["brokerName"] for row in of_queues if row["leastPlace"] == 0},
+        "leastMs": min((row["leastMs"] for row in of_queues), default=None),
+        "mostMs": max((row["mostMs"] for row in of_queues), default=None),
+        "halves": total("n", HALF_TOPIC),
+        "delayed": total("n", SCHEDULE_TOPIC),
+        "ends": {place(row): row["mostOffset"] + 1 for row in of_queues if row["inQueue"]},
+    }
+
+
+def _errors(findings: DataFrame) -> dict[str, int]:
+    """How many of each code, by its name."""
+    errors = findings.where(F.col("severity") == str(Severity.ERROR))
+    return dict(sorted(map(tuple, errors.groupBy("code").count().collect())))
+
+
+def _verdict(totals: Mapping[str, Any], errors: Mapping[str, int], ledgers: Collection[str]) -> str:
+    """One line: how many of what."""
+    looked = f"{totals['stored']:,} messages in {totals['queues']:,} queues"
+    if errors:
+        named = ", ".join(f"{n:,} {code}" for code, n in errors.items())
+        return f"VIOLATED: {named}; {looked}"
+    promise = "no gap, no damage, in order"
+    if "produced" in ledgers:
+        promise += ", nothing acknowledged is lost"
+    if ledgers:
+        of = {"produced": "producers", "delivered": "consumers"}
+        promise += f", compared with the ledgers of {' and '.join(of[name] for name in ledgers)}"
+    return f"HOLDS: {looked}: {promise}"

@@ -1,0 +1,148 @@
+"""Messages by their id: stored twice, acknowledged and not stored, stored and never produced."""
+
+from dataclasses import dataclass
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from rmq_ha.base.store_format.commitlog import CRC_MASK
+from rmq_ha.lake.scan.ledgers import STORED_STATUSES
+from rmq_ha.lake.spark.audit.rules import Code
+from rmq_ha.lake.spark.audit.shape import findings, sentence
+
+_PLACE = ("id", "queueId", "queueOffset", "commitLogOffset")
+
+
+@dataclass(frozen=True)
+class Edges:
+    """
+    Where the view ends. What lies beyond is nobody's fault.
+
+    :ivar oldest_ms: when the oldest message that is stored was stored.
+    :ivar newest_ms: the newest one.
+    :ivar grace_ms: how long a message may take from its producer into the log, and how far clocks
+        of producers and brokers may differ.
+    :ivar whole: nothing was ever deleted: there is nothing before the oldest.
+    """
+
+    oldest_ms: int
+    newest_ms: int
+    grace_ms: int
+    whole: bool
+
+    def is_in_flight(self, ms: Column) -> Column:
+        """Sent so late that it may be stored behind what we read."""
+        return ms > F.lit(self.newest_ms - self.grace_ms)
+
+    def is_expired(self, ms: Column) -> Column:
+        """Sent so early that retention may have deleted it."""
+        if self.whole:
+            return F.lit(False)
+        return ms < F.lit(self.oldest_ms + self.grace_ms)
+
+
+def duplicate_findings(copies: DataFrame) -> DataFrame:
+    """
+    Ids that an ordinary topic has more than once; a finding for each copy but the first.
+
+    :param copies: of `sieve.COPY`.
+    """
+    same = F.col("firstCrc").eqNullSafe(F.col("bodyCrc"))
+    again = sentence(
+        "copy {n} of a message of {first}. Consumers get it again: a producer repeats a"
+        " send whose answer was lost, and a new master delivers delayed messages again"
+    )
+    reused = sentence(
+        "the id of another message, of {first}, with another body. Ids have to be unique: look"
+        " at how the producer makes them"
+    )
+    return findings(
+        copies,
+        F.when(same, F.lit(str(Code.DUPLICATE))).otherwise(F.lit(str(Code.KEY_REUSED))),
+        F.when(same, again).otherwise(reused),
+        expected=F.when(same, sentence("once, at {first}")).otherwise(
+            sentence("a body with CRC {firstCrc}")
+        ),
+        actual=F.when(same, F.col("place")).otherwise(sentence("{bodyCrc}")),
+    )
+
+
+def ledger_in_view(ledger: DataFrame, edges: Edges) -> DataFrame:
+    """
+    Rows with `state`: `inFlight`, `expired`, or null: it has to be there.
+
+    A row without a time has to be there.
+    """
+    at = F.col("atMs")
+    state = F.when(edges.is_in_flight(at), F.lit("inFlight")).when(
+        edges.is_expired(at), F.lit("expired")
+    )
+    return ledger.withColumn("state", state)
+
+
+def lost(absent: DataFrame) -> DataFrame:
+    """
+    What was acknowledged and is not stored.
+
+    :param absent: rows of the ledger whose id is nowhere in the log, of `ledger_in_view`.
+    """
+    status = F.col("status")
+    is_acknowledged = status.isNull() | status.isin(*STORED_STATUSES)
+    return absent.where(is_acknowledged & F.col("state").isNull()).dropDuplicates(["id"])
+
+
+def crc_of_body() -> Column:
+    """Of the column `body`, as consumers see it."""
+    return F.crc32("body").bitwiseAND(F.lit(CRC_MASK))
+
+
+def changed_findings(rows: DataFrame) -> DataFrame:
+    """:param rows: of `sieve.UNLIKE`, by the bodies themselves."""
+    return findings(
+        rows,
+        Code.BODY_CHANGED,
+        sentence(
+            "the body fits its CRC, and is not the one that the ledger has under this id: it was"
+            " changed on its way, or in the log by somebody who also wrote the CRC. Compare with"
+            " another replica (verify-replica)"
+        ),
+        expected=F.lit("a body of the ledger's bodyCrc"),
+        actual=sentence("{bodyCrc}"),
+    )
+
+
+def lost_findings(rows: DataFrame) -> DataFrame:
+    """:param rows: of `lost`."""
+    return findings(
+        rows,
+        Code.LOST,
+        sentence(
+            "the producer was told {answer}, and no record of the log has this id. Look for it on"
+            " other replicas, or send it again",
+            answer=F.coalesce("status", F.lit("that it is stored")),
+        ),
+        expected=F.lit("stored"),
+        actual=F.lit("not stored"),
+    )
+
+
+def unproduced_findings(rows: DataFrame) -> DataFrame:
+    """
+    Messages that no producer of the ledger sent, in its topics and in its time: one finding a topic
+    with their number.
+
+    :param rows: of `sieve.UNPRODUCED`.
+    """
+    strangers = rows.groupBy("topic").agg(
+        F.count(F.lit(1)).alias("n"),
+        *(F.min_by(name, "commitLogOffset").alias(name) for name in _PLACE),
+    )
+    return findings(
+        strangers,
+        Code.UNPRODUCED,
+        sentence(
+            "{n} messages of this topic, this one the first, are in no ledger: another producer"
+            " sends to it, or a ledger is not complete"
+        ),
+        actual=sentence("{n} messages"),
+    )

@@ -1,0 +1,104 @@
+"""Ledgers: read by `rmq_ha.lake.scan.ledgers` on executors, as JSON lines or Parquet."""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from rmq_ha.base.errors import CannotDecide
+from rmq_ha.lake.scan import ledgers
+from rmq_ha.lake.scan.ledgers import LINE, SPELLINGS, Reading
+from rmq_ha.lake.scan.sieve import Span
+from rmq_ha.lake.spark.audit.packed import packed, unpacked
+from rmq_ha.lake.spark.audit.shape import frozen
+
+COMMITTED = ("COMMIT_MESSAGE", "COMMIT")
+"""What a producer says of a transaction that it ended so (`transactionState`)."""
+
+_TEXT = re.compile(r"\.(json|jsonl|ndjson)(\.gz|\.zst|\.bz2)?/*$", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """
+    A ledger that was read.
+
+    :ivar rows: of `packed`; what the ledger does not have is null.
+    :ivar counts: of some of these rows each: `topic`, `group`, `window` (null: without a time),
+        `n`, `acknowledged`, `since` and `until` (ms).
+    :ivar unusable: rows that are no JSON, or have no id.
+    :ivar spans: what `rows` are about.
+    """
+
+    rows: DataFrame
+    counts: DataFrame
+    unusable: int
+    spans: Sequence[Span]
+
+    def only(self, ids: DataFrame) -> "Ledger":
+        """What it says of these ids alone."""
+        some = unpacked(self.rows).join(ids, "id", "left_semi")
+        return replace(self, rows=packed(some, None))
+
+    @property
+    def count(self) -> int:
+        """Its rows."""
+        return sum(span.rows for span in self.spans)
+
+
+def is_text(uri: str) -> bool:
+    """JSON lines by its name; everything else is Parquet."""
+    return _TEXT.search(uri) is not None
+
+
+def read_ledger(spark: SparkSession, uri: str, reading: Reading) -> Ledger:
+    """
+    Read a ledger of either kind.
+
+    :param uri: a file or directory on any Hadoop file system.
+    :raises CannotDecide: it cannot be read, or no row of it has an id.
+    """
+
+    def work(batches: Iterator[Any]) -> Iterator[Any]:
+        yield from reading.batches(batches)
+
+    try:
+        told = frozen(_raw(spark, uri).mapInArrow(work, from_arrow_schema(ledgers.SCHEMA)))
+    except AnalysisException as error:
+        reason = str(error).splitlines()[0]
+        raise CannotDecide(
+            f"the ledger {uri} cannot be read: {reason}. Give JSON lines (.json, .jsonl, .ndjson)"
+            " or Parquet"
+        ) from error
+    counts = told.where(F.col("kind") != ledgers.PACKED).drop("data")
+    sums = counts.groupBy("kind", "topic", "group").agg(F.sum("n"), F.min("since"), F.max("until"))
+    spans, others = [], {ledgers.UNUSABLE: 0, ledgers.OUTSIDE: 0}
+    for kind, *about in sums.collect():
+        if kind == ledgers.COUNT:
+            spans.append(Span(*about))
+        else:
+            others[kind] = about[2]
+    if others[ledgers.UNUSABLE] and not (spans or others[ledgers.OUTSIDE]):
+        raise CannotDecide(
+            f"no row of the ledger {uri} has {reading.id_column}: docs/spark.md, audit_messages,"
+            " says which columns a ledger has"
+        )
+    counted = counts.where(F.col("kind") == ledgers.COUNT)
+    rows = told.where(F.col("kind") == ledgers.PACKED).select("data")
+    return Ledger(rows, counted, others[ledgers.UNUSABLE], spans)
+
+
+def _raw(spark: SparkSession, uri: str) -> DataFrame:
+    """Its lines, or the columns of Parquet; of these, as of directories, those that we know."""
+    if is_text(uri):
+        rows = spark.read.text(uri).where(F.trim(LINE) != "")
+        further = F.col(LINE).cast("binary").alias(LINE)
+    else:
+        rows = spark.read.parquet(uri)
+        further = F.lit(None).cast("string").alias("msg_id")  # rows without a column have no number
+    return rows.select(further, *(name for name in rows.columns if name in SPELLINGS))

@@ -1,0 +1,52 @@
+"""
+Rows that only Python looks at: Spark carries many as one value (`rmq_ha.lake.scan.told`), in a
+column `data`, and so spends nothing on each.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from rmq_ha.lake.scan.told import PARTS, STORED, TOLD, divide, pack, unpack
+
+_DATA = pa.schema([("data", pa.binary())])
+
+
+def packed(rows: DataFrame, side: int | None = STORED) -> DataFrame:
+    """
+    Rows of either kind.
+
+    :param rows: some columns of `TOLD`.
+    :param side: who tells; None: `rows` say it.
+    """
+
+    def work(batches: Iterator[Any]) -> Iterator[Any]:
+        for batch in batches:
+            yield pa.RecordBatch.from_arrays([pack(batch, side)], schema=_DATA)
+
+    return rows.mapInArrow(work, from_arrow_schema(_DATA))
+
+
+def unpacked(some: DataFrame) -> DataFrame:
+    """The rows of `packed` as Spark's, as `TOLD`."""
+
+    def work(batches: Iterator[Any]) -> Iterator[Any]:
+        for batch in batches:
+            yield from map(unpack, batch["data"].to_pylist())
+
+    return some.mapInArrow(work, from_arrow_schema(TOLD))
+
+
+def divided(some: DataFrame, parts: int) -> DataFrame:
+    """All rows of an id in one part, and each part in one task: rows as `PARTS`."""
+
+    def work(batches: Iterator[Any]) -> Iterator[Any]:
+        for batch in batches:
+            for data in batch["data"].to_pylist():
+                yield from divide(unpack(data), parts)
+
+    every = some.mapInArrow(work, from_arrow_schema(PARTS))
+    return every.repartition(parts, "part")

@@ -1,0 +1,180 @@
+"""Each queue by itself: no offset missing, none twice, and the log in the queue's order."""
+
+from collections.abc import Collection
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+from rmq_ha.lake.spark.audit.rules import Code, in_queue
+from rmq_ha.lake.spark.audit.shape import QUEUE, all_faults, fault, findings, sentence
+
+_LIFE = (*QUEUE, "life")
+
+
+def single_runs(rows: DataFrame) -> DataFrame:
+    """Every message as a run of its own: rows of `stored.stored_rows` as `runs_of` wants them."""
+    offset = F.col("queueOffset")
+    return rows.where(in_queue(F.col("sysFlag"))).select(
+        *QUEUE, "commitLogOffset", "storedMs", offset.alias("first"), offset.alias("last")
+    )
+
+
+def runs_of(parts: DataFrame) -> DataFrame:
+    """
+    The longest stretches in which each record of a queue has the offset behind that of the one
+    before it in the log. A healthy queue is one run.
+
+    :param parts: of runs: the queue, `commitLogOffset` and `storedMs` of the first record, `first`
+        and `last` queue offset.
+
+    Columns: those of the queue, `commitLogOffset` and `storedMs` of the first record, `first` and
+    `last` queue offset, `before` (last of the run before it in the log) and `life`: a queue that
+    begins at 0 again is another one, its topic was deleted and made anew.
+    """
+    in_log = Window.partitionBy(*QUEUE).orderBy("commitLogOffset")
+    first, last, before, after = (F.col(name) for name in ("first", "last", "before", "after"))
+    edges = (
+        parts.withColumn("before", F.lag("last").over(in_log))
+        .withColumn("after", F.lead("first").over(in_log))
+        .withColumn("opens", before.isNull() | (first != before + 1))
+        .withColumn("closes", after.isNull() | (after != last + 1))
+        .where("opens or closes")
+        .withColumn("last", F.when(F.col("closes"), last).otherwise(F.lead(last).over(in_log)))
+        .where("opens")
+    )
+    begins_again = ((first == 0) & before.isNotNull()).cast("int")
+    return edges.select(
+        *(*QUEUE, "commitLogOffset", "storedMs", "first", "last", "before"),
+        F.sum(begins_again).over(in_log).alias("life"),
+    )
+
+
+def covered(runs: DataFrame, whole: Collection[str] = ()) -> DataFrame:
+    """
+    The runs with `covered`: the greatest offset of those in front of each; null: nobody knows.
+
+    :param runs: of `runs_of`.
+    :param whole: brokers whose log was never shortened by retention: their queues begin at 0.
+    """
+    by_offset = Window.partitionBy(*_LIFE).orderBy("first", "commitLogOffset")
+    so_far = by_offset.rowsBetween(Window.unboundedPreceding, -1)
+    head = F.when(F.col("brokerName").isin(*whole), F.lit(-1)) if whole else F.lit(None)
+    return runs.withColumn("life", F.coalesce("life", F.lit(0))).withColumn(
+        "covered", F.coalesce(F.max("last").over(so_far), head).cast("long")
+    )
+
+
+def gaps(judged: DataFrame) -> DataFrame:
+    """
+    Offsets that no record has: queue, `life`, `start` and `end` (included), `missing` (how many).
+
+    :param judged: of `covered`.
+    """
+    return judged.where(_lacks()).select(
+        *_LIFE,
+        (F.col("covered") + 1).alias("start"),
+        (F.col("first") - 1).alias("end"),
+        _missing().alias("missing"),
+    )
+
+
+def queue_findings(judged: DataFrame, known: DataFrame | None = None) -> DataFrame:
+    """
+    What is wrong with the queues.
+
+    :param judged: of `covered`.
+    :param known: of `losses.known_in`: gaps whose messages other findings name.
+    """
+    if known is None:
+        judged = judged.withColumn("known", F.lit(0))
+    else:
+        told = known.select(*_LIFE, (F.col("start") - 1).alias("covered"), "known")
+        judged = judged.join(F.broadcast(told), [*_LIFE, "covered"], "left")
+    faults = (_gap(), _twice(), _swapped(), _again())
+    return all_faults(judged, faults)
+
+
+def _missing() -> Column:
+    return F.col("first") - F.col("covered") - 1
+
+
+def _lacks() -> Column:
+    return F.col("first") > F.col("covered") + 1
+
+
+def _gap() -> Column:
+    missing = _missing() - F.coalesce("known", F.lit(0))
+    return fault(
+        Code.GAP,
+        _lacks() & (missing > 0),
+        sentence(
+            "{n} messages are missing in front of queue offset {first}: no record of the log has"
+            " these offsets. Look for them on another replica (verify-replica)",
+            n=missing,
+        ),
+        at=F.col("covered") + 1,
+        expected=sentence(
+            "offsets {start} to {end}", start=F.col("covered") + 1, end=F.col("first") - 1
+        ),
+        actual=sentence("next is {first}"),
+    )
+
+
+def _twice() -> Column:
+    return fault(
+        Code.OFFSET_TWICE,
+        (F.col("covered") >= 0) & (F.col("first") <= F.col("covered")),
+        sentence(
+            "queue offsets {first} to {end} stand in the log a second time; consumers see only"
+            " what the consume queue points to. Compare the records with another replica",
+            end=F.least("last", "covered"),
+        ),
+        at=F.col("first"),
+        expected=sentence("{next}", next=F.col("before") + 1),
+        actual=sentence("{first}"),
+    )
+
+
+def _swapped() -> Column:
+    is_fresh = F.col("covered").isNull() | (F.col("first") > F.col("covered"))
+    is_back = F.col("before").isNotNull() & (F.col("first") <= F.col("before"))
+    return fault(
+        Code.SWAPPED,
+        is_fresh & is_back & ~_starts_life(),
+        sentence(
+            "queue offsets {first} to {last} lie in the log behind offset {before}: the queue's"
+            " order is not that of the log. Compare with another replica (verify-replica)"
+        ),
+        at=F.col("first"),
+        expected=sentence("a queue offset above {before}"),
+        actual=sentence("{first}"),
+    )
+
+
+def _again() -> Column:
+    return fault(
+        Code.QUEUE_RESTARTED,
+        _starts_life(),
+        sentence(
+            "the queue begins at 0 again behind offset {before}: its topic was deleted and made"
+            " anew. If nobody did that, compare with another replica"
+        ),
+        at=F.col("first"),
+    )
+
+
+def _starts_life() -> Column:
+    return (F.col("first") == 0) & F.col("before").isNotNull()
+
+
+def crc_findings(rows: DataFrame) -> DataFrame:
+    """Records whose body is not the one that was stored."""
+    return findings(
+        rows.where("not crcOk"),
+        Code.BAD_CRC,
+        sentence(
+            "the body does not fit its CRC: it was damaged on disk. Take it from another replica;"
+            " rebuild this one if there are more"
+        ),
+        expected=sentence("{bodyCrc}"),
+    )

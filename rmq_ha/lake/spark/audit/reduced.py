@@ -1,0 +1,148 @@
+"""Messages reduced to counts, runs and hashes, by `rmq_ha.lake.scan.reducing` on executors."""
+
+from collections.abc import Iterator
+from functools import reduce
+from typing import Any
+
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from rmq_ha.lake.scan.arrays import filled
+from rmq_ha.lake.scan.reducing import IDS, PACKED, RUN, SCHEMA, SUMS, Reduction, id_column_of
+from rmq_ha.lake.scan.store.directory import scan
+from rmq_ha.lake.scan.store.scanning import Split
+from rmq_ha.lake.scan.told import STORED, of_records, pack
+from rmq_ha.lake.spark.audit.shape import QUEUE
+from rmq_ha.lake.spark.audit.stored import Asked, label_of, options_of
+from rmq_ha.lake.spark.source.offline import FileWanted, OfflineQueues
+from rmq_ha.lake.spark.source.options import SourceOptions, parse_options
+from rmq_ha.lake.spark.spreading import spread
+
+_BY = (*QUEUE, "inQueue", "ordinary", "window", "latency")
+_ADDED = ("n", "bytes", "bad")
+_LEAST = ("leastOffset", "leastPlace", "leastMs")
+_MOST = ("mostOffset", "mostPlace", "mostMs")
+
+
+def of_stores(spark: SparkSession, asked: Asked) -> DataFrame:
+    """
+    What `reducing` keeps of stores, while it reads them; with ledgers the messages, too.
+
+    :raises CannotDecide: one cannot be read, or has no such topic.
+    """
+    frames = []
+    for place in asked.places:
+        label = label_of(place, asked.places)
+        how = Reduction(label, asked.key, asked.window_ms, *asked.stored_ms)
+        frames.append(_read(spark, parse_options(options_of(place, asked)), how, asked))
+    return reduce(DataFrame.unionAll, frames)
+
+
+def of_rows(rows: DataFrame, key: str, window_ms: int) -> DataFrame:
+    """
+    The counts and runs of messages, and they themselves.
+
+    Runs are what they are called where the rows lie in the order of the log.
+
+    :param rows: of `stored.stored_rows`.
+    """
+
+    def work(batches: Iterator[Any]) -> Iterator[Any]:
+        for batch in batches:
+            for label in pc.unique(batch["brokerName"]).to_pylist():
+                mine = batch.filter(pc.equal(batch["brokerName"], label))
+                yield from _kept(mine, Reduction(label, key, window_ms))
+
+    return rows.mapInArrow(work, from_arrow_schema(SCHEMA))
+
+
+def _read(spark: SparkSession, options: SourceOptions, how: Reduction, asked: Asked) -> DataFrame:
+    queues = OfflineQueues(options)
+    queues.queues(options.subscription)
+    of_each, has_tags = asked.has_ledgers, bool(asked.tags)
+
+    def work(some: Iterator[Split]) -> Iterator[Any]:
+        subscribed = FileWanted(options, None)
+        store = OfflineQueues(options).store
+        for split in some:
+            for piece in scan(store, split):
+                records = subscribed.select(piece)
+                if not of_each:
+                    yield from how.batches(records)
+                elif len(asked_for := how.inside(records)):
+                    rows = of_records(asked_for, how.label, id_column_of(how.key), tags=has_tags)
+                    yield from _kept(rows, how)
+
+    return spread(spark, queues.store.splits(options.split_size), work, SCHEMA)
+
+
+def _kept(rows: Any, how: Reduction) -> Iterator[Any]:
+    """:param rows: an Arrow batch of one broker; not empty."""
+    yield filled({"kind": PACKED, "data": pack(rows, STORED)}, SCHEMA)
+    yield from how.rows(rows)
+
+
+def parted(every: DataFrame) -> tuple[DataFrame, DataFrame]:
+    """The messages themselves, of `packed`, and all else."""
+    is_packed = F.col("kind") == PACKED
+    return every.where(is_packed).select("data"), every.where(~is_packed).drop("data")
+
+
+def sums_of(reduced: DataFrame) -> DataFrame:
+    """
+    Counts by queue, window and class of latency.
+
+    Columns: the queue, `inQueue`, `ordinary`, `window` (its start, ms), `latency` (born to stored,
+    ms), `n`, `bytes`, `bad` (CRC), and least and greatest queue offset, place in the log and time.
+    """
+    return _added_up(reduced.where(F.col("kind") == SUMS), *_BY)
+
+
+def queues_of(sums: DataFrame) -> list[Any]:
+    """The same of each queue: of what has a place in it, and of what has none; `sums`: how many."""
+    return _added_up(sums, *QUEUE, "inQueue").collect()
+
+
+def _added_up(rows: DataFrame, *by: str) -> DataFrame:
+    return rows.groupBy(*by).agg(
+        F.count(F.lit(1)).alias("sums"),
+        *(F.sum(name).alias(name) for name in _ADDED),
+        *(F.min(name).alias(name) for name in _LEAST),
+        *(F.max(name).alias(name) for name in _MOST),
+    )
+
+
+def segments_of(reduced: DataFrame) -> DataFrame:
+    """As `queues.runs_of` wants them."""
+    return reduced.where(F.col("kind") == RUN).select(
+        *QUEUE,
+        F.col("leastPlace").alias("commitLogOffset"),
+        F.col("leastMs").alias("storedMs"),
+        F.col("leastOffset").alias("first"),
+        F.col("mostOffset").alias("last"),
+    )
+
+
+def several(reduced: DataFrame, partitions: int) -> DataFrame:
+    """
+    Numbers of ids that are there more than once.
+
+    :param partitions: into how many the ids are divided.
+    """
+    hashes = reduced.where(F.col("kind") == IDS).select(F.explode("hashes").alias("hash"))
+    return hashes.repartition(partitions, "hash").groupBy("hash").count().where("count > 1")
+
+
+def places_of(reduced: DataFrame, hashes: DataFrame) -> DataFrame:
+    """`brokerName` and `commitLogOffset` of the messages that have these numbers."""
+    pairs = reduced.where(F.col("kind") == IDS).select(
+        "brokerName", F.explode(F.arrays_zip("hashes", "places")).alias("pair")
+    )
+    named = pairs.select(
+        "brokerName",
+        F.col("pair.hashes").alias("hash"),
+        F.col("pair.places").alias("commitLogOffset"),
+    )
+    return named.join(hashes.select("hash"), "hash", "left_semi").drop("hash")

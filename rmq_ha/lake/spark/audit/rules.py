@@ -1,0 +1,63 @@
+"""What counts as what: kinds of topics, codes and severities, latency classes.
+
+Spec: store.md, sections 2.3, 2.4, 10 and 11.
+"""
+
+from enum import StrEnum
+from typing import Any, cast
+
+import pyarrow as pa
+from pyspark.sql import Column
+from pyspark.sql.pandas.functions import arrow_udf
+from pyspark.sql.types import BooleanType
+
+from rmq_ha.lake.scan.reducing import are_in_queue
+from rmq_ha.ops.offsets.findings import Severity
+
+
+class Code(StrEnum):
+    """The vocabulary of the findings."""
+
+    LOST = "LOST"
+    DELIVERED_LOST = "DELIVERED_LOST"
+    GAP = "GAP"
+    TAIL_LOST = "TAIL_LOST"
+    DELAY_NOT_DELIVERED = "DELAY_NOT_DELIVERED"
+    RETRY_LOST = "RETRY_LOST"
+    COMMIT_LOST = "COMMIT_LOST"
+    OFFSET_TWICE = "OFFSET_TWICE"
+    SWAPPED = "SWAPPED"
+    BAD_CRC = "BAD_CRC"
+    BODY_CHANGED = "BODY_CHANGED"
+    DUPLICATE = "DUPLICATE"
+    KEY_REUSED = "KEY_REUSED"
+    OUT_OF_ORDER = "OUT_OF_ORDER"
+    NEVER_DELIVERED = "NEVER_DELIVERED"
+    DELIVERED_TWICE = "DELIVERED_TWICE"
+    OPEN_HALF = "OPEN_HALF"
+    CLOCK_BACK = "CLOCK_BACK"
+    UNPRODUCED = "UNPRODUCED"
+    QUEUE_RESTARTED = "QUEUE_RESTARTED"
+
+
+# RocketMQ promises "at least once": a producer repeats a send whose answer was lost, a consumer is
+# given again what it did not acknowledge.
+_WARNINGS = (
+    Code.DUPLICATE, Code.KEY_REUSED, Code.DELIVERED_TWICE, Code.OPEN_HALF, Code.CLOCK_BACK,
+)  # fmt: skip
+SEVERITIES: dict[Code, Severity] = {
+    **dict.fromkeys(Code, Severity.ERROR),
+    **dict.fromkeys(_WARNINGS, Severity.WARN),
+    Code.UNPRODUCED: Severity.INFO,
+    Code.QUEUE_RESTARTED: Severity.INFO,
+}
+
+
+def in_queue(sys_flag: Column) -> Column:
+    """`reducing.are_in_queue` of a column: executors run it over Arrow's arrays."""
+
+    def work(flags: pa.Array) -> pa.Array:
+        return pa.array(are_in_queue(flags.to_numpy()))
+
+    made: Any = arrow_udf
+    return cast(Column, made(work, BooleanType())(sys_flag))

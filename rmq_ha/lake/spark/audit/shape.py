@@ -1,0 +1,126 @@
+"""Rows of findings out of rows of anything."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from pyspark import StorageLevel
+from pyspark.sql import Column, DataFrame, Window, WindowSpec
+from pyspark.sql import functions as F
+
+from rmq_ha.lake.spark.audit.rules import SEVERITIES, Code
+from rmq_ha.lake.spark.findings import findings_of, meaning
+
+_FEW = 100_000
+QUEUE = ("brokerName", "topic", "queueId")
+_TAKEN = {
+    "broker": "brokerName",
+    "topic": "topic",
+    "queueId": "queueId",
+    "physicalOffset": "commitLogOffset",
+    "queueOffset": "queueOffset",
+    "msgId": "id",
+}
+
+
+def findings(frame: DataFrame, code: Code | Column, detail: Column, **given: Any) -> DataFrame:
+    """
+    A finding for each row; place, id and time come from the row's own columns, if it has them.
+
+    :param code: of all rows, or a column of codes.
+    :param detail: the sentence.
+    :param given: further columns of a finding.
+    """
+    name = F.lit(str(code)) if isinstance(code, Code) else code
+    own = {to: F.col(by) for to, by in _TAKEN.items() if by in frame.columns}
+    if "broker" in own:
+        own["broker"] = F.nullif(own["broker"], F.lit(""))
+    times = [F.col(name) for name in ("atMs", "storedMs") if name in frame.columns]
+    if times:
+        own["observedAt"] = F.timestamp_millis(F.coalesce(*times))
+    severity = meaning(SEVERITIES, name)
+    return findings_of(frame, **own | given, severity=severity, code=name, detail=detail)
+
+
+def fault(code: Code, applies: Column, detail: Column, **given: Column) -> Column:
+    """
+    One of several things that a row may have; null if it does not apply.
+
+    :param given: `at` (queue offset), `expected`, `actual`.
+    """
+    values = {"at": F.lit(None), "expected": F.lit(None), "actual": F.lit(None), **given}
+    return F.when(
+        applies,
+        F.struct(
+            F.lit(str(code)).alias("code"),
+            detail.alias("detail"),
+            values["at"].cast("long").alias("at"),
+            values["expected"].cast("string").alias("expected"),
+            values["actual"].cast("string").alias("actual"),
+        ),
+    )
+
+
+def all_faults(frame: DataFrame, faults: Sequence[Column], **given: Column) -> DataFrame:
+    """
+    Findings of rows that may have several: one walk through the frame, however many there are.
+
+    :param faults: of `fault`.
+    :param given: columns of all findings.
+    """
+    exploded = frame.withColumn("fault", F.explode(F.array_compact(F.array(*faults))))
+    return findings(
+        exploded,
+        F.col("fault.code"),
+        F.col("fault.detail"),
+        queueOffset=F.col("fault.at"),
+        expected=F.col("fault.expected"),
+        actual=F.col("fault.actual"),
+        **given,
+    )
+
+
+def sentence(text: str, **values: Column | str) -> Column:
+    """`{name}` in the text becomes the column `name`, or what is given for it."""
+    parts: list[Column] = []
+    rest = text
+    while rest:
+        before, opened, tail = rest.partition("{")
+        if before:
+            parts.append(F.lit(before))
+        if not opened:
+            break
+        name, _, rest = tail.partition("}")
+        value = values.get(name, name)
+        column = F.col(value) if isinstance(value, str) else value
+        parts.append(F.coalesce(column.cast("string"), F.lit("?")))
+    return F.concat(*parts)
+
+
+def earlier(*by: str, order: str) -> WindowSpec:
+    """All rows of the same group that stand before a row."""
+    window = Window.partitionBy(*by).orderBy(order)
+    return window.rangeBetween(Window.unboundedPreceding, -1)
+
+
+def frozen(frame: DataFrame) -> DataFrame:
+    """
+    The rows as they are now, on Spark's disks: every question after this sees the same.
+
+    Unlike `kept` it is not read from the source again when an executor is lost: the job fails then,
+    as the source may have moved. And rows are cheaper to write than columns.
+    """
+    return frame.localCheckpoint(eager=True, storageLevel=StorageLevel.DISK_ONLY)
+
+
+def gathered(frame: DataFrame, count: int) -> DataFrame:
+    """The same; few rows in one part, as no question about them needs a shuffle then."""
+    return frame.coalesce(1) if count <= _FEW else frame
+
+
+def kept(frame: DataFrame) -> DataFrame:
+    """
+    The same, computed once and kept on disk.
+
+    What an earlier job of this session kept of an equal plan may be of a store as it was then.
+    """
+    return frame.unpersist().persist(StorageLevel.DISK_ONLY)

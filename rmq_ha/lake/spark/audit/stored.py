@@ -1,0 +1,248 @@
+"""What is stored: the rows that an audit looks at, of one or several places."""
+
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from rmq_ha.base.errors import WrongUsage
+from rmq_ha.base.model.properties import REAL_QID, REAL_TOPIC
+from rmq_ha.base.model.topics import (
+    HALF_TOPIC,
+    OP_HALF_TOPIC,
+    SCHEDULE_TOPIC,
+    TRANS_CHECK_MAX_TIME_TOPIC,
+)
+from rmq_ha.client.rules.settings import ClientConfig
+from rmq_ha.lake.scan.reducing import id_column_of
+from rmq_ha.lake.scan.store.directory import open_store
+from rmq_ha.lake.scan.store.queues import Queue
+from rmq_ha.lake.spark.source.schema import COLUMNS, struct_of
+from rmq_ha.ops.offsets.places import NamesrvPlace, Place, StorePlace
+
+_ON_THEIR_WAY = (SCHEDULE_TOPIC, HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC)
+_COLUMNS = (
+    "topic", "queueId", "queueOffset", "commitLogOffset", "sysFlag", "bornTimestamp",
+    "storeTimestamp", "storeSize", "crcOk", "bodyCRC",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """
+    What is to be audited.
+
+    :ivar places: brokers whose messages make up the whole.
+    :ivar topics: empty: all.
+    :ivar produced: ledger of producers; `delivered` that of consumers.
+    :ivar brokers: only rows of the ledgers about these; empty: all.
+    :ivar key: what identifies a message: `uniqKey` or `keys`.
+    :ivar window_ms: width of the tumbling windows.
+    :ivar from_ms: only messages of then or later; `to_ms`: before then.
+    :ivar grace_ms: how far clocks may differ, and how long a message may be on its way.
+    :ivar ordered: groups that promise the order of each queue.
+    :ivar tags: what groups subscribe to, where it is not everything.
+    :ivar options: further ones of the data source.
+    """
+
+    places: Sequence[Place]
+    topics: Sequence[str] = ()
+    produced: str | None = None
+    delivered: str | None = None
+    brokers: Collection[str] = ()
+    key: str = "uniqKey"
+    window_ms: int = 60_000
+    from_ms: int | None = None
+    to_ms: int | None = None
+    grace_ms: int = 10_000
+    ordered: Collection[str] = ()
+    tags: Mapping[str, Collection[str]] = field(default_factory=dict)
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def has_ledgers(self) -> bool:
+        """Somebody tells of single messages."""
+        return bool(self.produced or self.delivered)
+
+    @property
+    def stored_ms(self) -> tuple[int | None, int | None]:
+        """What is sent at the edges of this time is stored a little behind it; None: no edge."""
+        low, high, grace = self.from_ms, self.to_ms, self.grace_ms
+        return (None if low is None else low - grace, None if high is None else high + grace)
+
+
+def label_of(place: Place, places: Sequence[Place]) -> str:
+    """Of several stores, the column `brokerName` says which one a row is of."""
+    return place.uri if len(places) > 1 and isinstance(place, StorePlace) else ""
+
+
+def queues_of_stores(places: Sequence[Place]) -> Iterator[tuple[str, str, int, Queue]]:
+    """
+    Label, topic, number and consume queue: of each one of the stores among these places.
+
+    :raises CannotDecide: a store cannot be read.
+    """
+    for place in places:
+        if isinstance(place, StorePlace):
+            store = open_store(place.uri, damaged=True)
+            for topic, queue_id in store.topics_on_disk():
+                yield label_of(place, places), topic, queue_id, store.queue(topic, queue_id)
+
+
+def source_options(place: Place, topics: Sequence[str]) -> dict[str, str]:
+    """
+    Options of the data source for a place.
+
+    :raises WrongUsage: messages cannot be read there.
+    """
+    options = {"subscribe": ",".join(topics)} if topics else {}
+    if isinstance(place, StorePlace):
+        # The log itself, not what its consume queues point to: both may be wrong.
+        # Of a damaged one what is left is audited: what is missing are gaps.
+        return {"path": place.uri, "scan": "files", "failOnDataLoss": "false", **options}
+    if isinstance(place, NamesrvPlace):
+        if not topics:
+            options["subscribePattern"] = ".*"
+        return {"namesrv": place.addresses, "brokerName": place.broker_name, **options}
+    raise WrongUsage(
+        f"{place}: messages are read from a store directory or through a name server"
+        " (namesrv://host:port/brokerName)"
+    )
+
+
+def stored_rows(spark: SparkSession, asked: Asked, *, body: bool = False) -> DataFrame:
+    """
+    One row for each stored message.
+
+    Columns: `brokerName` (never null), `topic`, `queueId`, `queueOffset`, `commitLogOffset`, `id`
+    (null: it has none), `sysFlag`, `bornMs`, `storedMs`, `storeSize`,
+    `crcOk`, `bodyCrc`, `tags` where groups subscribe to some, and `body` if wanted.
+
+    :raises WrongUsage: messages cannot be read from a place.
+    """
+    further = [name for name, is_wanted in (("tags", asked.tags), ("body", body)) if is_wanted]
+    frames = [_of_place(spark, place, asked, further) for place in asked.places]
+    return reduce(DataFrame.unionByName, frames)
+
+
+def options_of(place: Place, asked: Asked) -> dict[str, str]:
+    """
+    Options of the data source for what is asked about, and where it may be on its way.
+
+    :raises WrongUsage: messages cannot be read there.
+    """
+    options = source_options(place, asked.topics) | dict(asked.options)
+    if asked.topics and asked.produced:  # delayed and half messages of theirs, too
+        del options["subscribe"]
+        options["subscribePattern"] = _pattern([*asked.topics, *_ON_THEIR_WAY])
+    label = label_of(place, asked.places)
+    return options | {"brokerName": label} if label else options
+
+
+def _of_place(spark: SparkSession, place: Place, asked: Asked, further: Sequence[str]) -> DataFrame:
+    options = options_of(place, asked)
+    id_column = id_column_of(asked.key)
+    names = [*_COLUMNS, id_column, "brokerName", *further]
+    return _inside(read(spark, options, names), asked).select(
+        F.coalesce("brokerName", F.lit("")).alias("brokerName"),
+        *("topic", "queueId", "queueOffset", "commitLogOffset", "sysFlag"),
+        F.col(id_column).alias("id"),
+        F.unix_millis("bornTimestamp").alias("bornMs"),
+        F.unix_millis("storeTimestamp").alias("storedMs"),
+        *("storeSize", "crcOk"),
+        F.col("bodyCRC").cast("long").alias("bodyCrc"),
+        *further,
+    )
+
+
+def _inside(frame: DataFrame, asked: Asked) -> DataFrame:
+    """The time that was asked for."""
+    low, high = asked.stored_ms
+    stored = F.unix_millis("storeTimestamp")
+    if low is not None:
+        frame = frame.where(stored >= low)
+    return frame if high is None else frame.where(stored < high)
+
+
+def read(spark: SparkSession, options: Mapping[str, str], columns: Sequence[str]) -> DataFrame:
+    """Exactly these columns: a schema is the only thing that keeps others from being parsed."""
+    schema: StructType = struct_of({name: COLUMNS[name] for name in columns})
+    return spark.read.format("rocketmq").schema(schema).options(**options).load()
+
+
+def op_marks(spark: SparkSession, asked: Asked) -> DataFrame:
+    """
+    `brokerName`, `queueId` and `queueOffset` of half messages whose end is noted, and when
+    (`endedMs`).
+
+    Spec: store.md, section 11.2.
+    """
+    names = ["brokerName", "queueId", "storeTimestamp", "body"]
+    frames = [read(spark, given, names) for given in _of_topic(asked, OP_HALF_TOPIC)]
+    return (
+        reduce(DataFrame.unionByName, frames)
+        .select(
+            F.coalesce("brokerName", F.lit("")).alias("brokerName"),
+            "queueId",
+            F.unix_millis("storeTimestamp").alias("endedMs"),
+            F.col("body").cast("string").try_cast("bigint").alias("queueOffset"),
+        )
+        .where("queueOffset is not null")
+    )
+
+
+def _of_topic(asked: Asked, topic: str) -> Iterator[dict[str, str]]:
+    """Options to read a topic of each place; unlike a name, a pattern may fit nothing."""
+    for place in asked.places:
+        given = source_options(place, ()) | dict(asked.options)
+        given["subscribePattern"] = _pattern([topic])
+        label = label_of(place, asked.places)
+        yield given | {"brokerName": label} if label else given
+
+
+def delayed_rows(spark: SparkSession, asked: Asked) -> DataFrame:
+    """
+    What lies in the schedule topic: the record's place, `id`, `storedMs`, and where it is to go,
+    `realTopic` and `realQueueId`. Without an id nobody can tell its copy, so it is left out.
+    """
+    id_column = "keys" if asked.key == "keys" else "uniqKey"
+    names = ["brokerName", "queueId", "queueOffset", "commitLogOffset", "storeTimestamp"]
+    columns = [*names, id_column, "properties"]
+    frames = [
+        _inside(read(spark, given, columns), asked) for given in _of_topic(asked, SCHEDULE_TOPIC)
+    ]
+    rows = (
+        reduce(DataFrame.unionByName, frames)
+        .select(
+            F.coalesce("brokerName", F.lit("")).alias("brokerName"),
+            *names[1:4],
+            F.unix_millis("storeTimestamp").alias("storedMs"),
+            F.col(id_column).alias("id"),
+            F.col("properties")[REAL_TOPIC].alias("realTopic"),
+            F.col("properties")[REAL_QID].try_cast("int").alias("realQueueId"),
+        )
+        .where("id is not null and realTopic is not null")
+    )
+    return rows.where(F.col("realTopic").isin(*asked.topics)) if asked.topics else rows
+
+
+def _pattern(topics: Sequence[str]) -> str:
+    return "|".join(map(re.escape, topics))
+
+
+def client_options(places: Sequence[Place], client: ClientConfig) -> dict[str, str]:
+    """Account and TLS as options of the data source; none when only stores are read."""
+    if all(isinstance(place, StorePlace) for place in places):
+        return {}
+    options = {"useTLS": "true"} if client.use_tls else {}
+    options |= client.tls
+    if client.credentials is not None:
+        options["accessKey"] = client.credentials.access_key
+        options["secretKey"] = client.credentials.secret_key
+        if client.credentials.security_token:
+            options["securityToken"] = client.credentials.security_token
+    return options

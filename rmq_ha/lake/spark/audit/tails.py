@@ -1,0 +1,55 @@
+"""Ends of queues: what a consume queue points to has to be in the log."""
+
+from collections.abc import Collection, Mapping, Sequence
+
+from rmq_ha.lake.spark.audit.rules import SEVERITIES, Code
+from rmq_ha.lake.spark.audit.stored import queues_of_stores
+from rmq_ha.ops.offsets.findings import Finding
+from rmq_ha.ops.offsets.places import Place
+
+Ends = Mapping[tuple[str, str, int], int]
+"""By broker, topic and queue: the offset behind the last entry of the consume queue."""
+
+
+def written_ends(places: Sequence[Place], topics: Collection[str]) -> Ends:
+    """
+    What the consume queues of stores say; brokers over the wire only tell what they can read.
+
+    Ask before the log is read: it grows first.
+
+    :param topics: empty: all.
+    :raises CannotDecide: a store cannot be read.
+    """
+    return {
+        (label, topic, queue_id): queue.written_offset
+        for label, topic, queue_id, queue in queues_of_stores(places)
+        if not topics or topic in topics
+    }
+
+
+def tail_findings(written: Ends, stored: Ends, now_ms: int) -> list[Finding]:
+    """
+    Entries at the end of queues whose records the log does not have (any more).
+
+    Queues of which the log has nothing are left out: retention may have deleted all of it.
+
+    :param written: of `written_ends`; `stored` is the same of the log.
+    """
+    return [
+        Finding(
+            SEVERITIES[Code.TAIL_LOST],
+            Code.TAIL_LOST,
+            f"the consume queue has {end - stored[place]} entries behind the last record of the"
+            " log: the log's end was torn or cut. Do not start this broker before its end was"
+            " compared with a replica (verify-replica): a start cuts the queue",
+            place[0] or None,
+            place[1],
+            place[2],
+            queue_offset=stored[place],
+            expected=f"offsets up to {end - 1}",
+            actual=f"up to {stored[place] - 1}",
+            observed_at=now_ms,
+        )
+        for place, end in sorted(written.items())
+        if place in stored and end > stored[place]
+    ]

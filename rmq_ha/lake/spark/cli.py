@@ -1,0 +1,77 @@
+"""`rmqha-spark`: the jobs, and where each of them is."""
+
+from typing import Any
+
+import click
+
+from rmq_ha.ops.admin.groups import Commands, Lazy
+
+COMMANDS = {
+    "verify-offsets": Lazy(
+        "rmq_ha.lake.spark.offsets.command:verify_offsets",
+        "Can I fail over now, and what would repeat or be lost?",
+    ),
+    "verify-fleet": Lazy(
+        "rmq_ha.lake.spark.fleet:verify_fleet",
+        "The same of all brokers, by what rmqha-scan keeps of their stores.",
+    ),
+    "verify-replica": Lazy(
+        "rmq_ha.lake.spark.replica.command:verify_replica",
+        "Do two stores hold the same, to the byte?",
+    ),
+    "audit-messages": Lazy(
+        "rmq_ha.lake.spark.audit.command:audit_messages",
+        "Was what was sent stored and delivered, once and in order?",
+    ),
+    "archive": Lazy(
+        "rmq_ha.lake.spark.archive.command:archive", "Cold messages to Parquet, each exactly once."
+    ),
+    "replay": Lazy(
+        "rmq_ha.lake.spark.archive.command:replay", "Archived messages back into a topic."
+    ),
+    "snapshot": Lazy(
+        "rmq_ha.ops.admin.verify_offsets:snapshot", "Keep a broker's offsets for a history."
+    ),
+    "pack": Lazy(
+        "rmq_ha.lake.spark.tools:pack", "Write a zip of rmq-ha for spark-submit --py-files."
+    ),
+    "java-home": Lazy("rmq_ha.lake.spark.tools:java_home", "The JAVA_HOME to run Spark with."),
+}
+_FAILED = 4
+
+
+class Jobs(Commands):
+    """The same where Spark may not be installed."""
+
+    def get_command(self, context: click.Context, name: str) -> click.Command | None:
+        """None when there is none of this name."""
+        try:
+            return super().get_command(context, name)
+        except ModuleNotFoundError as missing:
+            package = (missing.name or "").partition(".")[0]
+            if package == "rmq_ha":
+                raise
+            click.echo(f"Error: {package} is not installed: pip install 'rmq-ha[spark]'", err=True)
+            context.exit(_FAILED)
+
+    def invoke(self, context: click.Context) -> Any:
+        """Ctrl-C before a job begins is no verdict either; click would exit with 1."""
+        try:
+            return super().invoke(context)
+        except KeyboardInterrupt:
+            click.echo("failed: interrupted, so there is no verdict; run it again")
+            context.exit(_FAILED)
+
+
+@click.group(cls=Jobs, table=COMMANDS, context_settings={"help_option_names": ["-h", "--help"]})
+def main() -> None:
+    """
+    Judge RocketMQ 4.9 brokers and stores, of rmq-ha or of Java, with Spark.
+
+    Exit codes of the jobs: 0 what was asked holds; 1 it is violated; 2 wrong usage; 3 it could not
+    be decided (an input is missing, unreadable or moving); 4 the job failed.
+    """
+
+
+if __name__ == "__main__":
+    main()

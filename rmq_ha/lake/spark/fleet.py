@@ -1,0 +1,180 @@
+"""
+The job `verify-fleet`: all brokers, judged by the facts that `rmqha-scan` keeps of their stores.
+
+A task has one broker: its rows name the facts that it reads, and nothing of other brokers.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import Any
+
+import click
+import pyarrow as pa
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from rmq_ha.base.host.files import absolute
+from rmq_ha.lake.scan.fleet.facts import IDS, SUMS, Replica, replicas_in
+from rmq_ha.lake.scan.fleet.judging import Patience, judge
+from rmq_ha.lake.spark.findings import FINDINGS, finding_row, findings_of
+from rmq_ha.lake.spark.result import JobResult, Table
+from rmq_ha.lake.spark.running import Job, job_options, run_job
+from rmq_ha.lake.spark.spreading import spread
+from rmq_ha.ops.offsets.command import Span
+from rmq_ha.ops.offsets.findings import COLUMNS, Outcome
+from rmq_ha.ops.offsets.verdict import Limits
+
+_SHOWN = 300
+_TWICE = 1000
+_TOPICS = "topic string, hour timestamp, messages long, bytes long, bad long"
+_BROKERS = pa.schema(
+    [
+        ("broker", pa.string()),
+        ("replicas", pa.int64()),
+        ("safe", pa.bool_()),
+        ("exitCode", pa.int32()),
+        ("verdict", pa.string()),
+        *((name, pa.int64()) for name in ("compared", "differing", "fetched", "left")),
+    ]
+)
+_ROWS = pa.schema(
+    [*_BROKERS, ("findings", pa.list_(pa.struct(to_arrow_schema(FINDINGS, timezone="UTC"))))]
+)
+
+
+@click.command("verify-fleet")
+@click.argument("directory")
+@click.option("--max-skew", type=Span(), default="20s", show_default=True,
+              help="How old a slave's tables may be.")  # fmt: skip
+@click.option("--max-age", type=Span(), default="24h", show_default=True,
+              help="How old facts may be.")  # fmt: skip
+@click.option("--no-fetch", is_flag=True, help="Only name windows that differ: read no store.")
+@click.option("--ids", is_flag=True, help="Look for ids that two messages have (rmqha-scan --ids).")
+@job_options
+def verify_fleet(directory: str, max_skew: int, max_age: int, no_fetch: bool, ids: bool) -> None:
+    """
+    Are all replicas the same, and can each broker fail over? By the facts in DIRECTORY.
+
+    No log is read; of windows that differ both sides are, where their stores are seen.
+    """
+
+    def body(job: Job) -> JobResult:
+        patience = Patience(max_skew, max_age, not no_fetch)
+        return verify(job, directory, patience, job.now_ms(), looks_for_ids=ids)
+
+    run_job("verify-fleet", {"directory": directory}, body)
+
+
+def verify(
+    job: Any, directory: str, patience: Patience, now_ms: int, *, looks_for_ids: bool = False
+) -> JobResult:
+    """
+    Judge every broker, and all of them.
+
+    :raises CannotDecide: there are no facts.
+    """
+    spark: SparkSession = job.spark
+    replicas = replicas_in(absolute(directory))
+    brokers = [list(some) for _, some in groupby(replicas, key=lambda store: store.state.broker)]
+
+    def work(some: Iterator[Sequence[Replica]]) -> Iterator[Any]:
+        for broker in some:
+            yield pa.RecordBatch.from_pylist([_row(broker, patience, now_ms)], _ROWS)
+
+    frame = spread(spark, brokers, work, _ROWS).persist()
+    with job.progress(f"{len(brokers)} brokers, {len(replicas)} stores"):
+        rows = frame.orderBy("broker").select(*_BROKERS.names).collect()
+    findings = frame.select(F.inline("findings"))
+    masters = [some[0] for some in brokers]
+    twice = duplicates(spark, masters) if looks_for_ids else None
+    if twice is not None:
+        findings = findings.unionByName(twice)
+    outcome, verdict = decided(rows, len(replicas))
+    worst = sorted(rows, key=lambda row: (row.exitCode == 0, row.safe is not False, row.broker))
+    total = {
+        name: sum(row[name] for row in rows)
+        for name in ("compared", "differing", "fetched", "left")
+    }
+    return JobResult(
+        findings,
+        outcome,
+        verdict,
+        {"brokers": len(rows), "stores": len(replicas), **total},
+        [Table("Brokers", _BROKERS.names, [tuple(row) for row in worst[:_SHOWN]], "Worst first.")],
+        {"brokers": frame.select(*_BROKERS.names), "topics": topics(spark, masters)},
+    )
+
+
+def _row(replicas: Sequence[Replica], patience: Patience, now_ms: int) -> dict[str, Any]:
+    told = judge(replicas, Limits(), patience, now_ms)
+    findings = [dict(zip(COLUMNS, finding_row(finding), strict=True)) for finding in told.findings]
+    own = {"safe": told.is_safe, "exitCode": int(told.outcome), "findings": findings}
+    return told._asdict() | own
+
+
+def decided(rows: Sequence[Row], stores: int) -> tuple[Outcome, str]:
+    """One outcome for the fleet, and the line that says it: the worst broker counts."""
+    codes = Counter(row.exitCode for row in rows)
+    bad = [row for row in rows if row.exitCode]
+    differing = sum(1 for row in rows if row.differing)
+    says = (
+        f"{len(rows)} brokers, {stores} stores: logs differ in {differing}, safe to fail over"
+        f" {sum(1 for row in rows if row.safe)}, without a slave"
+        f" {sum(1 for row in rows if row.replicas == 1)}"
+    )
+    if codes[Outcome.UNDECIDED]:
+        says += f", could not be decided {codes[Outcome.UNDECIDED]}"
+    if bad:
+        first = max(bad, key=lambda row: row.exitCode == Outcome.VIOLATED)
+        says += f"; first: {first.broker}: {first.verdict}"
+    if codes[Outcome.VIOLATED]:
+        return Outcome.VIOLATED, says
+    return (Outcome.UNDECIDED if codes[Outcome.UNDECIDED] else Outcome.HOLDS), says
+
+
+def _read(spark: SparkSession, replicas: Sequence[Replica], kind: str) -> DataFrame | None:
+    paths = [path for replica in replicas for path in replica.paths(kind)]
+    return spark.read.parquet(*paths) if paths else None
+
+
+def topics(spark: SparkSession, masters: Sequence[Replica]) -> DataFrame:
+    """Messages of the fleet by topic and hour of birth: the same hour of all brokers."""
+    sums = _read(spark, masters, SUMS)
+    if sums is None:
+        return spark.createDataFrame([], _TOPICS)
+    return (
+        sums.groupBy("topic", F.timestamp_millis("hour").alias("hour"))
+        .agg(F.sum("n").alias("messages"), F.sum("bytes").alias("bytes"), F.sum("bad").alias("bad"))
+        .orderBy("topic", "hour")
+    )
+
+
+def duplicates(spark: SparkSession, masters: Sequence[Replica]) -> DataFrame | None:
+    """
+    Ids that two messages of ordinary topics have, on one broker or on two; the first thousand.
+
+    Two ids may have one hash: of 4 thousand million messages once in two fleets.
+    """
+    ids = _read(spark, masters, IDS)
+    if ids is None:
+        return None
+    several = (
+        ids.withColumn("file", F.input_file_name())
+        .groupBy("hash")
+        .agg(F.count("*").alias("n"), F.min("place").alias("place"), F.min("file").alias("file"))
+        .where("n > 1")
+        .limit(_TWICE)
+    )
+    return findings_of(
+        several,
+        severity="WARN",
+        code="DUPLICATE",
+        detail=F.concat(
+            F.lit("an id that "), "n", F.lit(" messages of the fleet have; audit-messages of these"
+            " stores says whether they are copies"),
+        ),
+        broker=F.regexp_extract("file", "([^/]+)-[0-9]+/[^/]+$", 1),
+        physicalOffset=F.col("place"),
+    )  # fmt: skip

@@ -1,0 +1,323 @@
+"""A Spark session for the jobs: quick to start, quiet, on this machine unless told otherwise."""
+
+import os
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkException
+from pyspark.logger import PySparkLogger
+from pyspark.sql import SparkSession
+
+from rmq_ha.base.errors import WrongUsage
+from rmq_ha.lake.spark.host import gateway
+from rmq_ha.lake.spark.host.java import Java, cache_directory, find_java, home_for_spark
+from rmq_ha.lake.spark.host.masters import is_connect, refuse_unreachable
+
+DEFAULT_MEMORY = "1g"
+"""Of the driver: no job needs more, however large the store."""
+
+_LOG4J = Path(__file__).with_name("log4j2.properties")
+# A shell, which is what Spark takes us for, would show a bar of its own.
+_NO_BAR = {"spark.ui.showConsoleProgress": "false"}
+_SHUFFLE = "spark.sql.shuffle.partitions"
+
+
+class Session:
+    """
+    A session that is being started; `get` waits for it, `close` gives it up if nobody asked.
+
+    Java comes up meanwhile, in a process of its own.
+
+    :param log_level: from which on Spark's log is shown: `off`, `error`, `warn`.
+    :param rows_in_java: Spark's own code looks at single rows, so Java's second compiler pays.
+    :raises rmq_ha.lake.spark.host.java.NoJava: there is none.
+    :raises rmq_ha.lake.spark.host.masters.NoMaster: no master answers.
+    """
+
+    def __init__(
+        self,
+        name: str = "rmq-ha",
+        *,
+        master: str | None = None,
+        conf: Mapping[str, str] | None = None,
+        driver_memory: str | None = None,
+        log_level: str = "error",
+        rows_in_java: bool = True,
+    ) -> None:
+        if log_level != "warn":
+            _no_json()
+        self._name = name
+        self._given = dict(conf or {})
+        if driver_memory:
+            self._given["spark.driver.memory"] = driver_memory
+        remote = os.environ.get("SPARK_REMOTE", "")
+        if master:
+            self._given["spark.master"] = master
+        elif is_connect(remote):
+            self._given.setdefault("spark.master", remote)
+        self._spark: SparkSession | None = None
+        self._is_ours = SparkContext._active_spark_context is None
+        self._starting: gateway.Starting | None = None
+        self._connect = is_connect(self._given.get("spark.master", ""))
+        if self._connect:
+            refuse_unreachable(self._given["spark.master"])
+        elif SparkContext._gateway is None and not is_submitted():
+            self._starting = self._start(log_level, rows_in_java)
+
+    def get(self) -> SparkSession:
+        """
+        The session, ready.
+
+        :raises rmq_ha.lake.spark.host.gateway.GatewayFailed: Java did not start.
+        """
+        if self._connect:
+            self._spark = over_connect(self._given)
+            return self._spark
+        if self._starting is not None:
+            starting, self._starting = self._starting, None
+            _import_meanwhile()
+            _connect(starting)
+        elif SparkContext._gateway is None:
+            _launch(self._given)
+        settings = _settings(self._name, self._given)
+        self._spark = spark = SparkSession.builder.config(conf=settings).getOrCreate()
+        master = settings.get("spark.master") or ""
+        if is_local(master) and not settings.contains(_SHUFFLE):
+            spark.conf.set(_SHUFFLE, 2 * spark.sparkContext.defaultParallelism)
+        if not _is_found_anyway(master):
+            register(spark)
+        return spark
+
+    def close(self, *, interrupted: bool = False) -> None:
+        """
+        Give back what was taken; a session that was there before stays.
+
+        A local one ends with this process, in the background; to a cluster one says good-bye.
+
+        :param interrupted: nobody waits for that: Java says it when it sees that we are gone.
+        """
+        if self._starting is not None:
+            gateway.give_up(self._starting)
+            self._starting = None
+        elif self._spark is not None and self._is_ours:
+            spark, self._spark = self._spark, None
+            if self._connect:
+                spark.interruptAll()
+                spark.stop()
+                return
+            if interrupted:
+                return
+            if is_submitted() or not is_local(spark.sparkContext.master or ""):
+                spark.stop()
+
+    def _start(self, log_level: str, rows_in_java: bool) -> gateway.Starting | None:
+        """Begin with Java if that is ours to do."""
+        java = find_java()
+        cache = cache_directory()
+        self._given.setdefault("spark.driver.memory", DEFAULT_MEMORY)
+        home = spark_home()
+        master = self._given.get("spark.master", "local[*]")
+        log_option = f"-Drmqha.log.level={log_level}"
+        if is_local(master):
+            os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+            if home is not None and "PYSPARK_SUBMIT_ARGS" not in os.environ:
+                mine = [log_option] if rows_in_java else [log_option, gateway.FIRST_COMPILER]
+                return _begin(java, home, cache, self._given, mine)
+        refuse_unreachable(master)
+        # A cluster's class path and credentials are the business of Spark's own scripts.
+        theirs = self._given.get("spark.driver.extraJavaOptions", "")
+        self._given["spark.driver.extraJavaOptions"] = f"{log_option} {theirs}".strip()
+        os.environ["JAVA_HOME"] = str(home_for_spark(java, cache))
+        return None
+
+
+def _no_json() -> None:
+    """pyspark writes down each error of a query as 6 KB of JSON, besides raising it."""
+    for of in ("SQL", "DataFrame"):
+        PySparkLogger.getLogger(f"{of}QueryContextLogger").disabled = True
+
+
+def start_session(
+    name: str = "rmq-ha",
+    *,
+    master: str | None = None,
+    conf: Mapping[str, str] | None = None,
+    driver_memory: str | None = None,
+    verbose: bool = False,
+) -> SparkSession:
+    """
+    A session with the data source `rocketmq`.
+
+    Under `spark-submit`, or where a session exists already, it is that one, with its settings.
+
+    :param master: `local[2]`, `spark://...`; default: what the settings say, else all processors of
+        this machine.
+    :param conf: Spark's settings; they win.
+    :param driver_memory: the driver's heap, `1g`.
+    :param verbose: Spark's warnings too.
+    :raises rmq_ha.lake.spark.host.java.NoJava: there is none.
+    """
+    return Session(
+        name,
+        master=master,
+        conf=conf,
+        driver_memory=driver_memory,
+        log_level="warn" if verbose else "error",
+    ).get()
+
+
+def over_connect(given: Mapping[str, str]) -> SparkSession:
+    """
+    A session of a server of Spark Connect, whose Python has rmq-ha as well.
+
+    :param given: settings; `spark.master` says where, `sc://host:15002`.
+    :raises WrongUsage: a setting can only be made where the server starts, or packages are missing.
+    """
+    try:
+        spark = SparkSession.builder.remote(given["spark.master"]).getOrCreate()
+    except ImportError as error:
+        raise WrongUsage(f"Spark Connect needs pip install 'rmq-ha[connect]': {error}") from None
+    mine = {"spark.sql.session.timeZone": "UTC", **given}
+    del mine["spark.master"]
+    for key, value in mine.items():
+        try:
+            spark.conf.set(key, value)
+        except PySparkException:
+            raise WrongUsage(
+                f"--conf {key}: over Spark Connect it cannot be changed; set it where the server"
+                " starts"
+            ) from None
+    register(spark)
+    return spark
+
+
+def is_submitted() -> bool:
+    """We were started by `spark-submit`: the JVM is there, and its settings are the user's."""
+    return "PYSPARK_GATEWAY_PORT" in os.environ
+
+
+def register(spark: SparkSession) -> None:
+    """Make `format("rocketmq")` known to a session."""
+    from rmq_ha.lake.spark.source.datasource import RocketmqDataSource
+
+    spark.dataSource.register(RocketmqDataSource)
+
+
+def _is_found_anyway(master: str) -> bool:
+    """
+    `format("rocketmq")` works without a call: Spark finds `pyspark_rocketmq` when it looks.
+
+    That takes a second, which a job that reads nothing with it need not pay. Under `spark-submit`
+    rmq-ha may come in a zip, of which only this process knows when Spark looks.
+    """
+    same_python = os.environ.get("PYSPARK_PYTHON") == sys.executable
+    here = is_local(master) and same_python and not is_submitted()
+    return here and find_spec("pyspark_rocketmq") is not None
+
+
+def _settings(name: str, given: Mapping[str, str]) -> SparkConf:
+    """What was given; else what Spark was started with; else ours."""
+    conf = SparkConf()
+    for key, value in given.items():
+        conf.set(key, value)
+    conf.setIfMissing("spark.master", "local[*]")
+    conf.setIfMissing("spark.app.name", name)
+    master = conf.get("spark.master") or ""
+    for key, value in defaults(master).items():
+        conf.setIfMissing(key, value)
+    return conf
+
+
+def defaults(master: str) -> dict[str, str]:
+    """
+    Settings where the user has none.
+
+    :param master: on a cluster, only what the jobs' results depend on.
+    """
+    settings = {"spark.sql.session.timeZone": "UTC"}
+    if is_local(master):
+        settings |= {
+            "spark.ui.enabled": "false",
+            "spark.ui.showConsoleProgress": "false",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.driver.host": "127.0.0.1",
+        }
+    return settings
+
+
+def is_local(master: str) -> bool:
+    """All of it runs on this machine."""
+    return master.startswith("local")
+
+
+def _launch(given: Mapping[str, str]) -> None:
+    """In Spark's own way, or the JVM that spark-submit has started."""
+    options = given.get("spark.driver.extraJavaOptions", "")
+    conf = SparkConf(loadDefaults=False)
+    for key, value in {
+        **_NO_BAR,
+        **given,
+        "spark.driver.extraJavaOptions": " ".join([*_quiet(), options]),
+    }.items():
+        conf.set(key, value)
+    SparkContext._ensure_initialized(conf=conf)
+
+
+def _quiet() -> list[str]:
+    """Java's option for our log settings, which it cannot read out of a zip."""
+    return [f"-Dlog4j2.configurationFile={_LOG4J.as_uri()}"] if _LOG4J.is_file() else []
+
+
+def spark_home() -> Path | None:
+    """Of pyspark; None if the environment names another Spark."""
+    spec = find_spec("pyspark")
+    assert spec is not None
+    assert spec.origin is not None
+    home = Path(spec.origin).parent
+    other = os.environ.get("SPARK_HOME")
+    if not (home / "jars").is_dir() or (other and Path(other).resolve() != home.resolve()):
+        return None
+    return home
+
+
+def _begin(
+    java: Java, home: Path, cache: Path, given: Mapping[str, str], mine: Sequence[str]
+) -> gateway.Starting:
+    environ = gateway.environ_for(java, home, cache, given.get("spark.master", ""))
+    options = [*_quiet(), *mine]
+    options += shlex.split(given.get("spark.driver.extraJavaOptions", ""))
+    if not any(map(gateway.NAMES_ONE.search, (*options, *environ.values()))):
+        options.append(gateway.COLLECTOR)
+    class_path = [part for part in (environ.get("SPARK_CONF_DIR"),) if part]
+    class_path += filter(None, given.get("spark.driver.extraClassPath", "").split(os.pathsep))
+    memory, conf = given["spark.driver.memory"], {**_NO_BAR, **given}
+    jvm = gateway.JvmOptions(memory, options, class_path, conf)
+    return gateway.start(gateway.command_of(java, home, jvm), environ)
+
+
+def _import_meanwhile() -> None:
+    """What the first calls need: half a second while we wait for Java anyway."""
+    for name in ("pyspark.testing.utils", "pyspark.sql.classic.dataframe", "pyarrow.parquet"):
+        with suppress(ImportError):
+            import_module(name)
+
+
+def _connect(starting: gateway.Starting) -> None:
+    jvm = gateway.finish(starting)
+    connection = {"PYSPARK_GATEWAY_PORT": str(jvm.port), "PYSPARK_GATEWAY_SECRET": jvm.secret}
+    os.environ.update(connection)
+    try:
+        SparkContext._ensure_initialized()
+    finally:
+        # Whoever looks for them wants to know whether spark-submit started us.
+        for name in connection:
+            del os.environ[name]
+    made: Any = SparkContext._gateway
+    made.proc = jvm.process

@@ -1,0 +1,82 @@
+"""Stores that only Hadoop can open, copied by Spark."""
+
+import os
+from typing import Any
+from zlib import crc32
+
+from pyspark.sql.utils import is_remote
+
+from rmq_ha.base.errors import CannotDecide, WrongUsage
+from rmq_ha.base.host.files import STAGED, files_of
+
+
+def needs_staging(place: str) -> bool:
+    """Only Hadoop may know its scheme: nothing here does."""
+    try:
+        files_of(place)
+    except CannotDecide:
+        return True
+    return False
+
+
+def stage(spark: Any, uri: str) -> str:
+    """
+    Have Spark copy a store of a Hadoop file system to every machine that reads it.
+
+    Each one gets all of it, until the session ends: for stores that fit on its disk.
+
+    :param spark: the session.
+    :returns: a place for `files_of`, the same on the driver and on executors.
+    :raises WrongUsage: Spark is spoken to over Connect, where no file system of Hadoop is at hand.
+    :raises CannotDecide: Hadoop cannot read it either; or, on a cluster, another one has its name.
+    """
+    if is_remote():
+        raise WrongUsage(
+            f"{uri} is known to Hadoop only, and cannot be copied over Spark Connect: give a path"
+            " that the server's executors see, or a place that pyarrow opens (s3://, gs://, hdfs://)"
+        )
+    from py4j.protocol import Py4JError
+
+    from rmq_ha.lake.spark.host.session import is_local
+
+    uri = uri.rstrip("/")
+    try:
+        if is_local(spark.sparkContext.master):
+            return _copied(spark.sparkContext, uri)
+        return _sent(spark.sparkContext, uri)
+    except Py4JError as error:
+        reason = str(getattr(error, "java_exception", error)).splitlines()[0]
+        raise CannotDecide(f"{uri} cannot be copied: {reason}") from None
+
+
+def _copied(context: Any, uri: str) -> str:
+    """All tasks run on this machine: one copy, beside what Spark copies by itself."""
+    from pyspark import SparkFiles
+
+    target = f"{SparkFiles.getRootDirectory()}/store-{crc32(uri.encode()):08x}/{_last(uri)}"
+    if not os.path.exists(target):
+        hadoop = context._jvm.org.apache.hadoop.fs
+        path = hadoop.Path(uri)
+        system = path.getFileSystem(context._jsc.hadoopConfiguration())
+        # Under another name until it is whole.
+        system.copyToLocalFile(False, path, hadoop.Path(f"file://{target}.part"), True)
+        os.replace(f"{target}.part", target)
+    return target
+
+
+def _sent(context: Any, uri: str) -> str:
+    """To every executor, by the last part of its name."""
+    name = _last(uri)
+    others = [other.rstrip("/") for other in context.listFiles if _last(other) == name]
+    if others and others[0] != uri:
+        raise CannotDecide(
+            f"{uri} cannot be copied beside {others[0]}: Spark keeps what it copies by its last "
+            "name. Give one of them another name there"
+        )
+    if not others:
+        context.addFile(uri, recursive=True)
+    return STAGED + name
+
+
+def _last(uri: str) -> str:
+    return uri.rstrip("/").rpartition("/")[2]

@@ -1,0 +1,43 @@
+"""What Spark hands on of an error in a worker: of ours the sentence, without a trace before it."""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import wraps
+from inspect import isfunction, isgeneratorfunction
+from typing import Any
+
+from rmq_ha.base.errors import CannotDecide, RmqHaError, WrongUsage
+
+
+class InSentences:
+    """For what workers call: an error that is raised on purpose says cause and next step itself."""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        for name, method in list(vars(cls).items()):
+            if isfunction(method) and not name.startswith("_"):
+                setattr(cls, name, _told(method))
+
+
+def _told(method: Callable[..., Any]) -> Callable[..., Any]:
+    def call(*given: Any, **named: Any) -> Any:
+        with _without_trace():
+            return method(*given, **named)
+
+    def steps(*given: Any, **named: Any) -> Any:
+        with _without_trace():
+            yield from method(*given, **named)
+
+    return wraps(method)(steps if isgeneratorfunction(method) else call)
+
+
+@contextmanager
+def _without_trace() -> Iterator[None]:
+    """A worker of pyspark looks at this variable when it writes an error down, and ends then."""
+    try:
+        yield
+    except (RmqHaError, WrongUsage, CannotDecide):
+        if any(name.startswith("PYTHON_WORKER_FACTORY") for name in os.environ):
+            os.environ["SPARK_HIDE_TRACEBACK"] = "1"
+        raise

@@ -1,0 +1,68 @@
+"""How far streams are behind their queues, as metrics of Prometheus."""
+
+import json
+from typing import Any
+
+from prometheus_client import REGISTRY, CollectorRegistry, Gauge
+from pyspark.sql.streaming.listener import StreamingQueryListener
+
+from rmq_ha.base.errors import CannotDecide
+from rmq_ha.lake.spark.source.streaming_offsets import Offsets, from_json
+
+
+class LagListener(StreamingQueryListener):
+    """
+    Watches the queries of a session: `spark.streams.addListener(LagListener())`.
+
+    Spark calls every Python source by the name of a Java class, and has no metrics of it: here a
+    query has its own name (`queryName`, else its id), and a queue is called as in RocketMQ. Queries
+    of other sources are passed over.
+
+    :param registry: has `rmqha_spark_behind_messages`, by query, topic, broker and queue.
+    """
+
+    def __init__(self, registry: CollectorRegistry = REGISTRY) -> None:
+        self._gauge = Gauge(
+            "rmqha_spark_behind_messages",
+            "Messages that a streaming query has not read yet",
+            ("query", "topic", "broker", "queue"),
+            registry=registry,
+        )
+        self._shown: dict[str, set[tuple[str, ...]]] = {}
+
+    def onQueryStarted(self, event: Any) -> None:
+        """Nothing was read yet."""
+
+    def onQueryProgress(self, event: Any) -> None:
+        """After each batch."""
+        progress = event.progress
+        name = progress.name or str(progress.id)
+        shown = self._shown.setdefault(str(progress.id), set())
+        for source in progress.sources:
+            for queue, count in behind(source.endOffset, source.latestOffset).items():
+                labels = (name, queue.topic, queue.broker, str(queue.queue_id))
+                shown.add(labels)
+                self._gauge.labels(*labels).set(count)
+
+    def onQueryIdle(self, event: Any) -> None:
+        """There was nothing new."""
+
+    def onQueryTerminated(self, event: Any) -> None:
+        """Nobody waits for it any more."""
+        for labels in self._shown.pop(str(event.id), ()):
+            self._gauge.remove(*labels)
+
+
+def behind(end: str | None, latest: str | None) -> Offsets:
+    """
+    Messages that a query has not read yet, by queue.
+
+    :param end: of a source in a progress report: where its last batch ended.
+    :param latest: where its queues ended then.
+    :return: empty if the source is not ours, or has not looked yet.
+    """
+    try:
+        read, ends = from_json(json.loads(end or "{}")), from_json(json.loads(latest or "{}"))
+    except (CannotDecide, ValueError):
+        return {}
+    return {queue: max(0, last - read[queue]) for queue, last in ends.items() if queue in read}

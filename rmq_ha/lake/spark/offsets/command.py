@@ -1,0 +1,114 @@
+"""The command `verify-offsets`."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from rmq_ha.base.errors import WrongUsage
+from rmq_ha.lake.spark.result import JobResult
+from rmq_ha.lake.spark.running import Job, job_options_of_pairs, run_job
+from rmq_ha.ops.offsets.command import Asked, asked, limit_options, pair_options
+from rmq_ha.ops.offsets.listed import Pair, pairs_in
+from rmq_ha.ops.offsets.places import SnapshotPlace, parse_place
+
+
+@click.command("verify-offsets")
+@pair_options(required=False)
+@click.option(
+    "--pairs",
+    "listed",
+    type=click.File(),
+    help="Many pairs: a line for each, the places of a master and its slaves with blanks between.",
+)
+@click.option(
+    "--cluster",
+    metavar="namesrv://host:port[/NAME]",
+    help="Many pairs: every broker that these name servers know, or those of one cluster.",
+)
+@limit_options
+@click.option(
+    "--history",
+    metavar="snapshot:DIR",
+    help="Snapshots of these replicas, to look for rollbacks and jumps in the past.",
+)
+@click.option("--record", is_flag=True, help="Add what is seen to --history first.")
+@job_options_of_pairs
+def verify_offsets(
+    of_master: str | None,
+    of_slaves: Sequence[str],
+    listed: Any,
+    cluster: str | None,
+    history: str | None,
+    record: bool,
+    **given: Any,
+) -> None:
+    """
+    Can I fail over now, and what would be repeated, skipped or lost?
+
+    Compares topics, groups, consumer offsets, delay offsets, queues and logs of a master and its
+    slaves, over the wire or in their stores. One pair: --master and --slave (`rmqha-admin
+    verify-offsets` answers that without Spark); many: --pairs or --cluster.
+    """
+    limits = asked(given)
+    is_pair = bool(of_master)
+    if is_pair + bool(listed) + bool(cluster) != 1 or is_pair != bool(of_slaves):
+        raise click.UsageError("give --master and --slave, or --pairs, or --cluster")
+    if limits.repair is not None and not is_pair:
+        raise click.UsageError("--repair is for one pair: give --master and --slave")
+    inputs = {
+        "master": of_master,
+        "slave": " ".join(of_slaves),
+        "pairs": listed and listed.name,
+        "cluster": cluster,
+        "history": history,
+    }
+
+    def body(job: Job) -> JobResult:
+        past = _directory(history)
+        if record and past is None:
+            raise WrongUsage("--record adds to a history: name it with --history snapshot:DIR")
+        if of_master:
+            return _one(job, [of_master, *of_slaves], limits, past, record)
+        from rmq_ha.ops.offsets.opening import pairs_of_cluster
+
+        pairs = pairs_of_cluster(job.client, cluster) if cluster else pairs_in(listed.read())
+        return _many(job, pairs, limits, past, record)
+
+    run_job("verify-offsets", {name: text for name, text in inputs.items() if text}, body)
+
+
+def _one(job: Job, pair: Pair, limits: Asked, past: str | None, record: bool) -> JobResult:
+    from rmq_ha.lake.spark.offsets.job import verify
+    from rmq_ha.ops.offsets.kept import append_pairings
+    from rmq_ha.ops.offsets.opening import seen
+    from rmq_ha.ops.offsets.repair import save
+
+    pairings = seen(job.client, [job.place(text) for text in pair], limits.patience, job.note)
+    if record and past is not None:
+        append_pairings(pairings, past)
+    result = verify(job.spark, pairings, limits.limits, past)
+    if limits.repair is not None:
+        save(pairings, limits.repair, limits.limits.max_lag)
+        job.note(f"a repair plan is in {limits.repair}; nothing was done")
+    return result
+
+
+def _many(
+    job: Job, pairs: Sequence[Pair], limits: Asked, past: str | None, record: bool
+) -> JobResult:
+    from rmq_ha.lake.spark.offsets.many import PairWork, verify
+
+    places = [[job.place(text) for text in pair] for pair in pairs]
+    pair_work = PairWork(job.client, limits.patience, limits.limits, past if record else None)
+    with job.progress(f"looking at {len(places)} pairs"):
+        return verify(job.spark, places, pair_work, past)
+
+
+def _directory(history: str | None) -> str | None:
+    if history is None:
+        return None
+    place = parse_place(history)
+    if not isinstance(place, SnapshotPlace):
+        raise WrongUsage(f"--history {history}: write snapshot:DIR")
+    return place.uri

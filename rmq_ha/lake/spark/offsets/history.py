@@ -1,0 +1,182 @@
+"""What the snapshots of a history tell over time."""
+
+from typing import Any, NamedTuple
+
+from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import functions as F
+
+from rmq_ha.base.errors import CannotDecide
+from rmq_ha.base.host.files import listing
+from rmq_ha.lake.spark.findings import findings_of, meaning
+from rmq_ha.ops.offsets.codes import HISTORIC, MEANINGS
+from rmq_ha.ops.offsets.model import OFFSET, QUEUE, SLAVE_ROLE
+
+ROWS = (
+    "place string, broker string, brokerId long, role string, resting boolean, began long,"
+    " ended long, kinds string, kind string, topic string, group string, queueId int, value long,"
+    " low long, text string"
+)
+"""Of each line of `rmq_ha.ops.offsets.kept`."""
+NEAR_MS = 30_000
+"""A master's reset explains what its slave did so long after it, or before."""
+
+
+def read(spark: SparkSession, directory: str) -> DataFrame:
+    """
+    All rows of a history.
+
+    :raises CannotDecide: there is nothing.
+    """
+    root = directory.rstrip("/")
+    if "://" not in root and not any(item.name.startswith("ts=") for item in listing(root)):
+        raise CannotDecide(
+            f"snapshot:{directory} is empty: `rmqha-admin snapshot PLACE --to {directory}` fills it"
+        )
+    return spark.read.schema(ROWS).json(f"{root}/ts=*/*.json.gz")
+
+
+class Past(NamedTuple):
+    """
+    What a history tells; without one, nothing.
+
+    :ivar violations: findings of severity ERROR.
+    """
+
+    findings: DataFrame | None = None
+    violations: int = 0
+    trend: "Trend | None" = None
+
+    def added_to(self, findings: DataFrame) -> DataFrame:
+        """Those of now and those of then."""
+        return findings if self.findings is None else findings.unionByName(self.findings)
+
+
+def past(spark: SparkSession, directory: str | None) -> Past:
+    """
+    Look at it.
+
+    :raises CannotDecide: there is nothing.
+    """
+    if directory is None:
+        return Past()
+    over_time = offsets_over_time(read(spark, directory))
+    judged = findings(over_time)
+    return Past(judged, judged.filter(F.col("severity") == "ERROR").count(), trend(over_time))
+
+
+def offsets_over_time(rows: DataFrame) -> DataFrame:
+    """Offsets with the end of their queue in the same snapshot, and `isSlave`."""
+    same = Window.partitionBy("place", "began", "topic", "queueId")
+    end = F.max(F.when(F.col("kind") == QUEUE, F.col("value"))).over(same)
+    slave = (F.col("role") == SLAVE_ROLE) | (F.col("role").isNull() & (F.col("brokerId") > 0))
+    return (
+        rows.filter(F.col("kind").isin(OFFSET, QUEUE))
+        .withColumn("end", end)
+        .filter(F.col("kind") == OFFSET)
+        .withColumn("isSlave", F.coalesce(slave, F.lit(False)))
+    )
+
+
+def findings(offsets: DataFrame) -> DataFrame:
+    """
+    Rollbacks, resets and jumps, as rows of `FINDINGS`.
+
+    :param offsets: as `offsets_over_time` makes them.
+    """
+    of_replica = Window.partitionBy("place", "topic", "group", "queueId").orderBy("began")
+    of_group = Window.partitionBy("broker", "topic", "group", "queueId").orderBy("began")
+    near = of_group.rangeBetween(-NEAR_MS, NEAR_MS)
+    since = of_group.rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    until = of_group.rowsBetween(Window.currentRow, Window.unboundedFollowing)
+    value, previous, end = F.col("value"), F.col("previous"), F.col("end")
+    of_master = F.when(~F.col("isSlave"), value)
+    rows = offsets.withColumns(
+        {
+            # However far apart both are kept: near it, or else the nearest on either side.
+            "onMaster": F.least(
+                F.min(of_master).over(near),
+                F.last(of_master, ignorenulls=True).over(since),
+                F.first(of_master, ignorenulls=True).over(until),
+            ),
+            # A slave's copy may be ahead of its log; its master's is not.
+            "nearEnd": F.max("end").over(near),
+            "previous": F.lag("value").over(of_replica),
+            "previousEnd": F.lag("end").over(of_replica),
+        }
+    )
+    went_back = value < previous
+    is_reset = F.coalesce(~F.col("isSlave"), F.lit(False))
+    # The master itself was behind what the slave had: it was reset, and may have gone on since.
+    is_explained = F.coalesce(F.col("onMaster") < previous, F.lit(False))
+    jumped = (value > F.col("nearEnd")) & (
+        F.coalesce(previous <= F.col("previousEnd"), F.lit(True))
+    )
+    code = (
+        F.when(went_back & is_reset, F.lit("OFFSET_RESET"))
+        .when(went_back & ~is_explained, F.lit("ROLLBACK"))
+        .when(jumped & (value > F.coalesce(previous, F.lit(0))), F.lit("OFFSET_JUMP"))
+    )
+    zero = F.lit(0).cast("bigint")
+    rows = (
+        rows.withColumn("code", code)
+        .filter(F.col("code").isNotNull())
+        .withColumn("repeats", F.greatest(zero, previous - value))
+    )
+    sentence = meaning({name: MEANINGS[name].sentence for name in HISTORIC}, F.col("code"))
+    return findings_of(
+        rows,
+        severity=meaning({name: MEANINGS[name].severity for name in HISTORIC}, F.col("code")),
+        code=F.col("code"),
+        detail=F.replace(sentence, F.lit("{repeats}"), F.col("repeats").cast("string")),
+        broker=F.col("place"),
+        topic=F.col("topic"),
+        queueId=F.col("queueId"),
+        group=F.col("group"),
+        queueOffset=value,
+        expected=F.when(F.col("code") == "OFFSET_JUMP", end).otherwise(previous),
+        actual=value,
+        observedAt=F.timestamp_millis("ended"),
+    )
+
+
+class Trend(NamedTuple):
+    """Repeats that a fail-over would have caused, by moment and group."""
+
+    moments: list[int]
+    groups: dict[str, list[float | None]]
+
+
+def trend(offsets: DataFrame, bucket_ms: int = 60_000, most: int = 8) -> Trend:
+    """
+    How the window of repeats moved.
+
+    :param bucket_ms: snapshots of a master and a slave within it belong together.
+    :param most: groups that are shown: those with most repeats.
+    """
+    bucket: Column = F.floor(F.col("began") / bucket_ms) * bucket_ms
+    behind = (
+        offsets.groupBy(bucket.alias("moment"), "topic", "group", "queueId")
+        .agg(
+            F.max(F.when(~F.col("isSlave"), F.col("value"))).alias("master"),
+            F.min(F.when(F.col("isSlave"), F.col("value"))).alias("slave"),
+        )
+        .groupBy("moment", "group")
+        .agg(F.sum(F.greatest(F.lit(0), F.col("master") - F.col("slave"))).alias("repeats"))
+        .filter(F.col("repeats").isNotNull())
+    )
+    rank = F.dense_rank().over(Window.orderBy(F.desc("total"), "group"))
+    total = F.sum("repeats").over(Window.partitionBy("group"))
+    rows: list[Any] = (
+        behind.withColumn("total", total)
+        .withColumn("rank", rank)
+        .filter(F.col("rank") <= most)
+        .orderBy(F.desc("moment"))
+        .limit(most * 500)
+        .collect()
+    )
+    moments = sorted({row.moment for row in rows})
+    groups: dict[str, list[float | None]] = {}
+    for row in rows:
+        series = groups.setdefault(row.group, [None] * len(moments))
+        series[moments.index(row.moment)] = float(row.repeats)
+    return Trend(moments, groups)

@@ -1,0 +1,151 @@
+"""Many pairs: each is looked at and judged by a task, as `rmqha-admin verify-offsets` would."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+from pyspark.sql import Row, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from rmq_ha.base.errors import CannotDecide, WrongUsage
+from rmq_ha.client.rules.settings import ClientConfig
+from rmq_ha.lake.spark.findings import FINDINGS, finding_row
+from rmq_ha.lake.spark.host.threads import together
+from rmq_ha.lake.spark.offsets import history
+from rmq_ha.lake.spark.offsets.job import LAG, lag
+from rmq_ha.lake.spark.offsets.report import trend_of
+from rmq_ha.lake.spark.result import JobResult, Plot, Table
+from rmq_ha.lake.spark.spreading import spread
+from rmq_ha.ops.offsets.findings import COLUMNS, Outcome
+from rmq_ha.ops.offsets.kept import append_pairings
+from rmq_ha.ops.offsets.opening import seen
+from rmq_ha.ops.offsets.pairing import Forecast
+from rmq_ha.ops.offsets.places import Place
+from rmq_ha.ops.offsets.sampling import Patience
+from rmq_ha.ops.offsets.verdict import Limits, answer, best_of
+
+_AT_ONCE = 8
+"""Pairs of one task: it mostly waits for slaves to catch up."""
+_SHOWN = 300
+PAIRS = pa.schema(
+    [
+        ("master", pa.string()),
+        ("slaves", pa.list_(pa.string())),
+        ("safe", pa.bool_()),
+        ("exitCode", pa.int32()),
+        ("verdict", pa.string()),
+        *((name, pa.int64()) for name in Forecast._fields),
+    ]
+)
+"""A row for each pair; the numbers are those of its best slave."""
+_ROWS = pa.schema(
+    [
+        ("number", pa.int64()),
+        *PAIRS,
+        ("findings", pa.list_(pa.struct(to_arrow_schema(FINDINGS, timezone="UTC")))),
+        ("lag", pa.list_(pa.struct(LAG))),
+    ]
+)
+
+
+class PairWork(NamedTuple):
+    """
+    What is done with each pair.
+
+    :ivar record: a history that what is seen is added to.
+    """
+
+    client: ClientConfig
+    patience: Patience
+    limits: Limits
+    record: str | None = None
+
+    def row(self, number: int, places: Sequence[Place]) -> dict[str, Any]:
+        """Its line of `_ROWS`."""
+        line: dict[str, Any] = dict.fromkeys(Forecast._fields, None)
+        line |= {"number": number, "findings": [], "lag": []}
+        line |= {"master": str(places[0]), "slaves": list(map(str, places[1:]))}
+        try:
+            pairings = seen(self.client, places, self.patience)
+            if self.record is not None:
+                append_pairings(pairings, self.record)
+        except (CannotDecide, WrongUsage) as error:
+            line |= {"safe": False, "exitCode": int(Outcome.UNDECIDED)}
+            return line | {"verdict": f"could not decide: {error}"}
+        told = answer(pairings, self.limits)
+        return {
+            **line,
+            **best_of(told.by_slave, self.limits)[1]._asdict(),
+            "safe": told.numbers["safe"],
+            "exitCode": int(told.outcome),
+            "verdict": told.verdict,
+            "findings": [
+                dict(zip(COLUMNS, finding_row(finding), strict=True)) for finding in told.findings
+            ],
+            "lag": lag(told.rows).to_pylist(),
+        }
+
+
+def verify(
+    spark: SparkSession,
+    pairs: Sequence[Sequence[Place]],
+    pair_work: PairWork,
+    history_directory: str | None = None,
+) -> JobResult:
+    """
+    Judge every pair, and all of them.
+
+    :param pairs: places that executors can see; the master's first.
+    """
+
+    def work(some: Iterator[tuple[int, Sequence[Place]]]) -> Iterator[Any]:
+        rows = together(lambda task: pair_work.row(*task), some, _AT_ONCE)
+        yield pa.RecordBatch.from_pylist(rows, _ROWS)
+
+    frame = spread(spark, list(enumerate(pairs)), work, _ROWS, _AT_ONCE).persist()
+    of_pairs = frame.orderBy("number").select(*PAIRS.names)
+    rows = of_pairs.collect()
+    past = history.past(spark, history_directory)
+    outcome, verdict = decided(rows, past.violations)
+    worst = sorted(rows, key=lambda row: (row.safe, row.exitCode))
+    shown = [(row.master, ", ".join(row.slaves), row.verdict) for row in worst[:_SHOWN]]
+    sections: list[Table | Plot] = [
+        Table("Pairs", ("master", "slaves", "verdict"), shown, "Those that are not safe first."),
+        *trend_of(past.trend),
+    ]
+    return JobResult(
+        findings=past.added_to(frame.select(F.inline("findings"))),
+        outcome=outcome,
+        verdict=verdict,
+        numbers={
+            "safe": all(row.safe for row in rows),
+            "pairs": [row.asDict() for row in rows],
+            "historyViolations": past.violations,
+        },
+        sections=sections,
+        frames={"pairs": of_pairs, "lag": frame.select(F.inline("lag"))},
+    )
+
+
+def decided(rows: Sequence[Row], past: int = 0) -> tuple[Outcome, str]:
+    """One outcome for all pairs, and the line that says it: the worst one counts."""
+    codes = Counter(row.exitCode for row in rows)
+    unsafe = [row for row in rows if not row.safe]
+    total = {name: sum(row[name] or 0 for row in rows) for name in ("repeats", "skipped", "lost")}
+    safe = f"no: {len(unsafe)} of" if unsafe else "yes, all"
+    says = (
+        f"safe to fail over: {safe} {len(rows)} pairs; {total['repeats']} messages would be"
+        f" repeated, {total['skipped']} skipped, {total['lost']} lost"
+    )
+    if codes[Outcome.UNDECIDED]:
+        says += f"; {codes[Outcome.UNDECIDED]} could not be decided"
+    if unsafe:
+        first = max(unsafe, key=lambda row: row.exitCode == Outcome.VIOLATED)
+        says += f"; first: {first.master}: {first.verdict}"
+    if past:
+        says += f"; the history holds {past} violations"
+    if codes[Outcome.VIOLATED] or past:
+        return Outcome.VIOLATED, says
+    return (Outcome.UNDECIDED if codes[Outcome.UNDECIDED] else Outcome.HOLDS), says

@@ -1,0 +1,116 @@
+"""The command `verify-replica`."""
+
+import re
+
+import click
+
+from rmq_ha.base.errors import WrongUsage
+from rmq_ha.base.host.files import absolute, is_same_directory
+from rmq_ha.lake.scan.command import LEAST_WINDOW, Size
+from rmq_ha.lake.scan.replica.auditing import CHECKS
+from rmq_ha.lake.scan.replica.settings import WINDOW, Settings, StoreAt
+from rmq_ha.lake.spark.result import JobResult
+from rmq_ha.lake.spark.running import Job, job_options, run_job
+from rmq_ha.ops.offsets.places import StorePlace
+
+
+def _index_sizes(
+    context: click.Context, parameter: click.Parameter, text: str | None
+) -> tuple[int, int] | None:
+    """`maxHashSlotNum,maxIndexNum`."""
+    if text is None:
+        return None
+    sizes = re.fullmatch(r"\s*(\d+)\s*,\s*(\d+)\s*", text)
+    if sizes is None or not int(sizes[1]):
+        what = f"{text!r}: write maxHashSlotNum,maxIndexNum, as 5000000,20000000"
+        raise click.BadParameter(what, context, parameter)
+    return int(sizes[1]), int(sizes[2])
+
+
+@click.command("verify-replica")
+@click.argument("of_master", metavar="MASTER_STORE")
+@click.argument("of_slave", metavar="SLAVE_STORE", required=False)
+@click.option(
+    "--from",
+    "start",
+    type=click.IntRange(min=0),
+    default=0,
+    metavar="OFFSET",
+    help="Physical offset from which on everything is looked at; default: all that both have.",
+)
+@click.option(
+    "--window",
+    type=Size(LEAST_WINDOW),
+    help="Bytes that are read and compared at once; default: 16m.",
+)
+@click.option(
+    "--check",
+    "checks",
+    type=click.Choice(["bytes", *CHECKS]),
+    multiple=True,
+    help="Besides the bytes look only at this: CRCs of bodies, queues, index; as often as needed."
+    " --check bytes: at nothing else. Default: at all.",
+)
+@click.option(
+    "--index-sizes",
+    callback=_index_sizes,
+    metavar="SLOTS,ITEMS",
+    help="maxHashSlotNum and maxIndexNum of the brokers, if they are not the default.",
+)
+@click.option(
+    "--master-commit-log", metavar="DIR", help="storePathCommitLog of the master, if it is set."
+)
+@click.option(
+    "--slave-commit-log", metavar="DIR", help="storePathCommitLog of the slave, if it is set."
+)
+@job_options
+def verify_replica(
+    of_master: str,
+    of_slave: str | None,
+    start: int,
+    window: int | None,
+    checks: tuple[str, ...],
+    index_sizes: tuple[int, int] | None,
+    master_commit_log: str | None,
+    slave_commit_log: str | None,
+) -> None:
+    """
+    Do two stores hold the same, to the byte?
+
+    Compares the commit logs of a master and a slave up to the offset that both have, and each
+    store's queues and index with its own log; of one store only that. Brokers may run meanwhile.
+    Nothing is changed.
+    """
+
+    def body(job: Job) -> JobResult:
+        from rmq_ha.lake.spark.replica.job import verify
+
+        master = StoreAt(_store(job, of_master), _log(master_commit_log))
+        slave = master
+        if of_slave is not None:
+            slave = StoreAt(_store(job, of_slave), _log(slave_commit_log))
+            if is_same_directory(master.uri, slave.uri):
+                raise WrongUsage(
+                    f"{of_master} and {of_slave} are the same directory: no pair. To check one"
+                    " store against its own log give it once"
+                )
+        settings = Settings(master, slave, start, window or WINDOW, index_sizes=index_sizes)
+        return verify(job, settings._replace(checks=frozenset(checks or CHECKS) - {"bytes"}))
+
+    inputs = {"master": of_master, "slave": of_slave or ""}
+    run_job("verify-replica", inputs, body)
+
+
+def _store(job: Job, text: str) -> str:
+    """:raises WrongUsage: it is no store; a broker does not hand out its files."""
+    place = job.place(text)
+    if not isinstance(place, StorePlace):
+        raise WrongUsage(
+            f"{text}: logs are compared as files. Give the store directory (storePathRootDir): a "
+            "path, or an s3://, gs:// or hdfs:// URI"
+        )
+    return place.uri
+
+
+def _log(directory: str | None) -> str | None:
+    return directory and absolute(directory)

@@ -1,0 +1,62 @@
+"""The job: `rmq_ha.lake.scan.replica.verifying`, its tasks run by Spark."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+from msgspec import msgpack
+
+from rmq_ha.base.host.blocking import pause
+from rmq_ha.lake.scan.replica import verifying
+from rmq_ha.lake.scan.replica.settings import Settings
+from rmq_ha.lake.scan.replica.tasks import Answer, Answers, Run, Task, Work, run
+from rmq_ha.lake.spark.findings import frame_of
+from rmq_ha.lake.spark.replica.report import sections_of
+from rmq_ha.lake.spark.result import JobResult
+from rmq_ha.lake.spark.running import Job
+from rmq_ha.lake.spark.spreading import spread
+from rmq_ha.ops.offsets.findings import Outcome
+
+_ANSWERS = pa.schema([("number", pa.int64()), ("answer", pa.binary())])
+
+
+def verify(job: Job, settings: Settings) -> JobResult:
+    """
+    Compare two stores.
+
+    :raises CannotDecide: one cannot be read, or they have nothing in common.
+    """
+    told = verifying.verify(settings, _on_executors(job), job.note, pause)
+    return JobResult(
+        frame_of(job.spark, told.findings),
+        Outcome.VIOLATED if told.errors else Outcome.HOLDS,
+        told.verdict,
+        told.numbers,
+        sections_of(told),
+    )
+
+
+def _on_executors(job: Job) -> Run:
+    def run_tasks(label: str, work: Work, tasks: Sequence[Task], is_apart: bool) -> Answers:
+        with job.progress(label):
+            rows = spread(job.spark, tasks, _work(work, is_apart), _ANSWERS).collect()
+        return {row.number: msgpack.decode(row.answer, type=Answer) for row in rows}
+
+    return run_tasks
+
+
+def _work(work: Work, is_apart: bool) -> Callable[[Iterator[Task]], Iterator[Any]]:
+    """What an executor does with its tasks; if nobody asks again, it adds its answers up."""
+
+    def run_all(some: Iterator[Task]) -> Iterator[Any]:
+        answers: dict[int, Answer] = {}
+        first = None
+        for task in some:
+            first = task.number if first is None or is_apart else first
+            answer = Answer()
+            run(work, task, answer)
+            answers.setdefault(first, Answer()).add(answer)
+        rows = [{"number": at, "answer": msgpack.encode(answer)} for at, answer in answers.items()]
+        yield pa.RecordBatch.from_pylist(rows, _ANSWERS)
+
+    return run_all

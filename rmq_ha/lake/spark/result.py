@@ -1,0 +1,66 @@
+"""What a job answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from rmq_ha.ops.offsets.findings import Outcome
+
+if TYPE_CHECKING:  # whoever only reads files has no use for a session
+    from pyspark.sql import DataFrame
+
+
+@dataclass(frozen=True)
+class Table:
+    """
+    A table of the report.
+
+    :ivar note: a sentence above it.
+    :ivar rows: at most some hundreds; the rest belongs into the findings.
+    """
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Any]]
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Plot:
+    """
+    A plot of the report: `series` maps names to y values, all as long as `x`.
+
+    :ivar kind: `line`, `bar`, `step` or `scatter`.
+    :ivar x: numbers, texts, or datetimes.
+    """
+
+    title: str
+    x: Sequence[Any]
+    series: Mapping[str, Sequence[float | None]]
+    x_label: str = ""
+    y_label: str = ""
+    kind: str = "line"
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class JobResult:
+    """
+    What a job answers.
+
+    :ivar findings: rows of `rmq_ha.lake.spark.findings.FINDINGS`.
+    :ivar outcome: `HOLDS`, `VIOLATED` or `UNDECIDED`.
+    :ivar verdict: one line.
+    :ivar numbers: for the JSON summary: plain JSON values.
+    :ivar sections: of the report, in order.
+    :ivar frames: further DataFrames, written as Parquet below the output directory by name.
+    """
+
+    findings: DataFrame
+    outcome: Outcome
+    verdict: str
+    numbers: Mapping[str, Any] = field(default_factory=dict)
+    sections: Sequence[Table | Plot] = ()
+    frames: Mapping[str, DataFrame] = field(default_factory=dict)

@@ -1,0 +1,327 @@
+"""The frame around every job: options, session, what is printed and written, exit code."""
+
+import json
+import re
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
+
+import click
+
+from rmq_ha.base.host import blocking
+from rmq_ha.base.host.files import absolute
+from rmq_ha.client.rules.settings import ClientConfig
+from rmq_ha.lake.spark.failing import meaning_of, was_interrupted
+from rmq_ha.lake.spark.host import ending, masters
+from rmq_ha.lake.spark.result import JobResult
+from rmq_ha.ops.admin.options import Options, common_options, current_options, together
+from rmq_ha.ops.offsets.digest import counts_of
+from rmq_ha.ops.offsets.findings import Outcome
+from rmq_ha.ops.offsets.summary import Timings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from rmq_ha.lake.spark.host.output import Written
+    from rmq_ha.lake.spark.host.session import Session
+    from rmq_ha.ops.offsets.places import Place
+
+F = TypeVar("F", bound=Callable[..., Any])
+_KEY = "rmq_ha.lake.spark.running"
+
+
+class Frame(NamedTuple):
+    """
+    What the options of all jobs said.
+
+    :ivar out: where findings, summary and report go.
+    :ivar master: where Spark runs; None: what its settings say, else this machine.
+    :ivar conf: settings of Spark.
+    :ivar driver_memory: the driver's heap.
+    :ivar strict: a warning violates, too.
+    :ivar quiet: no notes and no progress.
+    """
+
+    out: str | None = None
+    master: str | None = None
+    conf: Mapping[str, str] = {}
+    driver_memory: str | None = None
+    strict: bool = False
+    quiet: bool = False
+
+
+def _settings(pairs: Sequence[str]) -> dict[str, str]:
+    conf = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals or not key.strip():
+            raise ValueError(f"{pair!r}: write KEY=VALUE")
+        conf[key.strip()] = value
+    if "spark.master" in conf:
+        _master(conf["spark.master"])
+    return conf
+
+
+def _master(text: str) -> str:
+    if not masters.is_master(text):
+        raise ValueError(f"{text!r}: write {masters.FORMS}")
+    return text
+
+
+def _memory(text: str) -> str:
+    if not re.fullmatch(r"[1-9]\d*[kmgt]", text, re.IGNORECASE):
+        raise ValueError(f"{text!r}: write 1g, or 512m")
+    return text
+
+
+def _own(*names: str, read: Callable[[Any], Any] = lambda value: value, **attributes: Any) -> Any:
+    """
+    An option that `current_frame` has, and the command's function is not given.
+
+    :param read: makes its value; raises ValueError, which says what to write.
+    """
+
+    def keep(context: click.Context, parameter: click.Parameter, value: Any) -> None:
+        try:
+            kept = None if value is None else read(value)
+        except ValueError as error:
+            raise click.BadParameter(str(error), context, parameter) from None
+        context.meta.setdefault(_KEY, {})[parameter.name] = kept
+
+    return click.option(*names, expose_value=False, callback=keep, **attributes)
+
+
+def _options(*names_of_master: str) -> Callable[[F], F]:
+    return together(
+        _own(
+            "--out",
+            metavar="DIR",
+            help="Write findings (Parquet), summary.json and report.html there: a new or an empty"
+            " directory, or one of an earlier run, which is replaced.",
+        ),
+        _own(
+            *names_of_master,
+            read=_master,
+            metavar="URL",
+            help="Where Spark runs: local[4], spark://host:7077, yarn, k8s://...; default: all"
+            " processors of this machine.",
+        ),
+        _own(
+            "--conf",
+            multiple=True,
+            read=_settings,
+            metavar="KEY=VALUE",
+            help="A setting of Spark; as often as needed.",
+        ),
+        _own(
+            "--driver-memory",
+            read=_memory,
+            metavar="SIZE",
+            help="Heap of the driver; default 1g, which is enough for any size of store.",
+        ),
+        _own("--strict", is_flag=True, help="Warnings violate, too: exit code 1."),
+        _own("--quiet", "-q", is_flag=True, help="No notes and no progress on stderr."),
+        common_options,
+    )
+
+
+job_options = _options("--master")
+"""Gives a command the options of all jobs and those for live brokers."""
+job_options_of_pairs = _options("--spark-master", "master")
+"""The same for jobs whose `--master` is a broker's: Spark's is `--spark-master`."""
+
+
+def current_frame() -> Frame:
+    """What the command line that is being run says."""
+    kept = click.get_current_context().meta.get(_KEY, {})
+    return Frame(**{name: value for name, value in kept.items() if name in Frame._fields})
+
+
+class Job:
+    """
+    What a job works with.
+
+    :ivar name: of the job.
+    :ivar start_seconds: how long it waited for Spark.
+    :ivar session: None until it was used.
+    """
+
+    def __init__(self, name: str, frame: Frame, options: Options, starting: "Session") -> None:
+        self.name = name
+        self.start_seconds = 0.0
+        self._frame = frame
+        self._options = options
+        self._starting = starting
+        self.session: SparkSession | None = None
+
+    @property
+    def spark(self) -> "SparkSession":
+        """The session; its first use waits for it."""
+        if self.session is None:
+            began = blocking.seconds()
+            self.session = self._starting.get()
+            self.start_seconds = blocking.seconds() - began
+        return self.session
+
+    @cached_property
+    def client(self) -> ClientConfig:
+        """How live brokers are asked: name servers, account, TLS."""
+        return self._options.client_config()
+
+    def now_ms(self) -> int:
+        """Milliseconds since the epoch."""
+        return blocking.now_ms()
+
+    def place(self, text: str) -> "Place":
+        """
+        A place as `parse_place` reads it, its path absolute: executors work in other directories.
+        A store that only Hadoop can open is copied here.
+
+        :raises WrongUsage: it is none.
+        :raises CannotDecide: it cannot be copied.
+        """
+        from rmq_ha.lake.spark.host.staging import needs_staging, stage
+        from rmq_ha.ops.offsets.places import StorePlace, parse_place
+
+        place = parse_place(text)
+        if not isinstance(place, StorePlace):
+            return place
+        if needs_staging(place.uri):
+            self.note(f"copying {place}")
+            return StorePlace(stage(self.spark, place.uri), copy_of=place.uri)
+        return StorePlace(absolute(place.uri), place.copy_of)
+
+    def note(self, text: str) -> None:
+        """A line for who looks on, on stderr."""
+        if not self._frame.quiet:
+            click.echo(text, err=True)
+
+    @contextmanager
+    def progress(self, label: str) -> Iterator[None]:
+        """
+        Show how far Spark is while the block runs.
+
+        :param label: what it does: `reading 12 files`.
+        """
+        if self._frame.quiet:
+            yield
+            return
+        from rmq_ha.lake.spark.progress import shown
+
+        with shown(self.spark, label):
+            yield
+
+
+def run_job(
+    name: str,
+    inputs: Mapping[str, str],
+    body: Callable[[Job], JobResult],
+    *,
+    rows_in_java: bool = False,
+) -> NoReturn:
+    """
+    Run a job, print and write what it answers, and exit with its code.
+
+    :param name: of the job, as in the command.
+    :param inputs: what it was given, for the summary.
+    :param rows_in_java: see `Session`.
+    """
+    run = _Run(name, inputs, current_frame(), current_options())
+    with ending.interruptible():
+        outcome = run.outcome(body, rows_in_java)
+    sys.exit(int(outcome))
+
+
+class _Run:
+    """One run of a job."""
+
+    def __init__(
+        self, name: str, inputs: Mapping[str, str], frame: Frame, options: Options
+    ) -> None:
+        self._name = name
+        self._inputs = inputs
+        self._frame = frame
+        self._options = options
+        self._started_at = blocking.now_ms()
+        self._began = blocking.seconds()
+        self._job: Job | None = None
+        self._interrupted = False
+
+    def outcome(self, body: Callable[[Job], JobResult], rows_in_java: bool) -> Outcome:
+        """Run it, say how it ended."""
+        starting = None
+        if not self._options.verbose:
+            ending.quiet_libraries()
+        try:
+            if self._frame.out is not None:
+                from rmq_ha.lake.spark.host.output import prepare
+
+                prepare(self._frame.out)
+            from rmq_ha.lake.spark.host.session import Session
+
+            starting = Session(
+                f"rmq-ha {self._name}",
+                master=self._frame.master,
+                conf=self._frame.conf,
+                driver_memory=self._frame.driver_memory,
+                log_level="warn" if self._options.verbose else "off",
+                rows_in_java=rows_in_java,
+            )
+            self._job = Job(self._name, self._frame, self._options, starting)
+            return self._written(body(self._job))
+        except (Exception, KeyboardInterrupt) as error:
+            self._interrupted = was_interrupted(error)
+            if self._interrupted:
+                ending.ignore_more()
+            meant, reason = meaning_of(error)
+            return self._refused(meant, reason, error)
+        finally:
+            if starting is not None:
+                starting.close(interrupted=self._interrupted)
+
+    def _timings(self) -> Timings:
+        start = self._job.start_seconds if self._job is not None else 0.0
+        return Timings(self._started_at, start, blocking.seconds() - self._began - start)
+
+    def _written(self, result: JobResult) -> Outcome:
+        from rmq_ha.lake.spark.host.output import write_output
+
+        written = write_output(
+            self._name,
+            self._inputs,
+            result,
+            self._frame.out,
+            self._timings(),
+            strict=self._frame.strict,
+        )
+        self._tell(written)
+        return written.outcome
+
+    def _refused(self, outcome: Outcome, reason: str, error: BaseException) -> Outcome:
+        if self._options.verbose:
+            click.echo("".join(traceback.format_exception(error)).rstrip(), err=True)
+        if outcome is Outcome.USAGE:
+            click.echo(f"Error: {reason}", err=True)
+            return outcome
+        words = {Outcome.UNDECIDED: "could not decide", Outcome.FAILED: "failed"}
+        verdict = f"{words[outcome]}: {reason}"
+        try:
+            from rmq_ha.lake.spark.host.output import write_refusal
+
+            session = None if self._job is None or self._interrupted else self._job.session
+            about = self._name, self._inputs, outcome, verdict
+            self._tell(write_refusal(*about, self._frame.out, self._timings(), session))
+        except Exception as failed:
+            click.echo(verdict)
+            click.echo(f"and --out could not be written: {failed}", err=True)
+        return outcome
+
+    def _tell(self, written: "Written") -> None:
+        """On stdout: programs get the summary, people the counts; the verdict stands last."""
+        if self._options.as_json:
+            click.echo(json.dumps(written.summary, ensure_ascii=False))
+            return
+        click.echo("\n".join([*counts_of(written.findings), written.verdict]))

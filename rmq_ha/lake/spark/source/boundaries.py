@@ -1,0 +1,202 @@
+"""Where a read begins and ends, as the options say it: words, offsets by queue, or times."""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Annotated, Any
+
+from msgspec import Meta, ValidationError, convert
+
+from rmq_ha.base.errors import WrongUsage
+from rmq_ha.lake.spark.source.reading import QueueId, some
+
+LATEST_OFFSET = -1
+EARLIEST_OFFSET = -2
+_LONGEST = (1 << 63) - 1
+
+
+class Kind(StrEnum):
+    """What a boundary is made of."""
+
+    EARLIEST = "earliest"
+    LATEST = "latest"
+    GROUP = "group"
+    OFFSETS = "offsets"
+    TIME = "time"
+    TIMES = "times"
+
+
+@dataclass(frozen=True)
+class Boundary:
+    """
+    Where all queues begin, or end.
+
+    :ivar ms: with `Kind.TIME`: the first message stored then or later.
+    :ivar by_queue: with `Kind.OFFSETS` offsets (-1 latest, -2 earliest), with `Kind.TIMES` ms; the
+        broker of a key is empty where the option names none.
+    :ivar group: with `Kind.GROUP`: whose offsets are meant.
+    :ivar option: the option that said so, for errors.
+    """
+
+    kind: Kind
+    ms: int = 0
+    by_queue: Mapping[QueueId, int] = field(default_factory=dict)
+    group: str = ""
+    option: str = ""
+
+    def of(self, queue: QueueId) -> int | None:
+        """The number that is meant for a queue; None: none was given."""
+        exact = self.by_queue.get(queue)
+        return self.by_queue.get(queue._replace(broker="")) if exact is None else exact
+
+    def check_covers(self, queues: Iterable[QueueId]) -> None:
+        """
+        Every queue has a number, and every number its queue, as in Spark's Kafka source.
+
+        :raises WrongUsage: one has not.
+        """
+        here = list(queues)
+        brokers: dict[tuple[str, int], set[str]] = {}
+        for queue in here:
+            brokers.setdefault((queue.topic, queue.queue_id), set()).add(queue.broker)
+        missing = [queue for queue in here if self.of(queue) is None]
+        if missing:
+            raise WrongUsage(
+                f"{self.option} names some queues only: {some(missing)} missing; name every queue"
+                " that is read (-2: its beginning, -1: its end)"
+            )
+        known = set(here)
+        for queue in self.by_queue:
+            holders = brokers.get((queue.topic, queue.queue_id), set())
+            if not queue.broker and len(holders) > 1:
+                raise WrongUsage(
+                    f"{self.option}: queue {queue.queue_id} of {queue.topic} is on"
+                    f" {', '.join(sorted(holders))}: write"
+                    f' {{"{queue.topic}":{{"{min(holders)}":{{"{queue.queue_id}":...}}}}}}'
+                )
+            if not holders or (queue.broker and queue not in known):
+                raise WrongUsage(
+                    f"{self.option} names {queue}, which is not there or not subscribed to;"
+                    f" there are {some(here)}"
+                )
+
+
+EARLIEST = Boundary(Kind.EARLIEST)
+LATEST = Boundary(Kind.LATEST)
+
+
+def parse_offsets(text: str, option: str, *, batch: bool, is_start: bool) -> Boundary:
+    """
+    Read `earliest`, `latest`, `group:NAME`, or JSON of offsets.
+
+    :param batch: not a stream, where "latest" is no beginning.
+    :param is_start: not the end, which cannot be "earliest".
+    :raises WrongUsage: it is none of them.
+    """
+    word = text.strip().lower()
+    if word == Kind.LATEST:
+        if batch and is_start:
+            raise WrongUsage(f"{option}=latest: a batch that begins at the end reads nothing")
+        return Boundary(Kind.LATEST, option=option)
+    if word == Kind.EARLIEST:
+        if not is_start:
+            raise WrongUsage(f"{option}=earliest: a read that ends at the beginning reads nothing")
+        return Boundary(Kind.EARLIEST, option=option)
+    if word.startswith(_GROUP):
+        group = text.strip()[len(_GROUP) :].strip()
+        if not group:
+            raise WrongUsage(f"{option}={text!r}: write {_GROUP}NAME, a consumer group")
+        return Boundary(Kind.GROUP, group=group, option=option)
+    table = queue_table(
+        text, option, f'earliest, latest, {_GROUP}NAME or JSON like {{"topic":{{"0":23,"1":-2}}}}'
+    )
+    for queue, offset in table.items():
+        if offset < EARLIEST_OFFSET:
+            raise WrongUsage(f"{option}: {offset} of {queue} is no offset; -2 earliest, -1 latest")
+        if offset == LATEST_OFFSET and batch and is_start:
+            raise WrongUsage(f"{option}: a batch cannot begin at the end of {queue} (-1)")
+        if offset == EARLIEST_OFFSET and not is_start:
+            raise WrongUsage(f"{option}: a read cannot end at the beginning of {queue} (-2)")
+    return Boundary(Kind.OFFSETS, by_queue=table, option=option)
+
+
+def parse_timestamps(text: str, option: str) -> Boundary:
+    """
+    Read JSON of times, ms since the epoch.
+
+    :raises WrongUsage: it is something else.
+    """
+    table = queue_table(text, option, 'JSON like {"topic":{"0":1700000000000}}')
+    for queue, ms in table.items():
+        if ms < 0:
+            raise WrongUsage(f"{option}: {ms} of {queue} is no time in ms since the epoch")
+    return Boundary(Kind.TIMES, by_queue=table, option=option)
+
+
+def queue_table(text: str, option: str, form: str) -> dict[QueueId, int]:
+    """
+    Read `{"topic":{"0":23}}` or `{"topic":{"broker-a":{"0":23}}}`.
+
+    :raises WrongUsage: it is neither.
+    """
+    wrong = f"{option}={text!r}: write {form}, or with brokers {_LEVELS}"
+    table: dict[QueueId, int] = {}
+    for topic, inner in _read(text, _Numbers, wrong).items():
+        for name, value in inner.items():
+            level = value if isinstance(value, dict) else {name: value}
+            broker = name if isinstance(value, dict) else ""
+            for queue_id, number in level.items():
+                if not _is_id(queue_id) or QueueId(topic, broker, int(queue_id)) in table:
+                    raise WrongUsage(wrong)  # the same again: as "0" and "00"
+                table[QueueId(topic, broker, int(queue_id))] = number
+    return table
+
+
+def assigned_queues(text: str, option: str) -> tuple[QueueId, ...]:
+    """
+    Read `{"topic":[0,1]}` or `{"topic":{"broker-a":[0,1]}}`.
+
+    :raises WrongUsage: it is neither.
+    """
+    wrong = (
+        f'{option}={text!r}: write JSON like {{"topic":[0,1]}}, or {{"topic":{{"broker-a":[0]}}}}'
+    )
+    queues = {
+        QueueId(topic, broker, queue_id)
+        for topic, inner in _read(text, _Assigned, wrong).items()
+        for broker, ids in (inner if isinstance(inner, dict) else {"": inner}).items()
+        for queue_id in ids
+    }
+    return tuple(sorted(queues))
+
+
+_Some = Meta(min_length=1)
+_Number = Annotated[int, Meta(ge=-_LONGEST, le=_LONGEST)]
+_OfBroker = Annotated[dict[str, _Number], _Some]
+_Numbers = Annotated[dict[str, Annotated[dict[str, _Number | _OfBroker], _Some]], _Some]
+_Ids = Annotated[list[Annotated[int, Meta(ge=0, lt=1 << 31)]], _Some]
+_Assigned = Annotated[dict[str, _Ids | Annotated[dict[str, _Ids], _Some]], _Some]
+
+
+def _read(text: str, kind: Any, wrong: str) -> Any:
+    """:raises WrongUsage: it is no JSON of this kind, or names a key twice."""
+    try:
+        return convert(json.loads(text, object_pairs_hook=_unique), kind)
+    except (ValueError, RecursionError, ValidationError):
+        raise WrongUsage(wrong) from None
+
+
+_GROUP = "group:"
+_LEVELS = '{"topic":{"broker-a":{"0":23}}}'
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    unique = dict(pairs)
+    if len(unique) != len(pairs):
+        raise ValueError("a key stands there twice")
+    return unique
+
+
+def _is_id(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= 10 and int(text) < 1 << 31

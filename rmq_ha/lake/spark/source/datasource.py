@@ -1,0 +1,54 @@
+"""`spark.read.format("rocketmq")`: what Spark meets; see `options` for what it can be told."""
+
+from typing import Any
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceWriter
+from pyspark.sql.types import StructType
+
+from rmq_ha.lake.spark.host.telling import InSentences
+
+NAME = "rocketmq"
+
+
+class RocketmqDataSource(InSentences, DataSource):
+    """
+    Messages and tables of brokers and stores.
+
+    Everything is imported where it is used: Spark loads this class in several processes, and only
+    some of them read.
+    """
+
+    @classmethod
+    def name(cls) -> str:
+        """For `format(...)`."""
+        return NAME
+
+    def schema(self) -> StructType:
+        """The columns when the user names none."""
+        from rmq_ha.lake.spark.source.batch import schema_of
+
+        return schema_of(self.options)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """A batch."""
+        from rmq_ha.lake.spark.source.batch import make_reader
+
+        return make_reader(self.options, schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """Send a DataFrame."""
+        from rmq_ha.lake.spark.source.sink import make_writer
+
+        return make_writer(self.options, schema, overwrite)
+
+    def streamReader(self, schema: StructType) -> Any:
+        """A stream."""
+        from rmq_ha.lake.spark.source.streaming import make_stream_reader
+
+        return make_stream_reader(self.options, schema)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> Any:
+        """Send a stream."""
+        from rmq_ha.lake.spark.source.sink import make_stream_writer
+
+        return make_stream_writer(self.options, schema, overwrite)

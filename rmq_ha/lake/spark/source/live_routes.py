@@ -1,0 +1,126 @@
+"""Which topics there are, and where: what name servers know, or one broker about itself."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from rmq_ha.base.errors import ConfigurationError, RemotingError, WrongUsage
+from rmq_ha.base.wire.bodies import decode_topic_table
+from rmq_ha.base.wire.codes import RequestCode
+from rmq_ha.base.wire.command import RemotingCommand
+from rmq_ha.base.wire.fastjson import parse
+from rmq_ha.base.wire.route_bodies import BrokerRoute, QueueRoute, TopicRoute
+from rmq_ha.client.blocking import BlockingClient
+from rmq_ha.client.lookup.asking import Ask, expect, number
+from rmq_ha.client.rules.errors import NoNameServer, NoRoute
+from rmq_ha.lake.spark.source.options import SourceOptions
+from rmq_ha.lake.spark.source.reading import QueueId
+
+ROUTES_FOR_MS = 5_000
+"""A stream meets new queues and brokers after so long."""
+
+
+def connect(options: SourceOptions) -> BlockingClient:
+    """
+    A client for the brokers that options name.
+
+    :raises WrongUsage: what they say of TLS does not fit.
+    """
+    # Of one broker it is not asked for a route, but the client wants to know whom it would ask.
+    whom = options.broker_addr or options.namesrv
+    settings = replace(options.client, namesrv_addr=whom, poll_name_server_interval=ROUTES_FOR_MS)
+    try:
+        return BlockingClient(settings)
+    except ConfigurationError as error:
+        raise WrongUsage(f"brokers cannot be asked: {error}") from None
+
+
+def offset_of(client: BlockingClient, code: int, queue: QueueId, address: str, **more: str) -> int:
+    """What a broker says of a queue, such as where it ends."""
+    ext = {"topic": queue.topic, "queueId": str(queue.queue_id), **more}
+    asking = expect(Ask(RemotingCommand(code, ext), address))
+    return number(client.run(asking), "offset", address)
+
+
+def bounds_of(client: BlockingClient, queue: QueueId, address: str) -> tuple[int, int]:
+    """Offset of the first message, and behind the last one."""
+    low = offset_of(client, RequestCode.GET_MIN_OFFSET, queue, address)
+    high = offset_of(client, RequestCode.GET_MAX_OFFSET, queue, address)
+    return max(0, low), max(0, low, high)
+
+
+class NameServerRoutes:
+    """What the client's name servers know; while none answers, what they knew last."""
+
+    def __init__(self) -> None:
+        self._last: list[str] | None = None
+
+    def topics(self, client: BlockingClient) -> list[str]:
+        """All names, of all brokers."""
+        command = RemotingCommand(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
+        try:
+            body = client.call("", command).body
+        except (NoNameServer, RemotingError):
+            if self._last is None:
+                raise
+            return self._last
+        self._last = list(map(str, parse(body or b"{}", None).get("topicList") or []))
+        return self._last
+
+    def route(self, client: BlockingClient, topic: str) -> TopicRoute:
+        """The client remembers it."""
+        return client.route(topic)
+
+
+class OneBroker:
+    """
+    A broker that is asked by its address.
+
+    :param seconds: the clock.
+    """
+
+    def __init__(self, address: str, seconds: Callable[[], float]) -> None:
+        self._address = address
+        self._seconds = seconds
+        self._until = -1.0
+        self._routes: dict[str, TopicRoute] = {}
+
+    def topics(self, client: BlockingClient) -> list[str]:
+        """Those that it has."""
+        return list(self._known(client))
+
+    def route(self, client: BlockingClient, topic: str) -> TopicRoute:
+        """To itself."""
+        route = self._known(client).get(topic)
+        if route is None:
+            raise NoRoute(topic, f"the broker {self._address} has no such topic")
+        return route
+
+    def _known(self, client: BlockingClient) -> dict[str, TopicRoute]:
+        if self._until < self._seconds():
+            try:
+                self._routes = self._ask(client)
+            except RemotingError:
+                if not self._routes:
+                    raise
+            self._until = self._seconds() + ROUTES_FOR_MS / 1000
+        return self._routes
+
+    def _ask(self, client: BlockingClient) -> dict[str, TopicRoute]:
+        answer = client.call(self._address, RemotingCommand(RequestCode.GET_BROKER_CONFIG))
+        lines = (answer.body or b"").decode("utf-8", "replace").splitlines()
+        settings = dict(line.partition("=")[::2] for line in lines)
+        name, number = settings.get("brokerName", ""), settings.get("brokerId", "0")
+        ids = {int(number) if number.isdecimal() else 0: self._address}
+        broker = BrokerRoute(settings.get("brokerClusterName", ""), name, ids)
+        answer = client.call(self._address, RemotingCommand(RequestCode.GET_ALL_TOPIC_CONFIG))
+        return {
+            topic: TopicRoute(
+                [QueueRoute(name, config.read_queue_nums, config.write_queue_nums, config.perm)],
+                [broker],
+            )
+            for topic, config in decode_topic_table(answer.body or b"{}").topics.items()
+        }
+
+
+Routes = NameServerRoutes | OneBroker
+"""Both raise `MQClientError` or `RemotingError` when nobody answers."""

@@ -1,0 +1,377 @@
+"""The options of a read; names, defaults and meaning are those of Spark's Kafka source."""
+
+import re
+from collections.abc import Mapping
+
+from msgspec import Struct, field
+from msgspec.structs import asdict
+
+from rmq_ha.base.errors import WrongUsage
+from rmq_ha.base.host.files import absolute
+from rmq_ha.base.model.subscription import SubscriptionData
+from rmq_ha.base.remoting.signing import Credentials
+from rmq_ha.client.rules.settings import ClientConfig
+from rmq_ha.lake.spark.source.boundaries import (
+    EARLIEST,
+    LATEST,
+    Boundary,
+    Kind,
+    assigned_queues,
+    parse_offsets,
+    parse_timestamps,
+)
+from rmq_ha.lake.spark.source.columns import FORMS, ROCKETMQ
+from rmq_ha.lake.spark.source.option_names import by_name
+from rmq_ha.lake.spark.source.option_values import (
+    Bytes,
+    Count,
+    Moment,
+    Small,
+    SmallCount,
+    Span,
+    names_of,
+    one_of,
+    own_names,
+    read,
+)
+from rmq_ha.lake.spark.source.reading import Subscription
+from rmq_ha.lake.spark.source.schema import TABLE_COLUMNS
+from rmq_ha.ops.offsets.places import addresses_of
+
+MESSAGES = "messages"
+TABLES = (MESSAGES, *TABLE_COLUMNS)
+SCANS = ("auto", "files", "queues")
+STRATEGIES = ("error", "latest")
+_CHOOSING = ("subscribe", "subscribePattern", "assign")
+_ENDS = ("endingOffsets", "endingOffsetsByTimestamp")
+_BOUNDARIES = (
+    "startingOffsets", "startingTimestamp", "startingOffsetsByTimestamp", "endingTimestamp", *_ENDS,
+)  # fmt: skip
+_STRATEGY = "startingOffsetsByTimestampStrategy"
+_WORDS = {"table": TABLES, "columns": FORMS, "scan": SCANS, _STRATEGY: STRATEGIES}
+ACCOUNT = ("accessKey", "secretKey", "securityToken", "useTLS")
+"""Of those who read and those who write."""
+
+
+class OfStores(Struct, frozen=True, kw_only=True, rename="camel"):
+    """
+    How files are read.
+
+    :ivar split_size: bytes of a file that one partition reads.
+    :ivar slots: of an index file, where they are not RocketMQ's; so are `entries`.
+    """
+
+    scan: str = SCANS[0]
+    split_size: Bytes = Bytes(64 << 20)
+    commit_log: str | None = field(name="storePathCommitLog", default=None)
+    slots: Count | None = field(name="maxHashSlotNum", default=None)
+    entries: Count | None = field(name="maxIndexNum", default=None)
+
+
+class OfMessages(OfStores, frozen=True, kw_only=True, rename="camel"):
+    """
+    How messages are read.
+
+    :ivar columns: one of `FORMS`.
+    :ivar strategy: what a queue without a message at or behind the starting time means.
+    :ivar max_records: of one partition.
+    """
+
+    columns: str = ROCKETMQ
+    strategy: str = field(name=_STRATEGY, default=STRATEGIES[0])
+    fail_on_data_loss: bool = True
+    include_properties: bool = False
+    min_partitions: SmallCount | None = None
+    max_records: Count | None = field(name="maxRecordsPerPartition", default=None)
+    batch_rows: SmallCount = 8192
+
+
+class OfStreams(OfMessages, frozen=True, kw_only=True, rename="camel"):
+    """
+    What means nothing to a batch.
+
+    :ivar max_offsets: of one batch of a stream; so are `min_offsets`, `max_bytes`.
+    :ivar max_trigger_delay_ms: a batch below `min_offsets` starts after so long all the same.
+    """
+
+    max_offsets: Count | None = field(name="maxOffsetsPerTrigger", default=None)
+    min_offsets: Count | None = field(name="minOffsetsPerTrigger", default=None)
+    max_bytes: Bytes | None = field(name="maxBytesPerTrigger", default=None)
+    max_trigger_delay_ms: Span = field(name="maxTriggerDelay", default=Span(900_000))
+
+
+class OfClusters(OfStreams, frozen=True, kw_only=True, rename="camel"):
+    """
+    How brokers are asked.
+
+    :ivar group: in whose name; empty: in nobody's.
+    :ivar commit_offsets: the group that brokers keep a stream's progress for; empty: none.
+    :ivar num_retries: of a call that fails.
+    """
+
+    group: str = ""
+    commit_offsets: str = ""
+    pull_timeout_ms: SmallCount = 3_000
+    pull_batch_size: SmallCount = 32
+    num_retries: Small = field(name="fetchOffset.numRetries", default=3)
+    retry_interval_ms: Small = field(name="fetchOffset.retryIntervalMs", default=10)
+
+
+class SourceOptions(OfClusters, frozen=True, kw_only=True):
+    """
+    What is to be read, and how.
+
+    :ivar path: of a store; None when brokers are asked.
+    :ivar namesrv: `host:port` of name servers, `;` between them; empty for a store.
+    :ivar broker_addr: of the one broker that is asked; empty: those that the name servers know.
+    :ivar broker_name: for a store: what the column `brokerName` says; for brokers: only this one.
+    :ivar table: one of `TABLES`.
+    :ivar tags: only messages with one of these; None: all.
+    :ivar tag_expression: the same, as brokers want it.
+    """
+
+    path: str | None = None
+    namesrv: str = ""
+    broker_addr: str = ""
+    broker_name: str | None = None
+    table: str = MESSAGES
+    subscription: Subscription = Subscription()
+    start: Boundary = EARLIEST
+    end: Boundary = LATEST
+    tags: frozenset[str] | None = None
+    tag_expression: str = "*"
+    client: ClientConfig = field(default_factory=ClientConfig)
+
+    @property
+    def is_offline(self) -> bool:
+        """A store is read, no broker asked."""
+        return self.path is not None
+
+    @property
+    def index_sizes(self) -> tuple[int, int] | None:
+        """Slots and entries; None: RocketMQ's."""
+        return (self.slots, self.entries) if self.slots and self.entries else None
+
+
+_OF_STREAMS = own_names(OfStreams)
+_OF_CLUSTERS = (*own_names(OfClusters), *ACCOUNT)
+_OF_MESSAGES = (
+    *_BOUNDARIES, "tags", "scan", "splitSize", *own_names(OfMessages), *_OF_STREAMS,
+)  # fmt: skip
+SOURCE_NAMES = (
+    "path", "namesrv", "brokerAddr", "brokerName", "table", "tags", *_CHOOSING, *_BOUNDARIES,
+    *names_of(OfClusters), *ACCOUNT,
+)  # fmt: skip
+"""What a read understands, beside `TLS_NAMES`."""
+
+
+def parse_options(given: Mapping[str, str], *, streaming: bool = False) -> SourceOptions:
+    """
+    Read the options of `spark.read` or `spark.readStream`.
+
+    :raises WrongUsage: an option is unknown, does not fit, or contradicts another one.
+    """
+    known = by_name(given, SOURCE_NAMES)
+    _check_place(known)
+    _check_scan(known, streaming)
+    if "commitOffsets" in known and not streaming:
+        raise WrongUsage("commitOffsets is for streams (spark.readStream): a batch has no progress")
+    words = {name: one_of(known, name, choices) for name, choices in _WORDS.items()}
+    table = words["table"]
+    if table != MESSAGES:
+        _check_table(known, table, streaming)
+    offline = "path" in known
+    start, end = _boundaries(known, streaming)
+    subscription = _subscription(known, required=not offline and table == MESSAGES)
+    if offline and not known.get("brokerName"):
+        _check_no_brokers(start, end, subscription)
+    plain = read(OfClusters, known | words)
+    if (plain.slots is None) != (plain.entries is None):
+        raise WrongUsage("maxHashSlotNum and maxIndexNum are given together or not at all")
+    tags = SubscriptionData.for_tags("", known.get("tags"))
+    return SourceOptions(
+        **asdict(plain) | {"commit_log": _path(plain.commit_log)},
+        path=_path(known.get("path")),
+        namesrv=known.get("namesrv", ""),
+        broker_addr=known.get("brokerAddr", ""),
+        broker_name=known.get("brokerName") or None,
+        table=table,
+        subscription=subscription,
+        start=start,
+        end=end,
+        tags=frozenset(tags.tags_set) if tags.tags_set else None,
+        tag_expression=tags.sub_string,
+        client=client_config(known, plain.pull_timeout_ms),
+    )
+
+
+def columns_asked(given: Mapping[str, str]) -> tuple[str, str, bool]:
+    """
+    The table, the form of its columns, and whether `properties` is one: of a batch or of a stream.
+
+    :raises WrongUsage: an option is unknown, or no such table.
+    """
+    known = by_name(given, SOURCE_NAMES)
+    form = one_of(known, "columns", FORMS)
+    return one_of(known, "table", TABLES), form, read(OfMessages, known).include_properties
+
+
+def without_effect(given: Mapping[str, str]) -> list[str]:
+    """Options that a batch passes over, as the Kafka source does, with a warning."""
+    return [name for name in by_name(given, SOURCE_NAMES) if name in _OF_STREAMS]
+
+
+class _Switches(Struct):
+    use_tls: bool | None = field(name="useTLS", default=None)
+    enabled: bool | None = field(name="tls.enable", default=None)
+
+
+def client_config(known: Mapping[str, str], timeout_ms: int) -> ClientConfig:
+    """
+    How brokers are asked.
+
+    :param known: options by their own names (`option_names.by_name`).
+    :raises WrongUsage: half of an account is given.
+    """
+    access, secret = known.get("accessKey", ""), known.get("secretKey", "")
+    if bool(access) != bool(secret):
+        raise WrongUsage("accessKey and secretKey are given together or not at all")
+    if known.get("securityToken") and not access:
+        raise WrongUsage("securityToken is of an account: give accessKey and secretKey, too")
+    tls = {key: value for key, value in known.items() if key.startswith("tls.")}
+    said = read(_Switches, known)
+    if None not in (said.use_tls, said.enabled) and said.use_tls != said.enabled:
+        raise WrongUsage("useTLS and tls.enable say the same, and contradict each other here")
+    switched = said.enabled if said.use_tls is None else said.use_tls
+    return ClientConfig(
+        namesrv_addr=known.get("namesrv", ""),
+        credentials=Credentials(access, secret, known.get("securityToken") or None)
+        if access
+        else None,
+        use_tls=bool(tls) if switched is None else switched,
+        tls=tls,
+        mq_client_api_timeout=timeout_ms,
+    )
+
+
+def _check_place(known: dict[str, str]) -> None:
+    places = [name for name in ("path", "namesrv", "brokerAddr") if known.get(name)]
+    if not places:
+        raise WrongUsage(
+            "nothing to read from: give `path` (the directory of a store) or `namesrv` (host:port)"
+        )
+    if "path" in places and len(places) > 1:
+        raise WrongUsage(
+            f"path={known['path']!r} is a store, {places[1]}={known[places[1]]!r} a running"
+            " broker: give one of them"
+        )
+    if len(places) > 1:
+        raise WrongUsage("namesrv and brokerAddr both say whom to ask: give one of them")
+    (place,) = places
+    if place != "path":
+        addresses_of(known[place], f"{place}={known[place]}", single=place == "brokerAddr")
+    useless = _OF_CLUSTERS if place == "path" else names_of(OfStores)
+    where = "running brokers" if place == "path" else "stores (path)"
+    for name in useless:
+        if name in known:
+            raise WrongUsage(f"{name} is an option for {where}, not with {place}")
+
+
+def _check_scan(known: dict[str, str], streaming: bool) -> None:
+    if known.get("scan", "").lower() != "files":
+        return
+    if streaming:
+        raise WrongUsage("scan=files reads a store as it is; a stream follows queues: leave it out")
+    if "maxRecordsPerPartition" in known:
+        raise WrongUsage(
+            "maxRecordsPerPartition cuts queues, scan=files reads files: give splitSize, or"
+            " scan=queues"
+        )
+
+
+def _check_table(known: dict[str, str], table: str, streaming: bool) -> None:
+    if streaming:
+        raise WrongUsage(f"table={table} is read as a batch (spark.read); streams read messages")
+    for name in _OF_MESSAGES:
+        if name in known:
+            raise WrongUsage(f"{name} is an option for messages, not with table={table}")
+
+
+def _boundaries(known: dict[str, str], streaming: bool) -> tuple[Boundary, Boundary]:
+    if streaming:
+        for name in _ENDS:
+            if name in known:
+                raise WrongUsage(
+                    f"{name}: a stream does not end; leave it out, use spark.read, or say with"
+                    " endingTimestamp that it reads only what was stored before"
+                )
+    default = LATEST if streaming else EARLIEST
+    return (
+        _boundary(known, "starting", default, batch=not streaming),
+        _boundary(known, "ending", LATEST, batch=not streaming),
+    )
+
+
+class _Times(Struct):
+    starting: Moment = field(name="startingTimestamp", default=0)
+    ending: Moment = field(name="endingTimestamp", default=0)
+
+
+def _boundary(known: dict[str, str], which: str, default: Boundary, *, batch: bool) -> Boundary:
+    """The Kafka source's precedence: one time, times by queue, offsets."""
+    name = f"{which}Timestamp"
+    if name in known:
+        return Boundary(Kind.TIME, ms=getattr(read(_Times, known), which), option=name)
+    name = f"{which}OffsetsByTimestamp"
+    if name in known:
+        return parse_timestamps(known[name], name)
+    name = f"{which}Offsets"
+    if name in known:
+        return parse_offsets(known[name], name, batch=batch, is_start=which == "starting")
+    return default
+
+
+def _path(text: str | None) -> str | None:
+    """
+    Absolute, as executors work in other directories.
+
+    Hadoop, and so a table of Spark's catalog, writes `file:/store`, which nobody else does.
+    """
+    if not text:
+        return text
+    return absolute(text.removeprefix("file:") if re.match("file:/[^/]", text) else text)
+
+
+def _subscription(known: dict[str, str], *, required: bool) -> Subscription:
+    given = [name for name in ("subscribe", "subscribePattern", "assign") if name in known]
+    if len(given) > 1:
+        raise WrongUsage(f"{' and '.join(given)} both choose topics: give one of them")
+    if not given:
+        if required:
+            raise WrongUsage("which topics? Give subscribe, subscribePattern or assign")
+        return Subscription()
+    text = known[given[0]]
+    if given[0] == "assign":
+        return Subscription(assigned=assigned_queues(text, "assign"))
+    if given[0] == "subscribe":
+        topics = tuple(part.strip() for part in text.split(",") if part.strip())
+        if not topics:
+            raise WrongUsage(f"subscribe={text!r}: write topics, `,` between them")
+        return Subscription(topics=tuple(dict.fromkeys(topics)))
+    try:
+        re.compile(text)
+    except (re.error, OverflowError, RecursionError) as error:
+        raise WrongUsage(f"subscribePattern={text!r} is no regular expression: {error}") from None
+    if not text.strip():
+        raise WrongUsage("subscribePattern is empty: write .* for all topics")
+    return Subscription(pattern=text)
+
+
+def _check_no_brokers(start: Boundary, end: Boundary, subscription: Subscription) -> None:
+    named = {queue.broker for queue in (*start.by_queue, *end.by_queue)}
+    named |= {queue.broker for queue in subscription.assigned or ()}
+    if named - {""}:
+        raise WrongUsage(
+            f"the broker {max(named)} is named, but nobody said which one this store is of: give"
+            " brokerName, or leave brokers out of the JSON"
+        )

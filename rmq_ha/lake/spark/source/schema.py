@@ -1,0 +1,113 @@
+"""The columns of messages, and what of them a user's schema asks for."""
+
+from difflib import get_close_matches
+
+from pyspark.sql import types as T
+
+from rmq_ha.base.errors import WrongUsage
+
+_KINDS: dict[str, T.DataType] = {
+    "string": T.StringType(),
+    "int": T.IntegerType(),
+    "long": T.LongType(),
+    "boolean": T.BooleanType(),
+    "binary": T.BinaryType(),
+    "timestamp": T.TimestampType(),
+    "map": T.MapType(T.StringType(), T.StringType()),
+}
+
+
+def columns(text: str) -> dict[str, T.DataType]:
+    """`topic:string queueId:int`, without a JVM: executors read schemas, too."""
+    return {name: _KINDS[kind] for name, _, kind in (word.partition(":") for word in text.split())}
+
+
+MESSAGE_COLUMNS = columns(
+    "topic:string queueId:int queueOffset:long commitLogOffset:long msgId:string keys:string"
+    " tags:string body:binary properties:map flag:int sysFlag:int bornTimestamp:timestamp"
+    " bornHost:string storeTimestamp:timestamp storeHost:string bodyCRC:int reconsumeTimes:int"
+    " brokerName:string"
+)
+"""What a read gives, in this order; `properties` only with `includeProperties`."""
+ON_REQUEST = columns("storeSize:int crcOk:boolean uniqKey:string preparedTransactionOffset:long")
+"""What a schema of the user may name besides."""
+COLUMNS = MESSAGE_COLUMNS | ON_REQUEST
+_OF_QUEUE = "brokerName:string topic:string queueId:int"
+_VERSION = "dataVersionTimestamp:long dataVersionCounter:long"
+TABLE_COLUMNS = {
+    "consumerOffsets": columns(
+        "brokerName:string group:string topic:string queueId:int offset:long"
+    ),
+    "topics": columns(
+        "brokerName:string topic:string readQueueNums:int writeQueueNums:int perm:int"
+        f" topicFilterType:string topicSysFlag:int order:boolean {_VERSION}"
+    ),
+    "groups": columns(
+        "brokerName:string group:string consumeEnable:boolean consumeFromMinEnable:boolean"
+        " consumeBroadcastEnable:boolean retryQueueNums:int retryMaxTimes:int brokerId:long"
+        f" whichBrokerWhenConsumeSlowly:long notifyConsumerIdsChangedEnable:boolean {_VERSION}"
+    ),
+    "delayOffsets": columns("brokerName:string delayLevel:int offset:long"),
+    "queues": columns(f"{_OF_QUEUE} minOffset:long maxOffset:long"),
+    "consumeQueue": columns(
+        f"{_OF_QUEUE} queueOffset:long commitLogOffset:long size:int tagsCode:long"
+    ),
+    "index": columns(
+        "brokerName:string file:string item:int slot:int keyHash:int commitLogOffset:long"
+        " storeTimestamp:timestamp previousItem:int"
+    ),
+}
+"""The columns of each table of a broker."""
+
+
+def message_schema(
+    include_properties: bool, among: dict[str, T.DataType] = MESSAGE_COLUMNS
+) -> T.StructType:
+    """The columns when the user names none; what has all properties only if it is wanted."""
+    is_left_out = () if include_properties else ("properties", "headers")
+    return struct_of({name: kind for name, kind in among.items() if name not in is_left_out})
+
+
+def table_schema(table: str) -> T.StructType:
+    """The same of a table of `TABLE_COLUMNS`."""
+    return struct_of(TABLE_COLUMNS[table])
+
+
+def struct_of(columns: dict[str, T.DataType]) -> T.StructType:
+    """A schema whose columns may all be null, as Spark has it for every source."""
+    return T.StructType([T.StructField(name, kind) for name, kind in columns.items()])
+
+
+def check_schema(asked: T.StructType, known: dict[str, T.DataType]) -> list[str]:
+    """
+    The names of the columns that a schema asks for.
+
+    :param known: columns that there are.
+    :raises WrongUsage: a column is unknown or has another type; says what it should be.
+    """
+    names: list[str] = []
+    for column in asked.fields:
+        kind = known.get(column.name)
+        if kind is None:
+            lower = {name.lower(): name for name in known}
+            near = get_close_matches(column.name.lower(), lower, n=1, cutoff=0.6)
+            hint = f"did you mean {lower[near[0]]!r}?" if near else f"there are {', '.join(known)}"
+            raise WrongUsage(f"there is no column {column.name!r}; {hint}")
+        if column.dataType != kind and not _is_same_map(column.dataType, kind):
+            raise WrongUsage(
+                f"column {column.name} is {kind.simpleString()}, not"
+                f" {column.dataType.simpleString()}: read it so, and cast it afterwards"
+            )
+        if column.name in names:
+            raise WrongUsage(f"column {column.name} stands there twice")
+        names.append(column.name)
+    return names
+
+
+def _is_same_map(asked: T.DataType, kind: T.DataType) -> bool:
+    """Maps that differ only in whether values may be null."""
+    return (
+        isinstance(asked, T.MapType)
+        and isinstance(kind, T.MapType)
+        and (asked.keyType, asked.valueType) == (kind.keyType, kind.valueType)
+    )

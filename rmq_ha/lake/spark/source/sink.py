@@ -1,0 +1,129 @@
+"""`df.write.format("rocketmq")` and `df.writeStream...`: rows become messages, at least once.
+
+A message that was sent cannot be called back, so what a failed task sent stays, and the task that
+is tried again sends it again. For readers to tell, every message has a property `SPARK_ROW_ID` that
+says which row of which query it is: a repeated one has the same.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from random import SystemRandom
+from typing import Any
+
+from pyspark import TaskContext
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+from pyspark.sql.types import StructType
+
+from rmq_ha.base.errors import ConfigurationError, WrongUsage
+from rmq_ha.base.host.blocking import pause, seconds
+from rmq_ha.client.blocking import BlockingClient
+from rmq_ha.lake.spark.host.telling import InSentences
+from rmq_ha.lake.spark.source.sink_options import SinkOptions, check_columns, parse_sink_options
+from rmq_ha.lake.spark.source.sink_rows import SinkTask, messages_of
+from rmq_ha.lake.spark.source.sink_sending import Outbox
+
+_BATCH_ID = "streaming.sql.batchId"
+_QUERY_ID = "sql.streaming.queryId"
+
+
+def make_writer(
+    options: Mapping[str, str], schema: StructType, overwrite: bool
+) -> "RocketmqWriter":
+    """
+    A writer of what the options of `df.write` say.
+
+    :raises WrongUsage: they or the columns do not fit.
+    """
+    parsed = _checked(options, schema, overwrite)
+    return RocketmqWriter(parsed, f"{SystemRandom().getrandbits(96):024x}")
+
+
+def make_stream_writer(
+    options: Mapping[str, str], schema: StructType, overwrite: bool
+) -> "RocketmqStreamWriter":
+    """As `make_writer`, for `df.writeStream`."""
+    return RocketmqStreamWriter(_checked(options, schema, overwrite))
+
+
+def _checked(options: Mapping[str, str], schema: StructType, overwrite: bool) -> SinkOptions:
+    if overwrite:
+        raise WrongUsage(
+            "messages cannot be overwritten: write with mode('append') or outputMode('append')"
+        )
+    parsed = parse_sink_options(options)
+    check_columns(schema, parsed)
+    return parsed
+
+
+class RocketmqWriter(InSentences, DataSourceArrowWriter):
+    """
+    One batch write. `commit` and `abort` have nothing to do: messages are out when they are sent.
+
+    :param job: tells this write from all others; retried tasks share it.
+    """
+
+    def __init__(self, options: SinkOptions, job: str) -> None:
+        self._options = options
+        self._job = job
+
+    def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
+        """
+        Send the rows of one task.
+
+        :raises NotSent: a row cannot be sent; says which and why.
+        """
+        return send_rows(self._options, iterator, self._job, "0", _partition())
+
+
+class RocketmqStreamWriter(InSentences, DataSourceStreamArrowWriter):
+    """The batches of a stream; as `RocketmqWriter`."""
+
+    def __init__(self, options: SinkOptions) -> None:
+        self._options = options
+
+    def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
+        """Send the rows of one task of one batch; raises as `RocketmqWriter.write`."""
+        context = TaskContext.get()
+        query = context.getLocalProperty(_QUERY_ID) if context else None
+        batch = context.getLocalProperty(_BATCH_ID) if context else None
+        return send_rows(self._options, iterator, query or "", batch or "", _partition())
+
+
+def send_rows(
+    options: SinkOptions, batches: Iterator[Any], query: str, batch: str, partition: int
+) -> WriterCommitMessage:
+    """
+    Send the rows of a task.
+
+    :param batches: `pyarrow.RecordBatch`.
+    :raises NotSent: a row cannot be sent.
+    """
+    try:
+        client = BlockingClient(options.client, options.producer)
+    except ConfigurationError as error:
+        raise WrongUsage(f"brokers cannot be asked: {error}") from None
+    place = SinkTask(query, batch, partition)
+    done = sent = 0
+    rate, began = options.rows_per_second, seconds()
+    step = max(1, (rate or 0) // 10)  # a tenth of a second, so that requests stay large
+    with closing(client):
+        outbox = Outbox(client, options, place)
+        for rows in batches:
+            for message, queue in messages_of(rows, options.topic, place, done, options.subscribed):
+                outbox.put(message, queue)
+                sent += 1
+                if rate is not None and sent % step == 0:
+                    outbox.flush()
+                    pause(max(0, round((began + sent / rate - seconds()) * 1000)))
+            done += rows.num_rows
+        outbox.flush()
+    return WriterCommitMessage()
+
+
+def _partition() -> int:
+    context = TaskContext.get()
+    return context.partitionId() if context else 0

@@ -1,0 +1,320 @@
+"""`spark.readStream.format("rocketmq")`: micro-batches of queues, of a cluster or of a store.
+
+Spark keeps the progress, in its checkpoint; nothing but the offsets is remembered. What a batch
+reads is fixed by its two ends, so that a batch which is done again after a crash has the same
+messages. Two cases need care for that:
+
+- A query that starts at the end of the queues: Spark writes down where the first batch ends, but
+  not where it began. So the first batch ends where it begins, and the second has a written start.
+- A queue that appears later begins at its first message. It enters a batch with that offset as its
+  end, and is read from the next batch on.
+"""
+
+from collections.abc import Iterator, Mapping
+from copy import copy
+from typing import Any
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from rmq_ha.base.errors import CannotDecide, WrongUsage
+from rmq_ha.base.host.blocking import now_ms, pause
+from rmq_ha.lake.spark.host.telling import InSentences
+from rmq_ha.lake.spark.source.batch import RangesPartition, partitions_of, queues_of
+from rmq_ha.lake.spark.source.boundaries import Kind
+from rmq_ha.lake.spark.source.columns import Shape
+from rmq_ha.lake.spark.source.live import LiveQueues
+from rmq_ha.lake.spark.source.options import SourceOptions, parse_options
+from rmq_ha.lake.spark.source.planning import Planner
+from rmq_ha.lake.spark.source.reading import Ends, QueueId, QueueRange, Queues, Subscription
+from rmq_ha.lake.spark.source.streaming_offsets import (
+    Offsets,
+    from_json,
+    portions,
+    portions_by_bytes,
+    to_json,
+)
+
+IDLE_MS = 100
+"""Spark asks every 10 ms whether there is something new; brokers are asked less often."""
+IDLE_STORE_MS = 1_000
+"""To look at a store takes longer."""
+_SAMPLE = 16
+
+
+def make_stream_reader(
+    options: Mapping[str, str], schema: StructType
+) -> "RocketmqStreamReader | Refused":
+    """A reader of what the options of `spark.readStream` say, if they and the schema fit."""
+    try:
+        parsed = parse_options(options, streaming=True)
+        return RocketmqStreamReader(queues_of(parsed), parsed, Shape(schema, parsed.columns))
+    except WrongUsage as error:
+        return Refused(error)
+
+
+class Refused(InSentences, DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Says what is wrong when it is used: what is raised where it is made, pyspark loses."""
+
+    def __init__(self, error: WrongUsage) -> None:
+        self._error = error
+
+    def initialOffset(self, *_: Any, **__: Any) -> Any:
+        """:raises WrongUsage: always."""
+        raise self._error
+
+    getDefaultReadLimit = prepareForTriggerAvailableNow = latestOffset = initialOffset
+    partitions = read = initialOffset
+
+
+class RocketmqStreamReader(InSentences, DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """
+    Plans batches in one process, and reads in others: there only `read` is called.
+    """
+
+    def __init__(self, queues: Queues, options: SourceOptions, shape: Shape) -> None:
+        self._queues = queues
+        self._options = options
+        self._shape = shape
+        self._until: Offsets | None = None
+        self._begun: dict[str, Any] | None = None
+        self._last_batch_ms = 0
+        self._reported: Offsets = {}
+        self._kept: Offsets = {}
+        self._found: Offsets = {}
+
+    # Planning
+
+    def initialOffset(self) -> dict[str, Any]:
+        """Where a new query begins; what the options say about that counts only here."""
+        self._begun = to_json(Planner(current(self._queues), self._options).starts())
+        return self._begun
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """Spark knows one limit at a time; the others are looked up in the options."""
+        options = self._options
+        if options.max_offsets is not None:
+            return ReadMaxRows(options.max_offsets)
+        if options.max_bytes is not None:
+            return ReadMaxBytes(options.max_bytes)
+        if options.min_offsets is not None:
+            return ReadMinRows(options.min_offsets)
+        return ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """What comes later is for the next run of the query."""
+        self._until = self._tops(look(self._queues, self._options.subscription))
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """
+        Where the next batch ends; `start` when there is nothing to do.
+
+        :raises CannotDecide: with failOnDataLoss: messages that were not read yet are gone.
+        """
+        begin = from_json(start)
+        self._check_name(begin)
+        bounds = look(self._queues, self._options.subscription)
+        self._reported = {queue: ends.max_offset for queue, ends in bounds.items()}
+        end, sizes = self._news(begin, bounds)
+        begun, self._begun = self._begun, None
+        if begun == start and not self._start_is_known():
+            return start
+        if not isinstance(limit, ReadAllAvailable):
+            sizes = self._limited(end, sizes, limit)
+        for queue, size in sizes.items():
+            end[queue] += size
+        if end == begin:
+            if self._until is None:
+                pause(IDLE_STORE_MS if self._options.is_offline else IDLE_MS)
+            return start
+        self._last_batch_ms = now_ms()
+        return to_json(end)
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        """Where the queues ended at the last look, for Spark's progress reports."""
+        return to_json(self._reported) if self._reported else None
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[RangesPartition]:
+        """The tasks of a batch; the same whenever the batch is done again."""
+        begin = from_json(start)
+        may_lose = self._options.is_offline and not self._options.fail_on_data_loss
+        now = current(self._queues) if may_lose else None  # brokers say it themselves
+        ranges = []
+        for queue, stop in sorted(from_json(end).items()):
+            first = begin[queue] if queue in begin else self._begin_of(queue, stop)
+            if now is not None:
+                first = max(first, now.bounds(queue)[0])
+            if first < stop:
+                ranges.append(QueueRange(queue, first, stop))
+        return partitions_of(ranges, self._options)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """
+        Tell the brokers, for consoles, if the option `commitOffsets` names a group.
+
+        Nothing depends on it, so it stops no query. Once more is harmless.
+        """
+        group = self._options.commit_offsets
+        if not group or not isinstance(self._queues, LiveQueues):
+            return
+        for queue, offset in from_json(end).items():
+            if self._kept.get(queue) != offset:
+                try:
+                    self._queues.commit(group, queue, offset)
+                except CannotDecide:
+                    continue
+                self._kept[queue] = offset
+
+    def stop(self) -> None:
+        """Close the connections."""
+        if isinstance(self._queues, LiveQueues):
+            self._queues.close()
+
+    # Reading
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """The messages of a task, as Arrow batches."""
+        assert isinstance(partition, RangesPartition)
+        for batch in partition.read(self._queues, self._shape.columns):
+            yield self._shape.of(batch)
+
+    # Parts
+
+    def _tops(self, bounds: Mapping[QueueId, Ends]) -> Offsets:
+        """How far each queue may be read: to its end, or to the time that the options say."""
+        tops = {queue: ends.max_offset for queue, ends in bounds.items()}
+        end = self._options.end
+        if end.kind is Kind.TIME:
+            now = current(self._queues)
+            for queue in tops:
+                at = self._found.get(queue)
+                if at is None:
+                    at = now.offset_at(queue, end.ms)
+                    if at is None:
+                        continue
+                    self._found[queue] = at
+                tops[queue] = min(tops[queue], at)
+        return tops
+
+    def _start_is_known(self) -> bool:
+        """Whether asking again where a new query begins gives the same."""
+        boundary = self._options.start
+        if boundary.kind is Kind.OFFSETS:
+            return all(offset != -1 for offset in boundary.by_queue.values())
+        return boundary.kind is Kind.EARLIEST
+
+    def _begin_of(self, queue: QueueId, stop: int) -> int:
+        """
+        Where a queue begins that is in the end of a batch only.
+
+        It was new then, and the batch has nothing of it; or the first batch of a query is done
+        again, and a broker that was there the first time is away.
+        """
+        boundary = self._options.start
+        is_new = boundary.kind is Kind.OFFSETS and boundary.of(queue) is None
+        if is_new or not self._start_is_known():
+            return stop
+        return min(stop, Planner(current(self._queues), self._options).start_of(queue))
+
+    def _check_name(self, begin: Offsets) -> None:
+        """Else all queues of the store would be new, and every message come again."""
+        name = self._options.broker_name or ""
+        other = next((queue.broker for queue in begin if queue.broker != name), None)
+        if self._options.is_offline and other is not None:
+            raise CannotDecide(
+                f"the checkpoint is of a store with brokerName={other!r}, now it is {name!r}: give"
+                " the same one (none for an empty name), or start a new query with another"
+                " checkpointLocation"
+            )
+
+    def _news(self, begin: Offsets, bounds: Mapping[QueueId, Ends]) -> tuple[Offsets, Offsets]:
+        """Where each queue stands, and how much is there behind that."""
+        end, sizes, tops = dict(begin), {}, self._tops(bounds)
+        for queue, ends in bounds.items():
+            top = tops[queue]
+            if self._until is not None:
+                top = min(top, self._until.get(queue, -1))
+            if not ends.is_sure and begin.get(queue, -1) < ends.min_offset:
+                continue  # a slave may begin later than its master, which may come back
+            if queue not in begin:
+                if ends.min_offset <= top or self._until is None:
+                    end[queue] = ends.min_offset
+                continue
+            at = end[queue] = self._checked(queue, begin[queue], ends)
+            if top > at:
+                sizes[queue] = top - at
+        return end, sizes
+
+    def _checked(self, queue: QueueId, at: int, ends: Ends) -> int:
+        """Where to go on, if what comes next is not there any more."""
+        if at < ends.min_offset:
+            self._lost(
+                f"{queue} begins at {ends.min_offset}: the messages from {at} to"
+                f" {ends.min_offset - 1} were deleted (fileReservedTime of the broker) before this"
+                " query came to them"
+            )
+            return ends.min_offset
+        if at > ends.max_offset and ends.is_sure:
+            self._lost(
+                f"{queue} ends at {ends.max_offset}, but this query has read up to {at} already:"
+                " after a fail-over to a slave that was behind, other messages take those offsets"
+            )
+            return ends.max_offset
+        return at
+
+    def _lost(self, what: str) -> None:
+        if self._options.fail_on_data_loss:
+            raise CannotDecide(
+                f"{what}. With failOnDataLoss=false the query goes on behind them; or start a new"
+                " one with another checkpointLocation"
+            )
+
+    def _limited(self, end: Offsets, sizes: Offsets, limit: ReadLimit) -> Offsets:
+        options, total = self._options, sum(sizes.values())
+        least = limit.min_rows if isinstance(limit, ReadMinRows) else options.min_offsets
+        is_early = now_ms() - self._last_batch_ms < options.max_trigger_delay_ms
+        if least and self._until is None and total < least and is_early:
+            return {}
+        turn = sum(end.values())
+        most_bytes = limit.max_bytes if isinstance(limit, ReadMaxBytes) else options.max_bytes
+        if most_bytes is not None and sizes:
+            mean = {queue: self._message_bytes(queue, end[queue], sizes[queue]) for queue in sizes}
+            sizes = portions_by_bytes(sizes, mean, most_bytes, turn)
+        most = limit.max_rows if isinstance(limit, ReadMaxRows) else options.max_offsets
+        return sizes if most is None else portions(sizes, most, turn)
+
+    def _message_bytes(self, queue: QueueId, start: int, size: int) -> int:
+        """The mean size of the next records."""
+        sample = QueueRange(queue, start, start + min(size, _SAMPLE))
+        rows = total = 0
+        for batch in current(self._queues).read(sample, ["storeSize"]):
+            rows += batch.num_rows
+            total += sum(batch.column(0).to_pylist())
+        return total // rows if rows else 1
+
+
+def current(queues: Queues) -> Queues:
+    """The same queues, as they are now: a store stays as it was when it was first looked at."""
+    return queues if isinstance(queues, LiveQueues) else copy(queues)
+
+
+def look(queues: Queues, topics: Subscription) -> dict[QueueId, Ends]:
+    """
+    The queues that can be read now.
+
+    A broker that is away altogether is left out: the others go on without it.
+
+    :raises CannotDecide: no name server answers, or the store cannot be read.
+    """
+    if not isinstance(queues, LiveQueues):
+        now = current(queues)
+        return {queue: Ends(*now.bounds(queue)) for queue in now.queues(topics)}
+    return queues.all_ends(queues.present(topics))

@@ -1,0 +1,145 @@
+"""Tables of running brokers, asked over the wire."""
+
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any, NamedTuple
+
+from rmq_ha.base.errors import CannotDecide, ProtocolViolation, RemotingError
+from rmq_ha.base.model.topics import HALF_TOPIC, OP_HALF_TOPIC
+from rmq_ha.base.wire.bodies import decode_topic_table, read_body
+from rmq_ha.base.wire.codes import RequestCode
+from rmq_ha.base.wire.command import RemotingCommand
+from rmq_ha.client.blocking import BlockingClient
+from rmq_ha.client.rules.errors import MQClientError
+from rmq_ha.lake.spark.source.live_routes import bounds_of, connect
+from rmq_ha.lake.spark.source.options import SourceOptions
+from rmq_ha.lake.spark.source.reading import QueueId
+from rmq_ha.lake.spark.source.tables_rows import Row, batch_of, rows_of
+
+UNITS = 1024
+"""Of a consume queue that are asked for at once."""
+_CODES = {
+    "consumerOffsets": RequestCode.GET_ALL_CONSUMER_OFFSET,
+    "topics": RequestCode.GET_ALL_TOPIC_CONFIG,
+    "groups": RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG,
+    "delayOffsets": RequestCode.GET_ALL_DELAY_OFFSET,
+}
+
+
+class Broker(NamedTuple):
+    """Who is asked; `name` is None for an address alone."""
+
+    name: str | None
+    address: str
+
+
+class BrokerTables:
+    """The tables of one broker, or of the masters that the name servers know."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+
+    def parts(self) -> list[Broker]:
+        """
+        One for each broker.
+
+        :raises CannotDecide: nobody answers, or there is no such broker.
+        """
+        options = self._options
+        if options.broker_addr:
+            return [Broker(options.broker_name, options.broker_addr)]
+        with closing(connect(self._options)) as client:
+            try:
+                known = client.cluster().brokers
+            except (MQClientError, RemotingError, ProtocolViolation) as error:
+                raise CannotDecide(f"the brokers cannot be listed: {error}") from None
+        only = options.broker_name
+        brokers = [
+            Broker(name, route.addresses[min(route.addresses)])
+            for name, route in sorted(known.items())
+            if route.addresses and only in (None, name)
+        ]
+        if not brokers:
+            names = ", ".join(sorted(known)) or "none"
+            raise CannotDecide(
+                f"{options.namesrv} knows no broker {only or ''}; there are: {names}. Is it"
+                " running, and is its namesrvAddr right?"
+            )
+        return brokers
+
+    def batches(self, broker: Broker, schema: Any) -> Iterator[Any]:
+        """
+        The rows of one broker.
+
+        :raises CannotDecide: it does not answer, or refuses.
+        """
+        with closing(connect(self._options)) as client:
+            try:
+                yield from self._batches(client, broker, schema)
+            except (MQClientError, RemotingError, ProtocolViolation) as error:
+                raise CannotDecide(
+                    f"{broker.address} cannot be asked for {self._options.table}: {error}"
+                ) from None
+
+    def _batches(self, client: BlockingClient, broker: Broker, schema: Any) -> Iterator[Any]:
+        table, topics = self._options.table, self._options.subscription
+        if table in _CODES:
+            body = _body(client, broker, _CODES[table])
+            yield batch_of(rows_of(table, body, broker.name, topics, broker.address), schema)
+            return
+        rows: list[Row] = []
+        for queue in self._queues(client, broker):
+            low, high = bounds_of(client, queue, broker.address)
+            if high <= 0:
+                continue
+            if table == "queues":
+                rows.append((broker.name, queue.topic, queue.queue_id, low, high))
+                continue
+            for units in _units_of(client, broker, queue, low, high):
+                yield batch_of(units, schema)
+        yield batch_of(rows, schema)
+
+    def _queues(self, client: BlockingClient, broker: Broker) -> Iterator[QueueId]:
+        body = _body(client, broker, RequestCode.GET_ALL_TOPIC_CONFIG)
+        subscription = self._options.subscription
+        counts = {
+            topic: max(config.read_queue_nums, config.write_queue_nums)
+            for topic, config in decode_topic_table(body).topics.items()
+        }
+        for topic in (HALF_TOPIC, OP_HALF_TOPIC):
+            counts.setdefault(topic, 1)  # brokers write to them without a configuration
+        for topic, count in sorted(counts.items()):
+            queues = (QueueId(topic, broker.name or "", number) for number in range(count))
+            yield from filter(subscription.wants, queues)
+
+
+def _body(client: BlockingClient, broker: Broker, code: int, **ext: str) -> bytes:
+    return bytes(client.call(broker.address, RemotingCommand(code, ext)).body or b"")
+
+
+def _units_of(
+    client: BlockingClient, broker: Broker, queue: QueueId, start: int, stop: int
+) -> Iterator[list[Row]]:
+    """Units of a consume queue."""
+    ext = {"topic": queue.topic, "queueId": str(queue.queue_id)}
+    while start < stop:
+        ext |= {"index": str(start), "count": str(min(UNITS, stop - start))}
+        body = _body(client, broker, RequestCode.QUERY_CONSUME_QUEUE, **ext)
+        units = read_body(body, _units, None)
+        if not units:
+            raise CannotDecide(
+                f"{queue} of {broker.address} has no unit {start}, {stop} was wanted: it was"
+                " deleted meanwhile; read again"
+            )
+        yield [
+            (broker.name, queue.topic, queue.queue_id, start + at, *unit)
+            for at, unit in enumerate(units)
+        ]
+        start += len(units)
+
+
+def _units(value: dict[str, Any]) -> list[Row]:
+    return [
+        (int(unit["physicOffset"]), int(unit["physicSize"]), int(unit["tagsCode"]))
+        for unit in value.get("queueData") or ()
+    ]

@@ -1,0 +1,102 @@
+"""Rows of tables, from the same texts in files and in brokers' answers."""
+
+from collections.abc import Callable, Iterable
+from operator import attrgetter
+from typing import Any
+
+import pyarrow as pa
+
+from rmq_ha.base.errors import CannotDecide, ProtocolViolation
+from rmq_ha.base.wire.bodies import (
+    decode_delay_offsets,
+    decode_group_table,
+    decode_offset_table,
+    decode_topic_table,
+)
+from rmq_ha.lake.scan.log.columns import snake_case
+from rmq_ha.lake.spark.source.reading import QueueId, Subscription
+from rmq_ha.lake.spark.source.schema import TABLE_COLUMNS
+
+Row = tuple[Any, ...]
+
+
+def batch_of(rows: Iterable[Row], schema: Any) -> Any:
+    """
+    Rows as one Arrow batch.
+
+    :raises CannotDecide: a number is larger than any broker's.
+    """
+    columns = list(zip(*rows, strict=True)) or [()] * len(schema)
+    arrays = []
+    for column, field in zip(columns, schema, strict=True):
+        try:
+            arrays.append(pa.array(column, field.type))
+        except (OverflowError, pa.ArrowException) as error:
+            raise CannotDecide(
+                f"the table is damaged: {field.name} has a value that is no {field.type} ({error})"
+            ) from None
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def rows_of(
+    table: str, text: bytes, broker: str | None, topics: Subscription, where: str
+) -> list[Row]:
+    """
+    The rows of a table, sorted.
+
+    :param text: a file, or a broker's answer.
+    :param broker: of the column `brokerName`.
+    :param where: it came from.
+    :raises CannotDecide: it is no such text.
+    """
+    try:
+        rows = _ROWS[table](text)
+    except ProtocolViolation as error:
+        raise CannotDecide(f"{where} is damaged: {error}") from None
+    at = _TOPIC_AT.get(table)
+    return [(broker, *row) for row in sorted(rows) if at is None or topics.wants_topic(row[at])]
+
+
+def offsets_of_group(
+    text: bytes, group: str, queues: Iterable[QueueId], where: str
+) -> dict[QueueId, int]:
+    """
+    Of a group in some queues of one broker, by the table of all; without those that it has not.
+
+    :raises: as `rows_of`.
+    """
+    table = "consumerOffsets"
+    rows = rows_of(table, text, None, Subscription(), where)
+    offsets = {tuple(place): offset for _, name, *place, offset in rows if name == group}
+    kept = {queue: offsets.get((queue.topic, queue.queue_id), -1) for queue in queues}
+    return {queue: offset for queue, offset in kept.items() if offset >= 0}
+
+
+def _consumer_offsets(text: bytes) -> list[Row]:
+    rows: list[Row] = []
+    for name, queues in decode_offset_table(text).items():
+        topic, _, group = name.partition("@")
+        rows += [(group, topic, queue_id, offset) for queue_id, offset in queues.items()]
+    return rows
+
+
+def _configurations(table: str, decode: Callable[[bytes], Any]) -> Callable[[bytes], list[Row]]:
+    """Our attributes have the columns' names, spelt as Python spells them."""
+    _, _, *named, _, _ = TABLE_COLUMNS[table]
+    of = attrgetter(*map(snake_case, named))
+
+    def rows(text: bytes) -> list[Row]:
+        version, configs = decode(text)
+        own = version.timestamp, version.counter
+        return [(name, *of(config), *own) for name, config in configs.items()]
+
+    return rows
+
+
+_ROWS: dict[str, Callable[[bytes], list[Row]]] = {
+    "consumerOffsets": _consumer_offsets,
+    "topics": _configurations("topics", decode_topic_table),
+    "groups": _configurations("groups", decode_group_table),
+    "delayOffsets": lambda text: list(decode_delay_offsets(text).items()),
+}
+_TOPIC_AT = {"consumerOffsets": 1, "topics": 0}

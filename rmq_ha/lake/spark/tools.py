@@ -1,0 +1,49 @@
+"""`rmqha-spark pack` and `java-home`: what one needs around the jobs."""
+
+import click
+
+_FAILED = 4
+
+
+@click.command()
+@click.argument("file", type=click.Path(dir_okay=False))
+def pack(file: str) -> None:
+    """
+    Write FILE, a zip of rmq-ha, for `spark-submit --py-files FILE`.
+
+    The executors need pyspark, pyarrow and numpy besides, which no zip can bring.
+    """
+    from rmq_ha.lake.spark.host.packing import write_zip
+
+    if not file.endswith(".zip"):
+        raise click.UsageError(f"{file}: Spark puts only files named *.zip on the Python path")
+    try:
+        count = write_zip(file)
+    except OSError as failed:
+        why = failed.strerror or str(failed)
+        click.echo(f"Error: {file} cannot be written: {why}", err=True)
+        raise click.exceptions.Exit(_FAILED) from None
+    click.echo(f"{file}: {count} files")
+
+
+@click.command("java-home")
+@click.option("--verbose", "-v", is_flag=True, help="Which Java it is and why, on stderr.")
+def java_home(verbose: bool) -> None:
+    """
+    Print the JAVA_HOME with which Spark's own scripts start on the Java that the jobs take.
+
+    `JAVA_HOME=$(rmqha-spark java-home) spark-submit spark/verify_offsets.py ...`
+    """
+    from rmq_ha.lake.spark.host.java import NoJava, cache_directory, find_java, home_for_spark
+
+    try:
+        java = find_java()
+        home = home_for_spark(java, cache_directory())
+    except NoJava as no_java:
+        click.echo(f"Error: {no_java}", err=True)
+        raise click.exceptions.Exit(_FAILED) from None
+    if verbose:
+        for reason in java.passed_over:
+            click.echo(f"not taken: {reason}", err=True)
+        click.echo(f"Java {java.version} of {java.source}: {java.home}", err=True)
+    click.echo(str(home))

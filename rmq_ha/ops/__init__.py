@@ -1,0 +1,1 @@
+"""What runs a server, looks at it and mends it."""

@@ -1,0 +1,359 @@
+"""`rmqha-admin acl`: accounts of brokers with access control."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import click
+
+from rmq_ha.base.errors import RemotingTimeout
+from rmq_ha.client.connection.asks import Asker
+from rmq_ha.client.lookup.accounts import (
+    Account,
+    AclRules,
+    acl_rules,
+    acl_versions,
+    delete_account,
+    put_account,
+)
+from rmq_ha.ops.admin.confirm import is_wanted, must_be_askable, sure_options
+from rmq_ha.ops.admin.options import common_options, on_option, together
+from rmq_ha.ops.admin.session import FAILED, NothingFound, Session, run
+from rmq_ha.ops.admin.shown import time_text
+from rmq_ha.ops.admin.targets import Target, targets
+from rmq_ha.ops.admin.topic import Refused
+from rmq_ha.ops.admin.white import white
+
+LIST_COLUMNS = (
+    "account",
+    "broker",
+    "address",
+    "admin",
+    "from",
+    "default_topic",
+    "default_group",
+    "topics",
+    "groups",
+    "secret",
+)
+CHANGE_COLUMNS = ("account", "broker", "address", "key", "before", "after")
+DELETE_COLUMNS = ("account", "broker", "address")
+VERSION_COLUMNS = ("broker", "address", "file", "changes", "last")
+HIDDEN = "(hidden)"
+_KEYS = {
+    "secret_key": "secret",
+    "white_remote_address": "from",
+    "admin": "admin",
+    "default_topic_perm": "default_topic",
+    "default_group_perm": "default_group",
+    "topic_perms": "topics",
+    "group_perms": "groups",
+}
+_PERMS = ("DENY", "PUB", "SUB", "PUB|SUB")
+_show_secrets = click.option("--show-secrets", is_flag=True, help="Else nobody sees them.")
+
+
+@click.group()
+@common_options
+def acl() -> None:
+    """Accounts of brokers with access control; needs an admin's account."""
+
+
+acl.add_command(white)
+
+
+@acl.command(name="list")
+@click.argument("which", metavar="[BROKER|CLUSTER|HOST:PORT]", default="")
+@_show_secrets
+@common_options
+def list_(which: str, show_secrets: bool) -> None:
+    """
+    All accounts, broker by broker; a warning where brokers do not have the same.
+
+    Exit code 3: there are none.
+    """
+
+    async def work(session: Session) -> None:
+        await show_accounts(session, which, show_secrets=show_secrets)
+
+    run(work)
+
+
+@acl.command()
+@click.argument("account", metavar="ACCESS_KEY")
+@click.option("--on", "which", default="", metavar="BROKER|CLUSTER|HOST:PORT", help="Only there.")
+@_show_secrets
+@common_options
+def show(account: str, which: str, show_secrets: bool) -> None:
+    """
+    One account with all its permissions.
+
+    Exit code 3: no broker has it.
+    """
+
+    async def work(session: Session) -> None:
+        await show_accounts(session, which, account, show_secrets=show_secrets)
+
+    run(work)
+
+
+async def show_accounts(
+    session: Session, which: str, only: str = "", *, show_secrets: bool = False
+) -> None:
+    """:raises NothingFound: there is none."""
+    asker, brokers = await targets(session, which)
+    rows: list[list[Any]] = []
+    variants: dict[str, list[Account | None]] = {}
+    known = [
+        (target, await _rules(asker, target))
+        for target in session.output.track("asking brokers", brokers)
+    ]
+    white: dict[str, list[str]] = {}
+    for target, rules in known:
+        white[target.address] = rules.white_addresses
+        for name, item in sorted(rules.accounts.items()):
+            if only in ("", name):
+                variants[name] = [other.accounts.get(name) for _, other in known]
+                rows.append(_row(target, item, show_secrets))
+    if not rows:
+        raise NothingFound(f"no broker has the account {only}" if only else "no accounts")
+    session.output.table("accounts", LIST_COLUMNS, sorted(rows), white_addresses=white)
+    for name, items in sorted(variants.items()):
+        if len(set(items)) > 1:
+            session.output.warn(f"{name} is not the same on all brokers: use acl set {name}")
+
+
+def _row(target: Target, item: Account, show_secrets: bool) -> list[Any]:
+    secret = item.secret_key if show_secrets else item.secret_key and HIDDEN
+    own = [item.access_key, target.name or target.address, target.address, item.admin]
+    perms = [item.default_topic_perm, item.default_group_perm]
+    entries = [" ".join(item.topic_perms) or None, " ".join(item.group_perms) or None]
+    return [*own, item.white_remote_address, *perms, *entries, secret]
+
+
+async def _rules(asker: Asker, target: Target) -> AclRules:
+    """:raises RemotingTimeout: with a word more; 4.9.7 says nothing without access control."""
+    try:
+        return await asker.run(acl_rules(target.address))
+    except RemotingTimeout as error:
+        raise _no_answer(error) from None
+
+
+def _no_answer(error: RemotingTimeout) -> RemotingTimeout:
+    return RemotingTimeout(f"{error} (a Java broker with aclEnable=false does not answer this)")
+
+
+def _entries(_: Any, __: Any, values: Iterable[str]) -> dict[str, str]:
+    entries = {}
+    for value in values:
+        name, _, perm = value.partition("=")
+        if not name or "," in name or perm not in _PERMS:
+            raise click.BadParameter(f"{value!r} is not NAME={'/'.join(_PERMS)}")
+        entries[name] = perm
+    return entries
+
+
+_PERM = click.Choice(_PERMS)
+_grants = together(
+    on_option,
+    click.option(
+        "--new-secret",
+        envvar="RMQHA_NEW_SECRET",
+        help="More than 6 characters; better in the environment's RMQHA_NEW_SECRET, where `ps`"
+        " does not show it.",
+    ),
+    click.option("--admin/--no-admin", default=None, help="Whether it may change brokers."),
+    click.option(
+        "--from",
+        "white_remote_address",
+        metavar="ADDRESSES",
+        help="From where it needs no signature, like 10.0.1.* (whiteRemoteAddress).",
+    ),
+    click.option("--default-topic", "default_topic_perm", type=_PERM, help="DENY without it."),
+    click.option("--default-group", "default_group_perm", type=_PERM, help="DENY without it."),
+    click.option(
+        "--topic",
+        "topic_perms",
+        multiple=True,
+        callback=_entries,
+        metavar="TOPIC=PERM",
+        help="May be given several times; others that it has stay.",
+    ),
+    click.option(
+        "--group",
+        "group_perms",
+        multiple=True,
+        callback=_entries,
+        metavar="GROUP=PERM",
+        help="The same for groups.",
+    ),
+)
+
+
+@acl.command(name="set")
+@click.argument("account", metavar="ACCESS_KEY")
+@_grants
+@sure_options
+@common_options
+def set_(
+    account: str, which: str, new_secret: str | None, yes: bool, dry_run: bool, **given: Any
+) -> None:
+    """
+    Create or change an account on all brokers, slaves too: each has files of its own.
+
+    What is not given stays. Exit code 1: a broker refuses, or has something else afterwards.
+    """
+    must_be_askable(yes=yes, dry_run=dry_run)
+    changes = {**given, "secret_key": new_secret}
+
+    async def work(session: Session) -> int | None:
+        return await set_account(session, account, which, changes, yes=yes, dry_run=dry_run)
+
+    run(work)
+
+
+async def set_account(
+    session: Session, name: str, which: str, given: dict[str, Any], **sure: bool
+) -> int | None:
+    """
+    :returns: the exit code.
+    :raises Refused: a new account needs a secret.
+    """
+    asker, brokers = await targets(session, which)
+    plan: list[tuple[Target, Account]] = []
+    rows: list[list[Any]] = []
+    for target in session.output.track("asking brokers", brokers):
+        before = (await _rules(asker, target)).accounts.get(name)
+        if before is None and not given["secret_key"]:
+            raise Refused(f"{target.address} has no {name}: give a new one --new-secret")
+        after = _changed(before or Account(name), given)
+        plan.append((target, after))
+        rows += _differences(target, before or Account(name), after)
+    session.output.table("accounts", CHANGE_COLUMNS, rows, done=False)
+    if not rows or not is_wanted(f"Set {name} on {len(plan)} brokers?", **sure):
+        return None
+    if given["secret_key"] and not session.options.use_tls:
+        session.output.warn("without --tls the new secret goes over the network as it is")
+    for target, after in session.output.track("changing brokers", plan):
+        await asker.run(put_account(target.address, after))
+    own = session.options.credentials
+    if own is not None and own.access_key == name and given["secret_key"]:
+        session.output.line(f"{name} is set; it signed this, so look with its new secret", {})
+        return None
+    return await _verified(session, asker, name, plan)
+
+
+def _changed(before: Account, given: dict[str, Any]) -> Account:
+    after = before._replace(
+        **{key: value for key, value in given.items() if value is not None and key in _PLAIN}
+    )
+    return after._replace(
+        topic_perms=_merged(before.topic_perms, given["topic_perms"]),
+        group_perms=_merged(before.group_perms, given["group_perms"]),
+    )
+
+
+_PLAIN = _KEYS.keys() - {"topic_perms", "group_perms"}
+
+
+def _merged(before: Iterable[str], given: dict[str, str]) -> tuple[str, ...]:
+    known = dict(item.partition("=")[::2] for item in before)
+    return tuple(f"{name}={perm}" for name, perm in {**known, **given}.items())
+
+
+def _differences(target: Target, before: Account, after: Account) -> list[list[Any]]:
+    rows = []
+    for member, key in _KEYS.items():
+        old, new = getattr(before, member), getattr(after, member)
+        if old == new:
+            continue
+        if member == "secret_key":
+            old, new = old and HIDDEN, HIDDEN
+        elif isinstance(new, tuple):
+            old, new = " ".join(old) or None, " ".join(new)
+        rows.append([after.access_key, target.name or None, target.address, key, old, new])
+    return rows
+
+
+async def _verified(
+    session: Session, asker: Asker, name: str, plan: list[tuple[Target, Account]]
+) -> int | None:
+    """Ask again: the exit code."""
+    wrong = 0
+    for target, planned in session.output.track("asking again", plan):
+        account = (await _rules(asker, target)).accounts.get(name)
+        for row in _differences(target, planned, account or Account(name)):
+            wrong += 1
+            text = f"{target.address} has {row[3]} {row[5]} of {name}, not {row[4]}"
+            session.output.error(text, exit_code=FAILED)
+    session.output.line(f"{name} is set on {len(plan)} brokers", {"done": not wrong})
+    return FAILED if wrong else None
+
+
+@acl.command()
+@click.argument("account", metavar="ACCESS_KEY")
+@on_option
+@sure_options
+@common_options
+def delete(account: str, which: str, **sure: bool) -> None:
+    """
+    Delete an account on all brokers that have it.
+
+    Exit code 3: none has.
+    """
+    must_be_askable(**sure)
+
+    async def work(session: Session) -> None:
+        await remove_account(session, account, which, **sure)
+
+    run(work)
+
+
+async def remove_account(session: Session, name: str, which: str, **sure: bool) -> None:
+    """
+    :raises NothingFound: there is none.
+    :raises Refused: it is the account that asks.
+    """
+    own = session.options.credentials
+    if own is not None and own.access_key == name:
+        raise Refused(f"{name} is the account that asks: delete it with another one")
+    asker, brokers = await targets(session, which)
+    have = [
+        target
+        for target in session.output.track("asking brokers", brokers)
+        if name in (await _rules(asker, target)).accounts
+    ]
+    if not have:
+        raise NothingFound(f"no broker has the account {name}")
+    rows = [[name, target.name, target.address] for target in have]
+    session.output.table("accounts", DELETE_COLUMNS, rows, deleted=False)
+    if is_wanted(f"Delete {name} on {len(have)} brokers?", **sure):
+        for target in session.output.track("changing brokers", have):
+            await asker.run(delete_account(target.address, name))
+        session.output.line(f"{name} is deleted", {"account": name, "deleted": True})
+
+
+@acl.command()
+@click.argument("which", metavar="[BROKER|CLUSTER|HOST:PORT]", default="")
+@common_options
+def version(which: str) -> None:
+    """Files of accounts: how often each was changed, and when last."""
+
+    async def work(session: Session) -> None:
+        await show_versions(session, which)
+
+    run(work)
+
+
+async def show_versions(session: Session, which: str) -> None:
+    """A row for each file of each broker."""
+    asker, brokers = await targets(session, which)
+    rows: list[list[Any]] = []
+    for target in session.output.track("asking brokers", brokers):
+        try:
+            versions = await asker.run(acl_versions(target.address))
+        except RemotingTimeout as error:
+            raise _no_answer(error) from None
+        for item in versions:
+            last = time_text(item.timestamp)
+            rows.append([item.broker_name, target.address, item.path, item.counter, last])
+    session.output.table("files of accounts", VERSION_COLUMNS, rows)

@@ -1,0 +1,231 @@
+"""`rmqha-admin broker`: which brokers there are, how they are, and their settings."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import click
+
+from rmq_ha.base.config.from_afar import refusal
+from rmq_ha.base.wire.stat_bodies import REPLICATION_KEY
+from rmq_ha.client.lookup.administration import change_config
+from rmq_ha.client.lookup.brokers import broker_config, runtime_info
+from rmq_ha.ops.admin.clean import clean
+from rmq_ha.ops.admin.confirm import is_wanted, must_be_askable, sure_options
+from rmq_ha.ops.admin.options import common_options
+from rmq_ha.ops.admin.pair import fullness, look_at
+from rmq_ha.ops.admin.session import FAILED, NO_ANSWER, NothingFound, Session, run
+from rmq_ha.ops.admin.targets import masters, targets
+from rmq_ha.ops.admin.writes import writes
+
+LIST_COLUMNS = (
+    "cluster",
+    "broker",
+    "id",
+    "address",
+    "role",
+    "version",
+    "in_tps",
+    "out_tps",
+    "disk",
+    "log_end",
+)
+SET_COLUMNS = ("broker", "address", "key", "before", "after")
+
+
+@click.group()
+@common_options
+def broker() -> None:
+    """Which brokers there are, how they are, and their settings."""
+
+
+broker.add_command(writes)
+broker.add_command(clean)
+
+
+@broker.command(name="list")
+@click.argument("which", metavar="[BROKER|CLUSTER|HOST:PORT]", default="")
+@common_options
+def list_(which: str) -> None:
+    """
+    Every broker with its role, rates and disk.
+
+    Exit code 4: one does not answer.
+    """
+
+    async def work(session: Session) -> int | None:
+        return await show_brokers(session, which)
+
+    run(work)
+
+
+async def show_brokers(session: Session, which: str) -> int | None:
+    """:returns: the exit code."""
+    asker, brokers = await targets(session, which)
+    rows: list[list[Any]] = []
+    problems = []
+    for target in session.output.track("asking brokers", brokers):
+        member = await look_at(asker, target.address)
+        row: list[Any] = [target.cluster, target.name or member.broker_name]
+        number = member.broker_id if target.broker_id is None else target.broker_id
+        row += [number, target.address, member.role]
+        if member.problem is not None:
+            problems.append(f"{target.name} {target.address}: {member.problem}")
+            rows.append([*row, *[None] * (len(LIST_COLUMNS) - len(row))])
+            continue
+        info = member.info
+        rates = [rate(info.get("putTps", "")), rate(info.get("getTransferedTps", ""))]
+        disk = fullness(info)
+        rows.append([*row, info.get("brokerVersionDesc"), *rates, disk, member.end])
+    session.output.table("brokers", LIST_COLUMNS, rows)
+    for problem in problems:
+        session.output.warn(problem)
+    return NO_ANSWER if problems else None
+
+
+def rate(text: str) -> float | None:
+    """Over the last 10 s."""
+    first = text.split(" ")[0]
+    return round(float(first), 1) if first else None
+
+
+@broker.command()
+@click.argument("which", metavar="BROKER|HOST:PORT")
+@common_options
+def status(which: str) -> None:
+    """Everything that brokers say of themselves (mqadmin brokerStatus)."""
+
+    async def work(session: Session) -> None:
+        asker, brokers = await targets(session, which)
+        for target in session.output.track("asking brokers", brokers):
+            info = await asker.run(runtime_info(target.address))
+            info.pop(REPLICATION_KEY, None)  # `ha status` shows it
+            own = {"broker": target.name, "id": target.broker_id, "address": target.address}
+            session.output.fields({**own, **dict(sorted(info.items()))})
+
+    run(work)
+
+
+@broker.group()
+@common_options
+def config() -> None:
+    """Settings of running brokers."""
+
+
+@config.command(name="get")
+@click.argument("which", metavar="BROKER|HOST:PORT")
+@click.argument("keys", nargs=-1)
+@common_options
+def get(which: str, keys: tuple[str, ...]) -> None:
+    """
+    What brokers run with: all, or only KEYS.
+
+    Exit code 3: they know none of the keys.
+    """
+
+    async def work(session: Session) -> None:
+        await show_config(session, which, keys)
+
+    run(work)
+
+
+async def show_config(session: Session, which: str, keys: Iterable[str]) -> None:
+    """:raises NothingFound: no such keys."""
+    asker, brokers = await targets(session, which)
+    only = set(keys)
+    known = False
+    for target in session.output.track("asking brokers", brokers):
+        config = await asker.run(broker_config(target.address))
+        shown = {key: value for key, value in config.items() if not only or key in only}
+        known = known or bool(shown)
+        session.output.fields({"address": target.address, **shown})
+    if not known:
+        raise NothingFound(f"{which} has no {', '.join(sorted(only))} (or it is empty)")
+
+
+def assignments(_: Any, __: Any, values: Iterable[str]) -> dict[str, str]:
+    """
+    `KEY=VALUE`s of settings.
+
+    :raises click.BadParameter: one is none, or may be changed in the file only.
+    """
+    pairs = {}
+    for value in values:
+        key, equals, text = value.partition("=")
+        if not (key and equals):
+            raise click.BadParameter(f"{value!r} is not KEY=VALUE")
+        pairs[key] = text
+    refused = refusal(list(pairs))
+    if refused is not None:
+        raise click.BadParameter(refused)
+    return pairs
+
+
+@config.command(name="set")
+@click.argument("which", metavar="BROKER|CLUSTER|HOST:PORT")
+@click.argument("changes", metavar="KEY=VALUE...", nargs=-1, required=True, callback=assignments)
+@sure_options
+@common_options
+def set_(which: str, changes: dict[str, str], **sure: bool) -> None:
+    """
+    Change settings of running brokers, and in their files; a name means master and slaves.
+
+    Exit code 1: a broker does not have the new values afterwards (Java takes unknown keys in
+    silence; ours says which need a restart).
+    """
+    must_be_askable(**sure)
+
+    async def work(session: Session) -> int | None:
+        return await set_config(session, which, changes, **sure)
+
+    run(work)
+
+
+async def set_config(
+    session: Session, which: str, changes: dict[str, str], **sure: bool
+) -> int | None:
+    """:returns: the exit code."""
+    asker, brokers = await targets(session, which)
+    if ":" not in which:
+        masters(brokers)  # else the slaves would be other than the master that is missing
+    rows = []
+    for target in session.output.track("asking brokers", brokers):
+        before = await asker.run(broker_config(target.address))
+        rows += [
+            [target.name, target.address, key, before.get(key), value]
+            for key, value in changes.items()
+        ]
+    session.output.table("settings", SET_COLUMNS, rows, done=False)
+    if not is_wanted(f"Change {len(rows)} settings of {len(brokers)} brokers?", **sure):
+        return None
+    for target in session.output.track("changing brokers", brokers):
+        await asker.run(change_config(target.address, changes))
+    wrong = 0
+    for target in session.output.track("asking again", brokers):
+        wrong += tell_unchanged(
+            session, target.address, await asker.run(broker_config(target.address)), changes
+        )
+    session.output.line(f"changed on {len(brokers)} brokers", {"done": not wrong})
+    return FAILED if wrong else None
+
+
+def tell_unchanged(
+    session: Session,
+    address: str,
+    after: Mapping[str, str],
+    changes: Mapping[str, str],
+    advice: str = "",
+) -> int:
+    """
+    Say which settings of a server are others than they should be by now.
+
+    :param after: all its settings.
+    :param advice: behind what is said of each.
+    :returns: how many.
+    """
+    wrong = {
+        key: text for key, text in changes.items() if after.get(key, "").strip() != text.strip()
+    }
+    for key, value in wrong.items():
+        text = f"{address} has {key}={after.get(key)}, not {value}{advice}"
+        session.output.error(text, exit_code=FAILED)
+    return len(wrong)

@@ -1,0 +1,41 @@
+"""Whoever changes something for all shows it first, and asks."""
+
+import click
+
+from rmq_ha.base.errors import RmqHaError
+from rmq_ha.ops.admin.options import together
+from rmq_ha.ops.admin.output import is_interactive
+
+
+class NotAgreed(RmqHaError):
+    """Somebody said no."""
+
+
+dry_run_option = click.option("--dry-run", is_flag=True, help="Only show what would be done.")
+sure_options = together(
+    dry_run_option, click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+)
+
+
+def must_be_askable(*, yes: bool, dry_run: bool) -> None:
+    """:raises click.UsageError: nobody is there who could say yes."""
+    if not (yes or dry_run or is_interactive()):
+        raise click.UsageError("nobody is there to ask: give --yes, or --dry-run")
+
+
+def is_wanted(question: str, *, yes: bool, dry_run: bool) -> bool:
+    """
+    Ask.
+
+    :returns: false for `--dry-run`.
+    :raises NotAgreed: no.
+    """
+    if dry_run or yes:
+        return not dry_run
+    try:
+        agreed = click.confirm(question, err=True)
+    except click.Abort:
+        agreed = False
+    if not agreed:
+        raise NotAgreed("nothing was changed")
+    return True

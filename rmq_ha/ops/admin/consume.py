@@ -1,0 +1,194 @@
+"""`rmqha-admin consume`: as a member of a group."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import click
+from twisted.internet.defer import Deferred
+from twisted.internet.task import deferLater
+from twisted.python.failure import Failure
+
+from rmq_ha.base.errors import RemotingError
+from rmq_ha.base.wire.bodies import MessageQueue
+from rmq_ha.client.connection.asks import Asker
+from rmq_ha.client.consume.push_consumer import PushConsumer
+from rmq_ha.client.lookup.groups import LATEST, offset_at
+from rmq_ha.client.lookup.lookups import addresses_in, committed_offset, topic_route
+from rmq_ha.client.rules.consumer_settings import ConsumeFromWhere, MessageModel, PushConsumerConfig
+from rmq_ha.client.rules.messages import MessageExt
+from rmq_ha.client.rules.routes import subscribe_queues
+from rmq_ha.client.rules.subscriptions import MessageSelector
+from rmq_ha.ops.admin.options import common_options
+from rmq_ha.ops.admin.session import Session, run
+from rmq_ha.ops.admin.shown import message_line, message_values
+
+_LOOK_S = 1.0
+_FROM = {
+    "first": ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET,
+    "last": ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET,
+}
+
+
+def selector_of(tags: str, sql: str | None) -> MessageSelector:
+    """:raises click.UsageError: both are given."""
+    if sql is None:
+        return MessageSelector.by_tag(tags)
+    if tags != "*":
+        raise click.UsageError("give either --tags or --sql")
+    return MessageSelector.by_sql(sql)
+
+
+@click.command()
+@click.argument("topic")
+@click.option("--group", "-g", required=True, help="The consumer group.")
+@click.option("--tags", default="*", show_default=True, help="Like 'TagA || TagB'.")
+@click.option("--sql", help="An SQL92 expression about properties.")
+@click.option("--count", type=click.IntRange(min=1), help="Stop after so many.")
+@click.option(
+    "--from",
+    "where",
+    type=click.Choice(sorted(_FROM)),
+    default="first",
+    show_default=True,
+    help="Where a group without offsets begins.",
+)
+@click.option(
+    "--until-end",
+    is_flag=True,
+    help="Stop when the group has all that was there at the start, whoever of it consumed it.",
+)
+@click.option("--broadcast", is_flag=True, help="Every member gets everything.")
+@click.option("--orderly", is_flag=True, help="One message of a queue after the other.")
+@common_options
+def consume(topic: str, group: str, tags: str, sql: str | None, **given: Any) -> None:
+    """
+    Consume TOPIC as a member of a group, until Ctrl-C; offsets are kept.
+
+    Other members of the group share the queues with it.
+    """
+    selector = selector_of(tags, sql)
+    if given["until_end"] and given["broadcast"]:
+        raise click.UsageError(
+            "--until-end asks brokers how far the group is: not with --broadcast"
+        )
+
+    async def work(session: Session) -> None:
+        await consume_as(session, topic, group, selector, **given)
+
+    run(work)
+
+
+async def consume_as(
+    session: Session, topic: str, group: str, selector: MessageSelector, **given: Any
+) -> None:
+    """Show messages until it is enough; offsets are kept."""
+    config = PushConsumerConfig(
+        consume_from_where=_FROM[given["where"]],
+        message_model=MessageModel.BROADCASTING if given["broadcast"] else MessageModel.CLUSTERING,
+        consume_concurrency=1,
+        await_termination_millis_when_shutdown=0,
+    )
+    consumer = PushConsumer(await session.client(), group, config)
+    consumer.subscribe(topic, selector)
+    printer = Printer(session, given["count"])
+    consumer.register_message_listener(printer, orderly=given["orderly"])
+    end = await End.of(Asker(await session.client()), topic) if given["until_end"] else None
+    await consumer.start()
+    session.output.note(f"consuming {topic} as {group}; Ctrl-C ends it")
+    if end is not None:
+        ends = Deferred.fromCoroutine(_stop_at(session, end, consumer, printer))
+        ends.addErrback(printer.fail)
+    try:
+        await printer.enough
+    finally:
+        await consumer.stop()
+    session.output.note(f"{printer.shown} messages")
+
+
+class Printer:
+    """
+    A listener that shows what it gets.
+
+    :ivar enough: fires when the count is reached, or the user has had enough.
+    """
+
+    def __init__(self, session: Session, count: int | None) -> None:
+        self.shown = 0
+        self.enough: Deferred[None] = Deferred()
+        self._output = session.output
+        self._count = count
+        session.interrupted.addCallback(lambda _: self.end())
+
+    def __call__(self, messages: Sequence[MessageExt], context: object) -> Any:
+        """What comes behind the last one waits, until `stop` gives it back to its queue."""
+        for message in messages:
+            if self.enough.called:
+                return Deferred()
+            self._output.line(message_line(message), message_values(message))
+            self.shown += 1
+            if self.shown == self._count:
+                self.end()
+        return None
+
+    def end(self) -> None:
+        """Show no more."""
+        if not self.enough.called:
+            self.enough.callback(None)
+
+    def fail(self, failure: Failure) -> None:
+        """What should have ended it failed: so does the command."""
+        if not self.enough.called:
+            self.enough.errback(failure)
+
+
+class End:
+    """
+    Where the queues of a topic ended once.
+
+    :param ends: by queue; those without messages are not in it.
+    """
+
+    def __init__(self, asker: Asker, topic: str, ends: dict[MessageQueue, int]) -> None:
+        self._asker = asker
+        self._topic = topic
+        self._ends = ends
+
+    @classmethod
+    async def of(cls, asker: Asker, topic: str) -> "End":
+        """
+        As it is now.
+
+        :raises RmqHaError: nobody says.
+        """
+        route = await asker.run(topic_route(topic))
+        ends = {}
+        for queue in subscribe_queues(topic, route):
+            addresses = addresses_in(route, queue.broker_name)
+            ends[queue] = await asker.run(offset_at(addresses, queue, LATEST))
+        return cls(asker, topic, {queue: end for queue, end in ends.items() if end > 0})
+
+    async def is_reached(self, group: str) -> bool:
+        """
+        The group's offsets are there; those that are need not be asked for again.
+
+        :raises RmqHaError: nobody says.
+        """
+        route = await self._asker.run(topic_route(self._topic))
+        for queue, end in list(self._ends.items()):
+            addresses = addresses_in(route, queue.broker_name)
+            if await self._asker.run(committed_offset(addresses, group, queue)) >= end:
+                del self._ends[queue]
+        return not self._ends
+
+
+async def _stop_at(session: Session, end: End, consumer: PushConsumer, printer: Printer) -> None:
+    clock: Any = session.host.clock
+    while not printer.enough.called:
+        await consumer.offset_store.persist_all(consumer.assignment())
+        try:
+            if await end.is_reached(consumer.consumer_group):
+                printer.end()
+                return
+        except RemotingError as error:  # the consumer goes on by itself when brokers are back
+            session.output.warn(f"{error}; asking again")
+        await deferLater(clock, _LOOK_S)

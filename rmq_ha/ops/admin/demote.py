@@ -1,0 +1,199 @@
+"""`rmqha-admin demote`: the old master of a pair comes back as a slave."""
+
+from typing import Any
+
+import click
+
+from rmq_ha.base.config.controller_mode import is_controlled
+from rmq_ha.base.errors import ProtocolViolation
+from rmq_ha.base.host.surroundings import real_surroundings
+from rmq_ha.base.model.broker_identity import MASTER_ID
+from rmq_ha.base.model.status import BrokerRole
+from rmq_ha.base.wire.bodies import read_body
+from rmq_ha.ops.admin.confirm import must_be_askable
+from rmq_ha.ops.admin.handover_set import step_back
+from rmq_ha.ops.admin.options import common_options, refuse_given
+from rmq_ha.ops.admin.pair import Member, Registered, look_at
+from rmq_ha.ops.admin.role_change import (
+    OF_A_CLASSIC_PAIR,
+    ChangeRefused,
+    How,
+    RoleChange,
+    change_options,
+)
+from rmq_ha.ops.admin.role_file import RoleFile
+from rmq_ha.ops.admin.session import Session, run
+from rmq_ha.server.store.log.setaside import ABOUT, FOLDER
+
+_FOLLOWING = "following"
+
+
+@click.command()
+@click.option("--id", "broker_id", type=click.IntRange(min=1), help="Its brokerId; or a free one.")
+@change_options
+@common_options
+def demote(config: str, broker_id: int | None, **given: Any) -> None:
+    """
+    Bring an old master back as a slave of the new one. Run it on the old master's machine.
+
+    It makes sure that another broker is the master, asks, changes the properties file, has the
+    broker started, and waits until it follows and has everything. What only it had is set aside,
+    and shown. Run again, it goes on where it was. In controller mode another one is elected if
+    this broker leads, and it follows by itself. See docs/failover.md.
+
+    Exit code 1: it is not done, for the reason that is said.
+    """
+    how = How(**given)
+    must_be_askable(yes=how.yes, dry_run=how.dry_run)
+
+    async def work(session: Session) -> int | None:
+        file = RoleFile(session.host.disk, config, real_surroundings("."))
+        if is_controlled(file.configuration):
+            refuse_given(("broker_id", "restart", "wait"), OF_A_CLASSIC_PAIR)
+            return await step_back(session, file, yes=how.yes, dry_run=how.dry_run)
+        await demote_broker(RoleChange(session, file, how), broker_id)
+        return None
+
+    run(work)
+
+
+async def demote_broker(change: RoleChange, broker_id: int | None) -> None:
+    """
+    All of it.
+
+    :raises ChangeRefused: it is not done.
+    """
+    try:
+        await _demote(change, broker_id)
+    finally:
+        if change.session.output.as_json:
+            change.session.output.fields(change.report)
+
+
+async def _demote(change: RoleChange, broker_id: int | None) -> None:
+    file, report, say = change.file, change.report, change.session.output.say
+    began_ms = change.session.host.now_ms()
+    if not file.configuration.broker.namesrv_addr:
+        raise ChangeRefused(
+            f"{file.path}: set namesrvAddr to a name server that runs without this broker: a slave"
+            " learns there who its master is"
+        )
+    own = await change.own()
+    known = await _new_master(change, own)
+    master = await look_at(await change.asker(), known.master or "")
+    if not master.is_master:
+        raise ChangeRefused(f"the master {master.address} is {master.role or master.problem}")
+    report["role"], report["master"] = own.role, master.address
+    changes = file.changes(BrokerRole.SLAVE, broker_id or _free_id(change, known))
+    now = f"{own.role} now" if own.role else "down now"
+    say(f"{file.broker_name} at {file.address}: {now}, shall be a slave of {master.address}")
+    if own.is_master:
+        change.warn("it runs as a second master: what it takes until its restart is set aside")
+    if not file.configuration.ours.ha_set_aside_diverged_tail:
+        change.warn("haSetAsideDivergedTail=false: if its log has an end of its own, it stays out")
+    else:
+        say(f"What only it has goes into {FOLDER}/ of its store, and is not served")
+    change.plan(changes)
+    is_slave = own.role == BrokerRole.SLAVE.value and not changes
+    if not is_slave:
+        if not change.is_wanted(f"Make {file.address} a slave?"):
+            return
+        await change.carry_out(changes, restarts=True)
+    new = await _verify(change, master)
+    report["role"], report["done"] = new.role, True
+    _show_set_aside(change, new, began_ms)
+    say(f"{file.address} follows {master.address}; its log ends at {new.end}")
+
+
+async def _new_master(change: RoleChange, own: Member) -> Registered:
+    """:raises ChangeRefused: there is none."""
+
+    async def look() -> Registered | None:
+        registered = await change.registered()
+        return registered if registered.master not in (None, change.file.address) else None
+
+    if own.is_master or change.how.dry_run:
+        registered = await look()
+    else:
+        registered = await change.until("until there is a new master", look)
+    if registered is not None:
+        return registered
+    now = await change.registered()
+    if own.is_master:
+        raise ChangeRefused(
+            f"name servers take {own.address} itself for the master: promote its slave first. If"
+            " that is done, stop this broker and run this again"
+        )
+    raise ChangeRefused(
+        f"no other master of {change.file.broker_name} is known: {now.problem or 'promote one'}"
+    )
+
+
+def _free_id(change: RoleChange, known: Registered) -> int:
+    """What it is called already, or the lowest number that nobody has."""
+    taken = {n for n, address in known.addresses.items() if address != change.file.address}
+    wished = change.file.configuration.broker.broker_id
+    if wished > MASTER_ID and wished not in taken:
+        return wished
+    return next(number for number in range(1, len(taken) + 2) if number not in taken)
+
+
+async def _verify(change: RoleChange, master: Member) -> Member:
+    """:raises ChangeRefused: it does not follow."""
+    last: list[Member] = []
+
+    async def follows() -> Member | None:
+        last[:] = [await change.own()]
+        own = last[0]
+        if own.role != BrokerRole.SLAVE.value or own.end < master.end:
+            return None
+        return own if _link(own).get("state", _FOLLOWING) == _FOLLOWING else None
+
+    new = await change.until("until it follows and has everything", follows)
+    if new is not None:
+        return new
+    own = last[0]
+    if own.role is None:
+        why = f"it does not answer ({own.problem})"
+    elif own.role != BrokerRole.SLAVE.value:
+        why = f"it still runs as {own.role}: restart it"
+    else:
+        why = _link(own).get("fault") or (
+            f"it is {_link(own).get('state', 'a slave')}, its log ends at {own.end}, the master's"
+            f" at {master.end}"
+        )
+    raise ChangeRefused(f"not done: {change.file.path} says SLAVE, but {why}")
+
+
+def _link(own: Member) -> dict[str, Any]:
+    return own.replication.get("master") or {}
+
+
+def _about(said: Any) -> dict[str, Any]:
+    """What `log/setaside.py` wrote; raises what `read_body` knows where the shape is another."""
+    topics = {str(topic): int(count) for topic, count in said["topics"].items()}
+    return {**said, "time": int(said["time"]), "messages": int(said["messages"]), "topics": topics}
+
+
+def _show_set_aside(change: RoleChange, new: Member, began_ms: int) -> None:
+    """What was set aside since; the store is on this machine."""
+    disk = change.session.host.disk
+    folder = f"{new.root}/{FOLDER}"
+    set_aside = []
+    for name in disk.list_dir(folder):
+        path = f"{folder}/{name}"
+        try:
+            about = read_body(disk.read_bytes(f"{path}/{ABOUT}"), _about)
+        except (OSError, ProtocolViolation):
+            change.session.output.note(f"{path} does not say what is kept there")
+            continue
+        if about["time"] >= began_ms:
+            set_aside.append({"folder": path, **about})
+    change.report["set_aside"] = set_aside
+    for item in set_aside:
+        topics = ", ".join(f"{topic}: {count}" for topic, count in item["topics"].items())
+        change.session.output.say(
+            f"{item['messages']} messages are set aside in {item['folder']} ({topics})"
+        )
+    if not set_aside:
+        change.session.output.say("It had nothing that the master has not")

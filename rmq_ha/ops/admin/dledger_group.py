@@ -1,0 +1,249 @@
+"""What a DLedger group tells, members of ours and of Java, and orders to it."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+from twisted.internet.defer import Deferred, gatherResults
+
+from rmq_ha.base.errors import ProtocolViolation, RemotingError, RmqHaError
+from rmq_ha.base.store_format.dledger_values import Role
+from rmq_ha.base.wire.command import RemotingCommand
+from rmq_ha.server.dledger.codec import decode_body, encode_body
+from rmq_ha.server.dledger.codes import PushType, RequestCode, ResponseCode
+from rmq_ha.server.dledger.messages import (
+    GroupMessage,
+    HeartBeatRequest,
+    HeartBeatResponse,
+    LeadershipTransferRequest,
+    LeadershipTransferResponse,
+    MetadataRequest,
+    MetadataResponse,
+    PushEntryRequest,
+    PushEntryResponse,
+)
+
+R = TypeVar("R", bound=GroupMessage)
+Invoke = Callable[[str, RemotingCommand], Awaitable[RemotingCommand]]
+_NEVER = -1  # a term that no member ever had: what comes with it is refused and changes nothing
+_REMOTING_SUCCESS = (200, 0)
+
+
+class GroupRefused(RmqHaError):
+    """
+    A member answered with another code than success.
+
+    :ivar code: DLedger's.
+    """
+
+    def __init__(self, text: str, code: int) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+@dataclass(slots=True)
+class MemberStatus:
+    """
+    One member, as far as it says; None: it does not.
+
+    :ivar kind: `rmq-ha`, or `Java`, which tells less.
+    :ivar lag: entries of the leader's ledger that it lacks.
+    :ivar problem: why nothing is known.
+    """
+
+    member: str
+    address: str
+    kind: str | None = None
+    role: str | None = None
+    term: int | None = None
+    leader: str | None = None
+    begin: int | None = None
+    end: int | None = None
+    committed: int | None = None
+    lag: int | None = None
+    problem: str | None = None
+
+
+class GroupClient:
+    """
+    Asks the members of one group; nothing that it asks changes anything, but for `transfer`.
+
+    Spec: dledger.md, sections 5 and 6
+
+    :param peers: `host:port` by member id.
+    :param invoke: asks an address; fails with `RemotingError`.
+    """
+
+    def __init__(self, group: str, peers: Mapping[str, str], invoke: Invoke) -> None:
+        self.group = group
+        self.peers = peers
+        self._invoke = invoke
+
+    async def status(self) -> list[MemberStatus]:
+        """Of all members, asked at the same time."""
+        asked = [Deferred.fromCoroutine(self._member(name)) for name in self.peers]
+        members: list[MemberStatus] = await gatherResults(asked)
+        leader = leader_of(members)
+        if leader is not None and leader.end is not None:
+            for member in members:
+                if member.end is not None:
+                    member.lag = max(0, leader.end - member.end)
+        return members
+
+    async def transfer(self, to: str) -> int | None:
+        """
+        Hand leadership over.
+
+        :returns: the new term; None: this member leads already.
+        :raises GroupRefused: it did not come to that.
+        :raises RemotingError: a member does not answer.
+        """
+        if to not in self.peers:
+            raise GroupRefused(
+                f"{to} is not a member of {self.group}, which has {', '.join(self.peers)}",
+                ResponseCode.UNKNOWN_MEMBER,
+            )
+        members = await self.status()
+        leader = leader_of(members)
+        if leader is None or leader.term is None:
+            raise GroupRefused(_nobody(members), ResponseCode.NOT_LEADER)
+        if leader.member == to:
+            return None
+        request = LeadershipTransferRequest(
+            group=self.group,
+            remote_id=leader.member,
+            transfer_id=leader.member,
+            transferee_id=to,
+            term=leader.term,
+        )
+        code = RequestCode.LEADERSHIP_TRANSFER
+        answer = await self._ask(leader.member, code, request, LeadershipTransferResponse)
+        if answer.code != ResponseCode.SUCCESS:
+            raise GroupRefused(why_not_transferred(answer.code, leader.member, to), answer.code)
+        return answer.term
+
+    async def _ask(self, name: str, code: int, request: GroupMessage, kind: type[R]) -> R:
+        command = RemotingCommand(code, None, encode_body(request))
+        answer = await self._invoke(self.peers[name], command)
+        if answer.code not in _REMOTING_SUCCESS or not answer.body:
+            raise ProtocolViolation(
+                f"{self.peers[name]} answers code {answer.code} ({answer.remark}): is that the"
+                " port of dLegerPeers?"
+            )
+        return decode_body(kind, answer.body)
+
+    async def _member(self, name: str) -> MemberStatus:
+        status = MemberStatus(name, self.peers[name])
+        try:
+            request = MetadataRequest(group=self.group, remote_id=name, status=True)
+            metadata = await self._ask(name, RequestCode.METADATA, request, MetadataResponse)
+            if metadata.code != ResponseCode.SUCCESS:
+                status.problem = _not_this_member(metadata.code, self.group, name)
+            elif metadata.role is not None:
+                _take_ours(status, metadata)
+            else:
+                await self._java(status, metadata)
+        except (RemotingError, ProtocolViolation) as error:
+            status.problem = str(error)
+        return status
+
+    async def _java(self, status: MemberStatus, metadata: MetadataResponse) -> None:
+        """Its refusals tell what its METADATA does not."""
+        name = status.member
+        status.kind = "Java"
+        status.leader = metadata.leader_id
+        if metadata.leader_id is None:
+            status.role = Role.CANDIDATE.value
+        else:
+            leads = metadata.leader_id == name
+            status.role = (Role.LEADER if leads else Role.FOLLOWER).value
+        other = next((peer for peer in self.peers if peer != name), None)
+        if other is not None:
+            beat = HeartBeatRequest(
+                group=self.group, remote_id=name, local_id=other, leader_id=other, term=_NEVER
+            )
+            refused = await self._ask(name, RequestCode.HEART_BEAT, beat, HeartBeatResponse)
+            if refused.code == ResponseCode.EXPIRED_TERM:
+                status.term = refused.term
+        push = PushEntryRequest(
+            group=self.group,
+            remote_id=name,
+            local_id=other,
+            leader_id=other,
+            term=_NEVER,
+            type=PushType.COMMIT,
+            commit_index=_NEVER,
+        )
+        ends = await self._ask(name, RequestCode.PUSH, push, PushEntryResponse)
+        status.begin, status.end = ends.begin_index, ends.end_index
+
+
+def _take_ours(status: MemberStatus, metadata: MetadataResponse) -> None:
+    status.kind = "rmq-ha"
+    status.role, status.term = metadata.role, metadata.current_term
+    status.leader = metadata.leader_id
+    status.begin, status.end = metadata.begin_index, metadata.end_index
+    status.committed = metadata.committed_index
+
+
+def leader_of(members: list[MemberStatus]) -> MemberStatus | None:
+    """Who says that it leads, in the highest term: a leader that was cut off says so, too."""
+    leaders = [member for member in members if member.role == Role.LEADER.value]
+    return max(leaders, key=lambda member: -1 if member.term is None else member.term, default=None)
+
+
+def _nobody(members: list[MemberStatus]) -> str:
+    silent = [f"{member.member}: {member.problem}" for member in members if member.problem]
+    text = "nobody of the group says that it leads"
+    return f"{text} ({'; '.join(silent)})" if silent else f"{text}; an election may be on its way"
+
+
+def _not_this_member(code: int, group: str, name: str) -> str:
+    if code == ResponseCode.UNKNOWN_GROUP:
+        return f"it is in another group than {group}"
+    if code == ResponseCode.UNKNOWN_MEMBER:
+        return f"it is another member than {name}"
+    return f"it answers {describe(code)}"
+
+
+def describe(code: int) -> str:
+    """A response code with its name."""
+    known = code in ResponseCode.__members__.values()
+    return f"{code} {ResponseCode(code).name}" if known else str(code)
+
+
+_TRANSFER_FAILED = {
+    ResponseCode.NETWORK_ERROR: "{leader} cannot reach {to}, or had no answer within 3 s",
+    ResponseCode.UNKNOWN_MEMBER: (
+        "{leader} takes no orders from this host (dLegerOperatorHosts), or knows no {to}"
+    ),
+    ResponseCode.EXPIRED_TERM: "another election came between; ask again",
+    ResponseCode.NOT_LEADER: "{leader} does not lead any more; ask again",
+    ResponseCode.INCONSISTENT_TERM: "the term has changed meanwhile; ask again",
+    ResponseCode.INCONSISTENT_LEADER: "{to} does not follow {leader} (yet); ask again",
+    ResponseCode.UNEXPECTED_ARGUMENT: "{leader} does not take the order for its own",
+    ResponseCode.REPEATED_REQUEST: "{to} is taking over already",
+    ResponseCode.FALL_BEHIND_TOO_MUCH: (
+        "{to} lacks 1000 entries or more; wait until it has caught up"
+    ),
+    ResponseCode.TAKE_LEADERSHIP_FAILED: (
+        "{to} lacked entries for more than a second, or another was elected; ask again"
+    ),
+    ResponseCode.DISK_FULL: (
+        "{to} has less room on its disk than {leader} and would hand over again at once; free disk "
+        "space there, or mend that disk"
+    ),
+    ResponseCode.LEADER_TRANSFERRING: "{leader} is handing over to a member already",
+    ResponseCode.INTERNAL_ERROR: "{to} gave up; ask again",
+}
+
+
+def why_not_transferred(code: int, leader: str, to: str) -> str:
+    """
+    What became of a transfer.
+
+    Spec: dledger.md, sections 6.6 and 9
+    """
+    text = _TRANSFER_FAILED.get(ResponseCode(code)) if code in set(ResponseCode) else None
+    words = text.format(leader=leader, to=to) if text else "the transfer failed"
+    return f"{words} ({describe(code)})"

@@ -1,0 +1,178 @@
+"""Asks one broker all that can be asked, its ports included."""
+
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from rmq_ha.base.config.addresses import ANY_ADDRESS
+from rmq_ha.base.errors import ProtocolViolation, RemotingError
+from rmq_ha.base.tls.files import certificate_names, certificate_text
+from rmq_ha.client.connection.asks import Asker
+from rmq_ha.client.lookup.brokers import broker_config, replication_of, runtime_info, topic_table
+from rmq_ha.client.rules.errors import BrokerRefused
+from rmq_ha.ops.admin.doctor.facts import Broker, Certificate, Facts, NotLooked, Sample, Status
+from rmq_ha.ops.admin.doctor.probe import certificate_at, page_at, port_at
+from rmq_ha.ops.admin.session import Session
+from rmq_ha.server.ha.link import split_address
+
+_FAST = 2
+_UNREADABLE = (ValueError, ArithmeticError, LookupError, TypeError, AttributeError)
+"""What the parser of metrics raises of text that is none."""
+_LOOPBACKS = ("127.", "::1", "localhost")
+
+
+async def look_at_broker(
+    asker: Asker, session: Session, facts: Facts, broker: Broker, here: str
+) -> list[NotLooked]:
+    """
+    Fill in what it says.
+
+    :param here: this machine's address.
+    :returns: what could not be asked.
+    """
+    host = session.host
+    timeout_s = min(session.options.timeout_ms / 1000, 3.0)
+    began = host.clock.seconds()
+    try:
+        broker.config = await asker.run(broker_config(broker.address))
+        broker.took_ms = round((host.clock.seconds() - began) * 1000)
+        broker.info = await asker.run(runtime_info(broker.address))
+        broker.replication = replication_of(broker.info)
+        _clock_of(broker, host.now_ms())
+        table = await asker.run(topic_table(broker.address))
+        broker.topics, broker.topics_changed_ms = frozenset(table.topics), table.version.timestamp
+        broker.topic_configs = table.topics
+    except RemotingError as error:
+        broker.problem = str(error)
+    except (BrokerRefused, ProtocolViolation) as error:
+        broker.refused = str(error)
+    broker.plain = await port_at(host, broker.address, timeout_s)
+    if not broker.answers:
+        why = broker.refused or "it does not answer"
+        return [NotLooked(f"how {broker} is", why)]
+    missing = []
+    if broker.refused or broker.problem:
+        why = broker.refused or broker.problem or ""
+        missing.append(NotLooked(f"parts of {broker}", why))
+    await _look_at_ports(session, broker, timeout_s)
+    missing += await _look_at_status(session, broker, here, timeout_s)
+    missing += await _look_at_certificate(session, facts, broker, timeout_s)
+    if broker.clock_ahead_ms is None:
+        missing.append(
+            NotLooked(f"the clock of {broker}", "an older one tells it at its status port only")
+        )
+    return missing
+
+
+async def _look_at_certificate(
+    session: Session, facts: Facts, broker: Broker, timeout_s: float
+) -> list[NotLooked]:
+    """Where somebody has to rely on it."""
+    if not (session.options.use_tls or broker.config.get("tls.server.certPath")):
+        return []
+    try:
+        shown = await certificate_at(session.host, broker.address, timeout_s)
+    except OSError as error:
+        return [NotLooked(f"the certificate of {broker}", str(error))]
+    facts.certificates.append(
+        Certificate(
+            broker.address,
+            certificate_text(shown),
+            shown.not_valid_before_utc,
+            shown.not_valid_after_utc,
+            certificate_names(shown),
+            split_address(broker.address)[0],
+        )
+    )
+    return []
+
+
+async def _look_at_ports(session: Session, broker: Broker, timeout_s: float) -> None:
+    name, port = split_address(broker.address)
+    broker.fast = await port_at(session.host, f"{name}:{port - _FAST}", timeout_s)
+    text = broker.config.get("haListenPort", "")
+    if broker.is_master and text.isdecimal():
+        address = broker.config.get("brokerIP2") or name
+        broker.ha = await port_at(session.host, f"{address}:{text}", timeout_s)
+
+
+async def _look_at_status(
+    session: Session, broker: Broker, here: str, timeout_s: float
+) -> list[NotLooked]:
+    port = broker.config.get("metricsPort", "0")
+    if port in ("", "0"):
+        why = "metricsPort is not set there" if broker.is_ours else "it has none"
+        return [NotLooked(f"/healthz and /metrics of {broker}", why)]
+    name, _ = split_address(broker.address)
+    own = broker.config.get("metricsAddress", "")
+    if own.startswith(_LOOPBACKS) and not (name.startswith(_LOOPBACKS) or name == here):
+        why = f"it listens on {own} of its own machine only: run doctor there"
+        return [NotLooked(f"/healthz and /metrics of {broker}", why)]
+    status = Status(address=f"{name if own in ANY_ADDRESS else own}:{port}")
+    broker.status = status
+    try:
+        page = await page_at(session.host, status.address, "/healthz", timeout_s)
+        status.health, status.is_ready = page.text.strip(), page.code == 200
+        if broker.clock_ahead_ms is None:
+            date = page.headers.get("date", "")
+            broker.clock_ahead_ms = clock_ahead(date, session.host.now_ms())
+        status.metrics = await metrics_at(session, status.address)
+    except (OSError, ValueError) as error:
+        status.problem = str(error)
+    return []
+
+
+async def metrics_at(session: Session, address: str) -> dict[str, list[Sample]]:
+    """
+    By name.
+
+    :raises OSError: they do not come.
+    :raises ValueError: they cannot be read.
+    """
+    page = await page_at(session.host, address, "/metrics", 10.0)
+    if page.code != 200:
+        raise OSError(f"/metrics answers {page.code}")
+    return samples_in(page.text)
+
+
+def samples_in(text: str) -> dict[str, list[Sample]]:
+    """
+    Of Prometheus' text.
+
+    :raises ValueError: it is none.
+    """
+    samples: dict[str, list[Sample]] = {}
+    try:
+        for family in text_string_to_metric_families(text):
+            for sample in family.samples:
+                samples.setdefault(sample.name, []).append((sample.labels, sample.value))
+    except _UNREADABLE as error:
+        raise ValueError(f"/metrics cannot be read: {error}") from None
+    return samples
+
+
+def clock_ahead(date: str, now_ms: int) -> int | None:
+    """Of a clock that tells whole seconds, and what it told is half a second old on average."""
+    try:
+        moment = parsedate_to_datetime(date)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return round((moment - datetime.fromtimestamp(now_ms / 1000, UTC)).total_seconds() * 1000) + 500
+
+
+def _clock_of(broker: Broker, now_ms: int) -> None:
+    """
+    Ours tells its time; Java's `runtime` is the difference of its clock now and at the start,
+    which it tells, too.
+
+    :param now_ms: as the answer came.
+    """
+    told = broker.replication.get("now_ms")
+    if isinstance(told, int):
+        broker.clock_ahead_ms = told - now_ms
+    boot = broker.info.get("bootTimestamp", "")
+    if not broker.is_ours and broker.runs_s is not None and boot.isdecimal():
+        broker.clock_ahead_ms = int(boot) + broker.runs_s * 1000 + 500 - now_ms

@@ -1,0 +1,108 @@
+"""`rmqha-admin doctor`: what is wrong with a cluster, why, and what to do."""
+
+from typing import Any
+
+import click
+
+from rmq_ha.base.host.process import local_address
+from rmq_ha.base.host.surroundings import real_surroundings
+from rmq_ha.ops.admin.doctor.facts import Facts
+from rmq_ha.ops.admin.doctor.findings import Finding, is_healthy, judge
+from rmq_ha.ops.admin.doctor.gather import Scope, gather
+from rmq_ha.ops.admin.doctor.rules import RULES
+from rmq_ha.ops.admin.options import common_options
+from rmq_ha.ops.admin.session import FAILED, NO_ANSWER, Session, run
+
+COLUMNS = ("severity", "code", "about", "finding")
+
+
+@click.command()
+@click.argument("which", metavar="[BROKER|CLUSTER|HOST:PORT]", default="")
+@click.option(
+    "--look-again",
+    "again_s",
+    type=click.FloatRange(min=0),
+    default=6.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="When to see what grew and what did not move since; 0: not at all.",
+)
+@click.option(
+    "--config",
+    type=click.Path(exists=True, dir_okay=False, resolve_path=True),
+    help="A broker's properties file on this machine: it, its store and certificates, too.",
+)
+@click.option(
+    "--store",
+    type=click.Path(file_okay=False, resolve_path=True),
+    help="A broker's store on this machine; that of --config, if it is not given.",
+)
+@common_options
+def doctor(which: str, again_s: float, config: str | None, store: str | None) -> None:
+    """
+    Look at everything that can be reached, and say what is wrong, why, and what to do.
+
+    It asks and changes nothing. What it could not look at, it says. docs/doctor.md has all codes.
+
+    Exit code 0: nothing, or notes only; 1: findings; 4: nobody answers.
+    """
+
+    scope = Scope(
+        which, local_address(), again_s, config or "", store or "", real_surroundings(".")
+    )
+
+    async def work(session: Session) -> int | None:
+        return await examine(session, scope)
+
+    run(work)
+
+
+async def examine(session: Session, scope: Scope) -> int | None:
+    """:returns: the exit code."""
+    with session.output.progress("asking brokers", None) as steps:
+        facts = await gather(session, scope, steps.advance)
+    findings = judge(facts, RULES)
+    show(session, facts, findings)
+    asked = facts.brokers or facts.name_servers
+    if asked and not (facts.answering() or any(item.answers for item in facts.name_servers)):
+        return NO_ANSWER
+    return None if is_healthy(findings) else FAILED
+
+
+def show(session: Session, facts: Facts, findings: list[Finding], rules: int = len(RULES)) -> None:
+    """A table, what to do for each code in it, and what was not looked at."""
+    output = session.output
+    if output.as_json:
+        output.fields(
+            {
+                "healthy": is_healthy(findings),
+                "findings": [item._asdict() for item in findings],
+                "not_looked_at": [item._asdict() for item in facts.not_looked],
+                **_looked_at(facts, rules),
+            }
+        )
+        return
+    if findings:
+        rows = [[item.severity, item.code, item.about, item.text] for item in findings]
+        output.table("findings", COLUMNS, rows)
+        output.say("\nwhat to do")
+        for code, fix in dict.fromkeys((item.code, item.fix) for item in findings):
+            output.say(f"  {code}: {fix}")
+    if facts.not_looked:
+        output.say("\nnot looked at, because")
+        for item in facts.not_looked:
+            output.say(f"  {item.what}: {item.why}")
+    verdict = "nothing to do" if is_healthy(findings) else "see above"
+    output.say(
+        f"\nlooked at {len(facts.name_servers)} name servers, {len(facts.brokers)} brokers and "
+        f"{len(facts.groups)} groups by {rules} rules: {verdict}"
+    )
+
+
+def _looked_at(facts: Facts, rules: int) -> dict[str, Any]:
+    return {
+        "rules": rules,
+        "name_servers": len(facts.name_servers),
+        "brokers": len(facts.brokers),
+        "groups": len(facts.groups),
+    }

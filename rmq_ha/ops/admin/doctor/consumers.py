@@ -1,0 +1,256 @@
+"""Rules: consumer groups, dead letters, and what is deleted before it is read."""
+
+from collections import Counter
+from collections.abc import Iterator
+
+from rmq_ha.base.model.topics import RETRY_PREFIX
+from rmq_ha.ops.admin.doctor.facts import Facts, Group, Queue
+from rmq_ha.ops.admin.doctor.findings import Rule, Said, Severity
+
+MANY = 100_000
+STUCK = 1_000
+GROWING_MS = 3_600_000
+_BROADCASTING = "BROADCASTING"
+
+
+def _two_subscriptions(facts: Facts) -> Iterator[Said]:
+    for group in facts.groups:
+        own = RETRY_PREFIX + group.name
+        kinds: dict[tuple[tuple[str, str], ...], str] = {}
+        for client, expressions in sorted(group.subscriptions.items()):
+            kinds.setdefault(
+                tuple(sorted((t, e) for t, e in expressions.items() if t != own)), client
+            )
+        if len(kinds) > 1:
+            told = "; ".join(f"{who}: {_shown(what)}" for what, who in kinds.items())
+            yield Said(group.name, f"its members subscribe different things ({told})")
+
+
+def _shown(subscriptions: tuple[tuple[str, str], ...]) -> str:
+    return ", ".join(f"{topic} [{expression}]" for topic, expression in subscriptions) or "nothing"
+
+
+def _not_committing(facts: Facts) -> Iterator[Said]:
+    for group in facts.groups:
+        stuck = [q for q in group.queues if q.lag > 0 and q.later is not None]
+        if group.members and stuck and all(q.later == q.offset for q in stuck):
+            yield Said(
+                group.name,
+                f"{len(group.members)} members, {sum(q.lag for q in stuck)} messages wait, and no "
+                f"offset of them moved within {facts.again_s:g} s",
+            )
+
+
+def _nobody(facts: Facts) -> Iterator[Said]:
+    for group in facts.groups:
+        if group.lag and not group.members:
+            yield Said(group.name, f"{group.lag} messages wait, and it has no member")
+
+
+def _first(queues: list[Queue]) -> str:
+    more = f" and {len(queues) - 1} queues more" if len(queues) > 1 else ""
+    return f"{queues[0]}{more}"
+
+
+def _unread_deleted(facts: Facts) -> Iterator[Said]:
+    for group in facts.groups:
+        lost = [q for q in group.queues if 0 <= q.offset < q.begin]
+        if lost:
+            count = sum(q.begin - q.offset for q in lost)
+            yield Said(group.name, f"{count} messages were deleted unread: {_first(lost)}")
+
+
+def _unread_soon(facts: Facts) -> Iterator[Said]:
+    for group in facts.groups:
+        old = [q for q in group.queues if q.old_end is not None and _place(q) < q.old_end]
+        if old:
+            count = sum((q.old_end or 0) - _place(q) for q in old)
+            yield Said(group.name, f"{count} unread messages are nearly too old: {_first(old)}")
+
+
+def _place(queue: Queue) -> int:
+    return max(queue.offset, queue.begin)
+
+
+def _beyond(facts: Facts) -> Iterator[Said]:
+    for group in facts.groups:
+        wrong = [q for q in group.queues if q.offset > q.end]
+        if wrong:
+            first = wrong[0]
+            yield Said(
+                group.name,
+                f"its offset is {first.offset}, but the queue ends at {first.end}: {_first(wrong)}",
+            )
+
+
+def _disabled(facts: Facts) -> Iterator[Said]:
+    for group in facts.groups:
+        where = [name for name, enabled in group.enabled.items() if not enabled]
+        if where and (group.members or group.lag):
+            yield Said(group.name, f"it may not consume at {', '.join(where)}")
+
+
+def _unreadable(facts: Facts) -> Iterator[Said]:
+    for item in facts.unreadable_queues:
+        yield Said(
+            item.topic,
+            f"{item.messages} messages lie in queues {item.readable} to {item.needed - 1} at "
+            f"{item.broker}, and consumers may read {item.readable} queues only: `rmqha-admin "
+            f"topic update '{item.topic}' --on {item.broker} --read-queues {item.needed}` brings "
+            "them back",
+        )
+
+
+def _idle(facts: Facts) -> Iterator[Said]:
+    for group in facts.groups:
+        count = Counter(q.topic for q in group.queues if not q.topic.startswith(RETRY_PREFIX))
+        if not count or group.model == _BROADCASTING:
+            continue
+        topic, most = count.most_common(1)[0]
+        if len(group.members) > most:
+            yield Said(group.name, f"{len(group.members)} members share {most} queues of {topic}")
+
+
+def _far_behind(facts: Facts) -> Iterator[Said]:
+    for group in facts.groups:
+        if group.lag > MANY:
+            yield Said(group.name, f"it is {group.lag} messages behind")
+
+
+def _one_queue(facts: Facts) -> Iterator[Said]:
+    for group in facts.groups:
+        worst = max(group.queues, key=lambda q: q.lag, default=None)
+        if worst is None or worst.lag < STUCK or _siblings(group, worst) < 4:
+            continue
+        if worst.lag > 0.9 * sum(q.lag for q in group.queues if q.topic == worst.topic):
+            yield Said(group.name, f"{worst.lag} of its messages wait in one queue: {worst}")
+
+
+def _siblings(group: Group, queue: Queue) -> int:
+    return sum(other.topic == queue.topic for other in group.queues)
+
+
+def _dead_letters(facts: Facts, *, fresh: bool) -> Iterator[Said]:
+    for item in facts.dead_letters:
+        is_fresh = 0 < facts.now_ms - item.last_ms < GROWING_MS
+        if item.messages and is_fresh is fresh:
+            ago = (facts.now_ms - item.last_ms) / 60_000
+            when = f", the last one {ago:.0f} min ago" if item.last_ms else ""
+            yield Said(item.group, f"{item.messages} dead letters at {item.broker}{when}")
+
+
+def _growing(facts: Facts) -> Iterator[Said]:
+    return _dead_letters(facts, fresh=True)
+
+
+def _waiting(facts: Facts) -> Iterator[Said]:
+    return _dead_letters(facts, fresh=False)
+
+
+RULES = (
+    Rule(
+        "two-subscriptions",
+        Severity.ERROR,
+        "members of one group subscribe different topics or tags: each gets a part of what it "
+        "did not ask for, and messages are skipped",
+        "give programs that want different things different groups; restart those that still run "
+        "with old code",
+        _two_subscriptions,
+    ),
+    Rule(
+        "not-committing",
+        Severity.WARNING,
+        "members are there and messages wait, but no offset moves: a listener hangs, takes "
+        "longer than the look, or never commits",
+        "`rmqha-admin group show GROUP` names the members; look at their threads and logs; "
+        "--look-again 60 waits longer",
+        _not_committing,
+    ),
+    Rule(
+        "no-members",
+        Severity.WARNING,
+        "messages wait for a group that has no member",
+        "start its programs, or `rmqha-admin group delete GROUP` if nobody needs it any more",
+        _nobody,
+    ),
+    Rule(
+        "unread-deleted",
+        Severity.ERROR,
+        "messages were deleted by age, or for want of space, before a group had read them",
+        "a longer `fileReservedTime`, more disk, or more members; the rest goes on by itself at "
+        "the first message that is there",
+        _unread_deleted,
+    ),
+    Rule(
+        "unread-soon-deleted",
+        Severity.WARNING,
+        "messages that a group has not read are older than four fifths of `fileReservedTime`",
+        "`rmqha-admin broker config set NAME fileReservedTime=HOURS` keeps them longer, if the "
+        "disk has room; see no-members and not-committing",
+        _unread_soon,
+    ),
+    Rule(
+        "offset-beyond-end",
+        Severity.ERROR,
+        "a group's offset lies behind the end of its queue: the broker lost messages (an empty "
+        "or older store), or the topic was made again; new messages may be skipped",
+        "`rmqha-admin reset-offset TOPIC -g GROUP --to TIME`",
+        _beyond,
+    ),
+    Rule(
+        "group-disabled",
+        Severity.WARNING,
+        "consumeEnable=false: brokers give a group nothing",
+        "`rmqha-admin group update GROUP --consume` when it may go on",
+        _disabled,
+    ),
+    Rule(
+        "idle-members",
+        Severity.NOTE,
+        "a group has more members than queues: some get nothing",
+        "`rmqha-admin topic update TOPIC --queues N`, or fewer members",
+        _idle,
+    ),
+    Rule(
+        "far-behind",
+        Severity.WARNING,
+        "a group is more than 100,000 messages behind",
+        "more members (as many as queues), or a faster listener; `rmqha-admin lag GROUP` shows "
+        "each queue",
+        _far_behind,
+    ),
+    Rule(
+        "one-queue-behind",
+        Severity.WARNING,
+        "nearly all that waits for a group waits in one queue: its member hangs, or nearly all "
+        "messages have one sharding key",
+        "`rmqha-admin lag GROUP` shows where; restart the member that has this queue, or choose "
+        "keys that spread",
+        _one_queue,
+    ),
+    Rule(
+        "unreadable-queues",
+        Severity.ERROR,
+        "unread messages lie in queues of a topic beyond its read queues: no consumer gets them. "
+        "Brokers of 4.9 put retries there when a group's retryQueueNums is above what its retry "
+        "topic has",
+        "type the `rmqha-admin topic update` that the cause names: consumers find the queues "
+        "within 30 s",
+        _unreadable,
+    ),
+    Rule(
+        "dlq-growing",
+        Severity.WARNING,
+        "a group gave up messages within the last hour",
+        "`rmqha-admin dlq show GROUP` shows them; mend the listener, then `rmqha-admin dlq "
+        "resend GROUP`",
+        _growing,
+    ),
+    Rule(
+        "dlq-waiting",
+        Severity.NOTE,
+        "messages that a group gave up lie there",
+        "`rmqha-admin dlq show GROUP`; `rmqha-admin dlq resend GROUP` sends them again, once each",
+        _waiting,
+    ),
+)

@@ -1,0 +1,302 @@
+"""Rules over /metrics: what happened since the start, what happens now, and what runs out."""
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import NamedTuple
+
+from rmq_ha.ops.admin.doctor.facts import Broker, Facts, Status
+from rmq_ha.ops.admin.doctor.findings import Rule, Said, Severity
+
+FEW_FILES = 4096
+NEARLY = 0.8
+LAG_S = 1.0
+
+
+class _Counter(NamedTuple):
+    """:ivar metric: its name; several are looked at one by one."""
+
+    code: str
+    metric: str
+    cause: str
+    fix: str
+
+
+_EVER = (
+    _Counter(
+        "messages-damaged",
+        "rmqha_damaged_messages_total",
+        "a broker's log has damaged messages: pulls leave them out",
+        "look at the disk's health (smartctl) and at the log's lines; a slave or the master may "
+        'have them whole: docs/operations.md, "Damaged stores"',
+    ),
+    _Counter(
+        "queues-mended",
+        "rmqha_mended_units_total",
+        "places of queues were damaged at rest and mended from the log",
+        "look at the disk's health (smartctl)",
+    ),
+    _Counter(
+        "deleted-early",
+        "rmqha_forced_deletions_total",
+        "files of the log were deleted before fileReservedTime, because the disk was too full",
+        "more disk, or a shorter `fileReservedTime` by decision; the log says which files, and "
+        "which groups miss some",
+    ),
+    _Counter(
+        "slave-diverged-once",
+        "rmqha_replication_diverged_total",
+        "a slave came with another log than its master's, or with more",
+        "look into `setaside` at the slave, and at its `/healthz`; if it follows now, nothing "
+        "else has to be done",
+    ),
+    _Counter(
+        "slave-doubtful",
+        "rmqha_replication_within_record_total",
+        "a Java slave came with an end within a record that it was not sent: its log may be "
+        "another",
+        'compare it, or empty its store; docs/operations.md, "Logs that part"',
+    ),
+)
+_NOW = (
+    _Counter(
+        "acks-degraded",
+        "rmqha_degraded_acks_total",
+        "producers get FLUSH_SLAVE_TIMEOUT, SLAVE_NOT_AVAILABLE or FLUSH_DISK_TIMEOUT in place "
+        "of SEND_OK",
+        "see no-slave, slave-behind and flush-behind for the reason that is named",
+    ),
+    _Counter(
+        "puts-refused",
+        "rmqha_refused_puts_total",
+        "puts are refused, for the reason that is named",
+        "as the reason says: free the disk, send to the master, make messages smaller, take load "
+        "away",
+    ),
+    _Counter(
+        "registration-fails",
+        "rmqha_registration_failures_total",
+        "a broker cannot register with a name server: its routes get old",
+        "see name-server-silent; with many topics: `maxTopicsOfBroker`; with access control: "
+        "`aclAccessKey`; a broker with tls.server.mode=enforcing wants TLS of its name servers, "
+        "too",
+    ),
+    _Counter(
+        "access-refused",
+        "rmqha_acl_refused_total",
+        "access control refuses requests",
+        "the broker's log says which account, from where and what it lacks; `rmqha-admin acl set` "
+        "gives it",
+    ),
+    _Counter(
+        "odd-times",
+        "rmqha_acl_odd_times_total",
+        "clients sign with a time that is far from the broker's",
+        "set up NTP at the clients that the log names",
+    ),
+    _Counter(
+        "slave-refused",
+        "rmqha_replication_refused_total",
+        "hosts are refused at the port for slaves: strangers, or a slave that is missing in "
+        "`haAllowedSlaves` or lacks `haSecret`",
+        "the log names the address; add it if it is your slave",
+    ),
+    _Counter(
+        "connections-refused",
+        "rmqha_refused_connections_total",
+        "connections are refused as soon as they come, by the key that is named",
+        "the log says who has so many; raise LimitNOFILE, or the key",
+    ),
+    _Counter(
+        "offsets-refused",
+        "rmqha_refused_offsets_total",
+        "clients commit offsets for queues that there are not",
+        "look for clients with old routes: a topic was made smaller or anew while they ran; "
+        "restart them",
+    ),
+    _Counter(
+        "properties-refused",
+        "rmqha_refused_properties_total",
+        "sends are refused because of properties of RocketMQ 5 that brokers of 4.9 ignore, such as "
+        "TIMER_DELAY_SEC",
+        "let the producer leave the property out or use delay levels; "
+        "`refuseUnservedProperties=false` delivers such messages at once",
+    ),
+    _Counter(
+        "topics-not-made",
+        "rmqha_not_created_total",
+        "clients name topics or groups for which there is no room (maxTopics, maxGroups)",
+        "delete what nobody needs; the log says which client asks",
+    ),
+    _Counter(
+        "frames-dropped",
+        "rmqha_dropped_frames_total",
+        "connections are closed because of frames that do not end",
+        "the log says who; behind a NAT that sends much at once raise the key that is named",
+    ),
+    _Counter(
+        "strangers",
+        "rmqha_protocol_violations_total",
+        "somebody connects who speaks no remoting, or not the TLS that is wanted",
+        "the log says who: a scanner (close the port to it), a health check at the wrong port "
+        "(give it `metricsPort`), or a client without TLS (--tls)",
+    ),
+)
+
+
+def _statuses(facts: Facts) -> Iterator[tuple[Broker, Status]]:
+    for broker in facts.answering():
+        if broker.status is not None and broker.status.problem is None:
+            yield broker, broker.status
+
+
+def _ever(metric: str, facts: Facts) -> Iterator[Said]:
+    for broker, status in _statuses(facts):
+        count = status.total(metric)
+        if count:
+            yield Said(str(broker), f"{metric} is {count:.0f} since its start")
+
+
+def _now(metric: str, facts: Facts) -> Iterator[Said]:
+    for broker, status in _statuses(facts):
+        growth = status.growth(metric)
+        if growth is not None and growth > 0:
+            why = _reasons(status, metric)
+            yield Said(
+                str(broker), f"{metric} grew by {growth:.0f} within {facts.again_s:g} s{why}"
+            )
+
+
+def _reasons(status: Status, metric: str) -> str:
+    """By the label `reason`, of those that grew."""
+    before = {labels.get("reason"): value for labels, value in status.metrics.get(metric, ())}
+    reasons = [
+        str(labels["reason"])
+        for labels, value in status.later.get(metric, ())
+        if labels.get("reason") and value > before.get(labels["reason"], 0.0)
+    ]
+    return f" ({', '.join(sorted(reasons))})" if reasons else ""
+
+
+def _refused_ahead(facts: Facts) -> Iterator[Said]:
+    for broker, status in _statuses(facts):
+        count = status.total("rmqha_replication_refused_ahead")
+        if count:
+            yield Said(str(broker), f"it refuses the slaves of {count:.0f} machines")
+
+
+def _member_diverged(facts: Facts) -> Iterator[Said]:
+    for broker, status in _statuses(facts):
+        if status.total("rmqha_dledger_diverged"):
+            yield Said(str(broker), "the leader has another entry where it has a committed one")
+
+
+def _no_leader_known(facts: Facts) -> Iterator[Said]:
+    for broker, status in _statuses(facts):
+        name = "rmqha_dledger_has_leader"
+        if name in status.metrics and not status.total(name):
+            yield Said(str(broker), "it knows no leader of its group")
+
+
+def _reactor(facts: Facts) -> Iterator[Said]:
+    for broker, status in _statuses(facts):
+        worst = status.total("rmqha_reactor_lag_max_seconds")
+        if worst > LAG_S:
+            yield Said(str(broker), f"within the last minute everything waited {worst:.1f} s")
+
+
+def _few_files(facts: Facts) -> Iterator[Said]:
+    for broker, status in _statuses(facts):
+        most = status.total("process_max_fds")
+        if 0 < most < FEW_FILES:
+            yield Said(str(broker), f"it may open {most:.0f} files and connections")
+    local = facts.local
+    if local and 0 < local.most_files < FEW_FILES:
+        yield Said(local.file, f"a broker that starts here may open {local.most_files} files")
+
+
+def _share(status: Status, used: str, most: str) -> float:
+    limit = status.total(most)
+    return status.total(used) / limit if limit > 0 else 0.0
+
+
+def _running_out(facts: Facts) -> Iterator[Said]:
+    pairs = (
+        ("process_open_fds", "process_max_fds", "open files"),
+        ("rmqha_open_connections", "rmqha_connection_places", "places for connections"),
+    )
+    for broker, status in _statuses(facts):
+        for used, most, what in pairs:
+            if _share(status, used, most) > NEARLY:
+                yield Said(
+                    str(broker), f"{status.total(used):.0f} of {status.total(most):.0f} {what}"
+                )
+
+
+def _series(facts: Facts) -> Iterator[Said]:
+    for broker, status in _statuses(facts):
+        left_out = status.total("rmqha_series_left_out")
+        if left_out:
+            yield Said(str(broker), f"{left_out:.0f} topics or groups have no series")
+
+
+def _rules(
+    counters: Iterable[_Counter], look: Callable[[str, Facts], Iterator[Said]]
+) -> Iterator[Rule]:
+    for item in counters:
+        yield Rule(item.code, Severity.WARNING, item.cause, item.fix, partial(look, item.metric))
+
+
+RULES = (
+    *_rules(_EVER, _ever),
+    *_rules(_NOW, _now),
+    Rule(
+        "slave-refused-ahead",
+        Severity.ERROR,
+        "a Java slave came with more than its master had, and is refused until it comes with less",
+        "empty the slave's store, or promote it if its messages count; docs/operations.md, "
+        '"Logs that part"',
+        _refused_ahead,
+    ),
+    Rule(
+        "member-diverged",
+        Severity.ERROR,
+        "two members of a DLedger group committed different entries",
+        "stop the group, keep all stores, compare the ledgers; empty the member that is wrong",
+        _member_diverged,
+    ),
+    Rule(
+        "no-leader-known",
+        Severity.ERROR,
+        "a member of a DLedger group knows no leader",
+        "`rmqha-admin dledger status`; open the port of `dLegerPeers` between all members",
+        _no_leader_known,
+    ),
+    Rule(
+        "reactor-late",
+        Severity.WARNING,
+        "the broker's only thread was held up for more than a second",
+        "look at the machine's load, swap and disk; move topics to another broker",
+        _reactor,
+    ),
+    Rule(
+        "few-files",
+        Severity.WARNING,
+        "the limit of open files is low",
+        "LimitNOFILE=65536 of systemd (`ulimit -Hn`), and restart it",
+        _few_files,
+    ),
+    Rule(
+        "running-out",
+        Severity.WARNING,
+        "four fifths of the open files, or of the places for connections, are taken",
+        "raise LimitNOFILE, or find out who has so many: `rmqha-admin connections`",
+        _running_out,
+    ),
+    Rule(
+        "series-left-out",
+        Severity.NOTE,
+        "not all topics and groups have metrics",
+        "raise `metricsSeriesLimit`, if what collects them can take more",
+        _series,
+    ),
+)

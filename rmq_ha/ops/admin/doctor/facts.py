@@ -1,0 +1,404 @@
+"""Facts: what was seen of a cluster. Whatever could not be asked is None or empty, and said so."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, NamedTuple, overload
+
+from rmq_ha.base.model.broker_identity import MASTER_ID
+from rmq_ha.base.model.status import BrokerRole
+from rmq_ha.base.model.topic_config import TopicConfig
+from rmq_ha.base.wire.route_bodies import Rival
+from rmq_ha.base.wire.stat_bodies import Connection
+from rmq_ha.ops.admin.doctor.local import Local
+
+_RUNTIME = re.compile(r"(\d+) days, (\d+) hours, (\d+) minutes, (\d+) seconds")
+_SIZE = re.compile(r"([\d.]+) (B|KiB|MiB|GiB|TiB|PiB|EiB)")
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
+Sample = tuple[Mapping[str, str], float]
+
+
+@overload
+def number(values: Mapping[str, str], key: str) -> float | None: ...
+
+
+@overload
+def number(values: Mapping[str, str], key: str, default: float) -> float: ...
+
+
+def number(values: Mapping[str, str], key: str, default: float | None = None) -> float | None:
+    """A number in what a broker told; the default where there is none."""
+    try:
+        return float(values.get(key, ""))
+    except ValueError:
+        return default
+
+
+def size_in(text: str) -> float | None:
+    """Bytes of the first size in RocketMQ's words (`6.2 KiB`)."""
+    match = _SIZE.search(text)
+    return float(match[1]) * 1024 ** _UNITS.index(match[2]) if match else None
+
+
+@dataclass(kw_only=True)
+class NameServer:
+    """
+    One name server.
+
+    :ivar problem: why it does not answer.
+    :ivar refused: it answers, and is none, or does not tell.
+    :ivar resolves: its name stands for an address; an address does.
+    :ivar brokers: addresses by broker name and id.
+    :ivar clusters: of each broker name.
+    :ivar topics: that it has routes for; None: it did not say.
+    :ivar rivals: who claims a name and id that another broker holds; empty: nobody, or no name
+        server of ours.
+    """
+
+    address: str
+    problem: str | None = None
+    refused: str | None = None
+    resolves: bool = True
+    brokers: dict[str, dict[int, str]] = field(default_factory=dict)
+    clusters: dict[str, str] = field(default_factory=dict)
+    topics: frozenset[str] | None = None
+    rivals: list[Rival] = field(default_factory=list)
+
+    @property
+    def answers(self) -> bool:
+        """It says which brokers there are."""
+        return self.problem is None and self.refused is None
+
+
+class Port(NamedTuple):
+    """
+    A port of a broker.
+
+    :ivar problem: why nobody can connect from here; None: one can.
+    """
+
+    address: str
+    problem: str | None = None
+
+
+@dataclass(kw_only=True)
+class Status:
+    """
+    A status port.
+
+    :ivar problem: why it does not answer.
+    :ivar health: the line of /healthz.
+    :ivar metrics: samples by name.
+    :ivar later: the same some seconds later; empty: nobody looked again.
+    """
+
+    address: str
+    problem: str | None = None
+    is_ready: bool = True
+    health: str = ""
+    metrics: dict[str, list[Sample]] = field(default_factory=dict)
+    later: dict[str, list[Sample]] = field(default_factory=dict)
+
+    def total(self, name: str) -> float:
+        """Over all labels; 0 when it is not there."""
+        return sum(value for _, value in self.metrics.get(name, ()))
+
+    def growth(self, name: str) -> float | None:
+        """Between the two looks; None when there was one only."""
+        if not self.later:
+            return None
+        return sum(value for _, value in self.later.get(name, ())) - self.total(name)
+
+
+class Certificate(NamedTuple):
+    """
+    One that somebody shows, or that lies in a file.
+
+    :ivar where: an address, or a key of the properties file.
+    :ivar name: whom it is for, as text.
+    :ivar names: the same, one by one.
+    :ivar host: where it is shown; empty: it lies in a file.
+    """
+
+    where: str
+    name: str
+    begins: datetime
+    ends: datetime
+    names: tuple[str, ...] = ()
+    host: str = ""
+
+
+@dataclass(kw_only=True)
+class Broker:
+    """
+    One broker, as a name server knows it and as it says itself.
+
+    :ivar name: as it is registered; empty when only its address is known. So are `cluster` and
+        `broker_id`.
+    :ivar problem: why it does not answer.
+    :ivar refused: it answers, but does not tell.
+    :ivar took_ms: how long its answer took.
+    :ivar clock_ahead_ms: of its clock to ours; None: nobody could see it.
+    :ivar config: what it runs with.
+    :ivar info: what GET_BROKER_RUNTIME_INFO says.
+    :ivar replication: what one of ours says of its pair.
+    :ivar topics: names of those that it has; None: nobody asked.
+    :ivar topic_configs: the topics of this broker by name; empty: nobody asked.
+    :ivar topics_changed_ms: when one of them came, changed or went, by the broker's clock.
+    :ivar plain: whether the port takes a connection at all.
+    :ivar ha: the port for slaves; None: nobody has to reach it.
+    """
+
+    address: str
+    name: str = ""
+    cluster: str = ""
+    broker_id: int | None = None
+    problem: str | None = None
+    refused: str | None = None
+    took_ms: int = 0
+    clock_ahead_ms: int | None = None
+    config: dict[str, str] = field(default_factory=dict)
+    info: dict[str, str] = field(default_factory=dict)
+    replication: dict[str, Any] = field(default_factory=dict)
+    topics: frozenset[str] | None = None
+    topic_configs: dict[str, TopicConfig] = field(default_factory=dict)
+    topics_changed_ms: int = 0
+    plain: Port | None = None
+    ha: Port | None = None
+    fast: Port | None = None
+    status: Status | None = None
+
+    def __str__(self) -> str:
+        return f"{self.name or self.own_name} {self.address}".strip()
+
+    @property
+    def answers(self) -> bool:
+        """It told who it is and how it is."""
+        return bool(self.config)
+
+    @property
+    def host(self) -> str:
+        """Without the port."""
+        return self.address.rpartition(":")[0]
+
+    @property
+    def own_name(self) -> str:
+        """What it calls itself."""
+        return self.config.get("brokerName", "")
+
+    @property
+    def role(self) -> str:
+        """What it runs as; empty when it does not answer."""
+        return self.config.get("brokerRole", "")
+
+    @property
+    def is_slave(self) -> bool:
+        """It runs as one."""
+        return self.role == BrokerRole.SLAVE.value
+
+    @property
+    def is_master(self) -> bool:
+        """It runs as one; members of DLedger groups say nothing of the kind."""
+        return self.answers and not self.is_slave and not self.is_dledger
+
+    @property
+    def is_dledger(self) -> bool:
+        """It belongs to a group that elects its master."""
+        return self.config.get("enableDLegerCommitLog") == "true"
+
+    @property
+    def is_controlled(self) -> bool:
+        """It is in controller mode."""
+        return self.config.get("enableControllerMode") == "true"
+
+    @property
+    def is_ours(self) -> bool:
+        """Not one of Java's."""
+        return bool(self.replication)
+
+    @property
+    def end(self) -> int:
+        """Of its log."""
+        return int(number(self.info, "commitLogMaxOffset", 0))
+
+    @property
+    def link(self) -> dict[str, Any]:
+        """Of a slave of ours: how it follows its master; else empty."""
+        link = self.replication.get("master")
+        return link if isinstance(link, dict) else {}
+
+    @property
+    def slaves(self) -> list[dict[str, Any]] | None:
+        """Of a master of ours: who follows it; None: it does not say."""
+        slaves = self.replication.get("slaves")
+        return slaves if isinstance(slaves, list) else None
+
+    @property
+    def reserved_s(self) -> float:
+        """For how long messages are kept."""
+        return number(self.config, "fileReservedTime", 72) * 3600
+
+    @property
+    def free_bytes(self) -> float | None:
+        """Of the disk of its log."""
+        return size_in(self.info.get("commitLogDirCapacity", "").partition("Free")[2])
+
+    @property
+    def total_bytes(self) -> float | None:
+        """The same disk, whole."""
+        return size_in(self.info.get("commitLogDirCapacity", "").partition("Free")[0])
+
+    @property
+    def runs_s(self) -> int | None:
+        """Since its start."""
+        match = _RUNTIME.search(self.info.get("runtime", ""))
+        if match is None:
+            return None
+        days, hours, minutes, seconds = map(int, match.groups())
+        return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
+
+
+class Queue(NamedTuple):
+    """
+    A group's place in a queue of a broker, and the queue.
+
+    :ivar broker: its name.
+    :ivar later: the group's offset some seconds later; None: nobody looked again.
+    :ivar old_end: offset of the first message that is not about to be deleted for its age; None:
+        nobody asked.
+    """
+
+    broker: str
+    topic: str
+    queue: int
+    begin: int
+    end: int
+    offset: int
+    later: int | None = None
+    old_end: int | None = None
+
+    def __str__(self) -> str:
+        return f"{self.topic}, queue {self.queue} of {self.broker}"
+
+    @property
+    def lag(self) -> int:
+        """Messages that the group has not consumed."""
+        return self.end - max(self.offset, self.begin)
+
+
+@dataclass(kw_only=True)
+class Group:
+    """
+    A consumer group, at all brokers.
+
+    :ivar enabled: it may consume, by broker name.
+    :ivar members: by client id.
+    :ivar subscriptions: what each member that could be asked subscribes: topic to expression.
+    :ivar model: CLUSTERING or BROADCASTING; empty: unknown.
+    :ivar queues: of the topics that it ever committed.
+    """
+
+    name: str
+    enabled: dict[str, bool] = field(default_factory=dict)
+    members: dict[str, Connection] = field(default_factory=dict)
+    subscriptions: dict[str, dict[str, str]] = field(default_factory=dict)
+    model: str = ""
+    queues: list[Queue] = field(default_factory=list)
+
+    @property
+    def lag(self) -> int:
+        """Over all queues."""
+        return sum(max(0, item.lag) for item in self.queues)
+
+
+class UnreadableQueues(NamedTuple):
+    """
+    Queues of a topic that hold messages and that consumers may not read.
+
+    :ivar broker: the broker's name.
+    :ivar readable: how many queues of the topic consumers may read.
+    :ivar needed: how many they would have to read.
+    :ivar messages: that lie in the other queues, and that no group has consumed.
+    """
+
+    broker: str
+    topic: str
+    readable: int
+    needed: int
+    messages: int
+
+
+class DeadLetters(NamedTuple):
+    """:ivar last_ms: when the last one was stored; 0: unknown."""
+
+    group: str
+    broker: str
+    messages: int
+    last_ms: int
+
+
+class Controller(NamedTuple):
+    """
+    One of those that `controllerAddr` of a broker names.
+
+    :ivar problem: why it does not answer.
+    :ivar leader: where the one is that leads them; empty: it knows none.
+    """
+
+    address: str
+    problem: str | None = None
+    leader: str = ""
+
+
+class NotLooked(NamedTuple):
+    """What could not be asked, and why."""
+
+    what: str
+    why: str
+
+
+@dataclass(kw_only=True)
+class Facts:
+    """
+    All of it.
+
+    :ivar now_ms: our clock.
+    :ivar again_s: how long after the first look the second one was; 0: there was none.
+    """
+
+    now_ms: int
+    again_s: float = 0.0
+    name_servers: list[NameServer] = field(default_factory=list)
+    brokers: list[Broker] = field(default_factory=list)
+    controllers: list[Controller] = field(default_factory=list)
+    groups: list[Group] = field(default_factory=list)
+    dead_letters: list[DeadLetters] = field(default_factory=list)
+    unreadable_queues: list[UnreadableQueues] = field(default_factory=list)
+    certificates: list[Certificate] = field(default_factory=list)
+    local: Local | None = None
+    not_looked: list[NotLooked] = field(default_factory=list)
+
+    def pairs(self) -> Iterator[tuple[str, list[Broker]]]:
+        """Brokers by the name that they are registered with."""
+        for name in dict.fromkeys(item.name for item in self.brokers if item.name):
+            yield name, [item for item in self.brokers if item.name == name]
+
+    def rivals(self) -> list[Rival]:
+        """Those that any name server told, each once."""
+        return list(dict.fromkeys(rival for server in self.name_servers for rival in server.rivals))
+
+    def answering(self) -> list[Broker]:
+        """Those who told."""
+        return [item for item in self.brokers if item.answers]
+
+
+def master_of(members: Iterable[Broker]) -> Broker | None:
+    """Who answers as the only master of a name; None: nobody, or more than one."""
+    masters = [item for item in members if item.is_master]
+    return masters[0] if len(masters) == 1 else None
+
+
+def registered_master(members: Iterable[Broker]) -> Broker | None:
+    """Whom name servers call the master."""
+    return next((item for item in members if item.broker_id == MASTER_ID), None)

@@ -1,0 +1,320 @@
+"""Rules: a broker's properties file, its store and its certificates on this machine."""
+
+import ipaddress
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+
+from rmq_ha.ops.admin.doctor.facts import Broker, Certificate, Facts
+from rmq_ha.ops.admin.doctor.findings import Rule, Said, Severity
+
+SOON = timedelta(days=30)
+MADE_UP = ("rmq-ha",)
+"""Whom a certificate of `rmq_ha.base.tls.files.self_signed` is for."""
+_ADDRESS_KEYS = ("brokerIP1", "brokerIP2", "bindAddress", "metricsAddress")
+_INDEX_BYTES = 420_000_040
+_NOT_COMPARED = ("startAcceptSendRequestTimeStamp",)
+
+
+def _wrong(facts: Facts) -> Iterator[Said]:
+    """What a rule of its own says more about is left to that."""
+    error = facts.local.error if facts.local else None
+    told = [
+        said.text.partition("=")[0] for why in (_names, _name_server_list) for said in why(facts)
+    ]
+    if facts.local and error and not any(f" {key}=" in error for key in told):
+        yield Said(facts.local.file, error)
+
+
+def _unknown(facts: Facts) -> Iterator[Said]:
+    for text in facts.local.unknown if facts.local else ():
+        yield Said(facts.local.file if facts.local else "", text)
+
+
+def _doubtful(facts: Facts) -> Iterator[Said]:
+    for text in facts.local.doubtful if facts.local else ():
+        yield Said(facts.local.file if facts.local else "", text)
+
+
+def _names(facts: Facts) -> Iterator[Said]:
+    for key in _ADDRESS_KEYS if facts.local else ():
+        assert facts.local is not None
+        value = facts.local.rendered.get(key) or facts.local.settings.get(key, "")
+        try:
+            ipaddress.ip_address(value or "::")
+        except ValueError:
+            yield Said(facts.local.file, f"{key}={value} is no address")
+
+
+def _name_server_list(facts: Facts) -> Iterator[Said]:
+    value = facts.local.settings.get("namesrvAddr", "") if facts.local else ""
+    if facts.local and ("," in value or "://" in value):
+        yield Said(facts.local.file, f"namesrvAddr={value}")
+
+
+def _here(facts: Facts) -> Broker | None:
+    """The broker of the file that was given."""
+    if facts.local is None or not facts.local.address:
+        return None
+    return next((b for b in facts.brokers if b.address == facts.local.address), None)
+
+
+def _not_running(facts: Facts) -> Iterator[Said]:
+    broker = _here(facts)
+    if broker is not None and broker.problem is not None:
+        yield Said(broker.address, f"the broker of this file does not answer: {broker.problem}")
+
+
+def _not_registered(facts: Facts) -> Iterator[Said]:
+    broker = _here(facts)
+    if broker is None or not broker.answers:
+        return
+    for server in facts.name_servers:
+        known = {address for ids in server.brokers.values() for address in ids.values()}
+        if server.answers and broker.address not in known:
+            yield Said(broker.address, f"it runs, but the name server {server.address} has it not")
+
+
+def _file_differs(facts: Facts) -> Iterator[Said]:
+    broker = _here(facts)
+    if broker is None or not broker.answers or facts.local is None:
+        return
+    for key, value in facts.local.rendered.items():
+        running = broker.config.get(key)
+        if running is None or value == "***" or key in _NOT_COMPARED:
+            continue
+        if running != value:
+            yield Said(facts.local.file, f"it says {key}={value}, the broker runs with {running}")
+
+
+def _log_missing(facts: Facts) -> Iterator[Said]:
+    local = facts.local
+    if local and local.is_there and local.queue_topics and not local.log_files:
+        yield Said(local.store, f"queues of {local.queue_topics} topics, but no commit log")
+
+
+def _unclean(facts: Facts) -> Iterator[Said]:
+    local, broker = facts.local, _here(facts)
+    if local and local.has_abort and broker is not None and broker.problem is not None:
+        yield Said(local.store, "its last broker did not stop in an orderly way")
+
+
+def _tables(facts: Facts) -> Iterator[Said]:
+    for path in facts.local.damaged_tables if facts.local else ():
+        yield Said(path, "it is no JSON")
+
+
+def _no_room(facts: Facts) -> Iterator[Said]:
+    local = facts.local
+    if local is None or local.free is None:
+        return
+    needed = local.file_size + _INDEX_BYTES
+    if local.free < needed:
+        yield Said(local.store, f"{local.free >> 20} MiB are free, a new file needs {needed >> 20}")
+
+
+def _set_aside(facts: Facts) -> Iterator[Said]:
+    local = facts.local
+    if local and local.set_aside:
+        named = ", ".join(local.set_aside[:5]) + (" ..." if len(local.set_aside) > 5 else "")
+        yield Said(local.store, f"setaside has {len(local.set_aside)} folders: {named}")
+
+
+def _new_store(facts: Facts) -> Iterator[Said]:
+    if facts.local and facts.local.store and not facts.local.is_there:
+        yield Said(facts.local.store, "there is no such directory")
+
+
+def _certificates(facts: Facts) -> Iterator[tuple[Certificate, datetime]]:
+    now = datetime.fromtimestamp(facts.now_ms / 1000, UTC)
+    return ((item, now) for item in facts.certificates)
+
+
+def _ended(facts: Facts) -> Iterator[Said]:
+    for item, now in _certificates(facts):
+        if item.ends <= now:
+            yield Said(item.where, f"the certificate of {item.name} ended at {item.ends:%Y-%m-%d}")
+
+
+def _ends(facts: Facts) -> Iterator[Said]:
+    for item, now in _certificates(facts):
+        if now < item.ends <= now + SOON:
+            days = (item.ends - now).days
+            yield Said(
+                item.where,
+                f"the certificate of {item.name} ends in {days} days, at {item.ends:%Y-%m-%d}",
+            )
+
+
+def _not_yet(facts: Facts) -> Iterator[Said]:
+    for item, now in _certificates(facts):
+        if item.begins > now:
+            yield Said(
+                item.where, f"the certificate of {item.name} begins at {item.begins:%Y-%m-%d %H:%M}"
+            )
+
+
+def _other_host(facts: Facts) -> Iterator[Said]:
+    for item in facts.certificates:
+        if item.host and item.names and item.host not in item.names and not _is_made_up(item):
+            yield Said(item.where, f"its certificate is for {', '.join(item.names[:5])}")
+
+
+def _is_made_up(item: Certificate) -> bool:
+    return item.names == MADE_UP
+
+
+def _made_up(facts: Facts) -> Iterator[Said]:
+    for item in facts.certificates:
+        if item.host and _is_made_up(item):
+            yield Said(item.where, "its certificate is one that it made itself at its start")
+
+
+RULES = (
+    Rule(
+        "file-wrong",
+        Severity.ERROR,
+        "no broker starts with this properties file",
+        "correct the line that is named; `twistd rmqha --config FILE --check` reads it again",
+        _wrong,
+    ),
+    Rule(
+        "key-unknown",
+        Severity.WARNING,
+        "a key of the properties file that nobody reads: what was meant is not in effect",
+        "correct its spelling, or remove it",
+        _unknown,
+    ),
+    Rule(
+        "value-doubtful",
+        Severity.WARNING,
+        "a value of the properties file that can hardly be meant: quotes, a comment, `~` or `$` in "
+        "it, or addresses and sizes that do not go together",
+        "correct the line; `--check` fails as long as it stands there",
+        _doubtful,
+    ),
+    Rule(
+        "address-is-name",
+        Severity.ERROR,
+        "a host name stands where an address belongs",
+        "write the address that clients, or slaves, reach (`brokerIP1`, `brokerIP2`), or that is "
+        "this machine's (`bindAddress`, `metricsAddress`)",
+        _names,
+    ),
+    Rule(
+        "name-servers-misspelt",
+        Severity.ERROR,
+        "a list of name servers with commas or as a URL",
+        "host:port, with `;` between: namesrvAddr=a:9876;b:9876",
+        _name_server_list,
+    ),
+    Rule(
+        "not-running",
+        Severity.ERROR,
+        "the broker of this properties file does not answer",
+        "start it; if it runs, `brokerIP1` and `listenPort` are not where it listens "
+        "(`bindAddress`), or a firewall is between",
+        _not_running,
+    ),
+    Rule(
+        "not-registered",
+        Severity.ERROR,
+        "the broker of this properties file runs, and a name server does not know it: clients do "
+        "not find it",
+        "compare `namesrvAddr` in the file with this name server; its log says why a "
+        "registration fails; another broker may have taken its name and id (see id-taken)",
+        _not_registered,
+    ),
+    Rule(
+        "file-differs",
+        Severity.WARNING,
+        "the properties file says something else than what the broker runs with: the next start "
+        "changes it",
+        "restart it if the file is right, else correct the file",
+        _file_differs,
+    ),
+    Rule(
+        "log-missing",
+        Severity.ERROR,
+        "a store has queues but no commit log: a disk is not mounted, or files were deleted",
+        "do not start a broker on it: mount the disk, or restore the files; docs/operations.md, "
+        '"Damaged stores"',
+        _log_missing,
+    ),
+    Rule(
+        "stopped-unclean",
+        Severity.WARNING,
+        "the last broker of this store crashed, or was killed: its mark `abort` is there, and "
+        "nobody answers",
+        "start it and read the lines about what it repairs; if its slave has more, `rmqha-admin "
+        "promote` that first",
+        _unclean,
+    ),
+    Rule(
+        "table-damaged",
+        Severity.ERROR,
+        "a table of a store (topics, groups, offsets) cannot be read",
+        "stop the broker; put its `.bak` in its place, or the slave's copy",
+        _tables,
+    ),
+    Rule(
+        "no-room",
+        Severity.ERROR,
+        "there is no room for the next file of the log and of the index: puts will be refused",
+        "free some space or enlarge the disk; smaller files (`mappedFileSizeCommitLog`) only in "
+        "a new store",
+        _no_room,
+    ),
+    Rule(
+        "set-aside-left",
+        Severity.NOTE,
+        "folders with messages that a broker gave up lie in its store",
+        "`about.json` in each says why, and how many of which topic; delete those that nobody "
+        "needs",
+        _set_aside,
+    ),
+    Rule(
+        "store-new",
+        Severity.NOTE,
+        "the store's directory is not there: a broker that starts is an empty one",
+        "if it is not meant to be new: mount the disk, or correct `storePathRootDir`",
+        _new_store,
+    ),
+    Rule(
+        "certificate-ended",
+        Severity.ERROR,
+        "a certificate has ended: peers refuse it",
+        "renew it, then SIGHUP to the process (docs/security.md)",
+        _ended,
+    ),
+    Rule(
+        "certificate-ends",
+        Severity.WARNING,
+        "a certificate ends within 30 days",
+        "renew it, then SIGHUP to the process (docs/security.md)",
+        _ends,
+    ),
+    Rule(
+        "certificate-not-yet",
+        Severity.ERROR,
+        "a certificate is not valid yet: it is too new, or a clock is behind",
+        "see clocks-apart; else wait, or have it issued again",
+        _not_yet,
+    ),
+    Rule(
+        "certificate-of-another",
+        Severity.WARNING,
+        "a certificate does not name the address at which it is shown: clients that check it "
+        "refuse it",
+        "have it issued with this address among its subjectAltNames, or register (`brokerIP1`) "
+        "and name servers by what it says",
+        _other_host,
+    ),
+    Rule(
+        "certificate-made-up",
+        Severity.NOTE,
+        "a broker in test mode shows a certificate that nobody can check",
+        "tls.test.mode.enable=false with `tls.server.certPath` and `tls.server.keyPath`; "
+        "docs/security.md",
+        _made_up,
+    ),
+)

@@ -1,0 +1,235 @@
+"""Gathers facts: asks name servers, brokers and their ports; what cannot be asked is noted."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from twisted.internet.task import deferLater
+
+from rmq_ha.base.config.surroundings import Surroundings
+from rmq_ha.base.errors import ProtocolViolation, RemotingError
+from rmq_ha.base.wire.bodies import decode_string_list
+from rmq_ha.base.wire.codes import RequestCode
+from rmq_ha.base.wire.command import RemotingCommand
+from rmq_ha.base.wire.route_bodies import RIVALS, ClusterInfo, decode_rivals
+from rmq_ha.client.connection.asks import Asker
+from rmq_ha.client.lookup.asking import Ask, expect
+from rmq_ha.client.rules.errors import BrokerRefused
+from rmq_ha.client.rules.settings import name_servers
+from rmq_ha.ops.admin.doctor.brokers import look_at_broker, metrics_at
+from rmq_ha.ops.admin.doctor.facts import Broker, Controller, Facts, NameServer, NotLooked
+from rmq_ha.ops.admin.doctor.groups import look_again, look_at_groups, waits_for_members
+from rmq_ha.ops.admin.doctor.local import Local
+from rmq_ha.ops.admin.doctor.machine import look_at_file, look_at_store
+from rmq_ha.ops.admin.handover_set import leader_named_by, set_of
+from rmq_ha.ops.admin.session import NothingFound, Session
+from rmq_ha.server.ha.link import split_address
+
+Step = Callable[[], object]
+
+
+class Scope(NamedTuple):
+    """
+    What to look at.
+
+    :ivar which: a broker's name or `host:port`, or a cluster; all, when it is empty.
+    :ivar here: this machine's address.
+    :ivar again_s: until the second look; 0: none.
+    :ivar config: a broker's properties file on this machine; empty: none.
+    :ivar store: a broker's store on this machine; empty: that of the file, if there is one.
+    :ivar surroundings: of the file.
+    :ivar overrides: keys and values that win over the file's.
+    :ivar most_files: open files that this process may have; 0: unknown.
+    """
+
+    which: str = ""
+    here: str = ""
+    again_s: float = 6.0
+    config: str = ""
+    store: str = ""
+    surroundings: Surroundings | None = None
+    overrides: tuple[tuple[str, str], ...] = ()
+    most_files: int = 0
+
+
+async def gather(session: Session, scope: Scope, step: Step = lambda: None) -> Facts:
+    """
+    Everything about the brokers that are asked for.
+
+    :param step: called after each broker.
+    :raises ConfigurationError: no name server was given, nor an address.
+    :raises NothingFound: there is no such broker.
+    """
+    facts = Facts(now_ms=session.host.now_ms())
+    look_at_machine(facts, session, scope)
+    asker = await look_at_names(facts, session, scope)
+    if facts.local is not None:
+        await resolve_names(facts.local, session)
+    for broker in facts.brokers:
+        facts.not_looked += await look_at_broker(asker, session, facts, broker, scope.here)
+        step()
+    await _look_at_hidden_masters(asker, session, facts, scope.here)
+    for address in _controllers(facts.brokers):
+        facts.controllers.append(await _look_at_controller(asker, address))
+    await look_at_groups(asker, facts, step)
+    await _look_again(asker, session, facts, scope.again_s)
+    return facts
+
+
+def look_at_machine(facts: Facts, session: Session, scope: Scope) -> None:
+    """Files of this machine, those that were asked for."""
+    disk = session.host.disk
+    if scope.config and scope.surroundings is not None:
+        look_at_file(facts, disk, scope.config, scope.surroundings, scope.overrides)
+    if scope.store:
+        look_at_store(facts, disk, scope.store)
+    if facts.local is not None and facts.local.has_abort and not facts.local.address:
+        facts.not_looked.append(
+            NotLooked(f"whether a broker runs on {facts.local.store}", "only --config says where")
+        )
+    if facts.local is None:
+        facts.not_looked.append(
+            NotLooked("files of this machine", "no --config and no --store was given")
+        )
+
+
+async def look_at_names(facts: Facts, session: Session, scope: Scope) -> Asker:
+    """Name servers, and with them which brokers there are."""
+    own = facts.local.address if facts.local else ""
+    given = session.options.namesrv or (facts.local.name_servers if facts.local else "")
+    if ":" in scope.which or not given:
+        addresses = [item for item in dict.fromkeys((scope.which, own)) if item]
+        if not addresses and not facts.local:
+            await session.client()  # says that no name server was given
+        facts.brokers = [Broker(address=item) for item in addresses]
+        why = f"only {scope.which} was asked for" if scope.which else "none is known"
+        facts.not_looked.append(NotLooked("name servers", why))
+        return Asker(await session.direct())
+    asker = Asker(await session.direct())
+    for address in name_servers(given):
+        facts.name_servers.append(await _look_at_name_server(asker, session, address))
+    facts.brokers = _registered(facts.name_servers, scope.which)
+    known = sorted({name for server in facts.name_servers for name in server.brokers})
+    if known and not facts.brokers:
+        raise NothingFound(
+            f"no broker or cluster is called {scope.which} (brokers: {', '.join(known)})"
+        )
+    if own and own not in {broker.address for broker in facts.brokers}:
+        facts.brokers.append(Broker(address=own))
+    return asker
+
+
+async def resolve_names(local: Local, session: Session) -> None:
+    """Names in the properties file."""
+    addresses = [*local.name_servers.split(";"), local.settings.get("haMasterAddress", "")]
+    for address in addresses:
+        name = address.strip().rpartition(":")[0]
+        if name and _is_name(name) and not await session.host.network.look_up(name):
+            local.unresolved.append(name)
+
+
+async def _look_again(asker: Asker, session: Session, facts: Facts, again_s: float) -> None:
+    """Counters that grow, and offsets that do not, tell what happens now."""
+    counting = [b.status for b in facts.brokers if b.status is not None and b.status.metrics]
+    if not (counting or waits_for_members(facts.groups)):
+        return
+    if not again_s:
+        facts.not_looked.append(NotLooked("what happens now", "--look-again 0"))
+        return
+    await deferLater(session.host.clock, again_s, lambda: None)
+    facts.again_s = again_s
+    await look_again(asker, facts)
+    for status in counting:
+        try:
+            status.later = await metrics_at(session, status.address)
+        except (OSError, ValueError) as error:
+            facts.not_looked.append(NotLooked(f"/metrics of {status.address} again", str(error)))
+
+
+async def _look_at_name_server(asker: Asker, session: Session, address: str) -> NameServer:
+    host, _ = split_address(address)
+    resolves = bool(await session.host.network.look_up(host)) if _is_name(host) else True
+    if not resolves:
+        return NameServer(address=address, problem="unknown name", resolves=False)
+    try:
+        command = RemotingCommand(RequestCode.GET_BROKER_CLUSTER_INFO)
+        response = await asker.run(expect(Ask(command, address)))
+        cluster = ClusterInfo.decode(response.body or b"{}")
+        rivals = decode_rivals((response.ext or {}).get(RIVALS))
+    except RemotingError as error:
+        return NameServer(address=address, problem=str(error))
+    except (BrokerRefused, ProtocolViolation) as error:
+        return NameServer(address=address, refused=str(error))
+    topics = None
+    try:
+        command = RemotingCommand(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
+        response = await asker.run(expect(Ask(command, address)))
+        topics = frozenset(decode_string_list(response.body or b"{}", "topicList"))
+    except (RemotingError, BrokerRefused, ProtocolViolation):
+        pass  # an account may see brokers and no topics
+    return NameServer(
+        address=address,
+        topics=topics,
+        rivals=rivals,
+        brokers={
+            name: dict(sorted(item.addresses.items())) for name, item in cluster.brokers.items()
+        },
+        clusters={name: item.cluster for name, item in cluster.brokers.items()},
+    )
+
+
+async def _look_at_hidden_masters(asker: Asker, session: Session, facts: Facts, here: str) -> None:
+    """
+    Those that no name server names, as another broker has their name and id there.
+
+    A slave may follow such a one; and a name server of ours tells who claims an id in vain.
+    """
+    known = {broker.address for broker in facts.brokers}
+    clusters = {broker.name: broker.cluster for broker in facts.brokers if broker.name}
+    hidden = [(rival.address, rival.broker_name) for rival in facts.rivals()]
+    for slave in facts.brokers:
+        host, _, port = str(slave.link.get("address") or "").rpartition(":")
+        if port.isdecimal():
+            hidden.append((f"{host}:{int(port) - 1}", slave.name))  # unless that was changed
+    for address, name in hidden:
+        if address in known or name not in clusters:
+            continue
+        known.add(address)
+        master = Broker(address=address, name=name, cluster=clusters[name])
+        missing = await look_at_broker(asker, session, facts, master, here)
+        if master.answers and master.own_name == name:
+            facts.brokers.append(master)
+            facts.not_looked += missing
+
+
+def _controllers(brokers: list[Broker]) -> list[str]:
+    """Of all brokers in controller mode, as their settings say."""
+    sets = filter(None, (set_of(broker.config) for broker in brokers))
+    return list(dict.fromkeys(address for known in sets for address in known.controllers))
+
+
+async def _look_at_controller(asker: Asker, address: str) -> Controller:
+    try:
+        leader = await asker.run(leader_named_by(address))
+    except (RemotingError, BrokerRefused, ProtocolViolation) as error:
+        return Controller(address, str(error))
+    return Controller(address, leader=leader)
+
+
+def _is_name(host: str) -> bool:
+    """Not an address; whatever has a colon is one of IPv6."""
+    return ":" not in host and not host.replace(".", "").isdecimal()
+
+
+def _registered(servers: list[NameServer], which: str) -> list[Broker]:
+    """Slaves first: so the end of a master's log is always asked for after its slaves'."""
+    brokers = {
+        (name, number, address): Broker(
+            address=address, name=name, cluster=server.clusters.get(name, ""), broker_id=number
+        )
+        for server in servers
+        for name, ids in server.brokers.items()
+        for number, address in ids.items()
+        if which in ("", name, server.clusters.get(name, ""))
+    }
+    order = sorted(brokers, key=lambda key: (key[0], -key[1], key[2]))
+    return [brokers[key] for key in order]

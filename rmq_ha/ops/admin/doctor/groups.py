@@ -1,0 +1,188 @@
+"""Asks brokers about consumer groups: settings, members, offsets, dead letters."""
+
+from collections.abc import Callable, Iterable
+
+from rmq_ha.base.errors import ProtocolViolation, RemotingError
+from rmq_ha.base.model.broker_identity import MASTER_ID
+from rmq_ha.base.model.topics import BUILT_IN_GROUPS, DLQ_PREFIX, SYSTEM_GROUP_PREFIX, is_system
+from rmq_ha.base.wire.bodies import MessageQueue, read_body
+from rmq_ha.base.wire.codes import RequestCode
+from rmq_ha.base.wire.command import RemotingCommand
+from rmq_ha.base.wire.stat_bodies import TopicOffset
+from rmq_ha.client.connection.asks import Asker
+from rmq_ha.client.lookup.administration import members_of
+from rmq_ha.client.lookup.asking import Ask, Asking, expect
+from rmq_ha.client.lookup.brokers import Offsets, consumer_offsets, group_configs, topic_offsets
+from rmq_ha.client.lookup.groups import offset_at
+from rmq_ha.client.rules.errors import BrokerRefused, MQClientError
+from rmq_ha.ops.admin.doctor.facts import Broker, DeadLetters, Facts, Group, NotLooked, Queue
+from rmq_ha.ops.admin.doctor.unreadable import look_at_unreadable
+
+MOST_MEMBERS = 50
+"""Of a group, that are asked what they subscribe."""
+OLD = 0.8
+_REFUSALS = (RemotingError, MQClientError, ProtocolViolation)
+Step = Callable[[], object]
+
+
+async def look_at_groups(asker: Asker, facts: Facts, step: Step) -> None:
+    """Of each name the master, or the slave that answers."""
+    groups: dict[str, Group] = {}
+    for broker in first_that_answer(facts):
+        try:
+            await _look(asker, facts, broker, groups, step)
+        except _REFUSALS as error:
+            facts.not_looked.append(NotLooked(f"all groups of {broker}", str(error)))
+    facts.groups = [groups[name] for name in sorted(groups)]
+
+
+def first_that_answer(facts: Facts) -> list[Broker]:
+    """One for each name: who has the offsets."""
+    by_name: dict[str, Broker] = {}
+    for broker in facts.answering():
+        name = broker.name or broker.own_name
+        if (
+            name not in by_name
+            or (broker.is_master and not by_name[name].is_master)
+            or (broker.is_dledger and broker.broker_id == MASTER_ID)
+        ):
+            by_name[name] = broker
+    return list(by_name.values())
+
+
+async def _look(
+    asker: Asker, facts: Facts, broker: Broker, groups: dict[str, Group], step: Step
+) -> None:
+    here, name = broker.address, broker.name or broker.own_name
+    configs = await asker.run(group_configs(here), step)
+    offsets = await asker.run(consumer_offsets(here), step)
+    ends: dict[str, dict[int, TopicOffset]] = {}
+    for key in offsets:
+        topic, _, group = key.partition("@")
+        if not _is_own(group) and not is_system(topic) and topic not in ends:
+            ends[topic] = await _ends(asker, here, topic, step)
+    for known in configs:
+        if not _is_own(known):
+            groups.setdefault(known, Group(name=known)).enabled[name] = configs[
+                known
+            ].consume_enable
+    for key, mine in offsets.items():
+        topic, _, group = key.partition("@")
+        queues = ends.get(topic)
+        if not queues or _is_own(group):
+            continue
+        group_facts = groups.setdefault(group, Group(name=group))
+        for number, offset in sorted(mine.items()):
+            if number in queues:
+                begin, end = queues[number].min_offset, queues[number].max_offset
+                queue = Queue(name, topic, number, begin, end, offset)
+                if queue.lag > 0:
+                    last_ms = queues[number].last_update_timestamp
+                    old_end = await _old_end(asker, facts, broker, queue, last_ms)
+                    queue = queue._replace(old_end=old_end)
+                group_facts.queues.append(queue)
+    for known in configs:
+        if known in groups:
+            await _members(asker, facts, broker, groups[known], step)
+    facts.unreadable_queues += await look_at_unreadable(asker, broker, configs, offsets, step)
+    for topic in broker.topics or ():
+        if topic.startswith(DLQ_PREFIX):
+            found_queues = (await _ends(asker, here, topic, step)).values()
+            facts.dead_letters.append(
+                DeadLetters(
+                    topic.removeprefix(DLQ_PREFIX),
+                    name,
+                    sum(item.max_offset - item.min_offset for item in found_queues),
+                    max((item.last_update_timestamp for item in found_queues), default=0),
+                )
+            )
+
+
+def _is_own(group: str) -> bool:
+    return group in BUILT_IN_GROUPS or group.startswith(SYSTEM_GROUP_PREFIX)
+
+
+async def _ends(asker: Asker, address: str, topic: str, step: Step) -> dict[int, TopicOffset]:
+    table = await asker.run(topic_offsets(address, topic), step)
+    return {queue.queue_id: item for queue, item in table.items()}
+
+
+async def _old_end(
+    asker: Asker, facts: Facts, broker: Broker, queue: Queue, last_ms: int
+) -> int | None:
+    """
+    Offset of the first message that is younger than four fifths of the time it is kept.
+
+    :param last_ms: when the last one was stored; 0: unknown. A broker that is asked for a moment
+        after it names the last one.
+    """
+    moment = facts.now_ms - round(broker.reserved_s * 1000 * OLD)
+    if 0 < last_ms < moment:
+        return queue.end
+    place = MessageQueue(queue.topic, queue.broker, queue.queue)
+    try:
+        return await asker.run(offset_at({MASTER_ID: broker.address}, place, moment))
+    except BrokerRefused:
+        return None
+
+
+async def _members(asker: Asker, facts: Facts, broker: Broker, group: Group, step: Step) -> None:
+    members = await asker.run(members_of(broker.address, group.name), step)
+    group.model = members.how.get("messageModel") or group.model
+    new = {item.client_id: item for item in members.connections}
+    group.members |= new
+    if len(group.members) < 2:
+        return  # nobody to differ from
+    unasked = [client for client in new if client not in group.subscriptions]
+    for client in unasked[:MOST_MEMBERS]:
+        try:
+            group.subscriptions[client] = await asker.run(
+                _subscriptions(broker.address, group.name, client), step
+            )
+        except _REFUSALS as error:
+            facts.not_looked.append(
+                NotLooked(f"what {client} of {group.name} subscribes", str(error))
+            )
+    if len(unasked) > MOST_MEMBERS:
+        count = len(unasked) - MOST_MEMBERS
+        facts.not_looked.append(
+            NotLooked(f"what {count} members of {group.name} subscribe", "they are too many")
+        )
+
+
+def _subscriptions(address: str, group: str, client: str) -> Asking[dict[str, str]]:
+    """Of one member, which the broker asks: topic to expression."""
+    ext = {"consumerGroup": group, "clientId": client, "jstackEnable": "false"}
+    command = RemotingCommand(RequestCode.GET_CONSUMER_RUNNING_INFO, ext)
+    response = yield from expect(Ask(command, address))
+    return read_body(
+        response.body or b"{}",
+        lambda value: {
+            str(item["topic"]): str(item.get("subString"))
+            for item in value.get("subscriptionSet") or ()
+        },
+        None,
+    )
+
+
+def waits_for_members(groups: Iterable[Group]) -> bool:
+    """A second look tells something."""
+    return any(group.members and group.lag for group in groups)
+
+
+async def look_again(asker: Asker, facts: Facts) -> None:
+    """Whether offsets moved."""
+    for broker in first_that_answer(facts):
+        try:
+            offsets = await asker.run(consumer_offsets(broker.address))
+        except _REFUSALS as error:
+            facts.not_looked.append(NotLooked(f"offsets of {broker} again", str(error)))
+            continue
+        name = broker.name or broker.own_name
+        for group in facts.groups:
+            group.queues = [_later(queue, name, group.name, offsets) for queue in group.queues]
+
+
+def _later(queue: Queue, broker: str, group: str, offsets: Offsets) -> Queue:
+    offset = offsets.get(f"{queue.topic}@{group}", {}).get(queue.queue)
+    return queue if queue.broker != broker or offset is None else queue._replace(later=offset)

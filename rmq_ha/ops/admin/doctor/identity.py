@@ -1,0 +1,388 @@
+"""Rules: who is who: names, ids, roles."""
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+from rmq_ha.base.model.broker_identity import MASTER_ID
+from rmq_ha.base.model.status import BrokerRole
+from rmq_ha.ops.admin.doctor.facts import Broker, Facts, registered_master
+from rmq_ha.ops.admin.doctor.findings import Rule, Said, Severity
+
+_FOLLOWING = "following"
+_SAME = (
+    "fileReservedTime",
+    "messageDelayLevel",
+    "flushDiskType",
+    "mappedFileSizeCommitLog",
+    "maxMessageSize",
+    "autoCreateTopicEnable",
+    "autoCreateSubscriptionGroup",
+    "deleteWhen",
+    "aclEnable",
+    "brokerClusterName",
+)
+
+
+def _name_differs(facts: Facts) -> Iterator[Said]:
+    for broker in facts.answering():
+        if broker.name and broker.own_name and broker.own_name != broker.name:
+            yield Said(
+                broker.address,
+                f"registered as {broker.name}, but it answers as {broker.own_name}",
+            )
+
+
+def _cluster_differs(facts: Facts) -> Iterator[Said]:
+    for broker in facts.answering():
+        own = broker.config.get("brokerClusterName", "")
+        if broker.cluster and own and own != broker.cluster:
+            yield Said(str(broker), f"registered in {broker.cluster}, but it says {own}")
+
+
+def _id_differs(facts: Facts) -> Iterator[Said]:
+    for broker in facts.answering():
+        own = broker.config.get("brokerId", "")
+        if broker.own_name == broker.name and not broker.is_dledger and _is_another(broker):
+            yield Said(str(broker), f"registered with id {broker.broker_id}, but it has {own}")
+
+
+def _is_another(broker: Broker) -> bool:
+    """Who answers is not whom name servers mean."""
+    own = broker.config.get("brokerId", "")
+    return broker.broker_id is not None and own.isdecimal() and int(own) != broker.broker_id
+
+
+def _role_and_id(facts: Facts) -> Iterator[Said]:
+    for broker in facts.answering():
+        if broker.broker_id is None or broker.is_dledger or _is_another(broker):
+            continue
+        if broker.is_slave and broker.broker_id == MASTER_ID:
+            yield Said(str(broker), "registered as the master (id 0), but it runs as SLAVE")
+        elif broker.is_master and broker.broker_id != MASTER_ID:
+            yield Said(
+                str(broker), f"registered as slave {broker.broker_id}, but it runs as {broker.role}"
+            )
+
+
+def _id_taken(facts: Facts) -> Iterator[Said]:
+    for name, members in facts.pairs():
+        for number in sorted({m.broker_id for m in members if m.broker_id is not None}):
+            mine = [m for m in members if m.broker_id == number and m.answers]
+            if len(mine) > 1 and not all(m.is_master for m in mine):  # they are two-masters
+                who = ", ".join(m.address for m in mine)
+                yield Said(name, f"id {number} of it is claimed by {len(mine)} brokers: {who}")
+
+
+def _unregistered_slave(facts: Facts) -> Iterator[Said]:
+    for name, members in facts.pairs():
+        known = {m.host for m in members} | {m.config.get("brokerIP2", "") for m in members}
+        for master in members:
+            for slave in master.slaves or () if master.is_master else ():
+                host = str(slave.get("address", "")).rpartition(":")[0].strip("[]")
+                if host not in known:
+                    yield Said(
+                        name,
+                        f"{host} copies the log of {master.address}, but no name server has a "
+                        "slave of this name there",
+                    )
+
+
+def _two_masters(facts: Facts) -> Iterator[Said]:
+    for name, members in facts.pairs():
+        masters = {m.address: m for m in members if m.is_master and m.own_name in ("", name)}
+        if len(masters) > 1:
+            who = ", ".join(f"{m.address} (log ends at {m.end})" for m in masters.values())
+            yield Said(name, f"{len(masters)} brokers of it run as master: {who}")
+    seen = {m.address for _, members in facts.pairs() for m in members if m.answers}
+    for rival in facts.rivals():
+        if rival.broker_id == MASTER_ID and rival.address not in seen:
+            yield Said(
+                rival.broker_name,
+                f"{rival.address} registers as its master, too, and does not answer here; name "
+                f"servers send clients to {rival.holder}",
+            )
+
+
+def _master_unregistered(facts: Facts) -> Iterator[Said]:
+    for name, members in facts.pairs():
+        leads = any(m.is_master and m.broker_id is not None for m in members)
+        if registered_master(members) is not None or leads:
+            continue
+        for slave in members:
+            whom = slave.link.get("address")
+            if whom and slave.is_slave and slave.link.get("state") == _FOLLOWING:
+                yield Said(
+                    name,
+                    f"no name server has a master of it, but {slave.address} follows one at {whom}",
+                )
+
+
+def _no_master(facts: Facts) -> Iterator[Said]:
+    """Where one lives, or answers under another id, or slaves have a wrong name, that is it."""
+    known_why = {said.about for why in (_wrong_name, _master_unregistered) for said in why(facts)}
+    for name, members in facts.pairs():
+        leads = any(m.is_dledger or m.is_master for m in members)
+        if registered_master(members) is None and not leads and name not in known_why:
+            who = ", ".join(m.address for m in members)
+            yield Said(name, f"no name server has a master of it, only {who}: no puts")
+
+
+def _wrong_name(facts: Facts) -> Iterator[Said]:
+    """A slave of a name that nobody leads, beside a master that misses one."""
+    lonely = [master for master in _alone(facts) if master.role == BrokerRole.SYNC_MASTER.value]
+    for name, members in facts.pairs():
+        if not all(m.is_slave and not m.is_dledger for m in members):
+            continue
+        for master in lonely:
+            if master.cluster == members[0].cluster:
+                yield Said(
+                    name,
+                    f"it has slaves only ({members[0].address}), while {master.name} of the same "
+                    "cluster waits for a slave",
+                )
+
+
+def _followers(master: Broker, members: list[Broker]) -> int:
+    if master.slaves is not None:
+        return len(master.slaves)
+    return sum(m.is_slave for m in members)
+
+
+def _alone(facts: Facts) -> Iterator[Broker]:
+    """Whom nobody follows."""
+    for _, members in facts.pairs():
+        yield from (broker for broker in members if not _followers(broker, members))
+
+
+def _no_slave(facts: Facts) -> Iterator[Said]:
+    return _lacks_slaves(facts, BrokerRole.SYNC_MASTER, "a SYNC_MASTER that no slave follows")
+
+
+def _no_copy(facts: Facts) -> Iterator[Said]:
+    return _lacks_slaves(facts, BrokerRole.ASYNC_MASTER, "an ASYNC_MASTER without a slave")
+
+
+def _lacks_slaves(facts: Facts, role: BrokerRole, what: str) -> Iterator[Said]:
+    for master in _alone(facts):
+        if master.role == role.value and not (master.is_dledger or master.is_controlled):
+            yield Said(str(master), what)
+
+
+def _alone_in_set(facts: Facts) -> Iterator[Said]:
+    for master in _alone(facts):
+        if master.is_master and master.is_controlled:
+            yield Said(str(master), "it leads, and no other broker of its name follows")
+
+
+def _pair_differs(facts: Facts) -> Iterator[Said]:
+    for name, members in facts.pairs():
+        telling = [m for m in members if m.answers]
+        for first, other in pairwise(telling):
+            for key in _SAME:
+                value, other_value = first.config.get(key), other.config.get(key)
+                if value is not None and other_value is not None and value != other_value:
+                    yield Said(
+                        name,
+                        f"{key} is {value} at {first.address} and {other_value} at {other.address}",
+                    )
+
+
+def _versions(facts: Facts) -> Iterator[Said]:
+    for name, members in facts.pairs():
+        telling = [m for m in members if m.answers]
+        for versions in (
+            {m.address: m.info.get("brokerVersionDesc", "") for m in telling},
+            {m.address: str(m.replication.get("release", "")) for m in telling},
+        ):
+            if len({text for text in versions.values() if text}) > 1:
+                yield Said(name, ", ".join(f"{who}: {text}" for who, text in versions.items()))
+
+
+def _two_kinds(facts: Facts) -> Iterator[Said]:
+    for name, members in facts.pairs():
+        telling = [m for m in members if m.answers]
+        if len({m.is_ours for m in telling}) > 1:
+            java = ", ".join(m.address for m in telling if not m.is_ours)
+            yield Said(name, f"{java} is no broker of ours, or an older one: a Java broker?")
+
+
+def _not_writable(facts: Facts) -> Iterator[Said]:
+    for broker in facts.answering():
+        text = broker.config.get("brokerPermission", "")
+        if broker.is_master and text.isdecimal() and int(text) & 6 != 6:
+            yield Said(str(broker), f"brokerPermission is {text}, not 6")
+
+
+def _not_yet(facts: Facts) -> Iterator[Said]:
+    for broker in facts.answering():
+        begins = broker.config.get("startAcceptSendRequestTimeStamp", "")
+        if broker.is_master and begins.isdecimal() and int(begins) > facts.now_ms:
+            wait = (int(begins) - facts.now_ms) / 1000
+            yield Said(str(broker), f"it refuses sends for {wait:.0f} s more")
+
+
+def _auto_create(facts: Facts) -> Iterator[Said]:
+    masters = [b for b in facts.answering() if b.is_master]
+    for broker in masters:
+        if len(masters) > 1 and broker.config.get("autoCreateTopicEnable") == "true":
+            yield Said(str(broker), f"autoCreateTopicEnable=true with {len(masters)} masters")
+
+
+RULES = (
+    Rule(
+        "name-differs",
+        Severity.ERROR,
+        "at a registered address a broker of another brokerName answers: two brokers share an "
+        "address, or a port is forwarded to the wrong one",
+        "compare `brokerIP1`, `listenPort` and `brokerName` of both; one of them has to change",
+        _name_differs,
+    ),
+    Rule(
+        "cluster-differs",
+        Severity.WARNING,
+        "a broker is registered in another cluster than it says",
+        "wait 30 s for its next registration; else another broker of the same name registers "
+        "with another `brokerClusterName`",
+        _cluster_differs,
+    ),
+    Rule(
+        "id-differs",
+        Severity.ERROR,
+        "a broker answers with another brokerId than the one that its address is registered with",
+        "wait 120 s for the old registration to go; else two brokers use one address: change "
+        "`listenPort` or `brokerIP1` of one",
+        _id_differs,
+    ),
+    Rule(
+        "role-and-id",
+        Severity.ERROR,
+        "role and id do not fit: clients send to whoever has id 0, and only a master takes "
+        "messages",
+        "`rmqha-admin promote` or `rmqha-admin demote` there, which sets both; docs/failover.md",
+        _role_and_id,
+    ),
+    Rule(
+        "id-taken",
+        Severity.ERROR,
+        "two brokers registered the same brokerName and brokerId: each name server keeps whoever "
+        "came last",
+        "give one of them another `brokerId` (a slave), or another `brokerName`, and restart it",
+        _id_taken,
+    ),
+    Rule(
+        "slave-unregistered",
+        Severity.WARNING,
+        "somebody copies a master's log, but name servers list no slave there: its id was taken "
+        "over by another, its `namesrvAddr` is another, it does not reach the name servers, or it "
+        "connects from another address than it registers",
+        "compare `brokerId`, `brokerName` and `namesrvAddr` of the slaves; if you know none "
+        "there, set `haAllowedSlaves`",
+        _unregistered_slave,
+    ),
+    Rule(
+        "two-masters",
+        Severity.ERROR,
+        "two brokers of a name run as master: their logs part with every message",
+        "stop at once the one that is not to stay (the shorter log, as a rule), then "
+        "`rmqha-admin demote` there; docs/failover.md",
+        _two_masters,
+    ),
+    Rule(
+        "master-unregistered",
+        Severity.ERROR,
+        "a master lives, as its slave follows it, and no name server knows it: producers do not "
+        "find it",
+        "do not promote the slave: there would be two masters. Mend the way between the master and "
+        "the name servers (`namesrvAddr`, a firewall; its log says why a registration fails); if "
+        "the two have different names, give both one `brokerName`",
+        _master_unregistered,
+    ),
+    Rule(
+        "no-master",
+        Severity.ERROR,
+        "a name has no master: consumers read from its slaves, producers wait",
+        "start it again, or `rmqha-admin promote` on the machine of the slave with the longest "
+        "log; docs/failover.md",
+        _no_master,
+    ),
+    Rule(
+        "wrong-broker-name",
+        Severity.ERROR,
+        "a slave has a name of its own, which no master has, while a master of its cluster has "
+        "no slave",
+        "give the slave the `brokerName` of its master (case counts), and restart it",
+        _wrong_name,
+    ),
+    Rule(
+        "no-slave",
+        Severity.ERROR,
+        "a SYNC_MASTER has no slave: sends answer SLAVE_NOT_AVAILABLE, and what is acknowledged "
+        "is on one machine",
+        "start the slave; if it runs, its log and `/healthz` say why it does not follow (see "
+        "ha-port-blocked, wrong-broker-name)",
+        _no_slave,
+    ),
+    Rule(
+        "no-copy",
+        Severity.NOTE,
+        "a master has no slave: what its disk loses is lost",
+        "add a slave with the same `brokerName` and `brokerId=1`, or know that you want none",
+        _no_copy,
+    ),
+    Rule(
+        "alone-in-set",
+        Severity.WARNING,
+        "a master in controller mode has nobody who follows: what is acknowledged is on one "
+        "machine, and if it dies nobody can be elected",
+        "start another broker with the same `brokerName` and `controllerAddr` (the controllers "
+        "give it its id); if it runs, its log and `/healthz` say why it does not follow (see "
+        "not-following, ha-port-blocked)",
+        _alone_in_set,
+    ),
+    Rule(
+        "settings-differ",
+        Severity.WARNING,
+        "brokers of one name have different settings: after a fail-over other rules hold",
+        "write the same into both files, or `rmqha-admin broker config set NAME KEY=VALUE` where "
+        "the key may change while it runs",
+        _pair_differs,
+    ),
+    Rule(
+        "versions-differ",
+        Severity.WARNING,
+        "brokers of one name have different versions",
+        "finish the upgrade: slaves first, then the master",
+        _versions,
+    ),
+    Rule(
+        "two-kinds",
+        Severity.NOTE,
+        "a pair of one broker of ours and one of Java: a Java slave cannot compare its log with "
+        "its master's",
+        "before a Java broker returns as a slave after a fail-over, empty its store; "
+        'docs/operations.md, "Logs that part"',
+        _two_kinds,
+    ),
+    Rule(
+        "not-writable",
+        Severity.ERROR,
+        "a master takes no messages, or gives none, because its permission was taken away",
+        "`rmqha-admin broker config set NAME brokerPermission=6` when its maintenance is over",
+        _not_writable,
+    ),
+    Rule(
+        "sends-refused-until",
+        Severity.ERROR,
+        "startAcceptSendRequestTimeStamp lies in the future, or the broker's clock is behind",
+        "`rmqha-admin broker config set NAME startAcceptSendRequestTimeStamp=0`; see clocks-apart",
+        _not_yet,
+    ),
+    Rule(
+        "auto-create",
+        Severity.NOTE,
+        "topics are made by the first send: with several masters a topic may be on one of them "
+        "only",
+        "create topics with `rmqha-admin topic create` and set autoCreateTopicEnable=false",
+        _auto_create,
+    ),
+)

@@ -1,0 +1,121 @@
+"""Rules: has a DLedger group a leader and all its members, and do their ledgers take entries."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from rmq_ha.base.model.broker_identity import MASTER_ID
+from rmq_ha.ops.admin.doctor.facts import Broker, Facts
+from rmq_ha.ops.admin.doctor.findings import Rule, Said, Severity
+
+STALLED_S = 10.0
+"""For so long entries may wait before somebody has to look."""
+
+
+def _groups(facts: Facts) -> Iterator[tuple[str, list[Broker]]]:
+    """Each group, with the brokers of its name of which at least one says that it is a member."""
+    for name, members in facts.pairs():
+        if any(item.is_dledger for item in members):
+            yield name, members
+
+
+def _ledgers(facts: Facts) -> Iterator[tuple[Broker, dict[str, Any]]]:
+    """Each member of ours, and what it says of its ledger."""
+    for broker in facts.answering():
+        ledger = broker.replication.get("ledger")
+        if isinstance(ledger, dict):
+            yield broker, ledger
+
+
+def _no_leader(facts: Facts) -> Iterator[Said]:
+    for name, members in _groups(facts):
+        if not any(item.broker_id == MASTER_ID for item in members):
+            who = ", ".join(item.address for item in members)
+            yield Said(name, f"no name server has a leader of this group, only {who}")
+
+
+def _members_missing(facts: Facts) -> Iterator[Said]:
+    for name, members in _groups(facts):
+        answering = [item for item in members if item.is_dledger]
+        peers = dict(
+            item.strip().partition("-")[::2]
+            for item in answering[0].config.get("dLegerPeers", "").split(";")
+            if item.strip()
+        )
+        if len(answering) < len(peers):
+            quorum = "" if len(answering) * 2 > len(peers) else ", which is no quorum: no puts"
+            present = {item.config.get("dLegerSelfId", "") for item in answering}
+            absent = [f"{peer} at {peers[peer]}" for peer in peers if peer not in present]
+            named = "" if "" in present else f"; no answer comes from {', '.join(absent)}"
+            yield Said(name, f"{len(answering)} of its {len(peers)} members answer{quorum}{named}")
+
+
+def _refuses(facts: Facts) -> Iterator[Said]:
+    for broker, ledger in _ledgers(facts):
+        if ledger["refuses"]:
+            yield Said(str(broker), f"its ledger takes no entries: {ledger['refuses']}")
+
+
+def _behind(facts: Facts) -> Iterator[Said]:
+    for broker, ledger in _ledgers(facts):
+        for member, lacks in ledger["lacks"].items():
+            if lacks["seconds"] >= STALLED_S:
+                yield Said(
+                    str(broker),
+                    f"member {member} lacks {lacks['entries']} entries of this leader, and has "
+                    f"taken none for {lacks['seconds']:.0f} s",
+                )
+
+
+def _stalled(facts: Facts) -> Iterator[Said]:
+    for broker, ledger in _ledgers(facts):
+        if ledger["stalled_seconds"] >= STALLED_S:
+            yield Said(
+                str(broker),
+                f"it leads, and has committed nothing for {ledger['stalled_seconds']:.0f} s while "
+                "messages wait",
+            )
+
+
+RULES = (
+    Rule(
+        "no-leader",
+        Severity.ERROR,
+        "a DLedger group has no leader: no quorum, or an election that does not end",
+        "`rmqha-admin dledger status` says who of `dLegerPeers` answers; start the others, open "
+        "their port",
+        _no_leader,
+    ),
+    Rule(
+        "members-missing",
+        Severity.ERROR,
+        "members of a DLedger group are away: with less than half of them nothing is stored",
+        "start the members that it names; `rmqha-admin dledger status` asks each of `dLegerPeers` "
+        "at its port",
+        _members_missing,
+    ),
+    Rule(
+        "member-refuses",
+        Severity.ERROR,
+        "the ledger of a DLedger member takes no entries: the group can lose one member less",
+        "a full disk: free space, then the member goes on by itself; a sync or write that failed: "
+        "look at the disk (dmesg, smartctl), then restart this member",
+        _refuses,
+    ),
+    Rule(
+        "member-behind",
+        Severity.WARNING,
+        "a DLedger member lacks entries and takes none: if the other members fail, nothing is "
+        "stored",
+        "look at that member's `/healthz`, its disk and the network to it; if it does not run, "
+        "start it",
+        _behind,
+    ),
+    Rule(
+        "nothing-committed",
+        Severity.ERROR,
+        "a DLedger leader commits nothing: most members do not store its entries, and no producer "
+        "gets SEND_OK",
+        "mend the members that `member-behind`, `member-refuses` and `members-missing` name",
+        _stalled,
+    ),
+)

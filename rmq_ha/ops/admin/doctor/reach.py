@@ -1,0 +1,294 @@
+"""Rules: who answers, and where others look for it."""
+
+import ipaddress
+from collections.abc import Iterator
+
+from rmq_ha.ops.admin.doctor.facts import Facts
+from rmq_ha.ops.admin.doctor.findings import Rule, Said, Severity
+
+SLOW_MS = 1_000
+_CONTAINERS = ipaddress.ip_network("172.17.0.0/16")
+
+
+def _silent_name_servers(facts: Facts) -> Iterator[Said]:
+    for server in facts.name_servers:
+        if server.problem is not None and server.resolves:
+            yield Said(server.address, f"the name server does not answer: {server.problem}")
+
+
+def _unresolved(facts: Facts) -> Iterator[Said]:
+    for server in facts.name_servers:
+        if not server.resolves:
+            yield Said(server.address, "no address is known for this name of a name server")
+    for name in facts.local.unresolved if facts.local else ():
+        yield Said(name, "a name in the properties file stands for no address")
+
+
+def _no_name_server(facts: Facts) -> Iterator[Said]:
+    for server in facts.name_servers:
+        if server.refused is not None:
+            yield Said(server.address, f"asked for the brokers it says: {server.refused}")
+
+
+def _one_name_server(facts: Facts) -> Iterator[Said]:
+    if len(facts.name_servers) == 1:
+        yield Said(facts.name_servers[0].address, "it is the only name server that was given")
+
+
+def _no_brokers(facts: Facts) -> Iterator[Said]:
+    for server in facts.name_servers:
+        if server.answers and not server.brokers:
+            yield Said(server.address, "no broker is registered with this name server")
+
+
+def _differ(facts: Facts) -> Iterator[Said]:
+    telling = [server for server in facts.name_servers if server.answers]
+    every = {(n, i) for s in telling for n, ids in s.brokers.items() for i in ids}
+    for name, number in sorted(every):
+        seen = {s.address: s.brokers.get(name, {}).get(number) for s in telling}
+        if len(set(seen.values())) > 1:
+            told = ", ".join(f"{who}: {what or 'none'}" for who, what in seen.items())
+            yield Said(name, f"name servers differ about id {number} of it ({told})")
+
+
+def _silent_brokers(facts: Facts) -> Iterator[Said]:
+    known_why = {said.about for why in (_loopback, _container) for said in why(facts)}
+    for broker in facts.brokers:
+        refuses = broker.plain is None or broker.plain.problem is not None
+        own = facts.local is not None and broker.address == facts.local.address  # not-running
+        if broker.problem is None or not refuses or own or str(broker) in known_why:
+            continue
+        what = "registered, but nobody answers there" if broker.name else "nobody answers there"
+        yield Said(str(broker), f"{what}: {broker.problem}")
+
+
+def _speaks_otherwise(facts: Facts) -> Iterator[Said]:
+    for broker in facts.brokers:
+        if broker.problem is not None and broker.plain and broker.plain.problem is None:
+            yield Said(
+                str(broker),
+                f"the port takes connections, but does not answer as a broker: {broker.problem}",
+            )
+
+
+def _not_allowed(facts: Facts) -> Iterator[Said]:
+    for broker in facts.brokers:
+        if broker.refused is not None:
+            yield Said(str(broker), broker.refused)
+
+
+def _loopback(facts: Facts) -> Iterator[Said]:
+    if all(_is(server.address.rpartition(":")[0], "is_loopback") for server in facts.name_servers):
+        return
+    for broker in facts.brokers:
+        if _is(broker.host, "is_loopback"):
+            yield Said(str(broker), "it registered an address that means this very machine")
+
+
+def _container(facts: Facts) -> Iterator[Said]:
+    for broker in facts.brokers:
+        try:
+            inside = ipaddress.ip_address(broker.host) in _CONTAINERS
+        except ValueError:
+            inside = False
+        if inside and broker.problem is not None:
+            yield Said(str(broker), "it registered an address of Docker's own network")
+
+
+def _is(host: str, what: str) -> bool:
+    try:
+        return bool(getattr(ipaddress.ip_address(host.strip("[]")), what))
+    except ValueError:
+        return what == "is_loopback" and host == "localhost"
+
+
+def _slow(facts: Facts) -> Iterator[Said]:
+    for broker in facts.answering():
+        if broker.took_ms > SLOW_MS:
+            yield Said(str(broker), f"its answer took {broker.took_ms / 1000:.1f} s")
+
+
+def _ha_blocked(facts: Facts) -> Iterator[Said]:
+    """Slaves may have a network of their own: where one follows, the port is no fault."""
+    for broker in facts.answering():
+        if broker.ha is not None and broker.ha.problem is not None and not broker.slaves:
+            yield Said(
+                str(broker),
+                f"clients reach it, but not its port for slaves, {broker.ha.address}: "
+                f"{broker.ha.problem}",
+            )
+
+
+def _fast_blocked(facts: Facts) -> Iterator[Said]:
+    for broker in facts.answering():
+        if broker.fast is not None and broker.fast.problem is not None:
+            yield Said(str(broker), f"its fast port, {broker.fast.address}: {broker.fast.problem}")
+
+
+def _status_silent(facts: Facts) -> Iterator[Said]:
+    for broker in facts.answering():
+        if broker.status is not None and broker.status.problem is not None:
+            yield Said(
+                str(broker), f"no /healthz at {broker.status.address}: {broker.status.problem}"
+            )
+
+
+def _not_ready(facts: Facts) -> Iterator[Said]:
+    for broker in facts.answering():
+        status = broker.status
+        if status is not None and status.problem is None and not status.is_ready:
+            yield Said(str(broker), f"/healthz: {status.health}")
+
+
+def _unrouted(facts: Facts) -> Iterator[Said]:
+    for server in facts.name_servers:
+        for broker in facts.answering():
+            if server.topics is None or broker.topics is None or not broker.is_master:
+                continue
+            if broker.name not in server.brokers:
+                continue
+            missing = sorted(broker.topics - server.topics)
+            if missing:
+                named = ", ".join(missing[:5]) + (" ..." if len(missing) > 5 else "")
+                yield Said(
+                    server.address,
+                    f"it has no route for {len(missing)} topics of {broker}: {named}",
+                )
+
+
+RULES = (
+    Rule(
+        "name-server-silent",
+        Severity.ERROR,
+        "a name server does not answer; clients that know only it find no broker",
+        "start it, or take it out of NAMESRV_ADDR and of `namesrvAddr` of every broker; look "
+        "whether a firewall is between",
+        _silent_name_servers,
+    ),
+    Rule(
+        "name-unresolved",
+        Severity.ERROR,
+        "a host name stands for no address on this machine",
+        "mend DNS or /etc/hosts, or write the address",
+        _unresolved,
+    ),
+    Rule(
+        "no-name-server",
+        Severity.ERROR,
+        "something answers at a name server's address that is none, or that wants an account",
+        "give the name server's port (9876 by default; 10911 is a broker's), and an account "
+        "where it asks for one",
+        _no_name_server,
+    ),
+    Rule(
+        "one-name-server",
+        Severity.NOTE,
+        "there is one name server only: without it no client that starts finds a broker",
+        "run a second one on another machine, and name both everywhere (`a:9876;b:9876`)",
+        _one_name_server,
+    ),
+    Rule(
+        "no-broker",
+        Severity.ERROR,
+        "a name server knows no broker",
+        "look into the brokers' logs for registrations; compare their `namesrvAddr` with this "
+        "address",
+        _no_brokers,
+    ),
+    Rule(
+        "name-servers-differ",
+        Severity.ERROR,
+        "name servers name different addresses, or not all brokers: clients of one do not find "
+        "what clients of the other do",
+        "give every broker all name servers in `namesrvAddr`; a broker registers again within 30 "
+        "s, a dead one is forgotten after 120 s",
+        _differ,
+    ),
+    Rule(
+        "topics-unrouted",
+        Severity.WARNING,
+        "a master has topics that a name server does not know: clients get no route",
+        "wait 30 s for the next registration; else the name server refuses it "
+        "(`maxTopicsOfBroker`, `maxTopicRoutes`; its log says so)",
+        _unrouted,
+    ),
+    Rule(
+        "broker-silent",
+        Severity.ERROR,
+        "a registered broker cannot be reached at its address",
+        "look at its process and `/healthz` there; if it runs, a firewall is between, or "
+        "`brokerIP1` is an address that others cannot reach; if it is a master, and dead: "
+        "docs/failover.md",
+        _silent_brokers,
+    ),
+    Rule(
+        "speaks-otherwise",
+        Severity.ERROR,
+        "a broker's port takes connections and does not answer: it wants TLS, hangs, or is "
+        "another program's",
+        "try --tls (with --tls-ca); look at its log for refused connections, and at `/healthz`",
+        _speaks_otherwise,
+    ),
+    Rule(
+        "not-allowed",
+        Severity.WARNING,
+        "a broker answers, but does not tell how it is: most of these rules could not look at it",
+        "give an admin's account (`RMQHA_ACCESS_KEY`, `RMQHA_SECRET_KEY`); if it is a name "
+        "server's address, give it with -n",
+        _not_allowed,
+    ),
+    Rule(
+        "loopback-registered",
+        Severity.ERROR,
+        "a broker registered a loopback address, where other machines find themselves",
+        "set `brokerIP1` to an address that all clients reach, and restart it",
+        _loopback,
+    ),
+    Rule(
+        "container-address",
+        Severity.ERROR,
+        "a broker in a container registered the address that it has inside, which others cannot "
+        "reach",
+        "set `brokerIP1` (and `brokerIP2`) to the machine's address and publish listenPort, "
+        "listenPort - 2 and the port for slaves",
+        _container,
+    ),
+    Rule(
+        "broker-slow",
+        Severity.WARNING,
+        "a broker takes more than a second for an answer that costs nothing",
+        "look at `rmqha_reactor_lag_seconds`, at the machine's load and disk, and at the way "
+        "between",
+        _slow,
+    ),
+    Rule(
+        "ha-port-blocked",
+        Severity.ERROR,
+        "a master answers clients, but its port for slaves cannot be reached from here",
+        "open it in the firewall (`haListenPort`, 10912 by default); `brokerIP2` is the address "
+        "that slaves use",
+        _ha_blocked,
+    ),
+    Rule(
+        "fast-port-blocked",
+        Severity.WARNING,
+        "listenPort - 2 cannot be reached: clients with vipChannelEnabled send nothing, and "
+        "Java slaves copy no topics, groups and offsets from there",
+        "open it in the firewall, or switch vipChannelEnabled off at the clients",
+        _fast_blocked,
+    ),
+    Rule(
+        "status-silent",
+        Severity.WARNING,
+        "a status port is configured, is meant for the network, and cannot be reached",
+        "open `metricsPort` for the machines that watch",
+        _status_silent,
+    ),
+    Rule(
+        "not-ready",
+        Severity.ERROR,
+        "/healthz says that a broker cannot serve, and why",
+        'do what its line says; docs/operations.md, "Metrics and health"',
+        _not_ready,
+    ),
+)

@@ -1,0 +1,255 @@
+"""Rules: does every slave follow, and has it what its master has."""
+
+from collections.abc import Iterator
+
+from rmq_ha.ops.admin.doctor.facts import Broker, Facts, master_of, number
+from rmq_ha.ops.admin.doctor.findings import Rule, Said, Severity
+
+FOLLOWING = "following"
+HEARTBEAT_MS = 5_000
+NEW_S = 20.0
+BEHIND_S = 5.0
+TABLES_S = 60.0
+_MISSED = 2.2
+"""Heartbeats; after four of them, by default, the slave gives the connection up itself."""
+_FAULTS = ("diverged", "unreadable", "stranded")
+
+
+def _slaves(facts: Facts) -> Iterator[Broker]:
+    return (item for item in facts.answering() if item.is_slave and not item.is_dledger)
+
+
+def _pairs(facts: Facts) -> Iterator[tuple[Broker, Broker]]:
+    """A slave, and the only master of its name."""
+    for _, members in facts.pairs():
+        master = master_of(members)
+        if master is not None:
+            yield from ((item, master) for item in members if item.answers and item.is_slave)
+
+
+def _stays_out(facts: Facts, state: str) -> Iterator[Said]:
+    for slave in _slaves(facts):
+        if slave.link.get("state") == state:
+            yield Said(str(slave), str(slave.link.get("fault") or state))
+
+
+def _diverged(facts: Facts) -> Iterator[Said]:
+    return _stays_out(facts, "diverged")
+
+
+def _unreadable(facts: Facts) -> Iterator[Said]:
+    return _stays_out(facts, "unreadable")
+
+
+def _stranded(facts: Facts) -> Iterator[Said]:
+    return _stays_out(facts, "stranded")
+
+
+def _not_following(facts: Facts) -> Iterator[Said]:
+    for slave in _slaves(facts):
+        state = slave.link.get("state", FOLLOWING)
+        if state != FOLLOWING and state not in _FAULTS:
+            whom = slave.link.get("address")
+            told = f"it does not follow {whom}" if whom else "it knows no master to follow"
+            why = f": {slave.link['fault']}" if slave.link.get("fault") else ""
+            yield Said(str(slave), f"{state}: {told}{why}")
+
+
+def _silent(facts: Facts) -> Iterator[Said]:
+    for slave in _slaves(facts):
+        silent = slave.link.get("silent_ms") or 0
+        heartbeat = number(slave.config, "haSendHeartbeatInterval", HEARTBEAT_MS) or HEARTBEAT_MS
+        if slave.link.get("state") == FOLLOWING and silent > _MISSED * heartbeat:
+            yield Said(str(slave), f"it heard nothing of its master for {silent / 1000:.0f} s")
+
+
+def _behind(facts: Facts) -> Iterator[Said]:
+    for master in facts.answering():
+        for slave in master.slaves or () if master.is_master else ():
+            seconds = slave.get("lag_seconds") or 0
+            if seconds > BEHIND_S:
+                yield Said(
+                    str(master),
+                    f"{slave.get('address')} lacks {slave.get('lag')} bytes, for {seconds:.0f} s",
+                )
+    for follower, master in _pairs(facts):
+        most = number(master.config, "haSlaveFallbehindMax", 256 << 20)
+        if not master.is_ours and master.end - follower.end > most:
+            yield Said(
+                str(follower), f"it lacks {master.end - follower.end} bytes of {master.address}"
+            )
+
+
+def _ahead(facts: Facts) -> Iterator[Said]:
+    for slave, master in _pairs(facts):
+        if slave.end > master.end:
+            yield Said(
+                str(slave),
+                f"its log ends at {slave.end}, {slave.end - master.end} bytes behind the end of "
+                f"its master's ({master.address}), which was asked later",
+            )
+
+
+def _tables_old(facts: Facts) -> Iterator[Said]:
+    for slave in _slaves(facts):
+        if not slave.is_ours or (slave.runs_s or 0) < TABLES_S:
+            continue
+        seconds = slave.replication.get("tables_seconds")
+        if seconds is None:
+            yield Said(str(slave), "it never got a copy of one of its master's tables")
+        elif seconds > TABLES_S:
+            yield Said(str(slave), f"its copies of its master's tables are {seconds:.0f} s old")
+
+
+def _topics_missing(facts: Facts) -> Iterator[Said]:
+    for slave, master in _pairs(facts):
+        if slave.topics is None or master.topics is None:
+            continue
+        missing = sorted(master.topics - slave.topics)
+        seconds = slave.replication.get("tables_seconds")
+        if seconds is None:  # Java's do not say: the topics may have come a moment ago
+            changed = master.topics_changed_ms - (master.clock_ahead_ms or 0)
+            seconds = (facts.now_ms - changed) / 1000
+        if missing and seconds > NEW_S:
+            named = ", ".join(missing[:5]) + (" ..." if len(missing) > 5 else "")
+            yield Said(str(slave), f"it lacks {len(missing)} topics of its master: {named}")
+
+
+def _history_missing(facts: Facts) -> Iterator[Said]:
+    for slave, master in _pairs(facts):
+        begins = [number(item.info, "commitLogMinOffset") for item in (slave, master)]
+        file_size = number(master.config, "mappedFileSizeCommitLog", 1 << 30)
+        if None not in begins and begins[0] - begins[1] > 2 * file_size:  # type: ignore[operator]
+            yield Said(
+                str(slave),
+                f"its log begins at {begins[0]:.0f}, its master's at {begins[1]:.0f}",
+            )
+
+
+def _set_aside(facts: Facts) -> Iterator[Said]:
+    for slave in _slaves(facts):
+        count = slave.link.get("set_aside") or 0
+        if count:
+            yield Said(str(slave), f"in this run it set the end of its log aside {count} times")
+
+
+def _follows_another(facts: Facts) -> Iterator[Said]:
+    for slave, master in _pairs(facts):
+        whom = str(slave.link.get("address") or "")
+        port = master.config.get("haListenPort")
+        hosts = {master.host, master.config.get("brokerIP2", "")}
+        # Controllers tell slaves where the master listens for clients.
+        known = {f"{host}:{port}" for host in hosts} | {master.address}
+        is_address = whom.replace(".", "").replace(":", "").isdecimal()  # a name may be its
+        if is_address and port and slave.link.get("state") == FOLLOWING and whom not in known:
+            yield Said(str(slave), f"it follows {whom}, but the master of its name is {master}")
+
+
+RULES = (
+    Rule(
+        "diverged",
+        Severity.ERROR,
+        "a slave's log is not its master's; it stays out and acknowledges nothing",
+        'do what its line says; docs/operations.md, "Logs that part": keep its store if its '
+        "messages may be the better ones, else empty it and start it again",
+        _diverged,
+    ),
+    Rule(
+        "log-unreadable",
+        Severity.ERROR,
+        "a slave's log holds what is no record, and its master's has the same there",
+        "the master's file is damaged there: put a copy of it in its place (a backup, another "
+        "slave's), then start this slave with an empty store; look at the master's disk "
+        "(smartctl); "
+        'docs/operations.md, "Damaged stores"',
+        _unreadable,
+    ),
+    Rule(
+        "slave-stranded",
+        Severity.ERROR,
+        "a slave was away for longer than its master keeps messages: the master has deleted what "
+        "follows on the slave's log",
+        "do what its line says; with `haRefetchStrandedStore=true` and room on its disk a slave in "
+        "controller mode fetches all anew by itself, else move its store (commitlog, consumequeue, "
+        "index, checkpoint, epochFileCheckpoint) away and start it again",
+        _stranded,
+    ),
+    Rule(
+        "not-following",
+        Severity.ERROR,
+        "a slave does not get its master's log",
+        "unreachable: open the master's port for slaves (see ha-port-blocked); no address: "
+        "compare `brokerName` and `namesrvAddr`; disconnected: the master's log says why, and "
+        "`haMasterAddress`, where it is set, has to name the master's `haListenPort`; "
+        "connected: look again in 10 s",
+        _not_following,
+    ),
+    Rule(
+        "master-silent",
+        Severity.ERROR,
+        "a slave is connected to its master and hears nothing, as behind a firewall that forgets "
+        "connections",
+        "look at the master's `/healthz` and machine, and at the way between",
+        _silent,
+    ),
+    Rule(
+        "slave-behind",
+        Severity.WARNING,
+        "a slave lives but does not keep up: after a fail-over the rest is lost",
+        "look at the slave's disk and at the line between; do not promote it before it caught up",
+        _behind,
+    ),
+    Rule(
+        "slave-ahead",
+        Severity.ERROR,
+        "a slave has more than its master: the master lost what its disk did not have, or an old "
+        "master came back as slave",
+        "decide first whose messages count; if the slave's do, `rmqha-admin promote` it; "
+        'docs/operations.md, "Logs that part"',
+        _ahead,
+    ),
+    Rule(
+        "tables-old",
+        Severity.WARNING,
+        "a slave has old copies of topics, groups and offsets: after a fail-over groups go on "
+        "from old places",
+        "its log says which table and why; the master's listenPort has to be open for it (a Java "
+        "slave needs listenPort - 2, too), and with access control its account has to be an "
+        "admin's (`aclAccessKey`)",
+        _tables_old,
+    ),
+    Rule(
+        "slave-lacks-topics",
+        Severity.WARNING,
+        "a slave lacks topics of its master: their messages are in its log, but cannot be read "
+        "there",
+        "wait 10 s if they are new; else as for tables-old",
+        _topics_missing,
+    ),
+    Rule(
+        "slave-lacks-history",
+        Severity.WARNING,
+        "a slave's log begins much later than its master's: after a fail-over older messages are "
+        "gone (a Java slave that was empty copies the last file only)",
+        "copy the master's store to the slave, or wait until the master's older files are "
+        "expired, before you rely on it",
+        _history_missing,
+    ),
+    Rule(
+        "tail-set-aside",
+        Severity.WARNING,
+        "messages that only this member had were set aside: nobody is served with them",
+        "look into `<storePathRootDir>/setaside`; `about.json` says how many of which topic; "
+        "delete the folder when nobody needs it",
+        _set_aside,
+    ),
+    Rule(
+        "follows-another",
+        Severity.WARNING,
+        "a slave follows an address that is none of the master of its name: another broker, or "
+        "one that is forwarded",
+        "empty `haMasterAddress` in its file, so that name servers say who is the master, and "
+        "restart it; if name servers differ, mend that first",
+        _follows_another,
+    ),
+)

@@ -1,0 +1,226 @@
+"""Rules: disk, clocks, and how safely a broker works."""
+
+from collections.abc import Iterator
+from statistics import median_low
+
+from rmq_ha.base.model.status import BrokerRole, FlushDiskType
+from rmq_ha.ops.admin.doctor.facts import Broker, Facts, number, size_in
+from rmq_ha.ops.admin.doctor.findings import Rule, Said, Severity
+
+APART_MS = 3_000
+DISPATCH_BYTES = 10_000_000
+UNFLUSHED_BYTES = 256 << 20
+SLOW_PUT_MS = 500.0
+SETTLED_S = 300
+_HOUR_S = 3600
+_LEAST_S = _HOUR_S
+_GB = 1e9
+
+
+def _clocks(facts: Facts) -> Iterator[Said]:
+    known = [(b, b.clock_ahead_ms) for b in facts.answering() if b.clock_ahead_ms is not None]
+    if not known:
+        return
+    usual = median_low([ahead for _, ahead in known])
+    apart = [(b, ahead) for b, ahead in known if abs(ahead - usual) > APART_MS]
+    for broker, ahead in apart:
+        yield Said(str(broker), f"its clock is {_seconds(ahead - usual)} the other brokers'")
+    if abs(usual) > APART_MS:
+        whose = "the brokers' clocks are" if len(known) > 1 else f"the clock of {known[0][0]} is"
+        yield Said("this machine", f"{whose} {_seconds(usual)} the one here")
+
+
+def _seconds(ahead_ms: int) -> str:
+    return f"{abs(ahead_ms) / 1000:.0f} s {'ahead of' if ahead_ms > 0 else 'behind'}"
+
+
+def _ratio(broker: Broker) -> float:
+    """Of the fuller of the disks that it writes to."""
+    keys = ("commitLogDiskRatio", "consumeQueueDiskRatio")
+    return max(number(broker.info, key, 0.0) for key in keys)
+
+
+def _level(broker: Broker, key: str, default: int) -> float:
+    return (number(broker.config, key, default) or default) / 100
+
+
+def _disk_full(facts: Facts) -> Iterator[Said]:
+    for broker in facts.answering():
+        if _ratio(broker) >= _level(broker, "diskSpaceWarningLevelRatio", 90):
+            yield Said(str(broker), f"its disk is {_ratio(broker) * 100:.0f} % full")
+
+
+def _disk_cleans(facts: Facts) -> Iterator[Said]:
+    for broker in facts.answering():
+        limits = [("diskSpaceCleanForciblyRatio", 85), ("diskSpaceWarningLevelRatio", 90)]
+        low, high = (_level(broker, key, default) for key, default in limits)
+        if low <= _ratio(broker) < high:
+            yield Said(
+                str(broker),
+                f"its disk is {_ratio(broker) * 100:.0f} % full, {low * 100:.0f} allowed",
+            )
+
+
+def _disk_forecast(facts: Facts) -> Iterator[Said]:
+    """From how fast the log grew since its oldest message, until messages are old enough."""
+    for broker in facts.answering():
+        oldest = number(broker.info, "earliestMessageTimeStamp", 0)
+        begin = number(broker.info, "commitLogMinOffset")
+        free, total = broker.free_bytes, broker.total_bytes
+        age_s = facts.now_ms / 1000 - oldest / 1000
+        low = _level(broker, "diskSpaceCleanForciblyRatio", 85)
+        if oldest <= 0 or begin is None or free is None or total is None:
+            continue
+        if not _LEAST_S <= age_s < broker.reserved_s or _ratio(broker) >= low:
+            continue
+        rate = (broker.end - begin) / age_s
+        room = free - (1 - low) * total
+        hours = max(room, 0) / max(rate, 1) / _HOUR_S
+        if rate > 0 and room < rate * (broker.reserved_s - age_s):
+            yield Said(
+                str(broker),
+                f"its log grew by {rate * _HOUR_S / _GB:.1f} GB an hour over "
+                f"{age_s / _HOUR_S:.0f} h; its disk is {low * 100:.0f} % full in {hours:.1f} h, "
+                f"before messages are {broker.reserved_s / _HOUR_S:.0f} h old",
+            )
+
+
+def _dispatch(facts: Facts) -> Iterator[Said]:
+    for broker in facts.answering():
+        behind = number(broker.info, "dispatchBehindBytes", 0)
+        if behind > DISPATCH_BYTES:
+            yield Said(str(broker), f"{behind:.0f} bytes of its log are not in its queues yet")
+
+
+def _flush(facts: Facts) -> Iterator[Said]:
+    for broker in facts.answering():
+        text = broker.info.get("remainHowManyDataToFlush", "")
+        if (size_in(text) or 0) > UNFLUSHED_BYTES:
+            yield Said(str(broker), f"{text} of its log are not on its disk yet")
+
+
+def _slow_puts(facts: Facts) -> Iterator[Said]:
+    for broker in facts.answering():
+        latency = number(broker.info, "putLatency99", 0.0)
+        if latency > SLOW_PUT_MS:
+            yield Said(str(broker), f"one put in a hundred takes more than {latency:.0f} ms")
+
+
+def _failed_puts(facts: Facts) -> Iterator[Said]:
+    for broker in facts.answering():
+        failed = number(broker.info, "putMessageFailedTimes", 0)
+        if failed:
+            yield Said(str(broker), f"{failed:.0f} puts failed since its start")
+
+
+def _memory_only(facts: Facts) -> Iterator[Said]:
+    for broker in facts.answering():
+        flush = broker.config.get("flushDiskType")
+        if (
+            broker.role == BrokerRole.ASYNC_MASTER.value
+            and flush == FlushDiskType.ASYNC_FLUSH.value
+        ):
+            yield Said(str(broker), "ASYNC_MASTER with ASYNC_FLUSH")
+
+
+def _open_to_all(facts: Facts) -> Iterator[Said]:
+    for broker in facts.answering():
+        is_open = broker.config.get("aclEnable") == "false"
+        if broker.config.get("bindAddress", "").startswith(("127.", "::1")):
+            continue
+        if is_open and broker.config.get("tls.server.mode") != "enforcing":
+            yield Said(str(broker), "aclEnable=false, and TLS is not enforced")
+
+
+def _restarted(facts: Facts) -> Iterator[Said]:
+    for broker in facts.answering():
+        if broker.runs_s is not None and broker.runs_s < SETTLED_S:
+            yield Said(str(broker), f"it runs for {broker.runs_s} s")
+
+
+RULES = (
+    Rule(
+        "clocks-apart",
+        Severity.ERROR,
+        "clocks differ by more than 3 s: delayed messages, retention, searches by time and "
+        "signed requests go wrong",
+        "set up NTP (chrony) on the machine that is named, and set its clock slowly, not by a jump",
+        _clocks,
+    ),
+    Rule(
+        "disk-full",
+        Severity.ERROR,
+        "a disk is so full that puts are refused (above 90 %, diskSpaceWarningLevelRatio)",
+        "free some space or enlarge it; `rmqha-admin broker config set NAME "
+        "fileReservedTime=HOURS` deletes older messages, read or not",
+        _disk_full,
+    ),
+    Rule(
+        "disk-cleans",
+        Severity.ERROR,
+        "a disk is so full (above 85 %, diskSpaceCleanForciblyRatio) that messages are deleted "
+        "before their time",
+        "free some space or enlarge it now; see unread-deleted for who misses some",
+        _disk_cleans,
+    ),
+    Rule(
+        "disk-forecast",
+        Severity.WARNING,
+        "at the rate since its oldest message a log fills its disk before messages are old "
+        "enough to be deleted",
+        "enlarge the disk, or keep messages for less time (`fileReservedTime`), or move topics "
+        "to another broker",
+        _disk_forecast,
+    ),
+    Rule(
+        "dispatch-behind",
+        Severity.WARNING,
+        "what is in the log does not get into the queues: consumers do not see it yet",
+        "after a start wait until it is done; else the broker's log says what its disk refuses, or "
+        "the disk is busy (`iostat -x 1`)",
+        _dispatch,
+    ),
+    Rule(
+        "flush-behind",
+        Severity.WARNING,
+        "much of the log is in memory only: a power cut takes it",
+        "look at the disk's speed and health; flushDiskType=SYNC_FLUSH holds producers back "
+        "instead",
+        _flush,
+    ),
+    Rule(
+        "puts-slow",
+        Severity.WARNING,
+        "producers wait long for their answers",
+        "look at the disk, at the slave (slave-behind) and at the load of the machine",
+        _slow_puts,
+    ),
+    Rule(
+        "puts-failed",
+        Severity.NOTE,
+        "puts failed since the start: the log and `rmqha_refused_puts_total` say why",
+        "look into the log; a restart begins the count anew",
+        _failed_puts,
+    ),
+    Rule(
+        "acks-from-memory",
+        Severity.NOTE,
+        "SEND_OK is given for what is in the memory of one machine",
+        "where that is too little: SYNC_MASTER with a slave, or SYNC_FLUSH",
+        _memory_only,
+    ),
+    Rule(
+        "open-to-all",
+        Severity.NOTE,
+        "whoever reaches the broker may read, write and configure",
+        "`aclEnable=true`, or tls.server.mode=enforcing with a trust root; docs/security.md",
+        _open_to_all,
+    ),
+    Rule(
+        "just-started",
+        Severity.NOTE,
+        "a broker started within the last five minutes: rates and ages say little yet",
+        "if nobody restarted it: its log, and the service manager's, say why it ended",
+        _restarted,
+    ),
+)

@@ -1,0 +1,28 @@
+"""All rules, in the order of the document."""
+
+from rmq_ha.ops.admin.doctor import (
+    before,
+    consumers,
+    controllers,
+    counters,
+    files,
+    identity,
+    ledgers,
+    reach,
+    replication,
+    resources,
+)
+from rmq_ha.ops.admin.doctor.findings import Rule
+
+RULES: tuple[Rule, ...] = (
+    *reach.RULES,
+    *identity.RULES,
+    *replication.RULES,
+    *ledgers.RULES,
+    *controllers.RULES,
+    *resources.RULES,
+    *consumers.RULES,
+    *counters.RULES,
+    *files.RULES,
+    *before.RULES,
+)

@@ -1,0 +1,213 @@
+"""`handover`, `promote` and `demote` in controller mode: the controllers elect who shall lead.
+
+Spec: controller.md, sections 5.1 and 10.4.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from rmq_ha.base.errors import RemotingError
+from rmq_ha.base.model.broker_identity import MASTER_ID
+from rmq_ha.base.wire.command import RemotingCommand
+from rmq_ha.base.wire.ext_fields import ext_fields
+from rmq_ha.client.connection.asks import Asker
+from rmq_ha.client.lookup.asking import Ask, Asking, expect
+from rmq_ha.client.lookup.brokers import broker_config
+from rmq_ha.ops.admin.confirm import is_wanted
+from rmq_ha.ops.admin.role_change import ChangeRefused
+from rmq_ha.ops.admin.role_file import RoleFile
+from rmq_ha.ops.admin.session import Session
+from rmq_ha.server.controller.codec import decode_header, decode_set
+from rmq_ha.server.controller.codes import RequestCode
+from rmq_ha.server.controller.messages import (
+    ElectMasterRequest,
+    ElectMasterResponse,
+    GetMetadataResponse,
+    GetReplicaInfoRequest,
+    GetReplicaInfoResponse,
+)
+
+
+class ControlledSet(NamedTuple):
+    """
+    Brokers of one name whose roles controllers give.
+
+    :ivar controllers: addresses.
+    """
+
+    cluster: str
+    broker_name: str
+    controllers: tuple[str, ...]
+
+
+class Leading(NamedTuple):
+    """Who leads a set, as its controllers say."""
+
+    controller: str
+    master_id: int | None
+    master_address: str | None
+    members: tuple[int, ...]
+
+
+def set_of(config: Mapping[str, str]) -> ControlledSet | None:
+    """The set that a broker with this configuration is in; None: it is in none."""
+    if config.get("enableControllerMode") != "true":
+        return None
+    addresses = [text.strip() for text in config.get("controllerAddr", "").split(";")]
+    return ControlledSet(
+        config.get("brokerClusterName", ""),
+        config.get("brokerName", ""),
+        tuple(address for address in addresses if address),
+    )
+
+
+def leading(known: ControlledSet) -> Asking[Leading]:
+    """
+    Ask the controllers.
+
+    :raises ChangeRefused: none of them knows who leads them.
+    :raises BrokerRefused: they know no such set.
+    :raises RemotingError: the one that leads them does not answer.
+    """
+    controller = yield from _leader(known)
+    header = GetReplicaInfoRequest(broker_name=known.broker_name)
+    asked = RemotingCommand(RequestCode.GET_REPLICA_INFO, ext=ext_fields(header))
+    answer = yield from expect(Ask(asked, controller))
+    info = decode_header(GetReplicaInfoResponse, answer.ext)
+    members = answer.read(decode_set).members
+    return Leading(controller, info.master_broker_id, info.master_address, members)
+
+
+def _leader(known: ControlledSet) -> Asking[str]:
+    problem = "controllerAddr is empty"
+    for address in known.controllers:
+        try:
+            leader = yield from leader_named_by(address)
+        except RemotingError as error:
+            problem = str(error)
+            continue
+        if leader:
+            return leader
+        problem = f"{address} knows no leader of the controllers"
+    raise ChangeRefused(f"no controller can elect: {problem}")
+
+
+def leader_named_by(controller: str) -> Asking[str]:
+    """
+    Where the one is that leads the controllers, as one of them knows; empty: it knows none.
+
+    :raises BrokerRefused: it does not say.
+    :raises RemotingError: it does not answer.
+    """
+    asked = RemotingCommand(RequestCode.GET_METADATA_INFO)
+    answer = yield from expect(Ask(asked, controller))
+    return decode_header(GetMetadataResponse, answer.ext).controller_leader_address or ""
+
+
+async def elect(
+    session: Session, asker: Asker, known: ControlledSet, to: str | None, **sure: bool
+) -> int | None:
+    """
+    Have the controllers elect another one that is in sync.
+
+    :param to: its id; None: the smallest of the others.
+    :returns: the exit code.
+    :raises ChangeRefused: nobody, or not that one, may be elected without losing messages.
+    """
+    current = await asker.run(leading(known))
+    chosen = _chosen(current, to)
+    if chosen == current.master_id:
+        session.output.line(
+            f"{chosen} leads {known.broker_name} already", {"leader": chosen, "changed": False}
+        )
+        return None
+    plan = (
+        f"{current.master_id} ({current.master_address}) hands {known.broker_name} over to {chosen}"
+    )
+    if current.master_id is None:
+        plan = f"nobody leads {known.broker_name}: {chosen} is elected"
+    if not is_wanted(f"{plan}. Do it?", **sure):
+        session.output.line(f"dry run: {plan}", {"leader": current.master_id, "to": chosen})
+        return None
+    request = ElectMasterRequest(
+        cluster_name=known.cluster,
+        broker_name=known.broker_name,
+        broker_id=chosen,
+        designate_elect=True,
+    )
+    asked = RemotingCommand(RequestCode.ELECT_MASTER, ext=ext_fields(request))
+    with session.output.progress("electing", None):
+        answer = await asker.run(expect(Ask(asked, current.controller)))
+    elected = decode_header(ElectMasterResponse, answer.ext)
+    text = f"{chosen} ({elected.master_address}) leads {known.broker_name}"
+    session.output.line(
+        f"{text} in epoch {elected.master_epoch}",
+        {"leader": chosen, "epoch": elected.master_epoch, "changed": True},
+    )
+    return None
+
+
+async def take_over(session: Session, file: RoleFile, **sure: bool) -> int | None:
+    """
+    `promote`: have this broker elected; its file stays as it is.
+
+    :returns: the exit code.
+    :raises ChangeRefused: it does not run, has no role yet, or would lose messages.
+    """
+    asker = Asker(await session.direct())
+    known, number = await _own(asker, file)
+    if number == MASTER_ID:
+        text = f"{file.address} leads {known.broker_name} already"
+        session.output.line(text, {"changed": False})
+        return None
+    return await elect(session, asker, known, str(number), **sure)
+
+
+async def step_back(session: Session, file: RoleFile, **sure: bool) -> int | None:
+    """
+    `demote`: have another one elected if this broker leads; it follows by itself then.
+
+    :returns: the exit code.
+    :raises ChangeRefused: it does not run, has no role yet, or nobody else is in sync.
+    """
+    asker = Asker(await session.direct())
+    known, number = await _own(asker, file)
+    if number == MASTER_ID:
+        return await elect(session, asker, known, None, **sure)
+    text = f"{file.address} follows in {known.broker_name} already: its brokerId is {number}"
+    session.output.line(text, {"changed": False})
+    return None
+
+
+async def _own(asker: Asker, file: RoleFile) -> tuple[ControlledSet, int]:
+    """The set of this broker, and its brokerId, which is `MASTER_ID` while it leads."""
+    try:
+        config = await asker.run(broker_config(file.address))
+    except RemotingError as error:
+        raise ChangeRefused(
+            f"{error}. Start the broker of {file.path}: in controller mode one that comes back"
+            " follows by itself, and what only it had is set aside"
+        ) from None
+    known, number = set_of(config), int(config.get("brokerId", "-1"))
+    if known is None or known.broker_name != file.broker_name:
+        raise ChangeRefused(
+            f"the broker at {file.address} does not run as {file.path} says, in controller mode"
+            f" with brokerName={file.broker_name}: restart it, or give its own file"
+        )
+    if number < MASTER_ID:
+        raise ChangeRefused(f"no controller has said yet what {file.address} is: see /healthz")
+    return known, number
+
+
+def _chosen(current: Leading, to: str | None) -> int:
+    who = ", ".join(map(str, current.members)) or "nobody"
+    if to is not None:
+        if not to.isdecimal() or int(to) not in current.members:
+            raise ChangeRefused(f"broker {to} is not in sync ({who} are): it would lose messages")
+        return int(to)
+    others = [number for number in sorted(current.members) if number != current.master_id]
+    if not others:
+        raise ChangeRefused(
+            f"no other broker is in sync ({who} is): start it, or see why it does not follow"
+        )
+    return others[0]

@@ -1,0 +1,137 @@
+"""`rmqha-admin init`: the properties files of a new cluster."""
+
+import os.path
+from collections.abc import Callable, Sequence
+from random import SystemRandom
+
+import click
+
+from rmq_ha.base.errors import WrongUsage
+from rmq_ha.base.host.disk import RealDisk
+from rmq_ha.ops.admin.confirm import dry_run_option
+from rmq_ha.ops.admin.layouts import (
+    SCRAPE_FILE,
+    Planned,
+    controller,
+    dledger,
+    failover,
+    pair,
+    scrape_file,
+)
+from rmq_ha.ops.admin.options import common_options, current_options
+from rmq_ha.ops.admin.output import Output
+from rmq_ha.ops.admin.session import FAILED
+from rmq_ha.ops.admin.sites import Site, joined, read_hosts
+
+_LAYOUTS: dict[str, Callable[[Site], list[Planned]]] = {
+    "pair": pair,
+    "dledger": dledger,
+    "controller": controller,
+    "failover": failover,
+}
+
+
+@click.command()
+@click.argument("directory", type=click.Path(file_okay=False))
+@click.option("--pair", "layouts", flag_value="pair", multiple=True, help="A master and its slave.")
+@click.option(
+    "--dledger",
+    "layouts",
+    flag_value="dledger",
+    multiple=True,
+    help="Three that elect their master.",
+)
+@click.option(
+    "--controller",
+    "layouts",
+    flag_value="controller",
+    multiple=True,
+    help="Controllers for RocketMQ 5's brokers.",
+)
+@click.option(
+    "--failover",
+    "layouts",
+    flag_value="failover",
+    multiple=True,
+    help="A pair that elects its master; the third host has a controller only.",
+)
+@click.option(
+    "--hosts", default="", metavar="A,B,...", help="Addresses; default: all on 127.0.0.1."
+)
+@click.option(
+    "--base-port",
+    type=click.IntRange(1024),
+    metavar="PORT",
+    help="All ports lie from here on (some 300 of them); default: the usual ports.",
+)
+@click.option("--cluster", default="DefaultCluster", show_default=True, help="brokerClusterName.")
+@click.option("--name", default="broker-a", show_default=True, help="brokerName, or the group's.")
+@click.option("--data", default="", metavar="DIR", help="Of the stores; default: DIRECTORY/data.")
+@dry_run_option
+@common_options
+def init(
+    directory: str,
+    layouts: tuple[str, ...],
+    hosts: str,
+    base_port: int | None,
+    cluster: str,
+    name: str,
+    data: str,
+    dry_run: bool,
+) -> None:
+    """
+    Write the properties files of a new cluster into DIRECTORY, and say what to start where.
+
+    With --hosts, each server shows its health, metrics and page to other machines; a pageToken
+    that is made here guards the pages. Beside the files comes one for Prometheus.
+
+    Nothing that is there is changed: exit code 1.
+    """
+    directory = os.path.abspath(directory)
+    place = Site(
+        [],
+        cluster,
+        name,
+        os.path.abspath(data) if data else f"{directory}/data",
+        f"{SystemRandom().getrandbits(160):040x}",
+        base_port or 0,
+    )
+    try:
+        planned = _LAYOUTS[_one_of(layouts)](place._replace(hosts=read_hosts(hosts)))
+    except WrongUsage as error:
+        raise click.UsageError(str(error)) from None
+    output, disk = Output(current_options().as_json), RealDisk()
+    texts = {item.file: item.text for item in planned}
+    texts[SCRAPE_FILE] = scrape_file(planned)
+    existing = [file for file in texts if disk.exists(f"{directory}/{file}")]
+    if existing:
+        output.error(f"{directory} has {', '.join(existing)} already: name another directory")
+        click.get_current_context().exit(FAILED)
+    if not dry_run:
+        for file, text in texts.items():
+            disk.replace(f"{directory}/{file}", text.encode())
+    output.table(
+        "Would be written" if dry_run else "Written; start them in this order",
+        ("host", "command", "status"),
+        [
+            (item.host, f"{item.command} -c {directory}/{item.file}", _page_of(item))
+            for item in planned
+        ],
+    )
+    output.say(f"Prometheus reads {directory}/{SCRAPE_FILE}.")
+
+
+def _one_of(layouts: Sequence[str]) -> str:
+    """:raises WrongUsage: none was asked for, or several."""
+    names = list(dict.fromkeys(layouts))
+    if len(names) == 1:
+        return names[0]
+    chosen = " and ".join(f"--{name}" for name in names)
+    choice = ", ".join(f"--{name}" for name in _LAYOUTS)
+    raise WrongUsage(
+        f"{chosen} do not go together: give one of {choice}" if names else f"give one of {choice}"
+    )
+
+
+def _page_of(item: Planned) -> str:
+    return f"http://{joined(item.host, item.status)}/"

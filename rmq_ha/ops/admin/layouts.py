@@ -1,0 +1,226 @@
+"""The properties files of a new cluster: text, by the name of the file. Nothing is written here."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from rmq_ha.base.errors import WrongUsage
+from rmq_ha.ops.admin.sites import (
+    BROKER_STATUS,
+    CONTROLLER_STATUS,
+    LOOPBACK,
+    NAMESRV_STATUS,
+    Ports,
+    Site,
+    bound,
+    joined,
+    status_lines,
+)
+
+SCRAPE_FILE = "prometheus.yml"
+
+
+class Planned(NamedTuple):
+    """
+    A server's file.
+
+    :ivar command: the program that runs with this file, on `host`.
+    :ivar status: port of its health, metrics and page.
+    """
+
+    file: str
+    host: str
+    command: str
+    text: str
+    status: int
+
+
+def scrape_file(planned: Sequence[Planned]) -> str:
+    """What Prometheus reads to ask these servers."""
+    targets = ", ".join(f'"{joined(item.host, item.status)}"' for item in planned)
+    return _text(
+        [
+            "# Prometheus for these servers. Check: promtool check config prometheus.yml",
+            "global:",
+            "  scrape_interval: 15s",
+            "  evaluation_interval: 15s",
+            "# For the alerts, copy conf/monitoring/alerts.yml of rmq-ha beside this file:",
+            "#rule_files: [alerts.yml]",
+            "scrape_configs:",
+            "  - job_name: rmq-ha",
+            "    static_configs:",
+            f"      - targets: [{targets}]",
+        ]
+    )
+
+
+def pair(place: Site) -> list[Planned]:
+    """
+    A SYNC_MASTER, its slave, and a name server beside each.
+
+    :raises WrongUsage: not two hosts.
+    """
+    first, second = _hosts(place, 2)
+    ports = Ports(place.base_port)
+    servers = [_namesrv(place, host, number, ports) for number, host in enumerate((first, second))]
+    names = ";".join(joined(host, port) for host, port, _ in servers)
+    made = [planned for _, _, planned in servers]
+    for host, role, number, file in (
+        (first, "SYNC_MASTER", 0, "broker-master"),
+        (second, "SLAVE", 1, "broker-slave"),
+    ):
+        lines = [
+            f"brokerName={place.name}",
+            f"brokerId={number}",
+            f"brokerRole={role}",
+            "flushDiskType=ASYNC_FLUSH",
+            *_addresses(host),
+        ]
+        made.append(_broker(place, host, file, names, lines, ports))
+    return made
+
+
+def dledger(place: Site) -> list[Planned]:
+    """
+    A group of three brokers that elect their master, and a name server beside two of them.
+
+    :raises WrongUsage: not three hosts.
+    """
+    hosts = _hosts(place, 3)
+    ports = Ports(place.base_port)
+    servers = [_namesrv(place, host, number, ports) for number, host in enumerate(hosts[:2])]
+    names = ";".join(joined(host, port) for host, port, _ in servers)
+    group = [f"n{number}-{joined(host, ports.member(host))}" for number, host in enumerate(hosts)]
+    made = [planned for _, _, planned in servers]
+    for number, host in enumerate(hosts):
+        lines = [
+            f"brokerName={place.name}",
+            "flushDiskType=ASYNC_FLUSH",
+            "enableDLegerCommitLog=true",
+            f"dLegerGroup={place.name}",
+            f"dLegerPeers={';'.join(group)}",
+            f"dLegerSelfId=n{number}",
+            *_addresses(host),
+        ]
+        made.append(_broker(place, host, f"broker-n{number}", names, lines, ports))
+    return made
+
+
+def controller(place: Site) -> list[Planned]:
+    """
+    One or three controllers for brokers of RocketMQ 5 in controller mode.
+
+    :raises WrongUsage: another number of hosts.
+    """
+    hosts = list(place.hosts) or [LOOPBACK]
+    if len(hosts) not in (1, 3):
+        raise WrongUsage(f"one controller or three, not {len(hosts)}: --hosts A or A,B,C")
+    ports = Ports(place.base_port)
+    peers = [
+        f"n{number}-{joined(host, ports.controller(host))}" for number, host in enumerate(hosts)
+    ]
+    return [_controller(place, peers, number, host, ports) for number, host in enumerate(hosts)]
+
+
+def failover(place: Site) -> list[Planned]:
+    """
+    A pair whose master is elected: by three controllers, two of them in the pair's name servers.
+
+    :raises WrongUsage: not three hosts; on the last one there is a controller and nothing else.
+    """
+    hosts = _hosts(place, 3)
+    ports = Ports(place.base_port)
+    peers = [
+        f"n{number}-{joined(host, ports.controller(host))}" for number, host in enumerate(hosts)
+    ]
+    made, addresses = [], []
+    for number, host in enumerate(hosts[:2]):
+        address, port, planned = _namesrv(place, host, number, ports)
+        within = ["enableControllerInNamesrv=true", *_member(place, peers, number)]
+        made.append(planned._replace(text=planned.text + _text(within)))
+        addresses.append(joined(address, port))
+    made.append(_controller(place, peers, 2, hosts[2], ports))
+    for number, host in enumerate(hosts[:2]):
+        lines = [
+            f"brokerName={place.name}",
+            "flushDiskType=ASYNC_FLUSH",
+            "enableControllerMode=true",
+            f"controllerAddr={_addr_list(peers)}",
+            "allAckInSyncStateSet=true",
+            *_addresses(host),
+        ]
+        file = f"broker-{number + 1}"
+        made.append(_broker(place, host, file, ";".join(addresses), lines, ports))
+    return made
+
+
+def _controller(place: Site, peers: Sequence[str], number: int, host: str, ports: Ports) -> Planned:
+    status = ports.status(host, CONTROLLER_STATUS)
+    lines = [
+        f"# A controller; brokers in controller mode get controllerAddr={_addr_list(peers)}",
+        *_member(place, peers, number),
+        *bound(host),
+        *status_lines(place, host, status),
+    ]
+    file = f"controller-n{number}.properties"
+    return Planned(file, host, "rmqha-controller", _text(lines), status)
+
+
+def _member(place: Site, peers: Sequence[str], number: int) -> list[str]:
+    """Which of the controllers this one is."""
+    return [
+        f"controllerDLegerGroup={place.cluster}-controller",
+        f"controllerDLegerPeers={';'.join(peers)}",
+        f"controllerDLegerSelfId=n{number}",
+        f"controllerStorePath={place.data}/controller-n{number}",
+    ]
+
+
+def _addr_list(peers: Sequence[str]) -> str:
+    return ";".join(peer.partition("-")[2] for peer in peers)
+
+
+def _hosts(place: Site, count: int) -> list[str]:
+    hosts = list(place.hosts) or [LOOPBACK] * count
+    if len(hosts) != count:
+        raise WrongUsage(f"this needs {count} addresses, not {len(hosts)}: --hosts A,B,...")
+    return hosts
+
+
+def _addresses(host: str) -> list[str]:
+    return [f"brokerIP1={host}", f"brokerIP2={host}", *bound(host)]
+
+
+def _namesrv(place: Site, host: str, number: int, ports: Ports) -> tuple[str, int, Planned]:
+    port, status = ports.namesrv(host), ports.status(host, NAMESRV_STATUS)
+    file = f"namesrv-{number + 1}"
+    lines = [
+        "# A name server: brokers register with all of them, clients ask any of them.",
+        f"listenPort={port}",
+        f"kvConfigPath={place.data}/{file}/kvConfig.json",
+        *bound(host),
+        *status_lines(place, host, status),
+    ]
+    planned = Planned(f"{file}.properties", host, "rmqha-namesrv", _text(lines), status)
+    return host, port, planned
+
+
+def _broker(
+    place: Site, host: str, file: str, names: str, lines: Sequence[str], ports: Ports
+) -> Planned:
+    port, status = ports.broker(host), ports.status(host, BROKER_STATUS)
+    text = [
+        f"# Takes {port}, {port - 2} (clients' fast port); in a pair {port + 1} (replication).",
+        f"brokerClusterName={place.cluster}",
+        *lines,
+        f"listenPort={port}",
+        f"namesrvAddr={names}",
+        f"storePathRootDir={place.data}/{file}",
+        "deleteWhen=04",
+        "fileReservedTime=72",
+        *status_lines(place, host, status),
+    ]
+    return Planned(f"{file}.properties", host, "rmqha-broker", _text(text), status)
+
+
+def _text(lines: Sequence[str]) -> str:
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,135 @@
+"""`rmqha-admin message show`: messages by id, key or place."""
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from rmq_ha.base.wire.bodies import MessageQueue
+from rmq_ha.client.blocking import READER_GROUP
+from rmq_ha.client.connection.asks import Asker
+from rmq_ha.client.lookup.asking import Asking
+from rmq_ha.client.lookup.lookups import (
+    KeyQuery,
+    PlaceId,
+    PullTerms,
+    addresses_in,
+    message_at,
+    messages_by_key,
+    pull,
+    topic_route,
+)
+from rmq_ha.client.rules.broker_choice import BrokerChoice
+from rmq_ha.client.rules.errors import BrokerRefused
+from rmq_ha.client.rules.messages import MessageExt
+from rmq_ha.ops.admin.options import common_options, refuse_given
+from rmq_ha.ops.admin.session import NothingFound, Session, run
+from rmq_ha.ops.admin.shown import message_values
+from rmq_ha.ops.admin.trace import trace
+from rmq_ha.ops.admin.when import When, WhenType
+
+
+@click.group()
+@common_options
+def message() -> None:
+    """Find messages."""
+
+
+message.add_command(trace)
+
+
+class Spot(NamedTuple):
+    """A place as `tail` and `consume` show it."""
+
+    broker: str
+    queue: int
+    offset: int
+
+
+class _SpotType(click.ParamType[Spot] if TYPE_CHECKING else click.ParamType):  # type: ignore[misc]
+    name = "place"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> Spot:
+        """Fails with the form that it has."""
+        broker, _, rest = str(value).partition(":")
+        queue, _, offset = rest.partition(":")
+        if not (broker and queue.isdecimal() and offset.isdecimal()):
+            self.fail(f"{value!r} is not BROKER:QUEUE:OFFSET, like broker-a:3:1200", param, ctx)
+        return Spot(broker, int(queue), int(offset))
+
+
+@message.command()
+@click.argument("msg_id", metavar="ID", required=False)
+@click.option("--topic", "-t", default="", help="Needed for unique ids, keys and places.")
+@click.option("--key", "-k", default="", help="A key, instead of an id.")
+@click.option("--at", "spot", type=_SpotType(), metavar="BROKER:QUEUE:OFFSET", help="A place.")
+@click.option("--max", "max_num", default=32, show_default=True, help="With a key, per broker.")
+@click.option("--since", type=WhenType(), default="earliest", help="With a key: stored since.")
+@common_options
+def show(
+    msg_id: str | None, topic: str, key: str, spot: Spot | None, max_num: int, since: When
+) -> None:
+    """
+    Show the message with this ID: where it is stored (offsetMsgId), or the unique id that its
+    producer gave it; or all that have a key; or the one at a place, as `tail` shows it.
+
+    Exit code 3: there is none.
+    """
+    if sum(map(bool, (msg_id, key, spot))) != 1:
+        raise click.UsageError("give either an ID, or --key, or --at")
+    if not key:
+        refuse_given(("max_num", "since"), "goes with --key only. Leave it out")
+    place = PlaceId.parse(msg_id) if msg_id else None
+    if place is None and not topic:
+        raise click.UsageError("give --topic too: only an offsetMsgId says where it is")
+
+    async def work(session: Session) -> None:
+        asker = Asker(await session.direct() if place else await session.client())
+        begin = max(0, since.at(session.host.now_ms()))
+        query = KeyQuery(topic, key or msg_id or "", not key, max_num, begin)
+        try:
+            asking = at_spot(topic, spot) if spot else find(place, query)
+            with session.output.progress("asking brokers", None) as steps:
+                messages = await asker.run(asking, steps.advance)
+        except BrokerRefused as error:
+            if place is None:
+                raise
+            raise NothingFound(
+                f"{error.address} has no message there: {error.remark} (deleted, or another store?)"
+            ) from None
+        messages = [item for item in messages if topic in ("", item.topic)]
+        if not messages:
+            what = f"the key {key}" if key else f"the id {msg_id}"
+            raise NothingFound(f"no broker of the topic {topic} has a message with {what}")
+        for item in messages:
+            session.output.fields(message_values(item))
+
+    run(work)
+
+
+def at_spot(topic: str, spot: Spot) -> Asking[list[MessageExt]]:
+    """
+    The message at a place of a queue.
+
+    :raises NothingFound: there is none.
+    """
+    route = yield from topic_route(topic)
+    queue = MessageQueue(topic, spot.broker, spot.queue)
+    choice = BrokerChoice(lambda: 0.0)
+    addresses = addresses_in(route, spot.broker)
+    terms = PullTerms(READER_GROUP, 1)
+    result = yield from pull(choice, addresses, queue, spot.offset, terms)
+    messages = [item for item in result.msg_found_list if item.queue_offset == spot.offset]
+    if not messages:
+        raise NothingFound(
+            f"queue {spot.queue} of {topic} at {spot.broker} has no message {spot.offset}: it goes"
+            f" from {result.min_offset} to {result.max_offset}"
+        )
+    return messages
+
+
+def find(place: PlaceId | None, query: KeyQuery) -> Asking[list[MessageExt]]:
+    """By place if it is known, else by unique id or key."""
+    if place is not None:
+        return [(yield from message_at(place))]
+    route = yield from topic_route(query.topic)
+    return (yield from messages_by_key(query, route))

@@ -1,0 +1,119 @@
+"""`rmqha-admin lag` and `reset-offset`: how far a group is, and where it goes on."""
+
+import click
+
+from rmq_ha.client.connection.asks import Asker
+from rmq_ha.client.lookup.groups import GroupLag, Reset, consume_stats
+from rmq_ha.client.lookup.groups import reset_offset as reset
+from rmq_ha.ops.admin.confirm import is_wanted, must_be_askable, sure_options
+from rmq_ha.ops.admin.options import common_options
+from rmq_ha.ops.admin.session import FAILED, NothingFound, Session, run
+from rmq_ha.ops.admin.shown import time_text
+from rmq_ha.ops.admin.when import When, WhenType
+
+LAG_COLUMNS = ("topic", "broker", "queue", "broker_offset", "consumer_offset", "lag", "last")
+MOVED_COLUMNS = ("broker", "queue", "before", "after")
+
+
+@click.command()
+@click.argument("group")
+@click.option("--topic", "-t", default="", help="Only this topic.")
+@click.option(
+    "--fail-above",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="Exit with 1 when the group is more messages than that behind.",
+)
+@common_options
+def lag(group: str, topic: str, fail_above: int | None) -> None:
+    """
+    How far GROUP is behind, queue by queue.
+
+    Exit code 3: it has no offsets anywhere.
+    """
+
+    async def work(session: Session) -> int | None:
+        asker = Asker(await session.client())
+        with session.output.progress("asking brokers", None) as steps:
+            group_lag = await asker.run(consume_stats(group, topic), steps.advance)
+        if not group_lag.queues:
+            about = f" of the topic {topic}" if topic else ""
+            raise NothingFound(
+                f"the group {group} has no offsets{about}: is its name right (`group list` shows"
+                " all), has it consumed?"
+            )
+        show_lag(session, group, group_lag)
+        if fail_above is not None and group_lag.lag > fail_above:
+            session.output.error(f"{group} is {group_lag.lag} messages behind", exit_code=FAILED)
+            return FAILED
+        return None
+
+    run(work)
+
+
+def show_lag(session: Session, group: str, group_lag: GroupLag) -> None:
+    """A row for each queue."""
+    rows = [
+        [
+            item.queue.topic,
+            item.queue.broker_name,
+            item.queue.queue_id,
+            item.broker_offset,
+            item.consumer_offset,
+            item.lag,
+            time_text(item.last_timestamp) if item.last_timestamp else None,
+        ]
+        for item in group_lag.queues
+    ]
+    more = {"group": group, "lag": group_lag.lag, "consume_tps": round(group_lag.consume_tps, 2)}
+    session.output.table(group, LAG_COLUMNS, rows, **more)
+
+
+@click.command()
+@click.argument("topic")
+@click.option("--group", "-g", required=True, help="The group.")
+@click.option("--to", type=WhenType(), required=True, help="Where it goes on.")
+@sure_options
+@common_options
+def reset_offset(topic: str, group: str, to: When, dry_run: bool, yes: bool) -> None:
+    """
+    Have a group go on elsewhere in TOPIC.
+
+    Consumers that run are told through their brokers; without any, the brokers' offsets are set.
+    What lies between is consumed again, or never.
+    """
+    must_be_askable(yes=yes, dry_run=dry_run)
+
+    async def work(session: Session) -> None:
+        timestamp = to.at(session.host.now_ms())
+        await move_offsets(session, topic, group, timestamp, yes=yes, dry_run=dry_run)
+
+    run(work)
+
+
+async def move_offsets(
+    session: Session, topic: str, group: str, timestamp: int, **sure: bool
+) -> None:
+    """Show where it would go on, ask, have it done, show where it goes on."""
+    asker = Asker(await session.client())
+    if sure["dry_run"] or not sure["yes"]:
+        with session.output.progress("asking brokers", None) as steps:
+            planned = await asker.run(reset(group, topic, timestamp, apply=False), steps.advance)
+        show_reset(session, group, topic, planned, is_done=False)
+    if not is_wanted(f"Reset {group} in {topic}?", **sure):
+        return
+    with session.output.progress("setting offsets", None) as steps:
+        done = await asker.run(reset(group, topic, timestamp), steps.advance)
+    show_reset(session, group, topic, done, is_done=True)
+
+
+def show_reset(session: Session, group: str, topic: str, outcome: Reset, *, is_done: bool) -> None:
+    """A row for each queue, and how it was done."""
+    rows = [
+        [item.queue.broker_name, item.queue.queue_id, item.before, item.after]
+        for item in outcome.moved
+    ]
+    how = "consumers were told" if outcome.told else "no consumer is there: offsets were set"
+    if not is_done:
+        how = "nothing was changed"
+    session.output.table(f"{group} in {topic}", MOVED_COLUMNS, rows, group=group, done=how)

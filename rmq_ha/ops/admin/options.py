@@ -1,0 +1,240 @@
+"""Options that all commands share; they may stand before and after the command's name."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import click
+from click.core import ParameterSource
+
+from rmq_ha.base.errors import ConfigurationError
+from rmq_ha.base.remoting.signing import Credentials
+from rmq_ha.client.rules.settings import ClientConfig
+from rmq_ha.ops.admin.contexts import Contexts, merged
+
+F = TypeVar("F", bound=Callable[..., Any])
+_KEY = "rmq_ha.ops.admin.options"
+_ON_LINE = "rmq_ha.ops.admin.options.on_line"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """
+    What was asked for.
+
+    :ivar namesrv: `host:port` of name servers, `;` between them; may be empty.
+    :ivar timeout_ms: for one call.
+    :ivar sign_only_over_tls: see `rmq_ha.client.rules.settings.ClientConfig`.
+    :ivar tls: RocketMQ's `tls.*` keys.
+    """
+
+    namesrv: str = ""
+    credentials: Credentials | None = None
+    sign_only_over_tls: bool = False
+    use_tls: bool = False
+    tls: dict[str, str] = field(default_factory=dict)
+    timeout_ms: int = 5_000
+    as_json: bool = False
+    verbose: bool = False
+
+    def client_config(self, **more: Any) -> ClientConfig:
+        """For a `ClientInstance`, or for `rmq_ha.client.blocking`."""
+        return ClientConfig(
+            namesrv_addr=self.namesrv,
+            credentials=self.credentials,
+            sign_only_over_tls=self.sign_only_over_tls,
+            use_tls=self.use_tls,
+            tls=self.tls,
+            mq_client_api_timeout=self.timeout_ms,
+            connect_timeout_millis=min(self.timeout_ms, 3_000),
+            **more,
+        )
+
+
+def together(*options: Callable[[Any], Any]) -> Callable[[F], F]:
+    """A decorator that gives a command all of these, which its help shows in this order."""
+
+    def give(function: F) -> F:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return give
+
+
+on_option = click.option(
+    "--on",
+    "which",
+    default="",
+    metavar="BROKER|CLUSTER|HOST:PORT",
+    help="Only there; else on all masters.",
+)
+"""Of commands that change something on all masters, unless somebody names some."""
+
+
+def _keep(context: click.Context, parameter: click.Parameter, value: Any) -> None:
+    """The one given last, that is nearest to the command, wins; a default does not."""
+    assert parameter.name is not None
+    kept = context.find_root().meta.setdefault(_KEY, {})
+    if context.get_parameter_source(parameter.name) in (
+        ParameterSource.COMMANDLINE,
+        ParameterSource.ENVIRONMENT,
+    ):
+        on_line = context.get_parameter_source(parameter.name) is ParameterSource.COMMANDLINE
+        if on_line or parameter.name not in kept:
+            kept[parameter.name] = value
+        if on_line:
+            context.find_root().meta.setdefault(_ON_LINE, set()).add(parameter.name)
+
+
+def _shared(*names: str, **attributes: Any) -> Callable[[F], F]:
+    return click.option(*names, expose_value=False, callback=_keep, **attributes)
+
+
+def refuse_given(names: Iterable[str], why: str) -> None:
+    """
+    What would have no effect is not taken: the user would believe that it had one.
+
+    :param names: parameters of the command, whose defaults are no refusal.
+    :raises click.UsageError: one of them stands on the command line, or in the environment.
+    """
+    context = click.get_current_context()
+    named = [
+        parameter.opts[0]
+        for parameter in context.command.params
+        if parameter.name in names
+        and context.get_parameter_source(parameter.name)
+        in (ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT)
+    ]
+    if named:
+        raise click.UsageError(f"{', '.join(named)}: {why}")
+
+
+_FILE = click.Path(dir_okay=False)
+_SHARED = (
+    _shared(
+        "--namesrv",
+        "-n",
+        envvar="NAMESRV_ADDR",
+        metavar="HOST:PORT[;...]",
+        help="Name servers; default: the environment's NAMESRV_ADDR.",
+    ),
+    _shared(
+        "--access-key",
+        envvar="RMQHA_ACCESS_KEY",
+        help="Account, for brokers with ACL; or the environment's RMQHA_ACCESS_KEY.",
+    ),
+    _shared(
+        "--secret-key",
+        envvar="RMQHA_SECRET_KEY",
+        help="Its secret; better in the environment's RMQHA_SECRET_KEY, where `ps` does not"
+        " show it.",
+    ),
+    _shared(
+        "--security-token", envvar="RMQHA_SECURITY_TOKEN", help="Token of a temporary account."
+    ),
+    _shared(
+        "--sign-only-over-tls",
+        is_flag=True,
+        envvar="RMQHA_SIGN_ONLY_OVER_TLS",
+        help="Refuse to sign for a server that has not proven by TLS who it is.",
+    ),
+    _shared(
+        "--context",
+        envvar="RMQHA_CONTEXT",
+        metavar="NAME",
+        help="A cluster that `context add` knows; default: that of `context use`.",
+    ),
+    _shared(
+        "--context-file",
+        envvar="RMQHA_CONTEXT_FILE",
+        type=_FILE,
+        help="Where contexts are; default: contexts.json in the user's settings.",
+    ),
+    _shared("--tls", is_flag=True, help="Connect with TLS."),
+    _shared(
+        "--tls-ca",
+        type=_FILE,
+        help="PEM file of certificates that servers must come from; implies --tls. Without it"
+        " nobody checks who the servers are.",
+    ),
+    _shared("--tls-cert", type=_FILE, help="PEM file with our own certificate."),
+    _shared("--tls-key", type=_FILE, help="PEM file (PKCS#8) with its key."),
+    _shared(
+        "--timeout",
+        type=click.FloatRange(min=0.001),
+        metavar="SECONDS",
+        help="For one call; default 5.",
+    ),
+    _shared("--json", is_flag=True, help="JSON on stdout, errors as JSON on stderr."),
+    _shared("--verbose", "-v", is_flag=True, help="What the client logs, on stderr."),
+)
+
+
+common_options = together(*_SHARED)
+"""Gives a command the options; `current_options` has their values."""
+
+
+def given_values() -> dict[str, Any]:
+    """What command line and environment gave, by the options' names; no context's values."""
+    return dict(click.get_current_context().find_root().meta.get(_KEY, {}))
+
+
+def context_file() -> str:
+    """Where contexts are kept."""
+    given: str | None = given_values().get("context_file")
+    return given or f"{click.get_app_dir('rmqha-admin')}/contexts.json"
+
+
+def _with_context(given: dict[str, Any]) -> Mapping[str, Any]:
+    on_line = click.get_current_context().find_root().meta.get(_ON_LINE, ())
+    named = given.get("context")
+    try:
+        contexts = Contexts.read(context_file())
+        name = named or contexts.used
+        values = contexts.get(name) if name else {}
+    except ConfigurationError as error:
+        raise click.UsageError(str(error)) from None
+    return merged(given, on_line, values, is_named=bool(named))
+
+
+def current_options() -> Options:
+    """
+    What was given on the command line that is being run.
+
+    :raises click.UsageError: options do not fit each other.
+    """
+    kept = _with_context(given_values())
+    access, secret = kept.get("access_key"), kept.get("secret_key")
+    if bool(access) != bool(secret):
+        raise click.UsageError("--access-key and --secret-key (or their variables) go together")
+    credentials = None
+    if access and secret:
+        credentials = Credentials(access, secret, kept.get("security_token"))
+    use_tls, tls = _tls(kept)
+    return Options(
+        namesrv=kept.get("namesrv") or "",
+        credentials=credentials,
+        sign_only_over_tls=bool(kept.get("sign_only_over_tls")),
+        use_tls=use_tls,
+        tls=tls,
+        timeout_ms=max(1, int(kept.get("timeout", 5.0) * 1000)),
+        as_json=bool(kept.get("json")),
+        verbose=bool(kept.get("verbose")),
+    )
+
+
+def _tls(kept: Mapping[str, Any]) -> tuple[bool, dict[str, str]]:
+    ca, certificate, key = (kept.get(name) for name in ("tls_ca", "tls_cert", "tls_key"))
+    if bool(certificate) != bool(key):
+        raise click.UsageError("--tls-cert and --tls-key go together")
+    tls = {}
+    if ca:
+        tls["tls.client.trustCertPath"] = ca
+        tls["tls.client.authServer"] = "true"
+    if certificate and key:
+        tls["tls.client.certPath"] = certificate
+        tls["tls.client.keyPath"] = key
+    if tls:
+        tls["tls.test.mode.enable"] = "false"
+    return bool(kept.get("tls") or tls), tls

@@ -1,0 +1,155 @@
+"""What can be seen of the brokers of one name, and what one of them lacks of another."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from rmq_ha.base.errors import RemotingError
+from rmq_ha.base.model.broker_identity import MASTER_ID
+from rmq_ha.base.model.status import BrokerRole
+from rmq_ha.client.connection.asks import Asker
+from rmq_ha.client.lookup.brokers import (
+    broker_config,
+    consumer_offsets,
+    replication_of,
+    runtime_info,
+    topic_configs,
+    topic_offsets,
+)
+from rmq_ha.client.lookup.lookups import cluster_info
+from rmq_ha.client.rules.errors import NoNameServer
+
+
+@dataclass(slots=True)
+class Member:
+    """
+    One broker.
+
+    :ivar role: as it runs; None: it does not answer.
+    :ivar end: of its commit log.
+    :ivar info: all that it says of itself.
+    :ivar replication: what one of ours says of the pair, else empty.
+    :ivar problem: why it does not answer.
+    """
+
+    address: str
+    broker_name: str = ""
+    role: str | None = None
+    broker_id: int | None = None
+    root: str = ""
+    end: int = 0
+    info: dict[str, str] = field(default_factory=dict, repr=False)
+    replication: dict[str, Any] = field(default_factory=dict)
+    problem: str | None = None
+
+    @property
+    def is_master(self) -> bool:
+        """It answers, and takes messages."""
+        return self.role is not None and self.role != BrokerRole.SLAVE.value
+
+
+def fullness(info: Mapping[str, str]) -> str | None:
+    """Of the disk of the log; None: the broker has no log yet, and cannot say (-1, as in Java)."""
+    ratio = float(info.get("commitLogDiskRatio", "-1"))
+    return None if ratio < 0 else f"{ratio * 100:.0f} %"
+
+
+async def look_at(asker: Asker, address: str) -> Member:
+    """
+    Ask a broker what it is.
+
+    :raises BrokerRefused: it does not tell: it wants an admin's account.
+    """
+    try:
+        config = await asker.run(broker_config(address))
+        info = await asker.run(runtime_info(address))
+    except RemotingError as error:
+        return Member(address, problem=str(error))
+    return Member(
+        address,
+        config.get("brokerName", ""),
+        config.get("brokerRole", ""),
+        int(config.get("brokerId", "0")),
+        config.get("storePathRootDir", ""),
+        int(info.get("commitLogMaxOffset", "0")),
+        info,
+        replication_of(info),
+    )
+
+
+class Registered(NamedTuple):
+    """
+    What a name server has of a broker name.
+
+    :ivar addresses: by brokerId.
+    :ivar problem: why nothing is known.
+    """
+
+    addresses: dict[int, str]
+    problem: str | None = None
+
+    @property
+    def master(self) -> str | None:
+        """Whom clients send to."""
+        return self.addresses.get(MASTER_ID)
+
+
+async def registered(asker: Asker, broker_name: str) -> Registered:
+    """Ask the name servers, never fails for their sake."""
+    try:
+        info = await asker.run(cluster_info())
+    except (NoNameServer, RemotingError) as error:
+        return Registered({}, str(error))
+    broker = info.brokers.get(broker_name)
+    return Registered(broker.addresses if broker else {})
+
+
+class Lack(NamedTuple):
+    """
+    A queue, or a group's offset in one.
+
+    :ivar group: empty for the queue itself.
+    """
+
+    topic: str
+    queue: int
+    here: int
+    other: int
+    group: str = ""
+
+    @property
+    def missing(self) -> int:
+        """Messages that are missing here, or that the group gets again."""
+        return self.other - self.here
+
+
+async def lacks(
+    asker: Asker, here: str, other: str, step: Callable[[], object] | None = None
+) -> list[Lack]:
+    """
+    What one broker has not that another has, queue by queue, then offsets of groups.
+
+    :param step: called after each answer.
+    :raises RemotingError: one of them does not answer.
+    """
+    lacking = []
+    for topic in sorted(await asker.run(topic_configs(other), step)):
+        theirs = await asker.run(topic_offsets(other, topic), step)
+        if not any(item.max_offset for item in theirs.values()):
+            continue
+        ours = {
+            queue.queue_id: item.max_offset
+            for queue, item in (await asker.run(topic_offsets(here, topic), step)).items()
+        }
+        for queue, item in sorted(theirs.items()):
+            known = ours.get(queue.queue_id, 0)
+            if known < item.max_offset:
+                lacking.append(Lack(topic, queue.queue_id, known, item.max_offset))
+    mine = await asker.run(consumer_offsets(here), step)
+    for name, queues in sorted((await asker.run(consumer_offsets(other), step)).items()):
+        topic, _, group = name.partition("@")
+        for number, offset in sorted(queues.items()):
+            known = mine.get(name, {}).get(number, 0)
+            if known < offset:
+                lacking.append(Lack(topic, number, known, offset, group))
+    return lacking

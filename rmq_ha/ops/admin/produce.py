@@ -1,0 +1,147 @@
+"""`rmqha-admin produce`: send messages."""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import click
+from twisted.internet.defer import Deferred, DeferredList
+
+from rmq_ha.client.rules.messages import Message, SendResult
+from rmq_ha.client.rules.queue_choice import select_by_hash
+from rmq_ha.client.rules.settings import ProducerConfig
+from rmq_ha.client.send.producer import Producer
+from rmq_ha.ops.admin.options import common_options, refuse_given
+from rmq_ha.ops.admin.session import FAILED, Session, run
+from rmq_ha.ops.admin.shown import result_line, result_values
+from rmq_ha.ops.admin.stdin import StdinLines
+
+
+def _pair(_: Any, __: Any, values: Iterable[str]) -> dict[str, str]:
+    pairs = {}
+    for value in values:
+        name, separator, text = value.partition("=")
+        if not (name and separator and text):
+            raise click.BadParameter(f"{value!r} is not NAME=VALUE")
+        pairs[name] = text
+    return pairs
+
+
+@click.command()
+@click.argument("topic")
+@click.argument("body", required=False)
+@click.option("--file", "file", type=click.File("rb"), help="The body is this file.")
+@click.option("--tags", default="", help="A tag.")
+@click.option("--key", "keys", multiple=True, help="What it can be found by; several are fine.")
+@click.option("--property", "-p", "properties", multiple=True, callback=_pair, metavar="NAME=VALUE")
+@click.option("--delay-level", type=click.IntRange(0, 18), default=0, help="1: 1s ... 18: 2h.")
+@click.option("--shard", help="Messages with the same text go to the same queue.")
+@click.option("--count", type=click.IntRange(min=1), default=1, help="Send the body so often.")
+@click.option("--group", "-g", default="RMQHA_ADMIN", show_default=True, help="Producer group.")
+@click.option("--in-flight", type=click.IntRange(1, 4096), default=64, show_default=True)
+@click.option("--quiet", "-q", is_flag=True, help="Only the sum.")
+@common_options
+def produce(topic: str, body: str | None, file: Any, **given: Any) -> None:
+    """
+    Send BODY to TOPIC; without BODY and --file each line of stdin is a message.
+
+    Exit code 1: some were not sent.
+    """
+    if body is not None and file is not None:
+        raise click.UsageError("give either BODY or --file")
+    if body is None and file is None:
+        refuse_given(("count",), "each line of stdin is sent once. Give BODY or --file, too")
+    data = file.read() if file is not None else None
+    if body is not None:
+        data = body.encode("utf-8", "surrogateescape")
+
+    def make(content: bytes) -> Message:
+        return Message(
+            topic,
+            content,
+            given["tags"],
+            given["keys"],
+            properties=given["properties"],
+            delay_time_level=given["delay_level"],
+        )
+
+    async def work(session: Session) -> int:
+        config = ProducerConfig(
+            producer_group=given["group"],
+            send_msg_timeout=session.options.timeout_ms,
+            delivery_timeout_ms=0,  # at a shell an answer is better than patience
+        )
+        producer = Producer(await session.client(), config)
+        await producer.start()
+        sends = Sends(session, producer, given["shard"], quiet=given["quiet"])
+        try:
+            if data is not None:
+                await sends.repeated(lambda: make(data), given["count"], given["in_flight"])
+            else:
+                await sends.lines(make, given["in_flight"])
+        finally:
+            await producer.stop()
+        if given["quiet"]:
+            text = f"{sends.sent} sent, {sends.failed} failed"
+            session.output.line(text, {"sent": sends.sent, "failed": sends.failed})
+        return FAILED if sends.failed else 0
+
+    run(work)
+
+
+class Sends:
+    """
+    Sends, shows what became of them, counts.
+
+    :ivar sent: stored, by whatever status.
+    """
+
+    def __init__(
+        self, session: Session, producer: Producer, shard: str | None, *, quiet: bool
+    ) -> None:
+        self.sent = 0
+        self.failed = 0
+        self._session = session
+        self._output = session.output
+        self._producer = producer
+        self._quiet = quiet
+        self._how: dict[str, Any] = {}
+        if shard is not None:
+            self._how = {"selector": select_by_hash, "arg": shard}
+
+    async def repeated(self, make: Callable[[], Message], count: int, in_flight: int) -> None:
+        """The same again and again, so many at the same time."""
+        with self._session.output.progress("sending", count) as steps:
+            for start in range(0, count, in_flight):
+                if self._session.interrupted.called:
+                    return
+                batch = [make() for _ in range(min(in_flight, count - start))]
+                await self._all(batch)
+                steps.advance(len(batch))
+
+    async def lines(self, make: Callable[[bytes], Message], in_flight: int) -> None:
+        """Those of stdin, as they come."""
+        stdin = StdinLines(self._session.host.clock)
+        self._session.interrupted.addCallback(lambda _: stdin.end())
+        with self._session.output.progress("sending", None) as steps:
+            while batch := await stdin.batch(in_flight):
+                await self._all([make(line) for line in batch])
+                steps.advance(len(batch))
+        if stdin.too_long:
+            self.failed += 1
+            self._session.output.error("a line of stdin has more than 4 MiB: nothing behind it")
+
+    async def _all(self, messages: list[Message]) -> None:
+        """At the same time."""
+        later: list[Deferred[SendResult]] = [
+            self._producer.send(message, **self._how) for message in messages
+        ]
+        outcomes: list[tuple[bool, Any]] = await DeferredList(later, consumeErrors=True)
+        for is_sent, result in outcomes:
+            if not is_sent:
+                self.failed += 1
+                if self.failed == 1 or not self._quiet:
+                    self._output.error(self._session.with_hint(result.getErrorMessage()))
+                continue
+            self.sent += 1
+            if not self._quiet:
+                self._output.line(result_line(result), result_values(result))

@@ -1,0 +1,253 @@
+"""`rmqha-admin promote`: the slave of a pair becomes its master."""
+
+from typing import Any
+
+import click
+
+from rmq_ha.base.config.controller_mode import is_controlled
+from rmq_ha.base.host.surroundings import real_surroundings
+from rmq_ha.base.model.broker_identity import MASTER_ID
+from rmq_ha.base.model.status import BrokerRole
+from rmq_ha.ops.admin.confirm import must_be_askable
+from rmq_ha.ops.admin.handover_set import take_over
+from rmq_ha.ops.admin.options import common_options, refuse_given
+from rmq_ha.ops.admin.pair import Lack, Member, Registered, lacks, look_at
+from rmq_ha.ops.admin.role_change import (
+    OF_A_CLASSIC_PAIR,
+    ChangeRefused,
+    How,
+    RoleChange,
+    change_options,
+)
+from rmq_ha.ops.admin.role_file import RoleFile
+from rmq_ha.ops.admin.session import NO_ANSWER, Session, run
+from rmq_ha.server.store.local.owed import OwedLog
+
+_COLUMNS = ("topic", "queue", "group", "here", "there", "lacks")
+_ROLES = (BrokerRole.SYNC_MASTER, BrokerRole.ASYNC_MASTER)
+
+
+@click.command()
+@click.option(
+    "--role",
+    type=click.Choice([role.value for role in _ROLES]),
+    default=BrokerRole.SYNC_MASTER.value,
+    show_default=True,
+    help="What it becomes.",
+)
+@change_options
+@common_options
+def promote(config: str, role: str, **given: Any) -> None:
+    """
+    Make the slave of a pair its master, after the old one died. Run it on the slave's machine.
+
+    It says what the slave lacks, asks, changes the properties file, has the broker restarted, and
+    waits until it is the master and name servers say so. It refuses while the old master answers.
+    Run again, it goes on where it was. In controller mode the controllers elect this broker, and
+    the file stays as it is. See docs/failover.md.
+
+    Exit code 1: it is not done, for the reason that is said; 4: it is the master, but no name
+    server answers, so that no client finds it.
+    """
+    how = How(**given)
+    must_be_askable(yes=how.yes, dry_run=how.dry_run)
+
+    async def work(session: Session) -> int | None:
+        file = RoleFile(session.host.disk, config, real_surroundings("."))
+        if is_controlled(file.configuration):
+            refuse_given(("role", "restart", "wait"), OF_A_CLASSIC_PAIR)
+            return await take_over(session, file, yes=how.yes, dry_run=how.dry_run)
+        return await promote_broker(RoleChange(session, file, how), BrokerRole(role))
+
+    run(work)
+
+
+async def promote_broker(change: RoleChange, role: BrokerRole) -> int | None:
+    """
+    All of it.
+
+    :returns: the exit code.
+    :raises ChangeRefused: it is not done.
+    """
+    try:
+        return await _promote(change, role)
+    finally:
+        if change.session.output.as_json:
+            change.session.output.fields(change.report)
+
+
+async def _promote(change: RoleChange, role: BrokerRole) -> int | None:
+    file, report, say = change.file, change.report, change.session.output.say
+    changes = file.changes(role, MASTER_ID)
+    own, known = await change.own(), await change.registered()
+    report["role"] = own.role
+    say(f"{file.broker_name} at {file.address}: {_now(own)}, shall be {role.value}")
+    if known.problem:
+        change.warn(f"{known.problem}. No client finds a master that is in no name server")
+    await _look_at_old_master(change, own, known)
+    await _look_at_other_slaves(change, own, known)
+    _look_at_debts(change, own)
+    change.plan(changes)
+    if own.is_master and not changes:
+        say(
+            f"{file.address} is the master already; to promote a slave of it, give the slave's file"
+        )
+    if not own.is_master or changes:
+        if not change.is_wanted(f"Make {file.address} the master?"):
+            return None
+        await change.carry_out(changes, restarts=not own.is_master)
+    new = await _verify(change, own)
+    report["role"], report["done"] = new.role, True
+    say(f"{file.address} is {new.role} of {file.broker_name}; its log ends at {new.end}")
+    if known.problem:
+        return NO_ANSWER
+    await _verify_route(change)
+    say("Name servers say so, too. The old master starts as a slave only: on its machine")
+    say("  rmqha-admin demote --config ITS_FILE --restart COMMAND")
+    return None
+
+
+def _now(own: Member) -> str:
+    return f"does not answer ({own.problem})" if own.role is None else f"{own.role} now"
+
+
+async def _look_at_old_master(change: RoleChange, own: Member, known: Registered) -> None:
+    """:raises ChangeRefused: it answers."""
+    if own.is_master:
+        return
+    address = known.master if known.master != change.file.address else None
+    old = None if address is None else await look_at(await change.asker(), address)
+    if old is not None:
+        told = {"address": old.address, "role": old.role, "end": old.end, "problem": old.problem}
+        change.report["old_master"] = told
+    if old is not None and old.is_master:
+        await _show_lacks(change, own, old)
+        if not change.how.dry_run:
+            raise ChangeRefused(
+                f"the master {old.address} answers: two at once would part for good. Stop it in an"
+                " orderly way (then its slave gets all), or cut its power, and run this again"
+            )
+        change.warn(f"the master {old.address} answers: it has to be stopped first")
+        return
+    if old is not None:
+        change.warn(
+            f"name servers still list the master {old.address}, which does not answer here"
+            f" ({old.problem}). If it only hangs, or is cut off from this machine, end it first:"
+            " what it goes on to take will be set aside"
+        )
+    _tell_unknown(change, own)
+
+
+async def _show_lacks(change: RoleChange, own: Member, old: Member) -> None:
+    output = change.session.output
+    lacking: list[Lack] = []
+    if own.role is not None:
+        with output.progress("comparing queues", None) as steps:
+            asker = await change.asker()
+            lacking = await lacks(asker, own.address, old.address, steps.advance)
+    rows = [[i.topic, i.queue, i.group or None, i.here, i.other, i.missing] for i in lacking]
+    change.report["lacks"] = [dict(zip(_COLUMNS, row, strict=True)) for row in rows]
+    messages = sum(item.missing for item in lacking if not item.group)
+    output.say(f"{own.address} lacks {messages} messages of its master's at this moment")
+    if rows and not output.as_json:
+        output.table("", _COLUMNS, rows)
+
+
+def _tell_unknown(change: RoleChange, own: Member) -> None:
+    """A dead master cannot be asked: say what is known without it."""
+    say = change.session.output.say
+    link = own.replication.get("master") or {}
+    copied = own.replication.get("tables_seconds")
+    change.report["slave"] = {"end": own.end, "tables_seconds": copied, **link}
+    if own.role is None:
+        change.warn("this broker does not run: what it has is seen when it does")
+        return
+    say(f"Its log ends at {own.end}. What the old master has behind that, it alone can say:")
+    say("  a SYNC_MASTER answered SEND_OK only for what a slave had; the rest may be only there")
+    if link.get("silent_ms") is not None:
+        say(f"  it was heard last {link['silent_ms'] / 1000:.0f} s ago")
+    if copied is not None:
+        say(f"  groups go on from their offsets of {copied:.0f} s ago: a few come again")
+    elif own.replication:
+        change.warn("topics, groups or offsets were not copied since this slave started")
+    if link.get("fault"):
+        change.warn(f"this slave did not follow: {link['fault']}")
+    say("  when it returns by `rmqha-admin demote`, what only it has is set aside there")
+
+
+async def _look_at_other_slaves(change: RoleChange, own: Member, known: Registered) -> None:
+    for number, address in sorted(known.addresses.items()):
+        if number == MASTER_ID or address == change.file.address:
+            continue
+        other = await look_at(await change.asker(), address)
+        if other.role is not None and other.end > own.end:
+            change.warn(
+                f"the slave {address} (brokerId {number}) has more: its log ends at {other.end}."
+                " Promote that one"
+            )
+
+
+def _look_at_debts(change: RoleChange, own: Member) -> None:
+    """
+    Its log was damaged: has it fetched anew what it set aside then?
+
+    :raises ChangeRefused: it has not, and would not start as a master.
+    """
+    if own.role is None or own.is_master:
+        return
+    for owed in OwedLog(change.session.host.disk, own.root).open():
+        if owed.end <= own.end:
+            continue
+        text = (
+            f"this slave's log was damaged, and ends at {own.end}: it has not fetched anew all up"
+            f" to {owed.end}, as {owed.path} says. Start the old master again, if it still has its"
+            " disk"
+        )
+        if not change.file.configuration.ours.keep_damaged_log:
+            change.warn(f"{text}; keepDamagedLog=false does without: take it out again afterwards")
+        elif change.how.dry_run:
+            change.warn(text)
+        else:
+            raise ChangeRefused(
+                f"{text}. To do without, add keepDamagedLog=false to {change.file.path}, and run"
+                " this again"
+            )
+
+
+async def _verify(change: RoleChange, before: Member) -> Member:
+    """:raises ChangeRefused: it is no master, or has less than before."""
+    last: list[Member] = []
+
+    async def is_master() -> Member | None:
+        last[:] = [await change.own()]
+        return last[0] if last[0].is_master else None
+
+    new = await change.until("until it is the master", is_master)
+    if new is None:
+        raise ChangeRefused(
+            f"not done: {change.file.path} says master, but {change.file.address}"
+            f" {'still runs as ' if last[0].role else ''}{_now(last[0])}. Restart it (without"
+            " --set brokerRole), then run this again"
+        )
+    if new.end < before.end:
+        raise ChangeRefused(
+            f"{new.address} is the master, but its log ended at {before.end} before the restart"
+            f" and ends at {new.end} now: look into its log and its setaside folder"
+        )
+    return new
+
+
+async def _verify_route(change: RoleChange) -> None:
+    """:raises ChangeRefused: name servers send clients elsewhere."""
+
+    async def is_routed() -> Registered | None:
+        registered = await change.registered()
+        return registered if registered.master == change.file.address else None
+
+    if await change.until("until name servers say so", is_routed) is None:
+        now = await change.registered()
+        change.report["done"] = False
+        raise ChangeRefused(
+            f"{change.file.address} is a master, but the name server says"
+            f" {now.problem or now.master or 'nothing of one'}: does the old one run again?"
+        )

@@ -1,0 +1,195 @@
+"""RoleChange: what `promote` and `demote` have in common: say it, ask, write, restart, verify."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+import click
+from twisted.internet.defer import Deferred
+from twisted.internet.task import deferLater
+
+from rmq_ha.base.errors import RmqHaError
+from rmq_ha.base.host.command import run_command
+from rmq_ha.client.connection.asks import Asker
+from rmq_ha.ops.admin.confirm import is_wanted, sure_options
+from rmq_ha.ops.admin.options import together
+from rmq_ha.ops.admin.pair import Member, Registered, look_at, registered
+from rmq_ha.ops.admin.role_file import Change, RoleFile
+from rmq_ha.ops.admin.session import Session
+
+T = TypeVar("T")
+_LOOK_S = 0.5
+_NO_NAME_SERVER = "no name server is named: neither namesrvAddr of the file nor --namesrv"
+
+
+class ChangeRefused(RmqHaError):
+    """It is not done: why, and what to do."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class How:
+    """
+    How a change is carried out.
+
+    :ivar restart: the command that restarts the broker; empty: somebody else does.
+    :ivar wait: seconds for the broker to be what it should.
+    :ivar run: runs the command aside, with its exit code; None: the shell does.
+    """
+
+    restart: str = ""
+    wait: float = 120.0
+    yes: bool = False
+    dry_run: bool = False
+    run: "Callable[[str], Deferred[int]] | None" = None
+
+
+change_options = together(
+    sure_options,
+    click.option(
+        "--config",
+        "-c",
+        required=True,
+        type=click.Path(exists=True, dir_okay=False, resolve_path=True),
+        help="The broker's properties file, on its machine.",
+    ),
+    click.option(
+        "--restart",
+        default="",
+        metavar="COMMAND",
+        help="Restarts the broker, like 'systemctl restart rmqha-broker'. Without it you do.",
+    ),
+    click.option(
+        "--wait",
+        type=click.FloatRange(min=0),
+        default=120.0,
+        show_default=True,
+        metavar="SECONDS",
+        help="For the broker to be what it should.",
+    ),
+)
+"""Options of commands that change a role."""
+OF_A_CLASSIC_PAIR = (
+    "has no effect in controller mode (enableControllerMode=true in the file), where controllers"
+    " give the roles to brokers that run: no file changes, and nothing is restarted. Leave it out"
+)
+
+
+class RoleChange:
+    """
+    One change of one broker.
+
+    :ivar report: what JSON shows at the end, whatever the end is.
+    """
+
+    def __init__(self, session: Session, file: RoleFile, how: How) -> None:
+        self.session = session
+        self.file = file
+        self.how = how
+        self.report: dict[str, Any] = {
+            "broker": file.broker_name,
+            "address": file.address,
+            "config": file.path,
+            "warnings": [],
+            "done": False,
+        }
+        self._asker: Asker | None = None
+
+    async def asker(self) -> Asker:
+        """Knows the name servers of the file, unless the options name others."""
+        if self._asker is None:
+            session = self.session
+            known = session.options.namesrv or self.file.configuration.broker.namesrv_addr or ""
+            session.options = replace(session.options, namesrv=known)
+            self._asker = Asker(await session.direct())
+        return self._asker
+
+    async def own(self) -> Member:
+        """
+        The broker of the file.
+
+        :raises ChangeRefused: another one answers there.
+        """
+        member = await look_at(await self.asker(), self.file.address)
+        if member.role is not None and member.broker_name != self.file.broker_name:
+            raise ChangeRefused(
+                f"{member.address} is the broker {member.broker_name}, and {self.file.path} is of"
+                f" {self.file.broker_name}: is it the right file?"
+            )
+        return member
+
+    async def registered(self) -> Registered:
+        """What name servers know of its name."""
+        asker = await self.asker()
+        if not self.session.options.namesrv:
+            return Registered({}, _NO_NAME_SERVER)
+        return await registered(asker, self.file.broker_name)
+
+    def warn(self, text: str) -> None:
+        """Something that the operator should know before he says yes."""
+        self.report["warnings"].append(text)
+        if not self.session.output.as_json:
+            self.session.output.warn(text)
+
+    def plan(self, changes: list[Change]) -> None:
+        """Say which lines change."""
+        self.report["changes"] = [item._asdict() for item in changes]
+        say = self.session.output.say
+        if not changes:
+            say(f"{self.file.path}: nothing to change")
+        for item in changes:
+            before = "(missing)" if item.before is None else item.before
+            say(f"{self.file.path}: {item.key}={before} becomes {item.key}={item.after}")
+
+    def is_wanted(self, question: str) -> bool:
+        """
+        Ask.
+
+        :returns: false for `--dry-run`.
+        :raises NotAgreed: no.
+        """
+        return is_wanted(question, yes=self.how.yes, dry_run=self.how.dry_run)
+
+    async def carry_out(self, changes: list[Change], *, restarts: bool) -> None:
+        """
+        Write the file, and have the broker read it.
+
+        :raises ChangeRefused: the command failed.
+        """
+        self.file.write(changes)
+        output, how = self.session.output, self.how
+        if changes:
+            output.note(f"{self.file.path} is changed; as it was: {self.file.path}.bak")
+        if not restarts:
+            return
+        if not how.restart:
+            output.note(f"now restart the broker {self.file.address}; waiting {how.wait:.0f} s")
+            return
+        output.note(f"running: {how.restart}")
+        run = how.run or (lambda text: self.session.host.worker.call(run_command, text))
+        with output.progress("restarting", None):
+            code = await run(how.restart)
+        if code:
+            raise ChangeRefused(
+                f"the restart command ended with exit code {code}. {self.file.path} has the new"
+                " role: start the broker, then run this again, which verifies it"
+            )
+
+    async def until(self, title: str, look: Callable[[], Awaitable[T | None]]) -> T | None:
+        """
+        What it finds; None, if that takes too long or somebody presses Ctrl-C.
+
+        :param title: what is waited for.
+        """
+        clock: Any = self.session.host.clock
+        began, shown = clock.seconds(), 0
+        with self.session.output.progress(f"{title}, s", int(self.how.wait)) as steps:
+            while True:
+                seen = await look()
+                if seen is not None:
+                    return seen
+                passed = clock.seconds() - began
+                if passed >= self.how.wait or self.session.interrupted.called:
+                    return None
+                steps.advance(int(passed) - shown)
+                shown = int(passed)
+                await deferLater(clock, _LOOK_S)

@@ -1,0 +1,102 @@
+"""RoleFile: the properties file that says what a broker of a pair is at its next start."""
+
+from typing import NamedTuple
+
+from rmq_ha.base.config import properties
+from rmq_ha.base.config.broker_configuration import BrokerConfiguration
+from rmq_ha.base.config.dledger import is_dledger
+from rmq_ha.base.config.load import load_broker
+from rmq_ha.base.config.surroundings import Surroundings
+from rmq_ha.base.errors import ConfigurationError
+from rmq_ha.base.model.status import BrokerRole
+from rmq_ha.base.seams import Disk
+
+
+class Change(NamedTuple):
+    """
+    A line of the file.
+
+    :ivar before: None: there was none.
+    """
+
+    key: str
+    before: str | None
+    after: str
+
+
+class RoleFile:
+    """
+    Reads it as the broker does, and changes it so that the broker takes it.
+
+    :param path: absolute, of the file itself and not of a link to it.
+    """
+
+    def __init__(self, disk: Disk, path: str, surroundings: Surroundings) -> None:
+        """:raises ConfigurationError: it cannot be read, or belongs to a DLedger group."""
+        self.path = path
+        self._disk = disk
+        self._surroundings = surroundings
+        try:
+            self._text = properties.decode(disk.read_bytes(path))
+        except OSError as error:
+            raise ConfigurationError(f"{path}: {error.strerror}") from None
+        self.configuration: BrokerConfiguration = self._load(self._text)
+        if is_dledger(self.configuration):
+            raise ConfigurationError(
+                f"{path}: this broker belongs to a DLedger group, which elects its master: use"
+                " rmqha-admin dledger transfer"
+            )
+
+    @property
+    def broker_name(self) -> str:
+        """Of the pair."""
+        return self.configuration.broker.broker_name or ""
+
+    @property
+    def address(self) -> str:
+        """Where the broker answers, as name servers know it."""
+        broker, server = self.configuration.broker, self.configuration.server
+        return f"{broker.broker_ip1}:{server.listen_port}"
+
+    @property
+    def role(self) -> BrokerRole:
+        """What the file says."""
+        return self.configuration.store.broker_role
+
+    def changes(self, role: BrokerRole, broker_id: int) -> list[Change]:
+        """
+        What has to be other in it.
+
+        :raises ConfigurationError: the broker would not start with it.
+        """
+        settings = {"brokerRole": role.value, "brokerId": str(broker_id)}
+        known = {item.key: item.value.strip() for item in properties.parse(self._text)}
+        if known.get("haMasterAddress") and self.configuration.broker.namesrv_addr:
+            settings["haMasterAddress"] = ""  # of the pair as it was; name servers know the new one
+        changes = [
+            Change(key, known.get(key), value)
+            for key, value in settings.items()
+            if known.get(key) != value
+        ]
+        self._load(self._changed(changes))
+        return changes
+
+    def write(self, changes: list[Change]) -> None:
+        """
+        The old content is its `.bak`.
+
+        :raises ConfigurationError: the disk refuses.
+        """
+        if not changes:
+            return
+        data = self._changed(changes).encode("iso-8859-1")
+        try:
+            self._disk.replace(self.path, data, backup=True)
+        except OSError as error:
+            raise ConfigurationError(f"{self.path}: {error.strerror}; nothing changed") from None
+
+    def _changed(self, changes: list[Change]) -> str:
+        return properties.with_changes(self._text, {item.key: item.after for item in changes})
+
+    def _load(self, text: str) -> BrokerConfiguration:
+        return load_broker(text, self._surroundings, name=self.path).configuration

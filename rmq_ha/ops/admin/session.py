@@ -1,0 +1,200 @@
+"""Session: what one command runs in, and `run`, which starts the reactor for it, once."""
+
+import sys
+from collections.abc import Callable, Coroutine
+from dataclasses import replace
+from typing import Any, NoReturn
+
+import click
+from twisted.internet.defer import CancelledError, Deferred
+from twisted.internet.task import react
+from twisted.logger import (
+    FilteringLogObserver,
+    LogLevel,
+    LogLevelFilterPredicate,
+    globalLogBeginner,
+    textFileLogObserver,
+)
+
+from rmq_ha.base.errors import CannotDecide, ConfigurationError, RemotingError, RmqHaError
+from rmq_ha.base.host.clock import make_steady
+from rmq_ha.base.host.real import make_host
+from rmq_ha.base.seams import Host
+from rmq_ha.base.wire.command import RemotingCommand
+from rmq_ha.client.connection.instance import ClientInstance
+from rmq_ha.client.rules.errors import BrokerRefused, NoNameServer, NoRoute
+from rmq_ha.ops.admin.hints import hint
+from rmq_ha.ops.admin.options import Options, current_options
+from rmq_ha.ops.admin.output import Output
+
+DONE = 0
+FAILED = 1
+USAGE = 2
+NOT_FOUND = 3
+NO_ANSWER = 4
+
+Work = Callable[["Session"], Coroutine[Any, Any, int | None]]
+
+
+class NothingFound(RmqHaError):
+    """What was asked for is not there; ends the command with exit code 3."""
+
+
+class Session:
+    """
+    One command's client, output and end.
+
+    :ivar interrupted: fires when the user has had enough (Ctrl-C, SIGTERM); commands that run
+        until then wait for it.
+    """
+
+    def __init__(self, host: Host, options: Options, output: Output) -> None:
+        self.host = host
+        self.options = options
+        self.output = output
+        self.interrupted: Deferred[None] = Deferred()
+        self._instance: ClientInstance | None = None
+
+    async def client(self) -> ClientInstance:
+        """
+        The client; made and started when it is first asked for.
+
+        :raises ConfigurationError: no name server is known, or a TLS option does not fit.
+        """
+        if not self.options.namesrv:
+            raise ConfigurationError(
+                "no name server: give --namesrv host:port, or set NAMESRV_ADDR"
+            )
+        return await self._started(self.options.namesrv)
+
+    async def direct(self) -> ClientInstance:
+        """The client, for addresses that are known: a name server need not be."""
+        return await self._started(self.options.namesrv or "127.0.0.1")
+
+    async def call(
+        self, address: str, command: RemotingCommand, timeout_ms: int = 0
+    ) -> RemotingCommand:
+        """
+        Ask any address, with the account and the TLS of the options; needs no name server.
+
+        :raises BrokerRefused: it answers with another code than success.
+        :raises RemotingError: it does not answer.
+        """
+        instance = await self._started(self.options.namesrv or address)
+        return await instance.call(address, command, timeout_ms)
+
+    async def exchange(
+        self, address: str, command: RemotingCommand, timeout_ms: int = 0
+    ) -> RemotingCommand:
+        """
+        As `call`, for addresses that have codes of their own: the answer, whatever its code.
+
+        :raises RemotingError: it does not answer.
+        """
+        instance = await self._started(self.options.namesrv or address)
+        return await instance.invoke(address, command, timeout_ms or self.options.timeout_ms)
+
+    def with_hint(self, text: str) -> str:
+        """What went wrong, and what to try next, if that is known."""
+        own = self.options
+        has_account = own.credentials is not None
+        return text + hint(text, has_account=has_account, use_tls=own.use_tls)
+
+    async def close(self) -> None:
+        """Close all connections."""
+        if self._instance is not None:
+            await self._instance.stop()
+
+    async def _started(self, name_servers: str) -> ClientInstance:
+        if self._instance is None:
+            options = self.options
+            if options.use_tls and not options.tls:
+                self.output.warn("--tls without --tls-ca: nobody checks who the servers are")
+            config = replace(options.client_config(), namesrv_addr=name_servers)
+            self._instance = ClientInstance(self.host, config)
+            await self._instance.start()
+        return self._instance
+
+
+def run(work: Work) -> NoReturn:
+    """
+    Run a command's work in the reactor, and end the process with its exit code.
+
+    :param work: gets a `Session`; what it returns is the exit code, None for 0.
+    """
+    run_in_reactor(work, current_options())
+
+
+def run_in_reactor(work: Work, options: Options) -> NoReturn:
+    """As `run`, with options that do not come from `rmqha-admin`'s command line."""
+    if options.verbose:
+        _log_to_stderr()
+    output = Output(options.as_json)
+
+    def start(reactor: Any) -> "Deferred[None]":
+        make_steady(reactor)
+        session = Session(make_host(reactor), options, output)
+        over: Deferred[None] = Deferred()
+        done = Deferred.fromCoroutine(_ended(session, work, over))
+
+        def interrupt() -> "Deferred[None]":
+            if not session.interrupted.called:
+                session.interrupted.callback(None)
+            return over
+
+        reactor.addSystemEventTrigger("before", "shutdown", interrupt)
+        return done
+
+    react(start)
+
+
+async def _ended(session: Session, work: Work, over: "Deferred[None]") -> None:
+    """
+    :param over: fired at the end: the reactor may go.
+    :raises SystemExit: always, with the exit code.
+    """
+    try:
+        code = await perform(session, work)
+        sys.stdout.flush()
+    finally:
+        over.callback(None)
+    raise SystemExit(code)
+
+
+async def perform(session: Session, work: Work) -> int:
+    """
+    Run the work, tell what went wrong, close the session.
+
+    :returns: the exit code.
+    """
+    try:
+        try:
+            return await work(session) or DONE
+        finally:
+            await session.close()
+    except click.ClickException as error:
+        session.output.error(error.format_message(), exit_code=error.exit_code)
+        return error.exit_code
+    except (RmqHaError, CannotDecide, CancelledError) as error:
+        code = exit_code(error)
+        details = {"code": error.code} if isinstance(error, BrokerRefused) else {}
+        text = session.with_hint(str(error) or type(error).__name__)
+        session.output.error(text, exit_code=code, **details)
+        return code
+
+
+def exit_code(error: Exception) -> int:
+    """What a failure ends the process with."""
+    if isinstance(error, ConfigurationError):
+        return USAGE
+    if isinstance(error, NothingFound | NoRoute):
+        return NOT_FOUND
+    if isinstance(error, RemotingError | NoNameServer):
+        return NO_ANSWER
+    return FAILED
+
+
+def _log_to_stderr() -> None:
+    predicate = LogLevelFilterPredicate(defaultLogLevel=LogLevel.info)
+    observer = FilteringLogObserver(textFileLogObserver(sys.stderr), [predicate])
+    globalLogBeginner.beginLoggingTo([observer], redirectStandardIO=False)

@@ -1,0 +1,148 @@
+"""Where the servers of a new cluster go: the machines, and the ports that each server gets."""
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from rmq_ha.base.errors import WrongUsage
+from rmq_ha.base.model.networks import canonical, is_loopback
+
+LOOPBACK = "127.0.0.1"
+_HOST_NAME = re.compile(r"[\w.-]+", re.ASCII)
+BROKER_STATUS, NAMESRV_STATUS, CONTROLLER_STATUS = 5557, 5558, 5559
+_STATUS_STEP = 10
+_BROKER_STEP = 100
+_HIGHEST_BASE = 65535 - 3 * _BROKER_STEP - 1
+
+
+class Site(NamedTuple):
+    """
+    Where files go, and what clusters and brokers are called.
+
+    :ivar hosts: addresses of the machines; empty: all servers run on 127.0.0.1, for a trial.
+    :ivar data: directory below which each server has one of its own.
+    :ivar page_token: who knows it may look at the pages that other machines reach.
+    :ivar base_port: all ports lie from here on; 0: the usual ports.
+    """
+
+    hosts: Sequence[str]
+    cluster: str
+    name: str
+    data: str
+    page_token: str = ""
+    base_port: int = 0
+
+
+def read_hosts(text: str) -> list[str]:
+    """
+    The machines of `--hosts A,B,...`.
+
+    :raises WrongUsage: one is no address of a machine, or the addresses do not go together.
+    """
+    hosts = [host.strip().strip("[]") for host in text.split(",") if host.strip()]
+    for host in hosts:
+        _check_host(host)
+    local = [host for host in hosts if _is_local(host)]
+    if local and len(local) < len(hosts):
+        raise WrongUsage(
+            f"{local[0]} is this machine's address for itself: the other machines cannot reach it; "
+            "give the address that they reach"
+        )
+    twice = sorted({host for host in hosts if hosts.count(host) > 1})
+    if twice and not local:
+        raise WrongUsage(
+            f"{twice[0]} comes twice: the servers of one machine die together; name different "
+            "machines, or leave --hosts out for a trial on 127.0.0.1"
+        )
+    return hosts
+
+
+def _check_host(host: str) -> None:
+    address = canonical(host)
+    if address in ("0.0.0.0", "::"):
+        raise WrongUsage(f"{host} stands for all addresses: nobody can connect to it; name one")
+    if address is not None or _HOST_NAME.fullmatch(host):
+        return
+    name, colon, port = host.rpartition(":")
+    if colon and port.isdecimal():
+        raise WrongUsage(
+            f"{host}: give the machine without a port, {name}; --base-port moves the ports"
+        )
+    raise WrongUsage(f"{host} is no address and no name of a machine")
+
+
+def _is_local(host: str) -> bool:
+    return host.lower() == "localhost" or is_loopback(host)
+
+
+def joined(host: str, port: int) -> str:
+    """`host:port`; an IPv6 address stands in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def bound(host: str) -> list[str]:
+    """The line that keeps a trial on one machine from the network."""
+    return [f"bindAddress={host}"] if _is_local(host) else []
+
+
+def status_lines(place: Site, host: str, port: int) -> list[str]:
+    """
+    Where a server shows its health, its metrics and its page.
+
+    A server of a cluster shows them to other machines: whoever asks whether it lives is elsewhere.
+    """
+    lines = [f"metricsPort={port}"]
+    if not _is_local(host):
+        lines += [f"metricsAddress={host}", f"pageToken={place.page_token}"]
+    return lines
+
+
+class Ports:
+    """
+    Gives each server of a machine ports of its own; `docs/install.md` has the same plan.
+
+    :param base: all ports lie from here on; 0: the usual ports.
+    :raises WrongUsage: ports above 65535 would be needed.
+    """
+
+    def __init__(self, base: int = 0) -> None:
+        if base > _HIGHEST_BASE:
+            raise WrongUsage(f"--base-port is at most {_HIGHEST_BASE}: the ports lie above it")
+        self._taken: set[tuple[str, int]] = set()
+        self._namesrv, self._controller, self._member = 9876, 9878, 40911
+        self._broker, self._status = 10911, BROKER_STATUS
+        if base:
+            self._namesrv, self._controller, self._member = base, base + 10, base + 20
+            self._broker, self._status = base + 100, base + 57
+
+    def namesrv(self, host: str) -> int:
+        """Of a name server."""
+        return self._take(host, self._namesrv, 1)
+
+    def controller(self, host: str) -> int:
+        """Of a controller."""
+        return self._take(host, self._controller, 1)
+
+    def member(self, host: str) -> int:
+        """Of a member of a DLedger group, for the other members."""
+        return self._take(host, self._member, 1)
+
+    def broker(self, host: str) -> int:
+        """Of a broker, for its clients: `listenPort`."""
+        return self._take(host, self._broker, _BROKER_STEP)
+
+    def status(self, host: str, usual: int) -> int:
+        """
+        Of a server's health, metrics and page.
+
+        :param usual: `BROKER_STATUS`, `NAMESRV_STATUS` or `CONTROLLER_STATUS`.
+        """
+        return self._take(host, self._status + usual - BROKER_STATUS, _STATUS_STEP)
+
+    def _take(self, host: str, lowest: int, step: int) -> int:
+        """The first free port of `lowest`, `lowest + step` and so on."""
+        port = lowest
+        while (host, port) in self._taken:
+            port += step
+        self._taken.add((host, port))
+        return port

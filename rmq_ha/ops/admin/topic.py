@@ -1,0 +1,241 @@
+"""`rmqha-admin topic`: list, create, change, delete topics, and how full they are."""
+
+from dataclasses import replace
+from typing import Any
+
+import click
+
+from rmq_ha.base.errors import RmqHaError
+from rmq_ha.base.model.flags import PERM_READ, PERM_WRITE
+from rmq_ha.base.model.topic_config import TopicConfig
+from rmq_ha.base.model.topics import DLQ_PREFIX, RETRY_PREFIX, is_system, topic_fault
+from rmq_ha.client.connection.asks import Asker
+from rmq_ha.client.lookup.administration import delete_topic, forget_topic, put_topic
+from rmq_ha.client.lookup.brokers import topic_configs, topic_offsets
+from rmq_ha.client.rules.errors import MQClientError
+from rmq_ha.client.rules.settings import name_servers
+from rmq_ha.ops.admin.allocate import allocate
+from rmq_ha.ops.admin.confirm import dry_run_option, is_wanted, must_be_askable, sure_options
+from rmq_ha.ops.admin.options import common_options, on_option, together
+from rmq_ha.ops.admin.route import perm_text
+from rmq_ha.ops.admin.session import NothingFound, Session, run
+from rmq_ha.ops.admin.shown import time_text
+from rmq_ha.ops.admin.targets import Target, first_of_each, masters, targets
+
+LIST_COLUMNS = ("topic", "broker", "read_queues", "write_queues", "perm")
+CHANGE_COLUMNS = (*LIST_COLUMNS, "before")
+STATUS_COLUMNS = ("broker", "queue", "min", "max", "messages", "last")
+QUEUES = 8
+_PERMS = {"RW": PERM_READ | PERM_WRITE, "R": PERM_READ, "W": PERM_WRITE}
+_QUEUES = click.IntRange(min=1, max=65536)
+
+
+class Refused(MQClientError):
+    """Nothing was changed, and why."""
+
+
+@click.group()
+@common_options
+def topic() -> None:
+    """Topics."""
+
+
+topic.add_command(allocate)
+
+
+@topic.command(name="list")
+@click.argument("which", metavar="[BROKER|CLUSTER|HOST:PORT]", default="")
+@click.option("--all", "every", is_flag=True, help="RocketMQ's own, retries and dead letters too.")
+@common_options
+def list_(which: str, every: bool) -> None:
+    """Topics, broker by broker."""
+
+    async def work(session: Session) -> None:
+        await show_topics(session, which, every=every)
+
+    run(work)
+
+
+async def show_topics(session: Session, which: str = "", *, every: bool = False) -> None:
+    """A row for each topic and broker."""
+    asker, brokers = await targets(session, which)
+    rows = []
+    for target in session.output.track("asking brokers", first_of_each(brokers)):
+        table = await asker.run(topic_configs(target.address))
+        rows += [_row(target, item) for item in table.values() if every or not _is_own(item)]
+    session.output.table("topics", LIST_COLUMNS, sorted(rows))
+
+
+def _is_own(config: TopicConfig) -> bool:
+    name = config.topic_name
+    return is_system(name) or name.startswith((RETRY_PREFIX, DLQ_PREFIX))
+
+
+def _row(target: Target, config: TopicConfig) -> list[Any]:
+    counts = [config.read_queue_nums, config.write_queue_nums]
+    return [config.topic_name, target.name or target.address, *counts, perm_text(config.perm)]
+
+
+_shape = together(
+    on_option,
+    click.option("--queues", "-q", type=_QUEUES, help=f"On each broker; {QUEUES} at first."),
+    click.option("--read-queues", type=_QUEUES, help="If they are not as many."),
+    click.option("--write-queues", type=_QUEUES, help="If they are not as many."),
+    click.option("--perm", type=click.Choice(list(_PERMS)), help="RW for a new one."),
+)
+
+
+@topic.command()
+@click.argument("name", metavar="TOPIC")
+@_shape
+@dry_run_option
+@common_options
+def create(name: str, which: str, dry_run: bool, **shape: Any) -> None:
+    """
+    Create TOPIC on all masters, or some (nobody is asked).
+
+    Exit code 1: it is there already.
+    """
+
+    async def work(session: Session) -> None:
+        await change_topic(session, name, which, shape, is_new=True, yes=True, dry_run=dry_run)
+
+    run(work)
+
+
+@topic.command()
+@click.argument("name", metavar="TOPIC")
+@_shape
+@sure_options
+@common_options
+def update(name: str, which: str, yes: bool, dry_run: bool, **shape: Any) -> None:
+    """
+    Change TOPIC where it is; what is not given stays.
+
+    Exit code 3: it is nowhere.
+    """
+    must_be_askable(yes=yes, dry_run=dry_run)
+
+    async def work(session: Session) -> None:
+        await change_topic(session, name, which, shape, is_new=False, yes=yes, dry_run=dry_run)
+
+    run(work)
+
+
+async def change_topic(
+    session: Session, name: str, which: str, shape: dict[str, Any], *, is_new: bool, **sure: bool
+) -> None:
+    """:raises Refused: it is there already, or its name is none."""
+    fault = topic_fault(name)
+    if fault is not None:
+        raise Refused(fault)
+    asker, brokers = await targets(session, which)
+    plan: list[tuple[Target, TopicConfig, TopicConfig | None]] = []
+    for target in session.output.track("asking brokers", masters(brokers)):
+        before = (await asker.run(topic_configs(target.address))).get(name)
+        if is_new and before is not None:
+            raise Refused(f"{target.name or target.address} has {name} already: use topic update")
+        if is_new or before is not None:
+            plan.append((target, _shaped(name, before, shape), before))
+    if not plan:
+        raise NothingFound(f"no broker has {name}: use topic create")
+    rows = [
+        [*_row(target, after), before and _text(before) if before != after else "the same"]
+        for target, after, before in plan
+    ]
+    session.output.table("dry run" if sure["dry_run"] else name, CHANGE_COLUMNS, rows)
+    if is_wanted(f"Change {name} on {len(plan)} brokers?", **sure):
+        for target, after, _ in session.output.track("changing brokers", plan):
+            await asker.run(put_topic(target.address, after))
+
+
+def _shaped(name: str, before: TopicConfig | None, shape: dict[str, Any]) -> TopicConfig:
+    known = before or TopicConfig(name, QUEUES, QUEUES)
+    reads = shape["read_queues"] or shape["queues"] or known.read_queue_nums
+    writes = shape["write_queues"] or shape["queues"] or known.write_queue_nums
+    perm = _PERMS[shape["perm"]] if shape["perm"] else known.perm
+    return replace(known, read_queue_nums=reads, write_queue_nums=writes, perm=perm)
+
+
+def _text(config: TopicConfig) -> str:
+    return f"{config.read_queue_nums}/{config.write_queue_nums} {perm_text(config.perm)}"
+
+
+@topic.command()
+@click.argument("name", metavar="TOPIC")
+@sure_options
+@common_options
+def delete(name: str, **sure: bool) -> None:
+    """
+    Delete TOPIC with all its messages, on all masters and name servers.
+
+    Exit code 3: it is nowhere.
+    """
+    must_be_askable(**sure)
+
+    async def work(session: Session) -> None:
+        await delete_everywhere(session, name, **sure)
+
+    run(work)
+
+
+async def delete_everywhere(session: Session, name: str, **sure: bool) -> None:
+    """:raises NothingFound: there is none."""
+    asker, brokers = await targets(session)
+    have = []
+    for target in session.output.track("asking brokers", masters(brokers)):
+        queues = await asker.run(topic_offsets(target.address, name))
+        if queues:
+            count = sum(item.max_offset - item.min_offset for item in queues.values())
+            have.append((target, count))
+    if not have:
+        raise NothingFound(f"no broker has {name}")
+    rows = [[target.name, target.address, count] for target, count in have]
+    session.output.table(name, ("broker", "address", "messages"), rows, deleted=False)
+    total = sum(count for _, count in have)
+    if not is_wanted(f"Delete {name} with {total} messages?", **sure):
+        return
+    for target, _ in session.output.track("deleting", have):
+        await asker.run(delete_topic(target.address, name))
+    await forget_everywhere(session, asker, name)
+    session.output.line(f"{name} is deleted", {"topic": name, "deleted": True})
+
+
+async def forget_everywhere(session: Session, asker: Asker, name: str) -> None:
+    """Every name server has to; one that does not answer hears of it from nobody else."""
+    for server in session.output.track("name servers", name_servers(session.options.namesrv)):
+        try:
+            await asker.run(forget_topic(server, name))
+        except RmqHaError as error:
+            session.output.warn(f"the name server {server} still knows {name}: {error}")
+
+
+@topic.command()
+@click.argument("name", metavar="TOPIC")
+@click.option("--on", "which", default="", metavar="BROKER|HOST:PORT", help="Only there.")
+@common_options
+def status(name: str, which: str) -> None:
+    """
+    Where each queue of TOPIC begins and ends, and when the last message came.
+
+    Exit code 3: no broker has it.
+    """
+
+    async def work(session: Session) -> None:
+        await show_topic(session, name, which)
+
+    run(work)
+
+
+async def show_topic(session: Session, name: str, which: str = "") -> None:
+    """:raises NothingFound: there is none."""
+    asker, brokers = await targets(session, which)
+    rows: list[list[Any]] = []
+    for target in session.output.track("asking brokers", first_of_each(brokers)):
+        for queue, item in sorted((await asker.run(topic_offsets(target.address, name))).items()):
+            last = time_text(item.last_update_timestamp) if item.last_update_timestamp > 0 else None
+            ends = [item.min_offset, item.max_offset, item.max_offset - item.min_offset]
+            rows.append([queue.broker_name, queue.queue_id, *ends, last])
+    if not rows:
+        raise NothingFound(f"no broker has {name}")
+    session.output.table(name, STATUS_COLUMNS, rows, messages=sum(row[4] for row in rows))

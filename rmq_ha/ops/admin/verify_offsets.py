@@ -1,0 +1,131 @@
+"""The commands `verify-offsets` and `snapshot`: safe to fail over? No Spark, no Java."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import click
+
+from rmq_ha.base.errors import CannotDecide, WrongUsage
+from rmq_ha.base.host.blocking import now_ms, seconds
+from rmq_ha.ops.admin.options import common_options, current_options
+from rmq_ha.ops.admin.output import Output
+from rmq_ha.ops.offsets.command import asked, limit_options, pair_options
+from rmq_ha.ops.offsets.digest import counts_of, digest_of_rows
+from rmq_ha.ops.offsets.findings import COLUMNS, Outcome
+from rmq_ha.ops.offsets.kept import append
+from rmq_ha.ops.offsets.opening import look, seen
+from rmq_ha.ops.offsets.places import parse_place
+from rmq_ha.ops.offsets.repair import save
+from rmq_ha.ops.offsets.summary import STRICT, Timings, outcome_of, summary_of, version
+from rmq_ha.ops.offsets.verdict import answer
+
+
+@click.command("verify-offsets")
+@pair_options(required=True)
+@limit_options
+@click.option("--findings", "shows", is_flag=True, help="Each finding, not only their numbers.")
+@click.option("--strict", is_flag=True, help="Warnings violate, too: exit code 1.")
+@click.option("--quiet", "-q", is_flag=True, help="No notes on stderr.")
+@common_options
+def verify_offsets(
+    of_master: str, of_slaves: Sequence[str], shows: bool, strict: bool, quiet: bool, **given: Any
+) -> None:
+    """
+    Can I fail over now, and what would be repeated, skipped or lost?
+
+    Compares topics, groups, consumer offsets, delay offsets, queues and logs of a master and its
+    slaves, over the wire or in their stores. Exit codes: 0 it is safe; 1 it is not; 2 wrong usage;
+    3 it could not be decided; 4 it failed.
+    """
+    options, timings, began = current_options(), Timings(now_ms()), seconds()
+    output = Output(options.as_json or quiet)
+    patience, limits, repair = asked(given)
+    rows: list[Mapping[str, Any]] = []
+    numbers: Mapping[str, Any] = {}
+
+    def note(text: str) -> None:
+        if not quiet:
+            click.echo(text, err=True)
+
+    try:
+        places = [parse_place(text) for text in (of_master, *of_slaves)]
+        with output.progress("looking at offsets", None):
+            pairings = seen(options.client_config(), places, patience, note)
+            told = answer(pairings, limits)
+        outcome, verdict, numbers = told.outcome, told.verdict, told.numbers
+        rows = [dict(zip(COLUMNS, finding, strict=True)) for finding in told.findings]
+        if repair is not None:
+            save(pairings, repair, limits.max_lag)
+            note(f"a repair plan is in {repair}; nothing was done")
+    except (Exception, KeyboardInterrupt) as error:
+        outcome, verdict = _refusal(error, raises=options.verbose)
+    digest = digest_of_rows(rows, len(rows))
+    strictly = outcome_of(outcome, digest, strict)
+    verdict += STRICT if strictly is not outcome else ""
+    if options.as_json:
+        inputs = {"master": of_master, "slave": " ".join(of_slaves)}
+        timings = timings._replace(run=seconds() - began)
+        of = ("verify-offsets", version(), inputs, strictly, verdict, digest, numbers, timings)
+        click.echo(json.dumps({**summary_of(*of), "findings": digest.top}, ensure_ascii=False))
+    else:
+        told_lines = [_line(row) for row in digest.top] if shows else []
+        click.echo("\n".join([*told_lines, *counts_of(digest), verdict]))
+    click.get_current_context().exit(int(strictly))
+
+
+def _refusal(error: BaseException, *, raises: bool) -> tuple[Outcome, str]:
+    if isinstance(error, WrongUsage):
+        raise click.UsageError(str(error)) from None
+    if isinstance(error, CannotDecide):
+        return Outcome.UNDECIDED, f"could not decide: {error}"
+    if isinstance(error, click.ClickException) or raises:
+        raise error
+    if isinstance(error, KeyboardInterrupt):
+        return Outcome.FAILED, "failed: interrupted, so there is no verdict; run it again"
+    return Outcome.FAILED, f"failed: {type(error).__name__}: {error} (--verbose shows where)"
+
+
+def _line(row: Mapping[str, Any]) -> str:
+    """A finding for people."""
+    names = (("group", "group "), ("queueId", "queue "), ("topic", "topic "))
+    where = ", ".join(f"{word}{row[name]}" for name, word in names if row[name] is not None)
+    values = f": {row['expected']} / {row['actual']}" if row["expected"] or row["actual"] else ""
+    return f"{row['severity']:<5}  {row['code']}  {row['broker']} {where}{values}: {row['detail']}"
+
+
+@click.command("snapshot")
+@click.argument("place", metavar="PLACE")
+@click.option(
+    "--to", "directory", required=True, metavar="DIR", help="The history, a directory; it grows."
+)
+@click.option(
+    "--role",
+    type=click.Choice(["master", "slave"]),
+    help="Of a store, which does not say whose it is.",
+)
+@click.option("--broker-name", help="Of a store, which does not say.")
+@common_options
+def snapshot(place: str, directory: str, role: str | None, broker_name: str | None) -> None:
+    """
+    Keep the offsets, topics and groups of PLACE for `verify-offsets`, as snapshot:DIR.
+
+    A few kilobytes each time. Run it on master and slaves, by cron. Exit codes: 0 done; 2 wrong
+    usage; 3 the place cannot be read; 4 it failed.
+    """
+    options = current_options()
+    try:
+        with Output(options.as_json).progress("looking at offsets", None):
+            taken = look(options.client_config(), parse_place(place), is_slave=role == "slave")
+        if taken.role is None:
+            if role is None:
+                raise WrongUsage(f"{place} does not say what it is: give --role master or slave")
+            taken = replace(taken, role="SLAVE" if role == "slave" else "ASYNC_MASTER")
+        if taken.broker is None:
+            taken = replace(taken, broker=broker_name)
+        click.echo(append(taken, directory.removeprefix("snapshot:")))
+    except (Exception, KeyboardInterrupt) as error:
+        outcome, verdict = _refusal(error, raises=options.verbose)
+        click.echo(f"Error: {verdict}", err=True)
+        click.get_current_context().exit(int(outcome))

@@ -1,0 +1,63 @@
+"""Points in time on the command line."""
+
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from rmq_ha.base.spans import span_ms
+from rmq_ha.client.lookup.groups import EARLIEST, LATEST
+
+if TYPE_CHECKING:  # a generic from click 8.3 on only
+    _ParamType = click.ParamType["When"]
+else:
+    _ParamType = click.ParamType
+
+
+class When(NamedTuple):
+    """
+    A time, or an end of a queue.
+
+    :ivar ms: since the epoch; EARLIEST or LATEST; before now when `is_ago`.
+    """
+
+    ms: int
+    is_ago: bool = False
+
+    def at(self, now_ms: int) -> int:
+        """ms since the epoch; EARLIEST or LATEST."""
+        return max(1, now_ms - self.ms) if self.is_ago else self.ms
+
+
+class WhenType(_ParamType):
+    """`earliest`, `latest`, `2026-01-31T23:59:59+01:00`, ms since the epoch, or `10m` ago."""
+
+    name = "when"
+
+    def get_metavar(self, *_: Any, **__: Any) -> str:
+        """For the help."""
+        return "earliest|latest|TIME|10m"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> When:
+        """Fails with the forms that there are."""
+        if isinstance(value, When):
+            return value
+        text = str(value)
+        if text == "earliest":
+            return When(EARLIEST)
+        if text == "latest":
+            return When(LATEST)
+        ago = span_ms(text)
+        if ago is not None:
+            return When(ago, True)
+        if text.isascii() and text.isdecimal() and len(text) <= 15:
+            return When(int(text))
+        try:
+            return When(int(datetime.fromisoformat(text).timestamp() * 1000))
+        except (ValueError, OverflowError, OSError):
+            self.fail(
+                f"{text!r} is no time: give earliest, latest, 2026-01-31T23:59:59 (local time, or"
+                " with +01:00), ms since the epoch, or 10m, 2h, 3d for so long ago",
+                param,
+                ctx,
+            )

@@ -1,0 +1,58 @@
+"""`rmqha-admin acl white`: from where nobody needs an account."""
+
+from typing import Any
+
+import click
+
+from rmq_ha.client.lookup.accounts import acl_rules, put_white_addresses
+from rmq_ha.ops.admin.confirm import is_wanted, must_be_askable, sure_options
+from rmq_ha.ops.admin.options import common_options, on_option
+from rmq_ha.ops.admin.session import FAILED, Session, run
+from rmq_ha.ops.admin.targets import targets
+
+COLUMNS = ("broker", "address", "before", "after")
+
+
+@click.command()
+@click.argument("addresses", metavar="[ADDRESS...]", nargs=-1)
+@on_option
+@sure_options
+@common_options
+def white(addresses: tuple[str, ...], which: str, **sure: bool) -> None:
+    """
+    Set the addresses from where nobody needs an account (globalWhiteRemoteAddresses), on all
+    brokers: like 10.0.1.*; what there was goes, so none at all means: from nowhere.
+
+    Whoever reaches a broker from there may do everything. Exit code 1: a broker has something
+    else afterwards.
+    """
+    must_be_askable(**sure)
+
+    async def work(session: Session) -> int | None:
+        return await set_white(session, list(addresses), which, **sure)
+
+    run(work)
+
+
+async def set_white(
+    session: Session, addresses: list[str], which: str = "", **sure: bool
+) -> int | None:
+    """:returns: the exit code."""
+    asker, brokers = await targets(session, which)
+    rows: list[list[Any]] = []
+    for target in session.output.track("asking brokers", brokers):
+        before = (await asker.run(acl_rules(target.address))).white_addresses
+        if before != addresses:
+            rows.append([target.name, target.address, " ".join(before), " ".join(addresses)])
+    session.output.table("white addresses", COLUMNS, rows, done=False)
+    if not rows or not is_wanted(f"Change them on {len(rows)} brokers?", **sure):
+        return None
+    wrong = 0
+    for _, address, *_ in session.output.track("changing brokers", rows):
+        await asker.run(put_white_addresses(address, ",".join(addresses)))
+        after = (await asker.run(acl_rules(address))).white_addresses
+        if after != addresses:
+            wrong += 1
+            session.output.error(f"{address} has {' '.join(after)}", exit_code=FAILED)
+    session.output.line(f"set on {len(rows)} brokers", {"done": not wrong})
+    return FAILED if wrong else None

@@ -1,0 +1,33 @@
+"""Whether a start would find its ACL files, and what is odd about them."""
+
+import time
+
+from rmq_ha.base.config.broker_configuration import BrokerConfiguration
+from rmq_ha.base.config.load import PLAIN_ACL
+from rmq_ha.base.config.namesrv_configuration import NamesrvConfiguration
+from rmq_ha.base.host.disk import RealDisk
+from rmq_ha.server.acl.files import AclFiles
+from rmq_ha.server.acl.rules import Rules
+from rmq_ha.server.plugins import split_names
+
+
+def check_acl(configuration: BrokerConfiguration | NamesrvConfiguration) -> list[str]:
+    """
+    Read the files of the built-in access control, if it is chosen.
+
+    :returns: what a person should know of them.
+    :raises ConfigurationError: one of them cannot be used, or there is none.
+    """
+    strict = True
+    if isinstance(configuration, BrokerConfiguration):
+        own = configuration.ours
+        strict, directory = own.acl_strict, own.acl_directory
+        is_wanted = PLAIN_ACL in split_names(own.acl_plug_in)
+    else:
+        directory = configuration.namesrv.acl_directory
+        is_wanted = configuration.namesrv.acl_enable
+    if not is_wanted or directory is None:
+        return []
+    files = AclFiles(RealDisk(), directory)
+    files.load(time.time_ns() // 1_000_000)
+    return Rules(files.current(), strict=strict).every_notice()

@@ -1,0 +1,262 @@
+"""What the demos share: processes on free ports, sends that are counted, and the verdict."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from twisted.internet.defer import Deferred, DeferredSemaphore, gatherResults
+from twisted.internet.task import deferLater
+
+from rmq_ha.base.config.namesrv import NamesrvConfig
+from rmq_ha.base.config.netty import NettyClientConfig, NettyServerConfig
+from rmq_ha.base.errors import RemotingError
+from rmq_ha.base.host.ports import free_ports
+from rmq_ha.base.remoting.client import RemotingClient
+from rmq_ha.base.seams import Host
+from rmq_ha.base.store_format.commitlog import decode_records
+from rmq_ha.base.wire.codes import ResponseCode
+from rmq_ha.client.lookup.requests import pull_request, route_request, send_request
+from rmq_ha.server.namesrv.controller import NamesrvController
+
+TOPIC = "Demo"
+QUEUES = 4
+IN_FLIGHT = 64
+PROBE = -1
+SAID_LINES = 15
+KEY_MASK = (1 << 64) - 1
+
+COMMON = """\
+brokerClusterName=DemoCluster
+brokerName=broker-a
+brokerIP1=127.0.0.1
+brokerIP2=127.0.0.1
+bindAddress=127.0.0.1
+namesrvAddr=127.0.0.1:{namesrv}
+listenPort={port}
+storePathRootDir={store}
+mappedFileSizeCommitLog=67108864
+"""
+
+
+@contextmanager
+def broker(directory: Path, name: str, port: int, namesrv: int, role: str) -> Iterator[Any]:
+    """As `server`, of a broker with the keys that all have."""
+    text = COMMON.format(namesrv=namesrv, port=port, store=directory / name)
+    with server(directory, name, "rmqha", text + role) as process_and_output:
+        yield process_and_output
+
+
+@contextmanager
+def server(directory: Path, name: str, plugin: str, text: str) -> Iterator[Any]:
+    """A process of `twistd`; killed at the end if it still runs."""
+    (directory / f"{name}.properties").write_text(text)
+    command = [sys.executable, "-m", "twisted.scripts.twistd"]
+    twistd = Path(sys.executable).with_name("twistd")
+    if twistd.exists():
+        command = [str(twistd)]
+    output = directory / f"{name}.log"
+    with output.open("wb") as sink:
+        process = subprocess.Popen(
+            [*command, "-n", "--pidfile=", plugin, "--config", f"{name}.properties", "--ready"],
+            cwd=directory,
+            stdout=sink,
+            stderr=subprocess.STDOUT,
+        )
+    process_and_output = (process, output)
+    try:
+        yield process_and_output
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.wait()
+
+
+class Story:
+    """A cluster, a crash, and what is left; the steps that every demo has."""
+
+    def __init__(self, host: Host, messages: int, console: Console) -> None:
+        self.host = host
+        self.messages = messages
+        self.console = console
+        self.client = RemotingClient(host, NettyClientConfig())
+        self.acknowledged: set[int] = set()
+        self.other: dict[str, int] = {}
+
+    async def play(self, directory: Path, base: int) -> bool:
+        """
+        Start brokers, send, kill; the name server runs.
+
+        :param base: the name server's port; those above it are free.
+        :returns: everything that was acknowledged is there.
+        """
+        raise NotImplementedError
+
+    async def run(self, directory: Path, ports: int) -> bool:
+        """
+        Play it beside a name server.
+
+        :param ports: how many it takes.
+        """
+        try:
+            base = free_ports(ports)
+        except OSError as error:
+            raise click.ClickException(str(error)) from None
+        namesrv = NamesrvController(
+            self.host,
+            NamesrvConfig(kv_config_path=str(directory / "kvConfig.json")),
+            NettyServerConfig(listen_port=base),
+            interface="127.0.0.1",
+        )
+        await namesrv.start()
+        try:
+            return await self.play(directory, base)
+        finally:
+            await self.client.stop()
+            await namesrv.stop()
+
+    async def wait_ready(self, *brokers: Any) -> None:
+        """
+        Until their processes say so.
+
+        :raises click.ClickException: one does not; with the last lines that it printed.
+        """
+        for process, output in brokers:
+            try:
+                await self.until(partial(_says_ready, output), f"{output.name}: not ready", process)
+            except click.ClickException as error:
+                said = "\n".join(output.read_text().splitlines()[-SAID_LINES:])
+                raise click.ClickException(f"{error.message}; it ends with:\n{said}") from None
+
+    async def until(
+        self, condition: Callable[[], Awaitable[bool]], what: str, process: Any = None
+    ) -> None:
+        """
+        Wait for a condition, 30 s.
+
+        :raises click.ClickException: it does not come.
+        """
+        for _ in range(300):
+            try:
+                if await condition():
+                    return
+            except RemotingError:
+                pass
+            if process is not None and process.poll() is not None:
+                break
+            await self.pause(0.1)
+        raise click.ClickException(what)
+
+    def pause(self, seconds: float) -> Deferred[None]:
+        """Others get their turn for so long."""
+        return deferLater(self.host.clock, seconds)
+
+    async def send(self, address: str, topic: str, queue_id: int, number: int) -> tuple[int, Any]:
+        """One message; its answer's code, and the answer."""
+        properties = f"UNIQ_KEY\x01{number & KEY_MASK:032X}\x02WAIT\x01true"
+        request = send_request(
+            "demo", topic, queue_id, str(number).encode(), properties, self.host.now_ms()
+        )
+        response = await self.client.invoke(address, request, 6000)
+        return response.code, response
+
+    async def produce(self, master: str) -> None:
+        """Send them all, and count the answers."""
+        began = self.host.clock.seconds()
+        window = DeferredSemaphore(IN_FLIGHT)
+        columns = (
+            TextColumn("sending"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+        )
+        with Progress(*columns, console=self.console) as progress:
+            task = progress.add_task("send", total=self.messages)
+
+            async def count(number: int) -> None:
+                await self._count(master, number)
+                progress.advance(task)
+
+            def start(number: int) -> Deferred[None]:
+                return Deferred.fromCoroutine(count(number))
+
+            await gatherResults([window.run(start, n) for n in range(self.messages)])
+        rate = self.messages / (self.host.clock.seconds() - began)
+        self.console.print(
+            f"{len(self.acknowledged):,} of {self.messages:,} acknowledged with SEND_OK"
+            f" ({rate:,.0f}/s from this Python client); other answers: {self.other or 'none'}"
+        )
+
+    def count_other(self, reason: str) -> None:
+        """One that was not acknowledged."""
+        self.other[reason] = self.other.get(reason, 0) + 1
+
+    async def _count(self, master: str, number: int) -> None:
+        try:
+            code, response = await self.send(master, TOPIC, number % QUEUES, number)
+        except RemotingError as error:
+            self.count_other(str(error))
+            return
+        if code == 0:
+            self.acknowledged.add(number)
+        else:
+            reason = f"{code} {response.remark or ''}".strip()
+            self.count_other(reason)
+
+    async def route(self, namesrv: str, topic: str) -> dict[str, str]:
+        """Addresses by brokerId."""
+        response = await self.client.invoke(namesrv, route_request(topic), 3000)
+        if response.code != 0 or response.body is None:
+            return {}
+        addresses: dict[str, str] = {}
+        for data in json.loads(response.body)["brokerDatas"]:
+            addresses.update(data["brokerAddrs"])
+        return addresses
+
+    async def verdict(self, who: str, address: str) -> bool:
+        """
+        Read everything back.
+
+        :param who: the broker at that address, for people.
+        """
+        queues = [await self._read_queue(address, queue_id) for queue_id in range(QUEUES)]
+        read_back = [number for queue in queues for number in queue]
+        missing = self.acknowledged.difference(read_back)
+        in_order = all(queue == sorted(queue) for queue in queues)
+        repeated = len(read_back) - len(set(read_back))
+        self.console.print(
+            f"read back from {who} at {address}: {len(read_back):,} messages;"
+            f" acknowledged but missing: {len(missing)}; repeated: {repeated};"
+            f" order per queue kept: {'yes' if in_order else 'NO'}"
+        )
+        good = bool(self.acknowledged) and not missing and not repeated and in_order
+        self.console.print(
+            "[green]nothing that was acknowledged is lost[/green]"
+            if good
+            else f"[red]FAILED[/red]: lost {sorted(missing)[:10]}"
+        )
+        return good
+
+    async def _read_queue(self, address: str, queue_id: int) -> list[int]:
+        numbers: list[int] = []
+        offset = 0
+        while True:
+            response = await self.client.invoke(
+                address, pull_request("TOOLS_CONSUMER", TOPIC, queue_id, offset), 6000
+            )
+            if response.code != ResponseCode.SUCCESS or response.body is None:
+                return numbers
+            pulled = [int(record.body) for record in decode_records(response.body)]
+            numbers += [number for number in pulled if number != PROBE]
+            offset = int((response.ext or {})["nextBeginOffset"])
+
+
+async def _says_ready(output: Path) -> bool:
+    return "READY {" in output.read_text()

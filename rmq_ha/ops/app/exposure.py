@@ -1,0 +1,141 @@
+"""Says when a server is open to the network, or its secrets to everybody on its machine."""
+
+import os
+import stat
+from collections.abc import Iterator
+from typing import Any
+
+from rmq_ha.base.config.addresses import ANY_ADDRESS
+from rmq_ha.base.config.broker_configuration import BrokerConfiguration
+from rmq_ha.base.config.controller import ControllerConfiguration
+from rmq_ha.base.config.limits import TLS_KEYS
+from rmq_ha.base.model.networks import EVERYBODY
+from rmq_ha.base.tls.options import TlsOptions
+from rmq_ha.server.acl.files import DEFAULT_FILE, FOLDER
+
+_LOOPBACK = ("127.", "::1", "localhost")
+_ENFORCING = "enforcing"
+
+
+def exposure(bind_address: str, options: dict[str, str], *, has_acl: bool = False) -> str | None:
+    """
+    A warning for a server that anybody in the network may use; None when it is not one.
+
+    :param has_acl: it asks who wants to change something.
+    """
+    if has_acl or options.get("tls.server.mode") == _ENFORCING:
+        return None
+    if bind_address.startswith(_LOOPBACK):
+        return None
+    return (
+        f"listening on {_where(bind_address)} without ACL or TLS: whoever reaches this port may "
+        "read, write and configure; set bindAddress, aclEnable=true, or tls.server.mode=enforcing"
+    )
+
+
+def replication_exposure(
+    bind_address: str, options: dict[str, str], port: int, allowed_slaves: str
+) -> str | None:
+    """
+    A warning for a broker that guards its clients' ports and not this one; None when it does.
+
+    :param port: for slaves.
+    :param allowed_slaves: `haAllowedSlaves`.
+    """
+    if allowed_slaves.strip() not in ("", EVERYBODY):
+        return None
+    if options.get("tls.ha.mode") == _ENFORCING or bind_address.startswith(_LOOPBACK):
+        return None
+    return (
+        f"port {port} on {_where(bind_address)} gives every message to whoever connects and says "
+        "to be a slave, and believes its acknowledgements: set haAllowedSlaves, better "
+        "tls.ha.mode=enforcing with tls.ha.trustCertPath"
+    )
+
+
+def group_exposure(bind_address: str, options: dict[str, str], port: int) -> str | None:
+    """
+    The same for a member of a DLedger group.
+
+    :param port: for the other members.
+    """
+    if options.get("tls.ha.mode") == _ENFORCING or bind_address.startswith(_LOOPBACK):
+        return None
+    return (
+        f"port {port} on {_where(bind_address)} believes whoever comes from the address of a "
+        "member of the group: set tls.ha.mode=enforcing with tls.ha.trustCertPath if other "
+        "processes run there, or the network can be listened to"
+    )
+
+
+def controller_exposure(bind_address: str, options: dict[str, str], port: int) -> str | None:
+    """
+    The same for a controller in a server that asks who wants something.
+
+    :param port: of the controller.
+    """
+    if exposure(bind_address, options) is None:
+        return None
+    return (
+        f"port {port} on {_where(bind_address)} is a controller's, which has no access control: "
+        "whoever reaches it may elect; set bindAddress, or tls.server.mode=enforcing"
+    )
+
+
+def _where(bind_address: str) -> str:
+    return "all addresses" if bind_address in ANY_ADDRESS else bind_address
+
+
+def readable_secrets(configuration: Any, properties_file: str | None) -> list[str]:
+    """
+    A warning for each file of secrets that every user of this machine may read.
+
+    :param configuration: of a broker or a name server.
+    :param properties_file: where it was read from.
+    :raises ConfigurationError: `tls.config.file` cannot be read.
+    """
+    return [
+        f"every user of this machine can read {path}, which holds {what}: chmod o-rwx {path}"
+        for path, what in _secrets(configuration, properties_file)
+        if _is_readable_by_all(path)
+    ]
+
+
+def _secrets(configuration: Any, properties_file: str | None) -> Iterator[tuple[str, str]]:
+    is_broker = isinstance(configuration, BrokerConfiguration)
+    if isinstance(configuration, ControllerConfiguration):
+        directory = None  # no ACL here
+    else:
+        directory = (configuration.ours if is_broker else configuration.namesrv).acl_directory
+    if directory:
+        yield f"{directory}/{DEFAULT_FILE}", "secret keys"
+        for folder, _, names in os.walk(f"{directory}/{FOLDER}"):
+            yield from ((f"{folder}/{name}", "secret keys") for name in names)
+    tls = TlsOptions(configuration.plugin_options, _read)
+    for key in sorted(TLS_KEYS):
+        if key.endswith(".keyPath") and tls.is_set(key):
+            yield tls.text(key), f"the key of {key}"
+        elif key.endswith(".keyPassword") and tls.is_set(key):
+            own = properties_file if key in configuration.plugin_options else None
+            yield own or tls.config_file or "", key
+    if not is_broker:
+        return
+    own = configuration.ours
+    if own.ha_secret_file:
+        yield own.ha_secret_file, "haSecretFile's secrets"
+    if properties_file:
+        for key, value in (("aclSecretKey", own.acl_secret_key), ("haSecret", own.ha_secret)):
+            if value:
+                yield properties_file, key
+
+
+def _read(path: str) -> bytes:
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def _is_readable_by_all(path: str) -> bool:
+    try:
+        return bool(stat.S_IMODE(os.stat(path).st_mode) & stat.S_IROTH)
+    except OSError:
+        return False

@@ -1,0 +1,41 @@
+"""`rmqha-broker`, `rmqha-namesrv`, `rmqha-controller`: twistd in the foreground, and no more.
+
+The options are those of `twistd rmqha`; what a process needs besides (user, log files, limits) is
+its service manager's.
+"""
+
+import sys
+from typing import NoReturn
+
+from rmq_ha.ops.app.build import build_text
+
+
+def run_foreground(program: str, arguments: list[str]) -> NoReturn:
+    """
+    Run one of our servers until it ends.
+
+    :param program: what twistd calls it.
+    """
+    if arguments in (["--version"], ["-V"]):
+        print(build_text())
+        raise SystemExit(0)
+    from twisted.scripts.twistd import run
+
+    sys.argv = [sys.argv[0], "--nodaemon", "--pidfile=", program, *arguments]
+    run()  # type: ignore[no-untyped-call]
+    raise SystemExit(0)
+
+
+def broker() -> NoReturn:
+    """`rmqha-broker`."""
+    run_foreground("rmqha", sys.argv[1:])
+
+
+def namesrv() -> NoReturn:
+    """`rmqha-namesrv`."""
+    run_foreground("rmqnamesrv", sys.argv[1:])
+
+
+def controller() -> NoReturn:
+    """`rmqha-controller`."""
+    run_foreground("rmqcontroller", sys.argv[1:])

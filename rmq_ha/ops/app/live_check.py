@@ -1,0 +1,39 @@
+"""`--check --live`: the doctor's rules that need no broker that runs."""
+
+from collections.abc import Sequence
+from typing import NoReturn
+
+from rmq_ha.base.config.surroundings import Surroundings
+from rmq_ha.ops.admin.doctor.before import CODES, judge_before_start, look_before_start
+from rmq_ha.ops.admin.doctor.command import show
+from rmq_ha.ops.admin.doctor.findings import is_healthy
+from rmq_ha.ops.admin.doctor.gather import Scope
+from rmq_ha.ops.admin.doctor.rules import RULES
+from rmq_ha.ops.admin.options import Options
+from rmq_ha.ops.admin.session import FAILED, Session, run_in_reactor
+from rmq_ha.ops.app.descriptors import allow_descriptors
+
+
+async def examine_before_start(session: Session, scope: Scope) -> int | None:
+    """:returns: the exit code."""
+    facts = await look_before_start(session, scope)
+    findings = judge_before_start(facts, RULES)
+    show(session, facts, findings, len(CODES))
+    return None if is_healthy(findings) else FAILED
+
+
+def finish_live_check(
+    path: str, surroundings: Surroundings, overrides: Sequence[tuple[str, str]]
+) -> NoReturn:
+    """
+    Ask name servers and ports, print findings, and leave: 1 when something has to be done.
+
+    :param overrides: of the command line.
+    """
+    scope = Scope(
+        config=path,
+        surroundings=surroundings,
+        overrides=tuple(overrides),
+        most_files=allow_descriptors(),
+    )
+    run_in_reactor(lambda session: examine_before_start(session, scope), Options())

@@ -1,0 +1,105 @@
+"""A name server as a process has it: alone, or with a controller in it."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from twisted.internet.defer import Deferred
+
+from rmq_ha.base.config.controller import ControllerConfig
+from rmq_ha.base.config.namesrv import NamesrvConfig
+from rmq_ha.base.config.netty import NettyServerConfig
+from rmq_ha.base.seams import Host
+from rmq_ha.ops.app.status.certificates import CertificatesStatus
+from rmq_ha.ops.app.status.health import Health
+from rmq_ha.ops.app.status.namesrv import NamesrvStatus
+from rmq_ha.ops.app.status.server import StatusServer
+from rmq_ha.server.controller.service import ControllerService
+from rmq_ha.server.namesrv.controller import NamesrvController
+
+
+class NamesrvPart:
+    """
+    Starts the name server first and stops it last: brokers look for both.
+
+    :param controller: None: no controller.
+    :param interface: that both listen on; a controller asks nobody who he is, so it is reached no
+        further than its name server.
+    :ivar namesrv: always there.
+    :ivar controller: None where it was not asked for.
+    """
+
+    def __init__(
+        self,
+        host: Host,
+        namesrv: NamesrvConfig,
+        controller: ControllerConfig | None,
+        server: NettyServerConfig,
+        interface: str,
+        tls: Mapping[str, str],
+    ) -> None:
+        self.namesrv = NamesrvController(host, namesrv, server, interface=interface, tls=tls)
+        self.controller: ControllerService | None = None
+        self._status = NamesrvStatus(host, self.namesrv)
+        if controller is not None:
+            within = replace(controller, bind_address=interface)
+            self.controller = ControllerService(host, within, server, tls)
+            self.controller.settings.file = self.namesrv.settings.file
+
+    @property
+    def port(self) -> int:
+        """Of the name server."""
+        return self.namesrv.port
+
+    @property
+    def tls(self) -> "NamesrvPart":
+        """What reads certificates again."""
+        return self
+
+    def reload(self) -> None:
+        """New certificates; connections go on."""
+        self.namesrv.tls.reload()
+        if self.controller is not None:
+            self.controller.tls.reload()
+
+    def start(self) -> Deferred[Any]:
+        """Fires when both listen."""
+        return Deferred.fromCoroutine(self._start())
+
+    def stop(self) -> Deferred[Any]:
+        """Fires when both are closed."""
+        return Deferred.fromCoroutine(self._stop())
+
+    async def _start(self) -> None:
+        await self.namesrv.start()
+        if self.controller is not None:
+            await self.controller.start()
+
+    async def _stop(self) -> None:
+        try:
+            if self.controller is not None:
+                await self.controller.stop()
+        finally:
+            await self.namesrv.stop()
+
+    def add_to(self, status: StatusServer) -> None:
+        """Tell of the name server, and of the controller what there is."""
+        status.add(self._status)
+        if self.controller is not None:
+            status.add(CertificatesStatus("rmqcontroller", self.controller.tls))
+
+    def health(self) -> Health:
+        """Whether clients, and brokers in controller mode, can be served."""
+        own, told = self._status.health(), self.controller_health()
+        return own if told is None else own.beside(told)
+
+    def controller_health(self) -> Health | None:
+        """None without a controller."""
+        if self.controller is None:
+            return None
+        is_ready, why = self.controller.state()
+        return Health(is_ready, f"controller: {why}")
+
+    def facts(self) -> dict[str, Any]:
+        """The controller's port, if there is one."""
+        return {} if self.controller is None else {"controllerPort": self.controller.port}

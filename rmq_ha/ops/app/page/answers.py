@@ -1,0 +1,165 @@
+"""Questions below /api: which there are, what they take, and what is kept of their answers."""
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+from twisted.internet.defer import Deferred
+
+from rmq_ha.ops.app.page.board import Board
+from rmq_ha.ops.app.page.broker import BrokerBoard
+from rmq_ha.ops.app.page.listing import MOST_ROWS
+from rmq_ha.ops.app.page.measures import GROUP
+from rmq_ha.ops.app.page.search import Query
+
+KEPT_S = 1.0
+MOST_KEPT = 64
+MOST_TEXT = 512
+_MOST_NUMBER = (1 << 63) - 1
+
+Arguments = Mapping[str, str]
+Question = Callable[[Arguments, str], Any]
+
+
+class BadQuestion(Exception):
+    """The text says what is wrong with it."""
+
+
+class NotThere(Exception):
+    """The text says what there is not."""
+
+
+class Answers:
+    """
+    Of one server.
+
+    What many pages ask at the same time is answered once a second.
+    """
+
+    def __init__(self, board: Board) -> None:
+        self.board = board
+        self._kept: dict[tuple[str, str], tuple[float, bytes]] = {}
+        self._cheap: dict[str, Question] = {
+            "overview": lambda arguments, host: board.overview(),
+            "history": self._history,
+            "events": lambda arguments, host: board.event_page(_number(arguments, "since", 0)),
+        }
+        self._dear: dict[str, Question] = {}
+        if isinstance(board, BrokerBoard):
+            self._dear = {
+                "topics": lambda arguments, host: board.topics(
+                    host,
+                    _text(arguments, "text"),
+                    _text(arguments, "kind"),
+                    _text(arguments, "sort"),
+                    _number(arguments, "limit", 100, MOST_ROWS),
+                ),
+                "groups": lambda arguments, host: board.groups(
+                    host,
+                    _text(arguments, "text"),
+                    _text(arguments, "sort"),
+                    _number(arguments, "limit", 100, MOST_ROWS),
+                ),
+                "clients": lambda arguments, host: board.clients(
+                    host, _text(arguments, "text"), _number(arguments, "limit", 200, MOST_ROWS)
+                ),
+                "topic": lambda arguments, host: board.topic_sheet(
+                    host, _needed(arguments, "name")
+                ).addCallback(_there, "topic", arguments),
+                "group": lambda arguments, host: board.group_sheet(
+                    host, _needed(arguments, "name")
+                ).addCallback(_there, "group", arguments),
+                "search": lambda arguments, host: board.searches.run(host, _wanted(arguments)),
+            }
+
+    def answer(self, path: str, arguments: Arguments, host: str) -> "bytes | Deferred[bytes]":
+        """
+        JSON, now or later.
+
+        :param path: below /api.
+        :param host: who asks.
+        :raises BadQuestion: it cannot be answered, whoever asks.
+        :raises NotThere: there is no such question on this server.
+        """
+        cheap = self._cheap.get(path)
+        if cheap is not None:
+            return self._kept_answer(cheap, path, arguments, host)
+        dear = self._dear.get(path)
+        if dear is None:
+            raise NotThere(f"a {self.board.kind} has no /api/{path[:40]}")
+        later: Deferred[Any] = dear(arguments, host)
+        return later.addCallback(encoded)
+
+    def _kept_answer(self, question: Question, path: str, arguments: Arguments, host: str) -> bytes:
+        key, now = (path, repr(sorted(arguments.items()))), self.board.host.clock.seconds()
+        kept = self._kept.get(key)
+        if kept is not None and now - kept[0] < KEPT_S:
+            return kept[1]
+        data = encoded(question(arguments, host))
+        for known, (at, _) in list(self._kept.items()):
+            if now - at >= KEPT_S or len(self._kept) >= MOST_KEPT:
+                del self._kept[known]
+        self._kept[key] = now, data
+        return data
+
+    def _history(self, arguments: Arguments, host: str) -> Any:
+        prefix = {"": "", "groups": GROUP}.get(_text(arguments, "of"))
+        if prefix is None:
+            raise BadQuestion("of: groups, or nothing")
+        span = _text(arguments, "span") or "1h"
+        if span not in ("1h", "12h"):
+            raise BadQuestion("span: 1h or 12h")
+        return self.board.history(
+            is_coarse=span == "12h", after_ms=_number(arguments, "since", 0), prefix=prefix
+        )
+
+
+def encoded(value: msgspec.Struct) -> bytes:
+    """JSON, whatever is in the texts: a peer's name may hold what no UTF-8 has."""
+    try:
+        return msgspec.json.encode(value)
+    except UnicodeEncodeError:
+        return json.dumps(msgspec.to_builtins(value)).encode()
+
+
+def _there(sheet: Any, what: str, arguments: Arguments) -> Any:
+    if sheet is None:
+        raise NotThere(f"there is no {what} {arguments['name'][:MOST_TEXT]!r} on this broker")
+    return sheet
+
+
+def _wanted(arguments: Arguments) -> Query:
+    by = _text(arguments, "by")
+    if by not in ("id", "key", "time"):
+        raise BadQuestion("by: id, key or time")
+    return Query(
+        by,
+        _text(arguments, "topic"),
+        _text(arguments, "value"),
+        _number(arguments, "from", 0),
+        _number(arguments, "to", _MOST_NUMBER),
+    )
+
+
+def _text(arguments: Arguments, name: str) -> str:
+    text = arguments.get(name, "")
+    if len(text) > MOST_TEXT:
+        raise BadQuestion(f"{name}: at most {MOST_TEXT} characters")
+    return text
+
+
+def _needed(arguments: Arguments, name: str) -> str:
+    text = _text(arguments, name)
+    if not text:
+        raise BadQuestion(f"{name} is missing")
+    return text
+
+
+def _number(arguments: Arguments, name: str, default: int, most: int = _MOST_NUMBER) -> int:
+    text = arguments.get(name, "")
+    if not text:
+        return min(default, most)
+    if not (text.isascii() and text.isdigit() and len(text) < 20):
+        raise BadQuestion(f"{name}: a whole number, not below 0")
+    return min(int(text), most)

@@ -1,0 +1,137 @@
+"""What a page shows of any server: its history, events and timeline, fed by one timer."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from twisted.internet.defer import Deferred
+
+from rmq_ha.base.seams import Host
+from rmq_ha.base.timing.periodic import Periodic
+from rmq_ha.base.timing.slices import Lane
+from rmq_ha.ops.app.build import build_labels
+from rmq_ha.ops.app.page.events import Events, Kind, Severity, Timeline
+from rmq_ha.ops.app.page.history import COARSE_S, FINE_S, History
+from rmq_ha.ops.app.page.values import Certificate, EventPage, Notice, Overview, Series, Tone
+from rmq_ha.ops.app.page.watch import Seen, Watch
+from rmq_ha.ops.app.status.health import Health
+
+LOOK_S = 2.0
+CERTIFICATE_S = 14 * 86400
+MOST_CERTIFICATES = 20
+
+
+class Board:
+    """
+    Of one server; a subclass knows which.
+
+    :param started_ms: when it was started.
+    :ivar events: what happened; others may add to it.
+    """
+
+    kind = ""
+
+    def __init__(self, host: Host, started_ms: int, peaks: Sequence[str] = ()) -> None:
+        self.host = host
+        self.events = Events()
+        self.timeline = Timeline()
+        self.watch = Watch(self.events, self.timeline)
+        self.past = History(peaks)
+        self.lane = Lane(host.clock)
+        self._started_ms = started_ms
+        self._looks = 0
+        self._last: Mapping[str, float | None] = {}
+        self._timer = Periodic(host.clock, "a look for the page", self.look, LOOK_S, 0.0)
+
+    def start(self) -> None:
+        """Look from now on."""
+        self._timer.start()
+
+    def stop(self) -> "Deferred[None]":
+        """Look no more."""
+        return self._timer.stop()
+
+    def look(self) -> None:
+        """What is new?"""
+        now_ms = self.host.now_ms()
+        self.watch.look(now_ms, self.seen())
+        if self._looks % (FINE_S / LOOK_S) == 0:
+            self._last = self.measured()
+            self.past.add(now_ms, self._last)
+        self._looks += 1
+
+    # ------------------------------------------------------------ what a subclass knows
+
+    def seen(self) -> Seen:
+        """For the watch."""
+        raise NotImplementedError
+
+    def measured(self) -> Mapping[str, float | None]:
+        """A point of each plot."""
+        return {}
+
+    def overview(self) -> Overview:
+        """The sheet."""
+        raise NotImplementedError
+
+    # ------------------------------------------------------------ what all tell alike
+
+    def told(self, name: str, address: str, health: Health, **more: Any) -> Overview:
+        """The sheet, with what every server has."""
+        return Overview(
+            now_ms=self.host.now_ms(),
+            server=self.kind,
+            version=build_labels()["version"],
+            started_ms=self._started_ms,
+            name=name,
+            address=address,
+            is_ready=health.is_ready,
+            health=health.reason,
+            rates={key: value for key, value in self._last.items() if ":" not in key},
+            lanes=self.timeline.lanes(),
+            members=self.watch.members,
+            last_event=self.events.last,
+            **more,
+        )
+
+    def history(self, *, is_coarse: bool, after_ms: int, prefix: str = "") -> Series:
+        """
+        Points of the plots.
+
+        :param prefix: what the names begin with; empty: those of the server as a whole.
+        """
+        ring = self.past.coarse if is_coarse else self.past.fine
+        if prefix:
+            names = [name for name in ring.names if name.startswith(prefix)]
+        else:
+            names = [name for name in ring.names if ":" not in name]
+        points = ring.since(after_ms, names)
+        return Series(COARSE_S if is_coarse else FINE_S, points.at_ms, points.series)
+
+    def event_page(self, after: int) -> EventPage:
+        """Those after this number."""
+        return EventPage(self.events.last, self.events.since(after))
+
+    def note(self, kind: Kind, severity: Severity, text: str) -> None:
+        """Something happened that the watch does not see."""
+        self.events.add(self.host.now_ms(), kind, severity, text)
+
+
+def certificates(ends: Mapping[tuple[str, str], int]) -> list[Certificate]:
+    """Those that end first. `ends`: seconds since the epoch, by setting and whom it is for."""
+    first = sorted(ends.items(), key=lambda item: item[1])[:MOST_CERTIFICATES]
+    return [Certificate(setting, who, end * 1000) for (setting, who), end in first]
+
+
+def certificate_notices(tls_certificates: Sequence[Certificate], now_ms: int) -> list[Notice]:
+    """Of those that have ended, or end soon."""
+    notices = []
+    for item in tls_certificates:
+        left_s = (item.ends_ms - now_ms) // 1000
+        if left_s >= CERTIFICATE_S:
+            continue
+        days = max(0, left_s // 86400)
+        end = "has ended" if left_s < 0 else f"ends in {days} days"
+        text = f"{item.setting} ({item.who}) {end}"
+        tone = Tone.ERROR if left_s < 0 else Tone.WARN
+        notices.append(Notice(tone, text, "renew the file: a change is read by itself"))
+    return notices

@@ -1,0 +1,355 @@
+"""What the page shows of a broker."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec.structs import replace
+from twisted.internet.defer import Deferred
+
+from rmq_ha.base.model.histogram import Histogram
+from rmq_ha.base.model.status import BrokerRole
+from rmq_ha.base.wire.command import VERSION
+from rmq_ha.base.wire.versions import version_name
+from rmq_ha.ops.app.page.board import Board, certificate_notices, certificates
+from rmq_ha.ops.app.page.fleet import Fleet
+from rmq_ha.ops.app.page.listing import Listing, Picked, pick
+from rmq_ha.ops.app.page.measures import PEAKS, BrokerMeasures
+from rmq_ha.ops.app.page.members import ask_members
+from rmq_ha.ops.app.page.rows import Rows
+from rmq_ha.ops.app.page.search import Searches
+from rmq_ha.ops.app.page.values import (
+    Client,
+    Clients,
+    Disk,
+    Group,
+    Groups,
+    GroupSheet,
+    Log,
+    Machine,
+    Notice,
+    Overview,
+    Tone,
+    Topic,
+    Topics,
+    TopicSheet,
+)
+from rmq_ha.ops.app.page.watch import GONE, Seen
+from rmq_ha.ops.app.status.broker import BrokerStatus
+from rmq_ha.server.acl.service import PlainAccessControl
+from rmq_ha.server.broker.own_calls import signed
+
+_FULL = 0.75
+"""From here on the disk is worth a look; files go at `diskSpaceCleanForciblyRatio`."""
+_LAG_S = 5.0
+
+
+class BrokerBoard(Board):
+    """
+    Of one broker, from its start on.
+
+    :param broker: a `Broker` that serves.
+    :param status: of /metrics and /healthz.
+    :param reactor: how late timers ran.
+    """
+
+    kind = "broker"
+
+    def __init__(self, broker: Any, status: BrokerStatus, reactor: Histogram) -> None:
+        host = broker.host
+        super().__init__(host, broker.store.statistics.boot_ms, PEAKS)
+        self._broker = broker
+        self._status = status
+        self._measures = BrokerMeasures(broker, reactor)
+        self.rows = Rows(broker)
+        self._topics: Listing[Topic] = Listing(host.clock, self.rows.topics)
+        self._groups: Listing[Group] = Listing(host.clock, self.rows.groups)
+        self._clients: Listing[Client] = Listing(host.clock, self.rows.clients)
+        self.searches = Searches(broker, host.clock, self.rows)
+        calls = signed(broker.client, host, broker.configuration)
+        name_servers = broker.registration.name_servers
+        self._fleet = Fleet(host, calls, lambda: list(name_servers), self._machine)
+
+    # ------------------------------------------------------------ the timer's
+
+    def look(self) -> None:
+        """What is new, and the next part of what takes too long to look at as a whole."""
+        self._measures.look()
+        super().look()
+
+    def seen(self) -> Seen:
+        """For the watch."""
+        broker, health = self._broker, self._status.health()
+        why_no_puts = broker.store.why_not_writable() or broker.journal.why_no_puts()
+        members = self._status.journal.members(why_no_puts)
+        return Seen(
+            broker.configuration.store.broker_role.name,
+            health.is_ready,
+            health.reason,
+            members,
+            self._counts(),
+        )
+
+    def measured(self) -> Mapping[str, float | None]:
+        """A point of each plot."""
+        return self._measures.take([item for item in self.watch.members if item.state != GONE])
+
+    def _counts(self) -> dict[str, int]:
+        """What was refused or failed since the start, in the words of its event."""
+        broker = self._broker
+        outcomes = broker.store.statistics.outcomes
+        counts = {
+            f"messages refused: {status.name}": count for status, count in outcomes.refused.items()
+        }
+        for status, count in outcomes.degraded.items():
+            counts[f"messages stored, but less safely: {status.name}"] = count
+        for control in broker.access_controls:
+            if isinstance(control, PlainAccessControl):
+                for kind, count in control.refused.items():
+                    counts[f"requests refused by access control: {kind.value}"] = count
+        told = broker.journal.statistics()
+        counts["strangers refused at the replication port"] = int(told.get("refused") or 0)
+        counts["registrations that failed"] = broker.registration.failures
+        for key, count in broker.limits.refused.items():
+            counts[f"requests refused: {key}"] = count
+        connections = broker.host.connections
+        if connections is not None:
+            for key, count in connections.refused.items():
+                counts[f"connections refused: {key}"] = count
+        return counts
+
+    # ------------------------------------------------------------ the sheet
+
+    def overview(self) -> Overview:
+        """The sheet."""
+        self._fleet.look()
+        broker = self._broker
+        identity, role = broker.identity, broker.configuration.store.broker_role
+        tls_certificates = certificates(broker.tls.certificates())
+        disk = self._disk()
+        return self.told(
+            f"{identity.broker_name}",
+            identity.address,
+            self._status.health(),
+            cluster=identity.cluster,
+            role=role.name,
+            role_since_ms=self._since(),
+            mode=self._status.journal.mode(),
+            notices=[
+                *self._notices(disk),
+                *certificate_notices(tls_certificates, self.host.now_ms()),
+            ],
+            numbers=self._numbers(),
+            machines=self._machines(),
+            cluster_note=self._fleet.note,
+            disk=disk,
+            log=self._log(),
+            certificates=tls_certificates,
+            name_servers=list(broker.registration.name_servers),
+        )
+
+    def _since(self) -> int | None:
+        here = [member.since_ms for member in self.watch.members if member.is_here]
+        return here[0] if here else None
+
+    def _numbers(self) -> dict[str, int]:
+        broker = self._broker
+        numbers = {
+            "topics": len(broker.topics.table),
+            "groups": len(broker.groups.table),
+            "producer_groups": len(broker.producers.groups()),
+            "consumer_groups": len(broker.consumers.groups()),
+            "connections": broker.main_server.connections + broker.fast_server.connections,
+            "held_pulls": len(broker.hold),
+            "consumer_lag": self._measures.lags.total,
+            "dead": self._measures.dead.total,
+            "puts": broker.store.statistics.put_times,
+            "gets": broker.store.statistics.get_transferred,
+        }
+        connections = broker.host.connections
+        if connections is not None and connections.places is not None:
+            numbers["places"] = connections.places
+        return numbers
+
+    def _disk(self) -> Disk:
+        store, ours = self._broker.store, self._broker.configuration.ours
+        limit = ours.disk_space_warning_level_ratio / 100
+        usage = self.host.disk.usage(store.log.directories[0])
+        if usage is None:
+            return Disk(store.cleaner.log_ratio(), limit)
+        return Disk(store.cleaner.log_ratio(), limit, usage.total, usage.usable)
+
+    def _log(self) -> Log:
+        store = self._broker.store
+        log, oldest = store.log, store.earliest_message_time()
+        return Log(
+            log.max_offset - max(0, log.min_offset),
+            log.max_offset,
+            max(0, log.max_offset - log.flushed_offset),
+            max(0, store.dispatcher.behind),
+            oldest if oldest > 0 else None,
+        )
+
+    def _machines(self) -> list[Machine]:
+        """This one as it is; distances of the last round, when all were asked at the same time."""
+        own = self._machine()
+        others = [item for item in self._fleet.machines if item.address != own.address]
+        for item in self._fleet.machines:
+            if item.address == own.address:
+                own = replace(own, behind_bytes=item.behind_bytes)
+        return sorted([own, *others], key=_place)
+
+    def _machine(self) -> Machine:
+        broker, health = self._broker, self._status.health()
+        identity = broker.identity
+        return Machine(
+            set_name=identity.broker_name,
+            broker_id=identity.broker_id,
+            address=identity.address,
+            cluster=identity.cluster,
+            role=broker.configuration.store.broker_role.name,
+            tone=Tone.GOOD if health.is_ready else Tone.ERROR,
+            note="" if health.is_ready else health.reason,
+            is_here=True,
+            version=version_name(VERSION),
+            put_rate=self._last.get("put_rate"),
+            get_rate=self._last.get("get_rate"),
+            disk_used=broker.store.cleaner.log_ratio(),
+            log_end=broker.store.log.max_offset,
+            seen_ms=self.host.now_ms(),
+        )
+
+    def _notices(self, disk: Disk) -> list[Notice]:
+        broker, health = self._broker, self._status.health()
+        notices = []
+        if not health.is_ready:
+            notices.append(Notice(Tone.ERROR, health.reason, "rmqha-admin doctor says more"))
+        members = self.watch.members
+        living = [item for item in members if item.role == "slave" and item.state != GONE]
+        role = broker.configuration.store.broker_role
+        if role is BrokerRole.SYNC_MASTER and not living and self._status.journal.mode() == "pair":
+            text = "no slave is connected: what is acknowledged now is on this machine only"
+            notices.append(Notice(Tone.ERROR, text, "start the slave; docs/failover.md"))
+        for item in members:
+            if (
+                item.is_here
+                and item.role == "slave"
+                and item.state != "following"
+                and not item.note
+            ):
+                text = f"this slave follows no master ({item.state})"
+                notices.append(Notice(Tone.WARN, text, "is the master dead? docs/failover.md"))
+            elif item.state != GONE and item.lag_seconds is not None and item.lag_seconds > _LAG_S:
+                text = f"{item.name} is {item.lag_seconds:.0f} s behind"
+                notices.append(Notice(Tone.WARN, text, "look at its disk and at the network"))
+        if disk.used >= _FULL:
+            text = f"the disk of the commit log is {disk.used:.0%} full"
+            hint = f"messages are refused from {disk.refuses_at:.0%} on"
+            tone = Tone.ERROR if disk.used >= disk.refuses_at else Tone.WARN
+            notices.append(Notice(tone, text, hint))
+        return notices + self._of_dead()
+
+    def _of_dead(self) -> list[Notice]:
+        """Of the last hour."""
+        points = self.past.fine.since(0, ["dead"]).series.get("dead", [])
+        counts = [item for item in points if item is not None]
+        # A broker that starts counts what is there already.
+        grown = int(counts[-1] - min(counts[1:])) if len(counts) > 2 else 0
+        if grown <= 0:
+            return []
+        what = "a message" if grown == 1 else f"{grown} messages"
+        text = f"{what} went to a dead letter queue in the last hour"
+        return [Notice(Tone.WARN, text, "rmqha-admin dlq show GROUP")]
+
+    # ------------------------------------------------------------ lists
+
+    def topics(self, host: str, text: str, kind: str, sort: str, most: int) -> "Deferred[Topics]":
+        """
+        Topics whose name has this text in it.
+
+        :param kind: empty: any.
+        :param sort: `name`, or a number of `Topic`, the largest first.
+        """
+        text = text.lower()
+        key = _sorting(sort, ("messages", "total", "put_rate", "put_bytes", "queues"))
+
+        def picked(rows: list[Topic]) -> "Deferred[Picked[Topic]]":
+            return pick(
+                self.lane,
+                host,
+                rows,
+                lambda row: (not kind or row.kind == kind) and text in row.name.lower(),
+                key,
+                most,
+                largest=sort != "name",
+            )
+
+        later = self._topics.rows().addCallback(picked)
+        return later.addCallback(lambda it: Topics(it.total, self._topics.age, it.rows))
+
+    def groups(self, host: str, text: str, sort: str, most: int) -> "Deferred[Groups]":
+        """As `topics`."""
+        text = text.lower()
+        key = _sorting(sort, ("lag", "members", "get_rate", "dead", "retrying", "topics"))
+
+        def picked(rows: list[Group]) -> "Deferred[Picked[Group]]":
+            return pick(
+                self.lane,
+                host,
+                rows,
+                lambda row: text in row.name.lower(),
+                key,
+                most,
+                largest=sort != "name",
+            )
+
+        later = self._groups.rows().addCallback(picked)
+        return later.addCallback(lambda it: Groups(it.total, self._groups.age, it.rows))
+
+    def clients(self, host: str, text: str, most: int) -> "Deferred[Clients]":
+        """Clients whose id, address or group has this text in it."""
+        text = text.lower()
+
+        def picked(rows: list[Client]) -> "Deferred[Picked[Client]]":
+            return pick(
+                self.lane,
+                host,
+                rows,
+                lambda row: text in f"{row.client_id} {row.address} {row.group}".lower(),
+                lambda row: (row.group, row.kind, row.client_id),
+                most,
+                largest=False,
+            )
+
+        later = self._clients.rows().addCallback(picked)
+        return later.addCallback(lambda it: Clients(it.total, self._clients.age, it.rows))
+
+    def topic_sheet(self, host: str, name: str) -> "Deferred[TopicSheet | None]":
+        """One topic; None: there is none of this name."""
+        sheets: list[TopicSheet] = []
+        later = self.lane.run(host, self.rows.topic_sheet(name, sheets))
+        return later.addCallback(lambda _: sheets[0] if sheets else None)
+
+    def group_sheet(self, host: str, name: str) -> "Deferred[GroupSheet | None]":
+        """One group, whose members are asked which queues they have."""
+        return Deferred.fromCoroutine(self._group_sheet(host, name))
+
+    async def _group_sheet(self, host: str, name: str) -> GroupSheet | None:
+        owners = await ask_members(self._broker, name)
+        sheets: list[GroupSheet] = []
+        steps = self.rows.group_sheet(name, owners, self.host.now_ms(), sheets)
+        await self.lane.run(host, steps)
+        return sheets[0] if sheets else None
+
+
+def _place(machine: Machine) -> tuple[str, str, float, str]:
+    """Sets together; within one by id, and those without one last."""
+    number = math.inf if machine.broker_id is None else machine.broker_id
+    return machine.cluster, machine.set_name, number, machine.address
+
+
+def _sorting(sort: str, known: tuple[str, ...]) -> Any:
+    """By name where it is none of the known ones."""
+    if sort in known:
+        return lambda row: (getattr(row, sort), row.name)
+    return lambda row: row.name

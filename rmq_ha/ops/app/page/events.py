@@ -1,0 +1,139 @@
+"""What happened, for people: the last 500 events, and who was what since when.
+
+Pure: the time comes in.
+"""
+
+from collections import deque
+from enum import StrEnum
+
+from msgspec import Struct
+
+from rmq_ha.base.model.printable import one_line
+
+MOST_EVENTS = 500
+MOST_TEXT = 400
+_RECENT_MS = 120_000
+MOST_LANES = 24
+MOST_SPANS = 120
+
+
+class Kind(StrEnum):
+    """What an event is about."""
+
+    ROLE = "role"
+    REPLICATION = "replication"
+    REGISTRATION = "registration"
+    REFUSAL = "refusal"
+    CHANGE = "change"
+    HEALTH = "health"
+    LOG = "log"
+
+
+class Severity(StrEnum):
+    """How much it matters."""
+
+    INFO = "info"
+    GOOD = "good"
+    WARN = "warn"
+    ERROR = "error"
+
+
+_LOOKED_BACK = {Kind.REFUSAL: 8, Kind.LOG: 8}
+"""Of these, several go on at the same time; what others tell has an order."""
+
+
+class Event(Struct, frozen=True):
+    """
+    One of them.
+
+    :ivar number: counts from 1; a later event has a larger one.
+    :ivar at_ms: ms since the epoch.
+    :ivar times: how often this happened, of late, the last time now.
+    """
+
+    number: int
+    at_ms: int
+    kind: Kind
+    severity: Severity
+    text: str
+    times: int = 1
+
+
+class Events:
+    """The last of them, in memory."""
+
+    def __init__(self) -> None:
+        self._events: deque[Event] = deque(maxlen=MOST_EVENTS)
+        self._last = 0
+
+    @property
+    def last(self) -> int:
+        """The number of the newest one; 0: there is none."""
+        return self._last
+
+    def add(self, at_ms: int, kind: Kind, severity: Severity, text: str, times: int = 1) -> None:
+        """One more; what was told a moment ago in the same words is told once, with a count."""
+        text = one_line(text)
+        if len(text) > MOST_TEXT:
+            text = f"{text[:MOST_TEXT]}..."
+        self._last += 1
+        for back in range(1, 1 + min(_LOOKED_BACK.get(kind, 1), len(self._events))):
+            event = self._events[-back]
+            if at_ms - event.at_ms > _RECENT_MS:
+                break
+            if (event.kind, event.text) == (kind, text):
+                times += event.times
+                del self._events[-back]
+                break
+        self._events.append(Event(self._last, at_ms, kind, severity, text, times))
+
+    def since(self, number: int, most: int = MOST_EVENTS) -> list[Event]:
+        """Those after this number, newest first."""
+        events: list[Event] = []
+        for event in reversed(self._events):
+            if event.number <= number or len(events) >= most:
+                break
+            events.append(event)
+        return events
+
+
+class Span(Struct, frozen=True):
+    """:ivar state: from this moment on, until the next span begins."""
+
+    from_ms: int
+    state: str
+
+
+class Lane(Struct, frozen=True):
+    """What became of one member."""
+
+    name: str
+    spans: list[Span]
+
+
+class Timeline:
+    """The states that each member of a pair or group had, and since when."""
+
+    def __init__(self) -> None:
+        self._lanes: dict[str, deque[Span]] = {}
+
+    def note(self, at_ms: int, name: str, state: str) -> bool:
+        """:returns: that is news."""
+        lane = self._lanes.get(name)
+        if lane is None:
+            if len(self._lanes) >= MOST_LANES:
+                self._lanes.pop(next(iter(self._lanes)))
+            lane = self._lanes[name] = deque(maxlen=MOST_SPANS)
+        if lane and lane[-1].state == state:
+            return False
+        lane.append(Span(at_ms, state))
+        return True
+
+    def since(self, name: str) -> int | None:
+        """When the member got the state that it has."""
+        lane = self._lanes.get(name)
+        return lane[-1].from_ms if lane else None
+
+    def lanes(self) -> list[Lane]:
+        """In the order in which they came."""
+        return [Lane(name, list(spans)) for name, spans in self._lanes.items()]

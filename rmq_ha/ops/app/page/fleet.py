@@ -1,0 +1,188 @@
+"""What the other brokers of the cluster say of themselves, asked while somebody looks."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from msgspec.structs import replace
+from twisted.internet.defer import Deferred, DeferredList, succeed
+
+from rmq_ha.base.errors import RmqHaError
+from rmq_ha.base.remoting.calls import Calls
+from rmq_ha.base.seams import Host
+from rmq_ha.base.wire.route_bodies import ClusterInfo
+from rmq_ha.client.lookup.asking import Asking
+from rmq_ha.client.lookup.brokers import replication_of, runtime_info
+from rmq_ha.client.lookup.lookups import cluster_info
+from rmq_ha.ops.app.page.values import Machine, Tone
+
+EVERY_S = 10.0
+MOST_MACHINES = 48
+REMEMBERED_S = 600.0
+UNLISTED = "answers, and the name server does not list it"
+TIMEOUT_MS = 3000
+
+T = TypeVar("T")
+
+
+class Fleet:
+    """
+    Asks a name server which brokers there are, and each of them for its counters.
+
+    :param calls: signed, where this broker has an account.
+    :param name_servers: `host:port`.
+    :param own: what is known of this broker: it is not asked.
+    :ivar machines: of the last round.
+    :ivar note: why they are not all.
+    """
+
+    def __init__(
+        self,
+        host: Host,
+        calls: Calls,
+        name_servers: Callable[[], list[str]],
+        own: Callable[[], Machine],
+    ) -> None:
+        self._host = host
+        self._calls = calls
+        self._name_servers = name_servers
+        self._own = own
+        self._at: float | None = None
+        self._asking = False
+        self._listed: dict[str, tuple[str, str, float]] = {}
+        self.machines: list[Machine] = []
+        self.note = ""
+
+    def look(self) -> None:
+        """Somebody looks: ask, unless that was a moment ago. Returns at once."""
+        now = self._host.clock.seconds()
+        if self._asking or (self._at is not None and now - self._at < EVERY_S):
+            return
+        self._at, self._asking = now, True
+        Deferred.fromCoroutine(self._ask_all()).addErrback(self._failed).addBoth(self._asked)
+
+    def _asked(self, _: object) -> None:
+        self._asking = False
+
+    def _failed(self, failure: Any) -> None:
+        self.note = f"the cluster cannot be told: {failure.getErrorMessage()}"
+
+    async def _ask_all(self) -> None:
+        cluster = await self._cluster()
+        if cluster is None:
+            return
+        names = {name: key for key, members in cluster.clusters.items() for name in members}
+        brokers = [
+            (names.get(name, ""), name, number, address)
+            for name, route in sorted(cluster.brokers.items())
+            for number, address in sorted(route.addresses.items())
+        ]
+        more = len(brokers) - MOST_MACHINES
+        self.note = f"{more} more brokers are registered" if more > 0 else ""
+        asked = [self._machine(*broker) for broker in brokers[:MOST_MACHINES]]
+        asked += [self._machine(*broker) for broker in self._unlisted(brokers)]
+        machines = [item for is_good, item in await DeferredList(asked) if is_good]
+        self.machines = with_distance(machines)
+
+    def _unlisted(
+        self, brokers: Sequence[tuple[str, str, int, str]]
+    ) -> list[tuple[str, str, None, str]]:
+        """
+        Brokers that were listed a while ago and are not now: they may live all the same.
+
+        At a change of roles one leaves the list until it registers with its new id.
+        """
+        now = self._host.clock.seconds()
+        for cluster, name, _, address in brokers:
+            self._listed.pop(address, None)
+            self._listed[address] = (cluster, name, now)
+        for address, (_, _, at) in list(self._listed.items()):
+            if now - at > REMEMBERED_S or len(self._listed) > 2 * MOST_MACHINES:
+                del self._listed[address]
+        own, present = self._own().address, {address for _, _, _, address in brokers}
+        missing = [
+            (cluster, name, None, address)
+            for address, (cluster, name, _) in self._listed.items()
+            if address not in present and address != own
+        ]
+        return missing[: max(0, MOST_MACHINES - len(brokers))]
+
+    async def _cluster(self) -> ClusterInfo | None:
+        for address in self._name_servers():
+            try:
+                return await self._run(cluster_info(), address)
+            except RmqHaError as error:
+                self.note = f"the name server {address} does not tell: {error}"
+        if not self._name_servers():
+            self.note = "this broker has no name server"
+        return None
+
+    def _machine(
+        self, cluster: str, name: str, number: int | None, address: str
+    ) -> "Deferred[Machine]":
+        """:param number: its id; None: no name server lists it."""
+        own = self._own()
+        if address == own.address:
+            return succeed(own)
+        asked = Deferred.fromCoroutine(self._run(runtime_info(address), address))
+
+        def told(info: dict[str, str]) -> Machine:
+            pair = replication_of(info)
+            role = "" if number is None else ("master" if number == 0 else "slave")
+            return Machine(
+                set_name=name,
+                broker_id=number,
+                address=address,
+                cluster=cluster,
+                role=str(pair.get("role") or role)[:40],
+                tone=Tone.WARN if number is None else Tone.GOOD,
+                note=UNLISTED if number is None else "",
+                version=info.get("brokerVersionDesc", "")[:40],
+                put_rate=_number(info, "putTps"),
+                get_rate=_number(info, "getTransferedTps"),
+                disk_used=_number(info, "commitLogDiskRatio"),
+                log_end=int(_number(info, "commitLogMaxOffset") or 0),
+                seen_ms=self._host.now_ms(),
+            )
+
+        def silent(failure: Any) -> Machine:
+            return Machine(
+                set_name=name,
+                broker_id=number,
+                address=address,
+                cluster=cluster,
+                role="" if number is None else ("master" if number == 0 else "slave"),
+                tone=Tone.ERROR,
+                note=str(failure.getErrorMessage())[:200],
+            )
+
+        return asked.addCallback(told).addErrback(silent)
+
+    async def _run(self, asking: Asking[T], address: str) -> T:
+        """Each question goes to this address, unless it names another one."""
+        value: Any = None
+        while True:
+            try:
+                ask = asking.send(value)
+            except StopIteration as end:
+                result: T = end.value
+                return result
+            value = await self._calls.invoke(ask.address or address, ask.command, TIMEOUT_MS)
+
+
+def with_distance(machines: list[Machine]) -> list[Machine]:
+    """How far each log is behind that of its set's master; all were read at about the same time."""
+    ends = {(item.cluster, item.set_name): item.log_end for item in machines if item.broker_id == 0}
+    return [
+        item
+        if item.log_end is None or (end := ends.get((item.cluster, item.set_name))) is None
+        else replace(item, behind_bytes=max(0, end - item.log_end))
+        for item in machines
+    ]
+
+
+def _number(info: dict[str, str], key: str) -> float | None:
+    """The first of the numbers of a value."""
+    try:
+        return float(info.get(key, "").split()[0])
+    except (ValueError, IndexError):
+        return None

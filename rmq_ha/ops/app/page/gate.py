@@ -1,0 +1,147 @@
+"""Who may look: everybody, or who proves to know the token or an administrator's secret key.
+
+Neither ever goes over the wire: a challenge is signed with it (HMAC-SHA256, Base64). What is given
+for it is a session, which whoever can read the connection could use, too; so the page says more
+than /metrics, but changes nothing.
+
+Nobody can lock others out: whoever shows the right proof enters, however many wrong ones came
+before it, and a challenge is remembered only when it was used. A token of 16 characters is not
+guessed; the log names who tries.
+
+Pure: the time and chance come in.
+"""
+
+from collections.abc import Callable
+from hmac import compare_digest, digest
+from random import Random
+from typing import NamedTuple
+
+from rmq_ha.base.acl.signature import Signer
+
+CHALLENGE_S = 120.0
+SESSION_S = 12 * 3600.0
+MOST_USED = 256
+MOST_SESSIONS = 256
+DOMAIN = "rmq-ha page\n"
+"""Signed before the challenge, so that no signature of anything else fits."""
+
+
+class NotAllowed(Exception):
+    """The text says why, and may go to the peer."""
+
+
+Administrator = Callable[[str, str, bytes, str], bool]
+"""Access key, signature, what was signed, address: it is an administrator's."""
+
+
+class _Session(NamedTuple):
+    who: str
+    ends: float
+
+
+class Gate:
+    """
+    One port's.
+
+    :param token: of `pageToken`; empty: there is none.
+    :param administrator: None: there are no accounts.
+    :param is_guarded: others than this machine reach the port, or access control is in force.
+    """
+
+    def __init__(
+        self,
+        random: Random,
+        *,
+        token: str,
+        administrator: Administrator | None,
+        is_guarded: bool,
+    ) -> None:
+        self._random = random
+        self._signer = Signer(token, is_long=True) if token else None
+        self._token = token
+        self._administrator = administrator
+        self._is_guarded = is_guarded
+        self._seal = random.getrandbits(256).to_bytes(32)
+        self._used: dict[str, float] = {}
+        self._sessions: dict[str, _Session] = {}
+
+    @property
+    def ways(self) -> list[str]:
+        """How to get in; none: it is open, or closed for good."""
+        ways = ["token"] if self._signer is not None else []
+        return [*ways, "account"] if self._administrator is not None else ways
+
+    @property
+    def is_open(self) -> bool:
+        """Nobody is asked."""
+        return not self.ways and not self._is_guarded
+
+    @property
+    def is_shut(self) -> bool:
+        """Nobody can get in: somebody has to say who they are, and there is no way to."""
+        return not self.ways and self._is_guarded
+
+    def challenge(self, now: float) -> str:
+        """Something to sign, once. It says itself until when, under a seal: nothing is kept."""
+        text = f"{self._random.getrandbits(128):032x}-{int((now + CHALLENGE_S) * 1000):x}"
+        return f"{text}-{self._sealed(text)}"
+
+    def enter(self, now: float, host: str, account: str, challenge: str, signature: str) -> str:
+        """
+        Somebody signed.
+
+        :param account: empty: with the token.
+        :returns: the new session.
+        :raises NotAllowed: the signature is none that we take.
+        """
+        ends = self._end_of(challenge)
+        if ends <= now or challenge in self._used:
+            raise NotAllowed("the challenge is too old, or was used already; try again")
+        content = (DOMAIN + challenge).encode()
+        if account:
+            check = self._administrator
+            is_good = check is not None and check(account, signature, content, host)
+        else:
+            is_good = self._signer is not None and self._signer.is_signed(signature, content, b"")
+        if not is_good:
+            raise NotAllowed(
+                "no administrator's account has this access key and secret key"
+                if account
+                else "the token is another one"
+            )
+        for known, end in list(self._used.items()):
+            if end <= now or len(self._used) >= MOST_USED:
+                del self._used[known]
+        self._used[challenge] = ends
+        return self._begin(now, account or "token")
+
+    def who(self, now: float, session: str) -> str | None:
+        """Whose session this is; None: nobody's, any more."""
+        entry = self._sessions.get(session)
+        return entry.who if entry is not None and entry.ends > now else None
+
+    def shows_token(self, text: str) -> bool:
+        """For scripts, which send the token itself."""
+        return bool(self._token) and compare_digest(text.encode(), self._token.encode())
+
+    def leave(self, session: str) -> None:
+        """It is no session any more."""
+        self._sessions.pop(session, None)
+
+    def _begin(self, now: float, who: str) -> str:
+        for known, session in list(self._sessions.items()):
+            if session.ends <= now or len(self._sessions) >= MOST_SESSIONS:
+                del self._sessions[known]
+        text = f"{self._random.getrandbits(256):064x}"
+        self._sessions[text] = _Session(who, now + SESSION_S)
+        return text
+
+    def _sealed(self, text: str) -> str:
+        return digest(self._seal, text.encode(), "sha256")[:16].hex()
+
+    def _end_of(self, challenge: str) -> float:
+        """Until when it may be used; 0: it is none of this server's."""
+        text, _, seal = challenge.rpartition("-")
+        if not compare_digest(self._sealed(text).encode(), seal.encode()):
+            return 0.0
+        return int(text.rpartition("-")[2], 16) / 1000

@@ -1,0 +1,78 @@
+"""The page of one status port: who may look, what is shown, and from when to when."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from twisted.logger import LogEvent
+from twisted.web.resource import Resource
+
+from rmq_ha.base.model.networks import is_loopback
+from rmq_ha.base.seams import Host
+from rmq_ha.ops.app.page.answers import Answers
+from rmq_ha.ops.app.page.board import Board
+from rmq_ha.ops.app.page.files import page_files
+from rmq_ha.ops.app.page.gate import Administrator, Gate
+from rmq_ha.ops.app.page.logtap import LogTap
+from rmq_ha.ops.app.page.resources import Api, PageFiles
+
+
+class PageSettings(NamedTuple):
+    """
+    What the properties file says.
+
+    :ivar token: `pageToken`.
+    :ivar has_accounts: access control by accounts of ours is in force.
+    :ivar is_guarded: access control of any kind is: this machine is asked, too, who it is.
+    """
+
+    token: str = ""
+    has_accounts: bool = False
+    is_guarded: bool = False
+
+
+class PagePort:
+    """
+    Beside /metrics and /healthz.
+
+    :ivar administrator: asks access control once there is one.
+    """
+
+    def __init__(self, host: Host, settings: PageSettings, interface: str) -> None:
+        self.administrator: Administrator = lambda account, signature, content, host: False
+        is_exposed = not (interface == "localhost" or is_loopback(interface))
+        self.gate = Gate(
+            host.random,
+            token=settings.token,
+            administrator=self._is_administrator if settings.has_accounts else None,
+            is_guarded=settings.is_guarded or is_exposed,
+        )
+        self._clock = host.clock
+        self._answers: Answers | None = None
+        self._tap: Callable[[LogEvent], None] = lambda event: None
+
+    def put_into(self, root: Resource) -> None:
+        """Add to the tree of what is served."""
+        files = PageFiles(page_files())
+        root.putChild(b"", files)
+        root.putChild(b"page", files)
+        root.putChild(b"api", Api(self.gate, self._clock, lambda: self._answers))
+
+    def show(self, board: Board) -> None:
+        """The server serves: look, and tell."""
+        self._answers = Answers(board)
+        self._tap = LogTap(board.note)
+        board.start()
+
+    def hide(self) -> None:
+        """It goes down."""
+        answers, self._answers = self._answers, None
+        self._tap = lambda event: None
+        if answers is not None:
+            answers.board.stop()
+
+    def observe(self, event: LogEvent) -> None:
+        """A line of the log."""
+        self._tap(event)
+
+    def _is_administrator(self, account: str, signature: str, content: bytes, host: str) -> bool:
+        return self.administrator(account, signature, content, host)

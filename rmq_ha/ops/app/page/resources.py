@@ -1,0 +1,335 @@
+"""The page over HTTP: its files, and /api/... with JSON."""
+
+from collections.abc import Callable, Mapping
+from http import HTTPStatus
+from typing import Any
+
+import msgspec
+from twisted.internet.defer import CancelledError, Deferred
+from twisted.internet.interfaces import IReactorTime
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+from twisted.web.http import Request
+from twisted.web.resource import Resource
+from twisted.web.server import NOT_DONE_YET
+
+from rmq_ha.base.model.networks import is_loopback
+from rmq_ha.base.tls.refusals import Refusals
+from rmq_ha.ops.app.page.answers import Answers, BadQuestion, NotThere
+from rmq_ha.ops.app.page.files import PageFile
+from rmq_ha.ops.app.page.gate import SESSION_S, Gate, NotAllowed
+from rmq_ha.ops.app.page.search import Refused
+from rmq_ha.ops.app.page.values import Fault, Session
+
+_JSON = b"application/json"
+_MOST_BODY = 4096
+_CSP = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+    "require-trusted-types-for 'script'; trusted-types 'none'"
+)
+_HEADERS = {
+    b"content-security-policy": _CSP.encode(),
+    b"x-content-type-options": b"nosniff",
+    b"referrer-policy": b"no-referrer",
+    b"cross-origin-opener-policy": b"same-origin",
+    b"cross-origin-resource-policy": b"same-origin",
+    b"permissions-policy": b"camera=(), geolocation=(), microphone=()",
+}
+
+
+class Login(msgspec.Struct, frozen=True):
+    """Of POST /api/session. `account`: an access key; empty: the token signed it."""
+
+    challenge: str
+    signature: str
+    account: str = ""
+
+
+class PageFiles(Resource):
+    """
+    The files, at /page/...; the first one also at /.
+
+    :param files: by name.
+    """
+
+    isLeaf = True
+
+    def __init__(self, files: Mapping[str, PageFile]) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._files = files
+
+    def render_GET(self, request: Request) -> bytes:
+        """One of them; a browser asks whether it has changed."""
+        path = _path(request) or b"index.html"
+        file = self._files.get(path.decode("ascii", "replace"))
+        guard(request)
+        if file is None:
+            return _plain(request, HTTPStatus.NOT_FOUND, "there is no such file")
+        headers = request.responseHeaders
+        headers.setRawHeaders(b"content-type", [file.content_type])
+        headers.setRawHeaders(b"cache-control", [b"no-cache"])
+        if request.setETag(file.etag):  # type: ignore[no-untyped-call]
+            return b""
+        return file.data
+
+
+class Api(Resource):
+    """
+    Everything below /api.
+
+    :param answers: None: the server does not serve yet, or no more.
+    """
+
+    isLeaf = True
+    log = Logger()
+
+    def __init__(
+        self, gate: Gate, clock: IReactorTime, answers: Callable[[], Answers | None]
+    ) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._gate = gate
+        self._clock = clock
+        self._answers = answers
+        self._refusals = Refusals(clock)
+        self._last_error = ""
+
+    def render_GET(self, request: Request) -> Any:
+        """One question."""
+        guard(request)
+        path = _path(request).decode("ascii", "replace")
+        refusal = misdirected(self._gate, request)
+        if refusal is not None:
+            return say_fault(request, HTTPStatus.MISDIRECTED_REQUEST, refusal)
+        if path == "session":
+            return _say(request, HTTPStatus.OK, self._session(request))
+        if not self._may(request):
+            return say_fault(request, HTTPStatus.UNAUTHORIZED, "say who you are: /api/session")
+        answers = self._answers()
+        if answers is None:
+            text = "this server is starting or stopping; /healthz says more"
+            return say_fault(request, HTTPStatus.SERVICE_UNAVAILABLE, text)
+        try:
+            answer = answers.answer(path, _arguments(request), _host(request))
+        except Exception as error:
+            return self._failed(request, error)
+        if isinstance(answer, bytes):
+            return _raw(request, HTTPStatus.OK, answer)
+        return self._later(request, answer)
+
+    def render_POST(self, request: Request) -> bytes:
+        """Begin a session, or with an empty object end one."""
+        guard(request)
+        if _path(request) != b"session":
+            return say_fault(request, HTTPStatus.METHOD_NOT_ALLOWED, "only /api/session takes POST")
+        refusal = misdirected(self._gate, request)
+        if refusal is not None or not _is_own(request):
+            text = refusal or "another site's page sent this"
+            return say_fault(request, HTTPStatus.MISDIRECTED_REQUEST, text)
+        content = request.content
+        body = b"" if content is None else content.read(_MOST_BODY + 1)
+        if body == b"{}":
+            self._gate.leave(_cookie(request))
+            _set_cookie(request, "", 0)
+            return _say(request, HTTPStatus.OK, Session(False, self._gate.ways))
+        try:
+            login = login_in(body)
+        except ValueError as error:
+            return say_fault(request, HTTPStatus.BAD_REQUEST, f"this is no proof: {error}")
+        try:
+            session = self._gate.enter(
+                self._clock.seconds(),
+                _host(request),
+                login.account,
+                login.challenge,
+                login.signature,
+            )
+        except NotAllowed as refused:
+            self._tell_refused(request, str(refused))
+            return say_fault(request, HTTPStatus.FORBIDDEN, str(refused))
+        _set_cookie(request, session, int(SESSION_S))
+        return _say(request, HTTPStatus.OK, Session(True, who=login.account or "token"))
+
+    def _session(self, request: Request) -> Session:
+        gate, now = self._gate, self._clock.seconds()
+        if gate.is_open:
+            return Session(True)
+        who = gate.who(now, _cookie(request))
+        if who is not None:
+            return Session(True, gate.ways, who=who)
+        return Session(False, gate.ways, gate.challenge(now))
+
+    def _may(self, request: Request) -> bool:
+        gate, now = self._gate, self._clock.seconds()
+        if gate.is_open or gate.who(now, _cookie(request)) is not None:
+            return True
+        bearer = (request.getHeader(b"authorization") or b"").decode("utf-8", "replace")
+        kind, _, text = bearer.partition(" ")
+        if kind.lower() != "bearer":
+            return False
+        if gate.shows_token(text):
+            return True
+        self._tell_refused(request, "the token is another one")
+        return False
+
+    def _tell_refused(self, request: Request, why: str) -> None:
+        host = _host(request)
+        more = self._refusals.admit(host, why)
+        if more is not None:
+            self.log.warn(
+                "{host} may not look at the page: {why}{more}", host=host, why=why, more=more
+            )
+
+    def _later(self, request: Request, answer: "Deferred[bytes]") -> int:
+        is_gone = False
+
+        def gone(_: object) -> None:
+            nonlocal is_gone
+            is_gone = True
+            answer.cancel()
+
+        def told(data: bytes) -> None:
+            if not is_gone:
+                _finish(request, _raw(request, HTTPStatus.OK, data))
+
+        def failed(failure: Failure) -> None:
+            if is_gone:
+                failure.trap(CancelledError)  # type: ignore[no-untyped-call]
+                return
+            _finish(request, self._failed(request, failure.value))
+
+        request.notifyFinish().addErrback(gone)
+        answer.addCallbacks(told, failed)
+        answer.addErrback(lambda failure: self.log.failure("an answer was lost", failure))
+        return NOT_DONE_YET
+
+    def _failed(self, request: Request, error: Any) -> bytes:
+        if isinstance(error, NotThere):
+            return say_fault(request, HTTPStatus.NOT_FOUND, str(error))
+        if isinstance(error, BadQuestion | Refused):
+            return say_fault(request, HTTPStatus.BAD_REQUEST, str(error))
+        if repr(error) != self._last_error:
+            self.log.failure("the page cannot be told", Failure(error))  # type: ignore[no-untyped-call]
+        self._last_error = repr(error)
+        text = "this cannot be told; the log says why"
+        return say_fault(request, HTTPStatus.INTERNAL_SERVER_ERROR, text)
+
+
+def _path(request: Request) -> bytes:
+    """Below this resource."""
+    return b"/".join(getattr(request, "postpath", ()))
+
+
+def _finish(request: Request, data: bytes) -> None:
+    request.write(data)  # type: ignore[no-untyped-call]
+    request.finish()  # type: ignore[no-untyped-call]
+
+
+def login_in(body: bytes) -> Login:
+    """
+    Of a POST.
+
+    :raises ValueError: it is none.
+    """
+    try:
+        return msgspec.json.decode(body, type=Login)
+    except RecursionError:  # of what nests too deeply
+        raise ValueError("it nests too deeply") from None
+
+
+def guard(request: Request) -> None:
+    """What a browser must not do with an answer."""
+    for name, value in _HEADERS.items():
+        request.responseHeaders.setRawHeaders(name, [value])
+
+
+def misdirected(gate: Gate, request: Request) -> str | None:
+    """
+    Why nobody is answered who came by this name; None: all is well.
+
+    A site that a browser of this machine shows may point its own name at 127.0.0.1, and read what
+    it gets: where nobody is asked who they are, the name has to be this machine's.
+    """
+    if gate.is_shut:
+        return (
+            "others than this machine reach this port, or access control is in force, so whoever "
+            "looks has to say who they are: set pageToken, or aclEnable=true, or "
+            "metricsAddress=127.0.0.1 (docs/operations.md)"
+        )
+    name = name_asked(request)
+    if gate.is_open and name != "localhost" and not is_loopback(name):
+        return f"the page is at http://127.0.0.1/, not at {name[:100]}: see pageToken"
+    return None
+
+
+def name_asked(request: Request) -> str:
+    """The name or address, without its port, by which somebody came here."""
+    host = request.getRequestHostname()  # type: ignore[no-untyped-call]
+    return (host or b"").decode("ascii", "replace").strip("[]")
+
+
+def say_fault(request: Request, status: HTTPStatus, text: str) -> bytes:
+    """An answer that is none."""
+    return _say(request, status, Fault(text))
+
+
+def _say(request: Request, status: HTTPStatus, value: msgspec.Struct) -> bytes:
+    return _raw(request, status, msgspec.json.encode(value))
+
+
+def _raw(request: Request, status: HTTPStatus, data: bytes) -> bytes:
+    request.setResponseCode(int(status))
+    headers = request.responseHeaders
+    headers.setRawHeaders(b"content-type", [_JSON])
+    headers.setRawHeaders(b"cache-control", [b"no-store"])
+    return data
+
+
+def _plain(request: Request, status: HTTPStatus, text: str) -> bytes:
+    request.setResponseCode(int(status))
+    request.responseHeaders.setRawHeaders(b"content-type", [b"text/plain; charset=utf-8"])
+    return f"{text}\n".encode()
+
+
+def _host(request: Request) -> str:
+    address = request.getClientAddress()  # type: ignore[no-untyped-call]
+    return str(getattr(address, "host", ""))
+
+
+def _arguments(request: Request) -> dict[str, str]:
+    """The last value of each; what is no UTF-8 becomes something that nobody has."""
+    return {
+        name.decode("utf-8", "replace"): values[-1].decode("utf-8", "replace")
+        for name, values in (request.args or {}).items()
+    }
+
+
+def _cookie_name(request: Request) -> bytes:
+    """Cookies know no ports, and another server may be on another one."""
+    address = request.getHost()  # type: ignore[no-untyped-call]
+    return b"rmqha-%d" % getattr(address, "port", 0)
+
+
+def _cookie(request: Request) -> str:
+    value = request.getCookie(_cookie_name(request))  # type: ignore[no-untyped-call]
+    return (value or b"").decode("ascii", "replace")
+
+
+def _set_cookie(request: Request, value: str, age: int) -> None:
+    request.addCookie(  # type: ignore[no-untyped-call]
+        _cookie_name(request),
+        value,
+        path="/api",
+        max_age=str(age),
+        httpOnly=True,
+        sameSite="strict",
+    )
+
+
+def _is_own(request: Request) -> bool:
+    """A browser says whose page sends a form."""
+    origin = request.getHeader(b"origin")
+    host = request.getHeader(b"host")
+    if origin is None or host is None:
+        return True
+    return origin.partition(b"://")[2] == host

@@ -1,0 +1,139 @@
+"""Compares what a server is with what it was at the last look: what is new becomes an event.
+
+Pure: what is seen and the time come in.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from rmq_ha.ops.app.page.events import Events, Kind, Severity, Timeline
+from rmq_ha.ops.app.page.values import Member, Tone
+
+GONE = "gone"
+UNSEEN = "not seen from here"
+"""Of a member whose connection is none to this broker any more: it may well live."""
+KEPT_LOOKS = 900
+"""How many looks somebody who is gone stays on the sheet: half an hour at 2 s."""
+
+_SEVERITY = {
+    Tone.GOOD: Severity.GOOD,
+    Tone.WARN: Severity.WARN,
+    Tone.ERROR: Severity.ERROR,
+    Tone.IDLE: Severity.INFO,
+}
+
+
+class Seen(NamedTuple):
+    """
+    One look.
+
+    :ivar role: of this server: `SYNC_MASTER`, ...
+    :ivar health: what /healthz says.
+    :ivar counts: what was refused or failed since the start, by what an event is to say of it.
+    :ivar registered: who is registered here (name server).
+    """
+
+    role: str
+    is_ready: bool
+    health: str
+    members: list[Member] = []
+    counts: Mapping[str, int] = {}
+    registered: Mapping[str, str] = {}
+
+
+class Watch:
+    """
+    Feeds events and the timeline.
+
+    :ivar members: of the last look, with the times since when; those who are gone stay for a while.
+    """
+
+    def __init__(self, events: Events, timeline: Timeline) -> None:
+        self.members: list[Member] = []
+        self._events = events
+        self._timeline = timeline
+        self._before: Seen | None = None
+        self._gone: dict[str, tuple[Member, int]] = {}
+
+    def look(self, now_ms: int, seen: Seen) -> None:
+        """Call it every two seconds."""
+        before, self._before = self._before, seen
+        if before is None:
+            text = f"started as {seen.role}: {seen.health}"
+            self._tell(now_ms, Kind.ROLE, Severity.INFO, text)
+        else:
+            self._compare(now_ms, before, seen)
+        self._take_members(now_ms, seen.members, is_first=before is None)
+
+    def _tell(self, now_ms: int, kind: Kind, severity: Severity, text: str, times: int = 1) -> None:
+        self._events.add(now_ms, kind, severity, text, times)
+
+    def _compare(self, now_ms: int, before: Seen, seen: Seen) -> None:
+        if seen.role != before.role:
+            text = f"{before.role} became {seen.role}"
+            self._tell(now_ms, Kind.ROLE, Severity.WARN, text)
+        if seen.is_ready != before.is_ready:
+            severity = Severity.GOOD if seen.is_ready else Severity.ERROR
+            word = "ready" if seen.is_ready else "not ready"
+            self._tell(now_ms, Kind.HEALTH, severity, f"{word}: {seen.health}")
+        for what, count in seen.counts.items():
+            more = count - before.counts.get(what, 0)
+            if more > 0:
+                kind = Kind.REGISTRATION if "registration" in what else Kind.REFUSAL
+                self._tell(now_ms, kind, Severity.WARN, what, more)
+        self._compare_registered(now_ms, before.registered, seen.registered)
+
+    def _compare_registered(
+        self, now_ms: int, before: Mapping[str, str], now: Mapping[str, str]
+    ) -> None:
+        for address in now.keys() - before.keys():
+            text = f"{now[address]} at {address} registered"
+            self._tell(now_ms, Kind.REGISTRATION, Severity.GOOD, text)
+        for address in before.keys() - now.keys():
+            text = f"{before[address]} at {address} is not registered any more"
+            self._tell(now_ms, Kind.REGISTRATION, Severity.WARN, text)
+
+    def _take_members(self, now_ms: int, members: Iterable[Member], *, is_first: bool) -> None:
+        before = {member.key: member for member in self.members}
+        shown, members = {}, list(members)
+        for member in members:
+            key, name = member.key, member.name
+            self._gone.pop(key, None)
+            is_news = self._timeline.note(now_ms, key, f"{member.role}: {member.state}")
+            shown[key] = replace(member, since_ms=self._timeline.since(key))
+            if is_news and not is_first and not member.is_here:
+                text = f"{name}: {member.state}"
+                self._tell(now_ms, Kind.REPLICATION, _SEVERITY[member.tone], text)
+            elif is_news and not is_first and member.note:
+                self._tell(now_ms, Kind.HEALTH, _SEVERITY[member.tone], f"{name}: {member.note}")
+        leads = any(member.is_here and member.role == "master" for member in members)
+        if not leads:
+            self._forget(now_ms)
+        for key, member in before.items():
+            if key not in shown and key not in self._gone:
+                self._left(now_ms, member, leads)
+        for key, (member, looks) in list(self._gone.items()):
+            self._gone[key] = (member, looks + 1)
+            if looks >= KEPT_LOOKS:
+                del self._gone[key]
+            else:
+                shown[key] = member
+        self.members = list(shown.values())
+
+    def _forget(self, now_ms: int) -> None:
+        """Slaves connect to the master alone: who is no master cannot say that one is gone."""
+        for key in self._gone:
+            self._timeline.note(now_ms, key, UNSEEN)
+        self._gone.clear()
+
+    def _left(self, now_ms: int, member: Member, leads: bool) -> None:
+        """A slave that a master misses is gone; of all others this broker knows nothing."""
+        if member.role != "slave" or member.is_here or not leads:
+            self._timeline.note(now_ms, member.key, UNSEEN)
+            return
+        self._timeline.note(now_ms, member.key, GONE)
+        self._tell(now_ms, Kind.REPLICATION, Severity.WARN, f"{member.name} is gone")
+        gone = replace(member, state=GONE, tone=Tone.ERROR, since_ms=now_ms, lag_seconds=None)
+        self._gone[member.key] = (gone, 0)

@@ -1,0 +1,181 @@
+"""The Twisted service around a broker or a name server: start, say so, stop, or fail clearly."""
+
+import errno
+import json
+import os
+import sys
+from collections.abc import Iterable
+from typing import Any, Protocol
+
+from twisted.application.service import Service
+from twisted.internet.defer import Deferred
+from twisted.internet.error import CannotListenError
+from twisted.logger import ILogObserver, LogEvent, Logger, globalLogPublisher
+from twisted.python.components import Componentized
+
+from rmq_ha.base.config.ports import PlannedPort
+from rmq_ha.base.config.settings import Notice
+from rmq_ha.base.errors import RmqHaError
+from rmq_ha.base.host.ports import TAKEN
+from rmq_ha.ops.app.notify import Notifier
+from rmq_ha.ops.app.process import ProcessEnd, spare_what_is_there
+
+
+class Server(Protocol):
+    """What the service runs."""
+
+    def start(self) -> Deferred[Any]:
+        """Fires when it serves."""
+
+    def stop(self) -> Deferred[Any]:
+        """Fires when all is closed; works after a start that failed."""
+
+    def ports(self) -> list[PlannedPort]:
+        """What it listens on, or tried to."""
+
+    def reload(self) -> object:
+        """Read the TLS settings and certificates again; what does not fit is logged."""
+
+    def facts(self) -> dict[str, Any]:
+        """What the READY line says."""
+
+    def observe(self, event: LogEvent) -> object:
+        """A line of the log of this process."""
+
+
+_PLACE = "the path is of storePathRootDir, or of another storePath key"
+_ADVICE = {
+    errno.EACCES: f"give the user of this process the right to it ({_PLACE})",
+    errno.ENOENT: f"make its directory, or mount its disk ({_PLACE})",
+    errno.ENOSPC: f"free some disk space ({_PLACE})",
+    errno.ENOTDIR: f"a part of it is a file and no directory ({_PLACE})",
+    errno.EPERM: f"give the user of this process the right to it ({_PLACE})",
+    errno.EROFS: f"mount the disk for writing ({_PLACE})",
+}
+"""What to do about what the system refused at a start."""
+_PORT_ADVICE = {
+    errno.EADDRNOTAVAIL: "no interface of this machine has this address: correct bindAddress",
+    errno.EACCES: "below 1024 ports are for root, or CAP_NET_BIND_SERVICE: set a higher one",
+}
+
+
+def explain(error: BaseException, ports: Iterable[PlannedPort]) -> str | None:
+    """
+    One line on why a start failed; None where only a traceback tells.
+
+    :param ports: to say what a port that is taken is for.
+    """
+    if isinstance(error, CannotListenError):
+        cause = error.socketError
+        if isinstance(cause, OSError) and cause.errno == errno.EADDRINUSE:
+            reason = f"{TAKEN}; end that one ('ss -ltnp' names it), or set another port"
+        else:
+            reason = getattr(cause, "strerror", None) or str(cause)
+            advice = _PORT_ADVICE.get(getattr(cause, "errno", None) or 0)
+            reason = f"{reason}; {advice}" if advice else reason
+        purpose = next((f" for {item.purpose}" for item in ports if item.port == error.port), "")
+        where = error.interface or "any address"
+        return f"cannot listen on port {error.port} of {where}{purpose}: {reason}"
+    if isinstance(error, RmqHaError):
+        return str(error)
+    if isinstance(error, OSError) and error.strerror:
+        text = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+        advice = _ADVICE.get(error.errno or 0)
+        return f"{text}; {advice}" if advice else text
+    return None
+
+
+class ServerService(Service):
+    """
+    Runs one server inside twistd.
+
+    A start that fails is one line in the log and exit code 1. SIGTERM stops what runs, in order,
+    and is exit code 0. SIGHUP reads the TLS settings again.
+
+    :param notices: what the operator should know of the configuration.
+    :param is_ready_wanted: print the READY line.
+    :param observer: where twistd logs to; None leaves it to twistd.
+    :param banner: the first line of the log: which program, which version.
+    :param notifier: tells the service manager; None: there is none.
+    """
+
+    log = Logger()
+
+    def __init__(
+        self,
+        reactor: Any,
+        server: Server,
+        end: ProcessEnd,
+        notices: Iterable[Notice] = (),
+        is_ready_wanted: bool = False,
+        observer: ILogObserver | None = None,
+        banner: str = "",
+        notifier: Notifier | None = None,
+    ) -> None:
+        self._reactor = reactor
+        self._server = server
+        self._end = end
+        self._notices = notices
+        self._is_ready_wanted = is_ready_wanted
+        self._observer = observer
+        self._banner = banner
+        self._notifier = notifier or Notifier(reactor, None)
+        self._started: Deferred[None] | None = None
+
+    def setServiceParent(self, parent: Any) -> None:
+        """twistd takes its log observer from the application, before it starts the service."""
+        if self._observer is not None and isinstance(parent, Componentized):
+            parent.setComponent(ILogObserver, self._observer)  # type: ignore[no-untyped-call]
+        super().setServiceParent(parent)  # type: ignore[no-untyped-call]
+
+    def startService(self) -> None:
+        """Start when the reactor runs, so that a failure can stop it."""
+        super().startService()  # type: ignore[no-untyped-call]
+        globalLogPublisher.addObserver(self._server.observe)  # type: ignore[arg-type]
+        if self._banner:
+            self.log.info("{banner}", banner=self._banner)
+        for notice in self._notices:
+            self.log.warn("{notice}", notice=notice.text)
+        self._reactor.callWhenRunning(self._start)
+
+    def stopService(self) -> Deferred[None] | None:
+        """Let a start that is under way end, then stop."""
+        super().stopService()  # type: ignore[no-untyped-call]
+        globalLogPublisher.removeObserver(self._server.observe)  # type: ignore[arg-type]
+        self._notifier.stopping()
+        return None if self._started is None else Deferred.fromCoroutine(self._stop_all())
+
+    def _start(self) -> None:
+        self._end.catch_sigterm()
+        self._end.catch_sighup(self._server.reload)
+        self._started = Deferred.fromCoroutine(self._start_all())
+
+    async def _start_all(self) -> None:
+        try:
+            await self._server.start()
+        except Exception as error:
+            reason = explain(error, self._server.ports())
+            if reason is None:
+                self.log.failure("cannot start")
+            else:
+                self.log.error("cannot start: {reason}", reason=reason)
+            # After this Deferred fired: the stop waits for it.
+            self._reactor.callLater(0, self._end.fail)
+            return
+        spare_what_is_there()
+        facts = {"pid": os.getpid(), **self._server.facts()}
+        self.log.info("serving: {facts}", facts=facts)
+        self._notifier.ready(f"serving on port {facts.get('listenPort')}")
+        if self._is_ready_wanted and sys.__stdout__ is not None:
+            # Not through the log: the line must start with READY, whatever the log looks like.
+            print("READY " + json.dumps(facts), file=sys.__stdout__, flush=True)
+
+    async def _stop_all(self) -> None:
+        if self._started is not None:
+            await self._started
+        try:
+            await self._server.stop()
+        except Exception:
+            self.log.failure("not stopped cleanly")
+        else:
+            self.log.info("stopped")

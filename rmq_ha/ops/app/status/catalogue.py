@@ -1,0 +1,559 @@
+"""Every metric there is: the one place that names them; docs/operations.md says the same.
+
+Names of RocketMQ 5's brokers and of rocketmq-exporter where these have one, with their labels and
+units; ours begin with `rmqha_`.
+"""
+
+from rmq_ha.ops.app.status.exporter import EXPORTER
+from rmq_ha.ops.app.status.samples import Described, Kind
+
+OURS = ("cluster", "broker", "broker_id")
+FIVE = ("cluster", "node_type", "node_id")
+STORAGE = (*FIVE, "storage_type", "storage_medium")
+PROCESS = ("server",)
+
+_GAUGE, _COUNTER, _HISTOGRAM = Kind.GAUGE, Kind.COUNTER, Kind.HISTOGRAM
+
+
+def _ours(name: str, kind: Kind, unit: str, meaning: str, *labels: str) -> Described:
+    return Described(f"rmqha_{name}", kind, unit, (*OURS, *labels), meaning)
+
+
+_BROKER = (
+    _ours("broker_info", _GAUGE, "1", "Role and version, as labels", "role", "version"),
+    _ours("broker_ready", _GAUGE, "0 or 1", "What /healthz says: clients can be served"),
+    _ours("broker_uptime_seconds", _GAUGE, "seconds", "Since the broker was built"),
+    _ours(
+        "damaged_messages_total",
+        _COUNTER,
+        "messages",
+        "That pulls and queries left out, as the log has no whole record of them",
+    ),
+    _ours(
+        "mended_units_total", _COUNTER, "messages", "Damaged places of queues, mended from the log"
+    ),
+    _ours(
+        "forced_deletions_total",
+        _COUNTER,
+        "files",
+        "Of the commit log, before they expired, because the disk was too full",
+    ),
+    _ours("set_aside_bytes_total", _COUNTER, "bytes", "Of the log, moved into the folder setaside"),
+    _ours("set_aside_messages_total", _COUNTER, "messages", "Whole ones in them"),
+    _ours("store_writable", _GAUGE, "0 or 1", "Puts are taken; 0 on a slave"),
+    _ours(
+        "log_offset_bytes",
+        _GAUGE,
+        "bytes",
+        "Offsets of the commit log: min, max, flushed, dispatched",
+        "which",
+    ),
+    _ours("queues", _GAUGE, "queues", "Consume queues in memory"),
+    _ours("disk_used_ratio", _GAUGE, "0 to 1", "How full the disk is; above 0.9 puts stop", "of"),
+    _ours(
+        "put_seconds",
+        _HISTOGRAM,
+        "seconds",
+        "From the append of a message to its answer: disk and slave waited for",
+    ),
+    _ours(
+        "replica_wait_seconds",
+        _HISTOGRAM,
+        "seconds",
+        "Of it, waiting for a slave's acknowledgement; by batch that waited",
+    ),
+    _ours(
+        "flush_wait_seconds",
+        _HISTOGRAM,
+        "seconds",
+        "Of it, waiting for the disk (SYNC_FLUSH); by batch that waited",
+    ),
+    _ours("puts_waiting", _GAUGE, "messages", "Stored, not yet answered"),
+    _ours(
+        "degraded_acks_total",
+        _COUNTER,
+        "messages",
+        "Stored, but less safely than configured: answered with this reason instead of SEND_OK",
+        "reason",
+    ),
+    _ours("refused_puts_total", _COUNTER, "messages", "Not stored, by reason", "reason"),
+    _ours(
+        "duplicate_sends_total",
+        _COUNTER,
+        "messages",
+        "Sent again, and not stored again, within duplicateWindowMillis",
+    ),
+    _ours(
+        "negative_answers_total",
+        _COUNTER,
+        "answers",
+        "Answers other than SUCCESS by code; refusals of ACL are SYSTEM_ERROR",
+        "code",
+    ),
+    _ours(
+        "acl_refused_total",
+        _COUNTER,
+        "requests",
+        "That access control refused; the reason is a key, or what was wrong",
+        "reason",
+    ),
+    _ours(
+        "acl_odd_times_total",
+        _COUNTER,
+        "requests",
+        "With a signed time that is too far from ours; let pass while aclRequiresSignedTime=false",
+    ),
+    _ours(
+        "acl_previous_secret_total",
+        _COUNTER,
+        "requests",
+        "Signed with the previousSecretKey of their account; while it grows, somebody needs it",
+    ),
+    _ours(
+        "refused_offsets_total",
+        _COUNTER,
+        "commits",
+        "Offsets of clients on queues that there are not, or below 0 (checkCommittedOffsets)",
+    ),
+    _ours(
+        "refused_properties_total",
+        _COUNTER,
+        "messages",
+        "Sends that were refused because of a property of RocketMQ 5 that nothing here acts on "
+        "(refuseUnservedProperties), by the name of the property",
+        "reason",
+    ),
+    _ours(
+        "protocol_violations_total",
+        _COUNTER,
+        "connections",
+        "Closed by us because of what the peer sent; refusals of TLS are here",
+    ),
+    _ours(
+        "oversized_requests_total",
+        _COUNTER,
+        "requests",
+        "Refused, because they ask for too much at once, by the key that says so",
+        "reason",
+    ),
+    _ours(
+        "put_off_requests_total",
+        _COUNTER,
+        "turns",
+        "In which a connection's requests had to wait for the next one (turnMillis)",
+    ),
+    _ours(
+        "held_back_connections_total",
+        _COUNTER,
+        "waits",
+        "Of a connection whose address or account is above its quota, by the key that says so",
+        "reason",
+    ),
+    _ours(
+        "not_created_total",
+        _COUNTER,
+        "requests",
+        "Of clients that named a topic or group for which there is no room (maxTopics, maxGroups)",
+        "reason",
+    ),
+    _ours("unfinished_bytes", _GAUGE, "bytes", "Of frames that are not whole yet"),
+    _ours(
+        "dropped_frames_total",
+        _COUNTER,
+        "connections",
+        "Closed because of a frame that was not whole, by the key that says so",
+        "reason",
+    ),
+    _ours("connections", _GAUGE, "connections", "Open, by port: main, fast, replication", "port"),
+    _ours("connections_accepted_total", _COUNTER, "connections", "Accepted, by port", "port"),
+    _ours("held_pulls", _GAUGE, "requests", "Pulls that wait for a message (long polling)"),
+    _ours(
+        "delayed_messages",
+        _GAUGE,
+        "messages",
+        "Waiting for their time, by level: each level that ever had a message",
+        "level",
+    ),
+    _ours(
+        "registration_failures_total",
+        _COUNTER,
+        "attempts",
+        "A name server did not take the registration",
+    ),
+    _ours(
+        "series_left_out",
+        _GAUGE,
+        "series",
+        "Topics, or pairs of topic and group, beyond metricsSeriesLimit",
+        "of",
+    ),
+)
+
+_REPLICATION = (
+    _ours("replication_slaves", _GAUGE, "slaves", "Connected slaves that can be served"),
+    _ours("replication_lag_bytes", _GAUGE, "bytes", "Of our log, not acknowledged", "slave"),
+    _ours(
+        "replication_lag_seconds",
+        _GAUGE,
+        "seconds",
+        "For how long there has been something that this slave lacks; 0 when it has all",
+        "slave",
+    ),
+    _ours("replication_acked_bytes", _GAUGE, "bytes", "Offset that it acknowledged", "slave"),
+    _ours(
+        "replication_unacknowledged_bytes",
+        _GAUGE,
+        "bytes",
+        "What no slave of this run ever acknowledged; grows while there is none",
+    ),
+    _ours(
+        "replication_unacknowledged_seconds",
+        _GAUGE,
+        "seconds",
+        "For how long there has been such; absent before the first slave",
+    ),
+    _ours(
+        "replication_diverged_total",
+        _COUNTER,
+        "connections",
+        "Slaves of ours that came with another log at its end, or more of it, than we have",
+    ),
+    _ours(
+        "replication_within_record_total",
+        _COUNTER,
+        "connections",
+        "Slaves that cannot compare, and came with an end within a record that they were not sent",
+    ),
+    _ours(
+        "replication_refused_total",
+        _COUNTER,
+        "connections",
+        "Of hosts that are not in haAllowedSlaves, or do not know haSecret",
+    ),
+    _ours(
+        "replication_turned_away_total",
+        _COUNTER,
+        "connections",
+        "That had to leave the replication port, as there were more than haMaxSlaves",
+    ),
+    _ours(
+        "replication_refused_ahead",
+        _GAUGE,
+        "machines",
+        "Whose Java slave came with more than we had; refused until it comes with less",
+    ),
+    _ours(
+        "replication_stranded",
+        _GAUGE,
+        "slaves",
+        "Whose log ends before this master's first file begins, so that they cannot follow",
+    ),
+    _ours(
+        "slave_stranded",
+        _GAUGE,
+        "0 or 1",
+        "This slave cannot follow: its master has deleted what comes next",
+    ),
+    _ours(
+        "slave_diverged",
+        _GAUGE,
+        "0 or 1",
+        "This slave stays away from its master: the two logs are not the same",
+    ),
+    _ours(
+        "slave_log_unreadable",
+        _GAUGE,
+        "0 or 1",
+        "This slave's log holds what is no record, and acknowledges nothing",
+    ),
+    _ours("slave_following", _GAUGE, "0 or 1", "This slave gets its master's log"),
+    _ours("slave_alone_seconds", _GAUGE, "seconds", "For how long this slave follows nobody"),
+    _ours("slave_reported_bytes", _GAUGE, "bytes", "Offset that it told its master last"),
+    _ours("slave_master_silence_seconds", _GAUGE, "seconds", "Since the master was heard"),
+    _ours(
+        "slave_sync_age_seconds",
+        _GAUGE,
+        "seconds",
+        "Since the last good copy of the master's table; of none: since the start",
+        "table",
+    ),
+    _ours("slave_sync_failures_total", _COUNTER, "copies", "Copies that failed", "table"),
+    _ours(
+        "slave_sync_streamed",
+        _GAUGE,
+        "0 or 1",
+        "The master sends its tables as they change; a copy is a write of what came",
+    ),
+)
+
+_DLEDGER = (
+    _ours(
+        "dledger_info",
+        _GAUGE,
+        "1",
+        "Who this member is, what it is, and whom it takes for the leader",
+        "group",
+        "member",
+        "role",
+        "leader",
+    ),
+    _ours("dledger_term", _GAUGE, "terms", "The current one"),
+    _ours("dledger_is_leader", _GAUGE, "0 or 1", "This member leads"),
+    _ours("dledger_has_leader", _GAUGE, "0 or 1", "This member knows a leader"),
+    _ours(
+        "dledger_index",
+        _GAUGE,
+        "entries",
+        "Of the ledger: begin, end, committed; -1: none",
+        "which",
+    ),
+    _ours(
+        "dledger_lag_entries",
+        _GAUGE,
+        "entries",
+        "Of the leader's ledger, not acknowledged; told by the leader",
+        "member",
+    ),
+    _ours("dledger_lag_bytes", _GAUGE, "bytes", "The same in bytes", "member"),
+    _ours(
+        "dledger_lag_seconds",
+        _GAUGE,
+        "seconds",
+        "For how long a member has lacked entries and has acknowledged none; told by the leader",
+        "member",
+    ),
+    _ours(
+        "dledger_takes_entries",
+        _GAUGE,
+        "0 or 1",
+        "This member's ledger takes entries; 0: its disk is full or has failed",
+    ),
+    _ours(
+        "dledger_stalled_seconds",
+        _GAUGE,
+        "seconds",
+        "For how long messages wait at this leader and none was committed",
+    ),
+    _ours(
+        "dledger_elections_total",
+        _COUNTER,
+        "elections",
+        "Times that this member lost its role or its leader",
+    ),
+    _ours(
+        "dledger_diverged",
+        _GAUGE,
+        "0 or 1",
+        "The leader has another entry where this member has a committed one",
+    ),
+    _ours(
+        "dledger_refused_total",
+        _COUNTER,
+        "requests",
+        "That came from another address than the member's that they name",
+    ),
+    _ours("dledger_pending_appends", _GAUGE, "batches", "Stored here, waiting for a quorum"),
+)
+
+
+_CONTROLLED = (
+    _ours("controller_epoch", _GAUGE, "epochs", "The newest that this log has"),
+    _ours("controller_is_master", _GAUGE, "0 or 1", "This broker leads its set"),
+    _ours("controller_has_lease", _GAUGE, "0 or 1", "It may accept: no other can be elected yet"),
+    _ours("controller_in_sync", _GAUGE, "brokers", "In sync, with this one; told by the master"),
+    _ours("controller_unconfirmed_bytes", _GAUGE, "bytes", "Of the log that may not be read yet"),
+    _ours("controller_role_changes_total", _COUNTER, "changes", "Roles that this broker was given"),
+)
+
+
+def _five(name: str, kind: Kind, unit: str, meaning: str, *labels: str) -> Described:
+    return Described(f"rocketmq_{name}", kind, unit, (*FIVE, *labels), meaning)
+
+
+_ROCKETMQ_5 = (
+    _five("broker_permission", _GAUGE, "2: write, 4: read, 6: both", "brokerPermission"),
+    _five("messages_in_total", _COUNTER, "messages", "Put, by topic", "topic"),
+    _five("throughput_in_total", _COUNTER, "bytes", "Put, by topic", "topic"),
+    _five(
+        "messages_out_total",
+        _COUNTER,
+        "messages",
+        "Read, by topic and group",
+        "topic",
+        "consumer_group",
+    ),
+    _five(
+        "throughput_out_total",
+        _COUNTER,
+        "bytes",
+        "Read, by topic and group",
+        "topic",
+        "consumer_group",
+    ),
+    _five(
+        "consumer_lag_messages",
+        _GAUGE,
+        "messages",
+        "Not yet committed, on the queues where the group committed before",
+        "topic",
+        "consumer_group",
+    ),
+    _five("producer_connections", _GAUGE, "clients", "In producer groups", "language", "version"),
+    _five(
+        "consumer_connections",
+        _GAUGE,
+        "clients",
+        "In consumer groups",
+        "language",
+        "version",
+        "consume_mode",
+    ),
+    _five("topic_number", _GAUGE, "topics", "Configured"),
+    _five("consumer_group_number", _GAUGE, "groups", "Configured"),
+    Described("rocketmq_storage_size", _GAUGE, "bytes", STORAGE, "The commit log, min to max"),
+    Described(
+        "rocketmq_storage_flush_behind_bytes", _GAUGE, "bytes", STORAGE, "Not yet on this disk"
+    ),
+    Described(
+        "rocketmq_storage_dispatch_behind_bytes",
+        _GAUGE,
+        "bytes",
+        STORAGE,
+        "Not yet in queues and index",
+    ),
+    Described(
+        "rocketmq_storage_message_reserve_time",
+        _GAUGE,
+        "milliseconds",
+        STORAGE,
+        "Age of the oldest message",
+    ),
+)
+
+_PROCESS = (
+    Described(
+        "rmqha_build_info",
+        _GAUGE,
+        "1",
+        (*PROCESS, "version", "python", "twisted"),
+        "Versions of rmq-ha and of what it stands on",
+    ),
+    Described(
+        "rmqha_certificate_end_seconds",
+        _GAUGE,
+        "seconds since 1970",
+        (*PROCESS, "setting", "who"),
+        "When a certificate ends that this server shows or believes",
+    ),
+    Described(
+        "rmqha_reactor_lag_seconds",
+        _HISTOGRAM,
+        "seconds",
+        PROCESS,
+        "How late a timer ran, looked at twice a second: what everything here waits",
+    ),
+    Described(
+        "rmqha_reactor_lag_max_seconds", _GAUGE, "seconds", PROCESS, "The worst of the last minute"
+    ),
+    Described("rmqha_reactor_delayed_calls", _GAUGE, "timers", PROCESS, "Timers that are armed"),
+    Described(
+        "rmqha_open_connections", _GAUGE, "connections", PROCESS, "That all ports have taken"
+    ),
+    Described(
+        "rmqha_connection_places",
+        _GAUGE,
+        "connections",
+        PROCESS,
+        "How many all ports take together: maxConnections, or what the open files leave",
+    ),
+    Described(
+        "rmqha_refused_connections_total",
+        _COUNTER,
+        "connections",
+        (*PROCESS, "reason"),
+        "Closed as soon as they came; the reason is the key that is exceeded",
+    ),
+)
+
+_NAMESRV = (
+    Described("rmqha_namesrv_brokers", _GAUGE, "brokers", PROCESS, "Registered addresses"),
+    Described("rmqha_namesrv_topics", _GAUGE, "topics", PROCESS, "Known topics"),
+    Described(
+        "rmqha_namesrv_refused_total",
+        _COUNTER,
+        "requests",
+        PROCESS,
+        "For a broker, from elsewhere than namesrvAllowedBrokers",
+    ),
+    Described(
+        "rmqha_namesrv_acl_refused_total",
+        _COUNTER,
+        "requests",
+        (*PROCESS, "reason"),
+        "That access control refused; the reason is a key, or what was wrong",
+    ),
+    Described(
+        "rmqha_namesrv_acl_odd_times_total",
+        _COUNTER,
+        "requests",
+        PROCESS,
+        "With a signed time that is too far from ours; let pass while aclRequiresSignedTime=false",
+    ),
+    Described(
+        "rmqha_namesrv_acl_previous_secret_total",
+        _COUNTER,
+        "requests",
+        PROCESS,
+        "Signed with the previousSecretKey of their account; while it grows, somebody needs it",
+    ),
+    Described("rmqha_namesrv_connections", _GAUGE, "connections", PROCESS, "Open"),
+    Described(
+        "rmqha_namesrv_refused_registrations_total",
+        _COUNTER,
+        "requests",
+        PROCESS,
+        "Of brokers, because they were too large or could not be read",
+    ),
+    Described(
+        "rmqha_namesrv_takeovers_total",
+        _COUNTER,
+        "registrations",
+        PROCESS,
+        "That took brokerName and brokerId from a connected broker; elections do not count",
+    ),
+    Described(
+        "rmqha_namesrv_rivals",
+        _GAUGE,
+        "brokers",
+        PROCESS,
+        "That claimed within 120 s a brokerName and brokerId which another broker holds",
+    ),
+    Described(
+        "rmqha_namesrv_dropped_frames_total",
+        _COUNTER,
+        "connections",
+        (*PROCESS, "reason"),
+        "Closed because of a frame that was not whole, by the key that says so",
+    ),
+    Described(
+        "rmqha_namesrv_registration_age_seconds",
+        _GAUGE,
+        "seconds",
+        (*PROCESS, "address"),
+        "Since a broker registered last; it is forgotten after 120",
+    ),
+)
+
+CATALOGUE: dict[str, Described] = {
+    item.name: item
+    for item in (
+        *_BROKER,
+        *_REPLICATION,
+        *_DLEDGER,
+        *_CONTROLLED,
+        *_ROCKETMQ_5,
+        *EXPORTER,
+        *_PROCESS,
+        *_NAMESRV,
+    )
+}

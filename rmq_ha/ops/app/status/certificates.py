@@ -1,0 +1,31 @@
+"""When the certificates of a server end."""
+
+from collections.abc import Mapping
+
+from rmq_ha.base.tls.reload import TlsReload
+from rmq_ha.ops.app.status.samples import Samples
+
+_MOST = 50
+"""A file of roots may hold hundreds: those that end first are told."""
+
+
+class CertificatesStatus:
+    """
+    Told beside what else a server tells.
+
+    :param server: `rmqha`, `rmqnamesrv` or `rmqcontroller`.
+    """
+
+    def __init__(self, server: str, tls: TlsReload) -> None:
+        self._server = server
+        self._tls = tls
+
+    def constants(self) -> Mapping[str, str]:
+        """Labels with one value."""
+        return {"server": self._server}
+
+    def tell(self, samples: Samples) -> None:
+        """Add to a scrape."""
+        ends = sorted(self._tls.certificates().items(), key=lambda item: item[1])
+        for (setting, who), end in ends[:_MOST]:
+            samples.add("rmqha_certificate_end_seconds", end, setting=setting, who=who)

@@ -1,0 +1,138 @@
+"""A connection of the status port: small requests only, and one of them in a turn of the reactor.
+
+Whoever reaches the port may send anything, so nothing that is sent here may cost a broker's
+clients more than the share of a turn that the whole port has.
+"""
+
+from typing import Any
+
+from twisted.internet.interfaces import IReactorTime
+from twisted.python.failure import Failure
+from twisted.web.http import HTTPChannel
+from twisted.web.server import Request
+
+from rmq_ha.base.config.netty import NettyServerConfig
+from rmq_ha.base.remoting.turns import Turns
+
+MOST_BODY = 4096
+"""Bytes. Only the proof of POST /api/session has a body, and it is shorter."""
+MOST_HEADERS = 100
+TURN_MILLIS = 5
+IDLE_S = 60
+_TOO_LARGE = (
+    b"HTTP/1.1 413 Content Too Large\r\nConnection: close\r\n"
+    b"Content-Type: text/plain; charset=utf-8\r\nContent-Length: %d\r\n\r\n%s"
+)
+_WHY_TOO_LARGE = (
+    b"no request of this port has a body of more than %d bytes, or one in chunks\n" % MOST_BODY
+)
+
+
+class PortTurns(Turns):
+    """
+    The turns of all connections of a status port, which together have the share of one address.
+
+    What a request took beyond the share is paid back in the turns after it.
+    """
+
+    def __init__(self, clock: IReactorTime) -> None:
+        super().__init__(clock, NettyServerConfig(turn_millis=0, turn_millis_per_ip=TURN_MILLIS))
+
+    def serve(self, channel: "StatusChannel", request: "StatusRequest") -> None:
+        """Answer, and count the time that it took."""
+        began = self._clock.seconds()
+        request.serve()
+        self.took(channel.host, self._clock.seconds() - began)
+
+
+class StatusRequest(Request):
+    """A request that is parsed and answered when the turn of its connection has come."""
+
+    channel: "StatusChannel"
+    _line: tuple[bytes, bytes, bytes]
+
+    def requestReceived(self, command: bytes, path: bytes, version: bytes) -> None:
+        """All of it is here."""
+        self._line = (command, path, version)
+        self.channel.put_off(self)
+
+    def serve(self) -> None:
+        """Parse the query, and answer."""
+        super().requestReceived(*self._line)  # type: ignore[no-untyped-call]
+
+
+class StatusChannel(HTTPChannel):
+    """
+    Twisted's channel serves in one turn all requests that came in one chunk, and reads any body.
+
+    :ivar host: Not the peer's address: the whole port has one share of a turn.
+    """
+
+    maxHeaders = MOST_HEADERS
+    host = "the status port"
+    site: Any
+    transport: Any
+    _turns: PortTurns
+    _waiting: StatusRequest | None = None
+    _is_full = False
+    _is_refused = False
+
+    def connectionMade(self) -> None:
+        """Take part in the turns of the port."""
+        self._turns = self.site.turns
+        super().connectionMade()  # type: ignore[no-untyped-call]
+
+    def connectionLost(self, reason: Failure) -> None:  # type: ignore[override]
+        """Nobody waits for the answer any more."""
+        self._waiting = None
+        self._turns.forget(self)
+        super().connectionLost(reason)  # type: ignore[no-untyped-call]
+
+    def headerReceived(self, line: bytes) -> bool:
+        """A length of thousands of digits is no number for Python."""
+        try:
+            return bool(super().headerReceived(line))  # type: ignore[no-untyped-call]
+        except ValueError:
+            self._respondToBadRequestAndDisconnect()  # type: ignore[no-untyped-call]
+            return False
+
+    def allHeadersReceived(self) -> None:
+        """Refuse a body that nobody here wants before a byte of it is read."""
+        if self.length is not None and self.length <= MOST_BODY:
+            super().allHeadersReceived()  # type: ignore[no-untyped-call]
+            return
+        self._is_refused = True
+        self.transport.write(_TOO_LARGE % (len(_WHY_TOO_LARGE), _WHY_TOO_LARGE))
+        self.loseConnection()  # type: ignore[no-untyped-call]
+
+    def rawDataReceived(self, data: bytes) -> None:
+        """The beginning of a refused body may have come together with the header."""
+        if not self._is_refused:
+            super().rawDataReceived(data)
+
+    def put_off(self, request: StatusRequest) -> None:
+        """A request is whole: it waits for its turn, and until the peer has read all answers."""
+        self._waiting = request
+        if self._is_full:
+            self.setTimeout(IDLE_S)  # type: ignore[no-untyped-call]
+        else:
+            self._turns.wait(self, 0)
+
+    def go_on(self) -> None:
+        """The turn has come."""
+        request, self._waiting = self._waiting, None
+        if request is not None:
+            self._turns.serve(self, request)
+
+    def pauseProducing(self) -> None:
+        """The peer does not read."""
+        self._is_full = True
+        super().pauseProducing()  # type: ignore[no-untyped-call]
+
+    def resumeProducing(self) -> None:
+        """The peer has read."""
+        self._is_full = False
+        super().resumeProducing()  # type: ignore[no-untyped-call]
+        if self._waiting is not None:
+            self.setTimeout(None)  # type: ignore[no-untyped-call]
+            self._turns.wait(self, 0)

@@ -1,0 +1,67 @@
+"""The groups that lag most, found in bounded work a scrape."""
+
+from collections.abc import Callable, Collection
+from heapq import nlargest
+from typing import Any, NamedTuple
+
+SLICE = 500
+
+
+class Lag(NamedTuple):
+    """Messages that a group has not committed, of one topic."""
+
+    messages: int
+    key: str
+
+
+class GroupLags:
+    """
+    The pairs of topic and group with the greatest lag.
+
+    Each scrape measures those that it told last time and the next `SLICE` of all others, so that
+    every pair is looked at within some scrapes, however many there are.
+
+    :param limit: how many to tell.
+    :param lag_of: messages that the pair of this key lags; None when it cannot be said.
+    """
+
+    def __init__(self, limit: int, lag_of: Callable[[str], int | None]) -> None:
+        self._limit = limit
+        self._lag_of = lag_of
+        self._told: list[str] = []
+        self._pending: list[str] = []
+
+    def measure(self, keys: Collection[str]) -> list[Lag]:
+        """
+        The greatest lags, greatest first.
+
+        :param keys: `topic@group` of all that ever committed.
+        """
+        if not self._pending:
+            self._pending = list(keys)
+        due = dict.fromkeys(self._told)
+        due.update(dict.fromkeys(self._pending[-SLICE:]))
+        del self._pending[-SLICE:]
+        lags = []
+        for key in due:
+            messages = self._lag_of(key) if key in keys else None
+            if messages is not None:
+                lags.append(Lag(messages, key))
+        greatest = nlargest(self._limit, lags)
+        self._told = [lag.key for lag in greatest]
+        return greatest
+
+
+def lag_of(broker: Any, key: str) -> int | None:
+    """
+    Messages of a topic's queues that a group has not committed.
+
+    :param broker: a `Broker`.
+    :param key: `topic@group`; None for another one, as Java's tables may hold.
+    """
+    topic, separator, _ = key.partition("@")
+    if not separator:
+        return None
+    end_of: Callable[[str, int], int] = broker.store.max_offset_in_queue
+    committed: dict[int, int] = broker.consumer_offsets.table[key]
+    return sum([max(0, end_of(topic, queue_id) - at) for queue_id, at in committed.items()])

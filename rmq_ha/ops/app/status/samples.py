@@ -1,0 +1,101 @@
+"""One scrape being filled: values by metric, checked against the catalogue."""
+
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+from typing import NamedTuple
+
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
+
+from rmq_ha.base.model.histogram import Histogram
+
+Family = CounterMetricFamily | GaugeMetricFamily | HistogramMetricFamily
+
+
+class Kind(StrEnum):
+    """What Prometheus calls the type."""
+
+    COUNTER = "counter"
+    GAUGE = "gauge"
+    HISTOGRAM = "histogram"
+
+
+class Described(NamedTuple):
+    """
+    One metric of the catalogue.
+
+    :ivar name: as it is scraped; a counter's ends in `_total`.
+    :ivar unit: for people: seconds, bytes, messages ...
+    """
+
+    name: str
+    kind: Kind
+    unit: str
+    labels: tuple[str, ...]
+    meaning: str
+
+
+class Samples:
+    """
+    The values of one scrape.
+
+    :param catalogue: what may be told, by name.
+    :param constants: labels that have one value for the whole server.
+    """
+
+    def __init__(self, catalogue: Mapping[str, Described], constants: Mapping[str, str]) -> None:
+        self._catalogue = catalogue
+        self._constants = constants
+        self._families: dict[str, Family] = {}
+
+    def add(self, name: str, value: float | None, **labels: object) -> None:
+        """
+        Tell one value; None tells nothing.
+
+        :param labels: those of the metric that are not constant.
+        """
+        if value is None:
+            return
+        family = self._family(name)
+        assert not isinstance(family, HistogramMetricFamily)
+        family.add_metric(self._values(name, labels), float(value))
+
+    def add_histogram(self, name: str, histogram: Histogram, **labels: object) -> None:
+        """Tell the buckets of a histogram."""
+        family = self._family(name)
+        assert isinstance(family, HistogramMetricFamily)
+        buckets = [
+            ("+Inf" if limit == float("inf") else str(limit), float(count))
+            for limit, count in histogram.cumulative()
+        ]
+        family.add_metric(self._values(name, labels), buckets, histogram.total)
+
+    def families(self) -> Iterable[Metric]:
+        """For a registry."""
+        return self._families.values()
+
+    def _values(self, name: str, labels: Mapping[str, object]) -> list[str]:
+        constants = self._constants
+        return [
+            str(labels[label]) if label in labels else constants[label]
+            for label in self._catalogue[name].labels
+        ]
+
+    def _family(self, name: str) -> Family:
+        family = self._families.get(name)
+        if family is None:
+            described = self._catalogue[name]
+            help_text = described.meaning
+            labels = described.labels
+            if described.kind is Kind.COUNTER:
+                family = CounterMetricFamily(name, help_text, labels=labels)
+            elif described.kind is Kind.GAUGE:
+                family = GaugeMetricFamily(name, help_text, labels=labels)
+            else:
+                family = HistogramMetricFamily(name, help_text, labels=labels)
+            self._families[name] = family
+        return family

@@ -1,0 +1,252 @@
+"""Finding records: from one to the next, or anywhere.
+
+A record says where it is and how long it is, so a log can be read from any place on.
+
+Spec: store.md, sections 2.1, 2.2, 5.4; dledger.md, sections 3.2, 3.3 and 4.
+"""
+
+import re
+from collections.abc import Iterator
+from enum import Enum
+from struct import Struct
+from typing import Any, NamedTuple
+from zlib import crc32
+
+from rmq_ha.base.store_format.commitlog import (
+    BLANK_MAGIC,
+    BLANK_SIZE,
+    CRC_MASK,
+    HEADS,
+    MESSAGE_MAGIC,
+    RECORD_OVERHEAD,
+    cuts_at,
+    store_timestamp_of,
+)
+from rmq_ha.base.store_format.dledger import BLANK, HEADER, Header
+from rmq_ha.base.store_format.dledger import BLANK_MAGIC as ENTRY_BLANK
+from rmq_ha.base.store_format.dledger import MAGIC as ENTRY_MAGIC
+from rmq_ha.base.store_format.dledger_values import ENTRY_HEADER_SIZE, MAX_ENTRY_SIZE, TERM_TOPIC
+from rmq_ha.base.store_format.walk import MAX_RECORD_SIZE
+
+_PREFIX = Struct(">iI").unpack_from
+_IDENTITY = Struct(">iI20xq")
+_OFFSET = Struct(">q").unpack_from
+_INT = Struct(">i").unpack_from
+_MAGIC = re.compile(re.escape(MESSAGE_MAGIC.to_bytes(4, "big")))
+_ENTRY = re.compile(re.escape(b"\0\0\0\1"))
+_TERM_TOPIC = TERM_TOPIC.encode()
+_LEAST_HEAD = 36
+
+
+class Layout(Enum):
+    """How records lie in the files."""
+
+    CLASSIC = "classic"
+    DLEDGER = "dledger"
+
+
+class Tail(Enum):
+    """What stands where a walk ends."""
+
+    MORE = "the bytes end inside a record"
+    BLANK = "the blank that fills a file up"
+    NOT_WRITTEN = "zeros"
+    TORN = "neither a record nor anything else that belongs into a log"
+
+
+class Chain(NamedTuple):
+    """
+    Records, one behind the other, in a buffer that is cut off anywhere.
+
+    :ivar first: when the first of them was stored, ms; -1: there is none.
+    :ivar last: and the last one.
+    :ivar end: where the chain ends; a further one may start there.
+    :ivar tail: what stands at `end`.
+    :ivar needed: of `MORE`: bytes from `end` on that the next look has to see to get any further.
+    """
+
+    first: int
+    last: int
+    end: int
+    tail: Tail
+    needed: int = 0
+
+
+def chain(buffer: Any, base: int, layout: Layout = Layout.CLASSIC) -> Chain:
+    """
+    From the start of a buffer on, up to the first place where there is no record.
+
+    :param base: physical offset of its first byte; a record that says otherwise is torn.
+    """
+    if layout is Layout.DLEDGER:
+        return _chain_of_entries(buffer, base)
+    places: list[int] = []
+    keep, identity = places.append, _IDENTITY.unpack_from
+    position, limit = 0, len(buffer)
+    last = limit - _IDENTITY.size
+    is_torn = False
+    while position <= last:
+        size, magic, offset = identity(buffer, position)
+        if magic != MESSAGE_MAGIC or size < RECORD_OVERHEAD or position + size > limit:
+            break
+        is_torn = offset != base + position
+        if is_torn:
+            break
+        keep(position)
+        position += size
+    # One of which only the parts do not add up matters at the end: elsewhere the next one follows.
+    while places and _cuts(buffer, places[-1], position - places[-1]) is None:
+        position, is_torn = places.pop(), True
+    times = [_stored(buffer, place) for place in (*places[:1], *places[-1:])] or [-1]
+    if is_torn:
+        return Chain(times[0], times[-1], position, Tail.TORN)
+    tail, _, needed = tail_at(buffer, position)
+    return Chain(times[0], times[-1], position, tail, needed)
+
+
+def _chain_of_entries(buffer: Any, base: int) -> Chain:
+    places, end = entry_chain(buffer, 0)
+    for at, place in enumerate(places):
+        head = Header(*HEADER.unpack_from(buffer, place))
+        if not head.is_sound or head.pos != base + place:
+            places, end = places[:at], place
+            break
+    first = next((time for time in _times(buffer, base, places, end)), -1)
+    last = next((time for time in _times(buffer, base, places[::-1], end)), -1)
+    tail, _, needed = entry_tail(buffer, base, end)
+    return Chain(first, last, end, tail, needed)
+
+
+def _times(buffer: Any, base: int, places: list[int], end: int) -> Iterator[int]:
+    """When those records were stored that are in entries; what begins a term is none."""
+    for place in places:
+        at = place + ENTRY_HEADER_SIZE
+        if at + RECORD_OVERHEAD > end:
+            continue
+        size, magic, offset = _IDENTITY.unpack_from(buffer, at)
+        if size == _INT(buffer, at - 4)[0] and magic == MESSAGE_MAGIC and offset == base + at:
+            cuts = _cuts(buffer, at, size)
+            if cuts is not None and bytes(buffer[cuts[1] : cuts[2] - 2]) != _TERM_TOPIC:
+                yield _stored(buffer, at)
+
+
+def _stored(buffer: Any, position: int) -> int:
+    return store_timestamp_of(bytes(buffer[position : position + RECORD_OVERHEAD]))
+
+
+def _cuts(buffer: Any, position: int, size: int) -> tuple[int, int, int, int] | None:
+    """Where the parts of a record are; None: they do not add up."""
+    head = HEADS[buffer[position + 39] >> 4 & 3].size
+    end = position + size
+    if size <= head:
+        return None
+    length = _INT(buffer, position + head - 4)[0]
+    cuts = cuts_at(buffer, end, position + head, length)
+    return cuts if cuts is not None and cuts[3] == end else None
+
+
+def tail_at(buffer: Any, end: int) -> tuple[Tail, str, int]:
+    """What stands where no record does: with the reason, and bytes that the next look needs."""
+    room = len(buffer) - end
+    if room < BLANK_SIZE:
+        return Tail.MORE, "", BLANK_SIZE
+    size, magic = _PREFIX(buffer, end)
+    if magic == BLANK_MAGIC:
+        return Tail.BLANK, "", 0
+    if magic == 0 and size == 0:
+        return Tail.NOT_WRITTEN, "", 0
+    if magic != MESSAGE_MAGIC:
+        return Tail.TORN, f"no record: its magic is {magic:08x}", 0
+    if RECORD_OVERHEAD <= size <= MAX_RECORD_SIZE:
+        return Tail.MORE, "", size
+    return Tail.TORN, f"a record that claims {size} bytes", 0
+
+
+def entry_chain(buffer: Any, start: int) -> tuple[list[int], int]:
+    """The entries that magic and size make, and where they end."""
+    places: list[int] = []
+    keep, prefix = places.append, BLANK.unpack_from
+    position, limit = start, len(buffer)
+    while position + ENTRY_HEADER_SIZE <= limit:
+        magic, size = prefix(buffer, position)
+        if magic != ENTRY_MAGIC or not ENTRY_HEADER_SIZE <= size <= MAX_ENTRY_SIZE:
+            break
+        if position + size > limit:
+            break
+        keep(position)
+        position += size
+    return places, position
+
+
+def entry_tail(buffer: Any, base: int, end: int) -> tuple[Tail, str, int]:
+    """The same of a DLedger."""
+    room = len(buffer) - end
+    if room < BLANK_SIZE:
+        return Tail.MORE, "", BLANK_SIZE
+    if _PREFIX(buffer, end)[0] == ENTRY_BLANK:
+        return Tail.BLANK, "", 0
+    if not any(buffer[end : end + min(room, ENTRY_HEADER_SIZE)]):
+        return Tail.NOT_WRITTEN, "", 0
+    if room < ENTRY_HEADER_SIZE:
+        return Tail.MORE, "", ENTRY_HEADER_SIZE
+    head = Header(*HEADER.unpack_from(buffer, end))
+    if not head.is_sound:
+        return Tail.TORN, "no entry of a DLedger", 0
+    if head.pos != base + end:
+        return Tail.TORN, f"an entry that says that it is at {head.pos}", 0
+    return Tail.MORE, "", head.size
+
+
+def first_record(buffer: Any, base: int, start: int = 0, layout: Layout = Layout.CLASSIC) -> int:
+    """
+    The first place at or behind `start` where a walk can begin; -1: none.
+
+    A record's bytes may also stand inside a body. One that says exactly where it is can only be
+    meant to deceive; it is taken only if something that belongs into a log follows it, or its CRC
+    holds. `rmq_ha.lake.scan.store.scanning` also begins well before the part that it wants, so that
+    what lies in one body is left behind.
+
+    :returns: of the record, or with DLedger of its entry.
+    """
+    if layout is Layout.DLEDGER:
+        return _first_entry(buffer, base, start)
+    for magic in _MAGIC.finditer(buffer, start + 4):
+        position = magic.start() - 4
+        if _says(buffer, position + 28, base + position) and _may_begin(buffer, base, position):
+            return position
+    return -1
+
+
+def _says(buffer: Any, at: int, offset: int) -> bool:
+    """The number at a place is this one."""
+    return bool(at + 8 <= len(buffer) and _OFFSET(buffer, at)[0] == offset)
+
+
+def _may_begin(buffer: Any, base: int, position: int) -> bool:
+    size, limit = _PREFIX(buffer, position)[0], len(buffer)
+    if not RECORD_OVERHEAD <= size <= MAX_RECORD_SIZE:
+        return False
+    end = position + size
+    if end > limit:
+        return True
+    cuts = _cuts(buffer, position, size)
+    if cuts is None:
+        return False
+    if limit - end < _LEAST_HEAD or _says(buffer, end + 28, base + end):
+        return True
+    if tail_at(buffer, end)[0] in (Tail.BLANK, Tail.NOT_WRITTEN):
+        return True
+    body = memoryview(buffer)[cuts[0] : cuts[1] - 1]
+    stored = int.from_bytes(buffer[position + 8 : position + 12], "big")
+    return len(body) > 0 and crc32(body) & CRC_MASK == stored
+
+
+def _first_entry(buffer: Any, base: int, start: int) -> int:
+    for magic in _ENTRY.finditer(buffer, start):
+        position = magic.start()
+        if position + ENTRY_HEADER_SIZE > len(buffer):
+            return -1
+        head = Header(*HEADER.unpack_from(buffer, position))
+        if head.is_sound and head.pos == base + position and head.size <= MAX_ENTRY_SIZE:
+            return position
+    return -1

@@ -1,0 +1,207 @@
+"""What a broker left, or is writing right now: files, tables, and where all of it ends.
+
+Spec: store.md, sections 1, 5.1, 5.2 and 12; dledger.md, section 3.
+"""
+
+from functools import cached_property
+from typing import Any
+
+from rmq_ha.base.errors import CannotDecide, ProtocolViolation
+from rmq_ha.base.store_files import Files
+from rmq_ha.base.store_format.checkpoint import CheckpointTimes
+from rmq_ha.base.wire.bodies import (
+    TopicTable,
+    decode_delay_offsets,
+    decode_group_table,
+    decode_offset_table,
+    decode_topic_table,
+)
+from rmq_ha.ops.offline.chain import Layout
+from rmq_ha.ops.offline.end import end_of_log
+from rmq_ha.ops.offline.log_files import Hole, LogFile, holes_in, is_number, log_files, numbered
+from rmq_ha.ops.offline.queues import LogBounds, QueueFiles, RowFile
+
+
+class StoreFiles:
+    """
+    A store. May be pickled.
+
+    What it tells of the log's files and ends is as it was when it was first asked: a store that
+    moves is read up to there.
+
+    :param commit_log: `storePathCommitLog`, if that is set; with commas if there are several. A
+        DLedger's is `.../dledger-<id>/data`.
+    :param damaged: a log or a queue of which files are missing is read as far as it is there; the
+        caller looks at `holes` and `Queue.faults`.
+    :ivar notes: what a person should know about how it was read.
+    """
+
+    def __init__(
+        self,
+        uri: str,
+        files: Files,
+        root: str,
+        commit_log: str | None = None,
+        damaged: bool = False,
+    ) -> None:
+        self.uri = uri
+        self.root = root
+        self.files = files
+        self.notes: list[str] = []
+        self._commit_log = commit_log
+        self._damaged = damaged
+
+    # The log
+
+    def log_files(self) -> list[LogFile]:
+        """
+        The log's files in order.
+
+        :raises CannotDecide: some are missing.
+        """
+        return list(self._log_files)
+
+    @cached_property
+    def _log_files(self) -> list[LogFile]:
+        row = log_files(self.files, self.root, self._commit_log)
+        for hole in () if self._damaged else holes_in(row):
+            raise CannotDecide(
+                f"the log has no bytes from {hole.start} to {hole.end} (between {hole.between}): a"
+                " file is missing or was cut. Copy it from a replica"
+            )
+        return row
+
+    @property
+    def holes(self) -> list[Hole]:
+        """Of a damaged log."""
+        return holes_in(self._log_files)
+
+    @property
+    def layout(self) -> Layout:
+        """Of what is written now; a broker that joined a DLedger has older files in the other."""
+        return self._log_files[-1].layout
+
+    def min_offset(self) -> int:
+        """Where the first file begins."""
+        return self._log_files[0].base
+
+    def max_offset(self) -> int:
+        """Where the last complete record ends."""
+        return self._max_offset
+
+    @cached_property
+    def _max_offset(self) -> int:
+        return end_of_log(self.files, self._log_files)
+
+    # Queues
+
+    def topics_on_disk(self) -> list[tuple[str, int]]:
+        """Topic and queue id of every consume queue."""
+        return sorted(self._queue_rows)
+
+    @cached_property
+    def _queue_rows(self) -> dict[tuple[str, int], None]:
+        base = f"{self.root}/consumequeue"
+        queues: dict[tuple[str, int], None] = {}
+        for topic in self.files.list(base):
+            if topic.is_directory:
+                for queue in self.files.list(f"{base}/{topic.name}"):
+                    if queue.is_directory and _is_queue_id(queue.name):
+                        queues[topic.name, int(queue.name)] = None
+        return queues
+
+    def queue(self, topic: str, queue_id: int) -> QueueFiles:
+        """
+        A queue; an empty one if there is none.
+
+        :raises CannotDecide: a file is missing in it, and the store was not opened as damaged.
+        """
+        parts = self._parts(topic, queue_id)
+        return QueueFiles(self.files, topic, queue_id, *parts, self._damaged)
+
+    def _parts(self, topic: str, queue_id: int) -> tuple[list[RowFile], list[RowFile], LogBounds]:
+        return (
+            self._row("consumequeue", topic, queue_id),
+            self._row("consumequeue_ext", topic, queue_id),
+            LogBounds(self.min_offset(), self.max_offset()),
+        )
+
+    def _row(self, kind: str, topic: str, queue_id: int) -> list[RowFile]:
+        directory = f"{self.root}/{kind}/{topic}/{queue_id}"
+        return [
+            RowFile(f"{directory}/{entry.name}", int(entry.name), entry.size)
+            for entry in numbered(self.files.list(directory))
+        ]
+
+    # Tables and the rest
+
+    def config(self, name: str) -> bytes | None:
+        """
+        A table's file, or its `.bak` where that is missing, empty or damaged; None: neither.
+
+        :param name: `topics.json`, `consumerOffset.json`, `delayOffset.json` or
+            `subscriptionGroup.json`; others are returned unread.
+        :raises CannotDecide: it and its backup are damaged.
+        """
+        path = f"{self.root}/config/{name}"
+        faults = []
+        for copy in (path, f"{path}.bak"):
+            try:
+                data = self.files.read(copy)
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                faults.append(f"{copy} cannot be read: {error}")
+                continue
+            if not data:
+                faults.append(f"{copy} is empty")
+                continue
+            try:
+                _DECODERS.get(name, _as_it_is)(data)
+            except ProtocolViolation as error:
+                faults.append(f"{copy} is damaged: {error}")
+                continue
+            if copy != path:
+                fault = faults[0] if faults else f"{path} is missing"
+                self.notes.append(f"{fault}; read {copy} in its place")
+            return data
+        if any("empty" not in fault for fault in faults):
+            raise CannotDecide(
+                f"{'; '.join(faults)}. Repair it (any JSON editor will do), or copy the file from "
+                "another replica"
+            )
+        return None
+
+    def topics(self) -> TopicTable | None:
+        """`topics.json`."""
+        data = self.config("topics.json")
+        return None if data is None else decode_topic_table(data)
+
+    def checkpoint(self) -> CheckpointTimes | None:
+        """The checkpoint; None when there is none."""
+        try:
+            return CheckpointTimes.decode(self.files.read(f"{self.root}/checkpoint"))
+        except FileNotFoundError:
+            return None
+
+    @property
+    def abort(self) -> bool:
+        """A broker has it open, or was killed."""
+        return any(entry.name == "abort" for entry in self.files.list(self.root))
+
+
+def _is_queue_id(name: str) -> bool:
+    """As a broker writes it."""
+    return is_number(name) and int(name) < 1 << 31 and str(int(name)) == name
+
+
+def _as_it_is(data: bytes) -> bytes:
+    return data
+
+
+_DECODERS: dict[str, Any] = {
+    "topics.json": decode_topic_table,
+    "subscriptionGroup.json": decode_group_table,
+    "consumerOffset.json": decode_offset_table,
+    "delayOffset.json": decode_delay_offsets,
+}

@@ -1,0 +1,91 @@
+"""Where a log ends.
+
+Spec: store.md, sections 5.4, 5.6 and 14.2.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from rmq_ha.base.store_files import OVERLAP, WINDOW, Files, window_of
+from rmq_ha.ops.offline.chain import Tail, chain, first_record
+from rmq_ha.ops.offline.log_files import LogFile
+
+REACH = 16 << 20
+"""How far behind damage or zeros the log may go on: several of the largest records."""
+
+
+def end_of_log(files: Files, row: Sequence[LogFile], window: int = WINDOW) -> int:
+    """
+    Where the last complete record ends, or the file that a blank closed.
+
+    Behind damage or lost pages the log goes on if a sound record follows near by that was stored
+    no earlier than the one before. Without that rule, what an old truncation left behind the end
+    would come to life again.
+    """
+    for file in reversed(row):
+        end = _End(files, file, window).find()
+        if end > file.base:
+            return end
+    return row[0].base
+
+
+class _End:
+    """
+    The search in one file.
+
+    :ivar end: of the last record so far.
+    """
+
+    def __init__(self, files: Files, file: LogFile, window: int) -> None:
+        self._files = files
+        self._file = file
+        self._size = window
+        self.end = file.base
+        self._stored = 0
+
+    def find(self) -> int:
+        """The end; the file's start if nothing is in it."""
+        position, want = self._file.base, self._size
+        while position >= 0 and position + 8 <= self._file.end:
+            buffer = self._window(position, want)
+            records = chain(buffer, position, self._file.layout)
+            position += records.end
+            if records.end:
+                self.end = position
+            if records.last >= 0:
+                self._stored = records.last
+            want = self._size
+            if records.tail is Tail.BLANK:
+                return self._file.end
+            if records.tail is Tail.MORE and position + records.needed <= self._file.end:
+                want = max(want, records.needed)
+            else:
+                position = self._after(position + 1)
+        return self.end
+
+    def _after(self, position: int) -> int:
+        """Where the log goes on; -1: nowhere."""
+        limit = min(position + REACH, self._file.end)
+        while position + 8 <= limit:
+            length = min(self._size, limit - position)
+            buffer = self._window(position, length)
+            start = first_record(buffer, position, 0, self._file.layout)
+            if start >= 0 and self._is_later(position + start):
+                return position + start
+            if start >= 0:
+                position += start + 1
+            else:
+                position += max(1, length - OVERLAP)
+        return -1
+
+    def _is_later(self, position: int) -> bool:
+        """A whole record is there that was stored no earlier than the last one."""
+        buffer = self._window(position, self._size)
+        records = chain(buffer, position, self._file.layout)
+        if records.first < 0 and self._size < records.needed <= self._file.end - position:
+            records = chain(self._window(position, records.needed), position, self._file.layout)
+        return records.first >= max(0, self._stored)
+
+    def _window(self, position: int, length: int) -> Any:
+        length = min(length, self._file.end - position)
+        return window_of(self._files, self._file.path, position - self._file.base, length)

@@ -1,0 +1,114 @@
+"""Which files a commit log consists of.
+
+Spec: store.md, section 1; dledger.md, sections 3 and 15.4.
+"""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+from rmq_ha.base.errors import CannotDecide
+from rmq_ha.base.store_files import Entry, Files
+from rmq_ha.ops.offline.chain import Layout
+
+NAME_LENGTH = 20
+
+
+class LogFile(NamedTuple):
+    """
+    One file of a log.
+
+    :ivar base: physical offset of its first byte.
+    :ivar size: bytes.
+    """
+
+    path: str
+    base: int
+    size: int
+    layout: Layout = Layout.CLASSIC
+
+    @property
+    def end(self) -> int:
+        """Physical offset behind its last byte."""
+        return self.base + self.size
+
+
+def numbered(entries: Sequence[Entry]) -> list[Entry]:
+    """The files that are named as parts of a row of files."""
+    return [
+        entry
+        for entry in entries
+        if not entry.is_directory and len(entry.name) == NAME_LENGTH and is_number(entry.name)
+    ]
+
+
+def is_number(name: str) -> bool:
+    """Digits, and no more than a Java long."""
+    return name.isascii() and name.isdecimal() and len(name) <= NAME_LENGTH and int(name) < 1 << 63
+
+
+class Hole(NamedTuple):
+    """Bytes of a log that no file has: one is missing, or was cut."""
+
+    start: int
+    end: int
+    between: str
+
+
+def log_files(files: Files, root: str, commit_log: str | None = None) -> list[LogFile]:
+    """
+    The files of a store's log, in order; see `holes_in`.
+
+    :param commit_log: directories with commas between them, where it is not below the root.
+    :raises CannotDecide: there are none, there are several logs, or files of several.
+    """
+    directories = [part.strip() for part in (commit_log or f"{root}/commitlog").split(",")]
+    classic = _of(files, [path for path in directories if path], Layout.CLASSIC)
+    ledgers = [
+        entry.name
+        for entry in files.list(root)
+        if entry.is_directory and entry.name.startswith("dledger-")
+    ]
+    if commit_log is not None:
+        ledgers = []
+        if classic and directories[0].rstrip("/").endswith("/data"):
+            classic = [file._replace(layout=Layout.DLEDGER) for file in classic]
+    if len(ledgers) > 1:
+        raise CannotDecide(
+            f"{root} holds the logs of several DLedger members ({', '.join(ledgers)}): say which "
+            f"with the commit log's directory, as {root}/{ledgers[0]}/data"
+        )
+    row = classic
+    for name in ledgers:
+        row = classic + _of(files, [f"{root}/{name}/data"], Layout.DLEDGER)
+    if not row:
+        raise CannotDecide(
+            f"{root} has no commit log: neither commitlog/ nor dledger-<id>/data/ below it holds a "
+            "file. Give the directory that storePathRootDir names, and where storePathCommitLog "
+            "is set, that one too"
+        )
+    for file, following in pairwise(row):
+        if file.end > following.base:
+            raise CannotDecide(
+                f"{file.path} with {file.size} bytes reaches into {following.path}: these are "
+                "files of different stores or of different mappedFileSizeCommitLog"
+            )
+    return row
+
+
+def holes_in(row: Sequence[LogFile]) -> list[Hole]:
+    """What is missing between the first file and the last one."""
+    return [
+        Hole(file.end, following.base, f"{file.path} and {following.path}")
+        for file, following in pairwise(row)
+        if file.end < following.base
+    ]
+
+
+def _of(files: Files, directories: Sequence[str], layout: Layout) -> list[LogFile]:
+    row = [
+        LogFile(f"{directory}/{entry.name}", int(entry.name), entry.size, layout)
+        for directory in directories
+        for entry in numbered(files.list(directory))
+    ]
+    return sorted(row, key=lambda file: file.base)

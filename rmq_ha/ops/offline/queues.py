@@ -1,0 +1,165 @@
+"""Where consume queues begin and end.
+
+Spec: store.md, sections 3.1 to 3.6.
+"""
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from functools import cached_property
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+from rmq_ha.base.errors import CannotDecide
+from rmq_ha.base.store_files import Files
+from rmq_ha.base.store_format.consumequeue import (
+    FILLER,
+    FILLER_SIZE,
+    UNIT,
+    UNIT_SIZE,
+    count_valid,
+)
+from rmq_ha.server.store.queues.search import first_from
+
+_CHUNK = 3200 * UNIT_SIZE
+
+
+class RowFile(NamedTuple):
+    """A file of a queue, or of its extension; `base` is its first byte's place in the row."""
+
+    path: str
+    base: int
+    size: int
+
+
+class LogBounds(NamedTuple):
+    """What a queue has to know of the log."""
+
+    min_offset: int
+    max_offset: int
+
+
+class QueueFiles:
+    """
+    One queue; offsets count messages.
+
+    :param files: how to read.
+    :param row: its files in order.
+    :param extension: those of its extension in order.
+    :param log: None: units are not compared with the log.
+    :param damaged: where files are missing, the queue is what is behind them.
+    :ivar faults: what is wrong with its files.
+    :raises CannotDecide: files are missing, and it is not said to be damaged.
+    """
+
+    def __init__(
+        self,
+        files: Files,
+        topic: str,
+        queue_id: int,
+        row: Sequence[RowFile],
+        extension: Sequence[RowFile] = (),
+        log: LogBounds | None = None,
+        damaged: bool = False,
+    ) -> None:
+        self.topic = topic
+        self.queue_id = queue_id
+        start, self.faults = _faults_of(row, f"queue {queue_id} of {topic}")
+        if self.faults and not damaged:
+            raise CannotDecide(self.faults[0])
+        self.row = tuple(row[start:])
+        self._extension = tuple(extension)
+        self._files = files
+        self._log = log
+        self._chunk: tuple[int, bytes] = (0, b"")
+
+    @cached_property
+    def written_offset(self) -> int:
+        """Behind the last unit that was written, whatever the log holds."""
+        if not self.row:
+            return 0
+        last = self.row[-1]
+        at = 0
+        while at < last.size:
+            data = bytes(self._bytes(last, at, min(_CHUNK, last.size - at)))
+            written = count_valid(data)
+            at += written * UNIT_SIZE
+            if not written or written < len(data) // UNIT_SIZE:
+                break
+        return (last.base + at) // UNIT_SIZE
+
+    @cached_property
+    def max_offset(self) -> int:
+        """Behind the last message that the log holds, too; as the broker finds after a start."""
+        first = self.row[0].base if self.row else 0
+        position = self.written_offset * UNIT_SIZE
+        while self._log is not None and position > first:
+            offset, size, _ = self._unit(position - UNIT_SIZE)
+            if size == FILLER_SIZE or offset + size <= self._log.max_offset:
+                break
+            position -= UNIT_SIZE
+        return position // UNIT_SIZE
+
+    @cached_property
+    def min_offset(self) -> int:
+        """Of the first message that the log still holds."""
+        if not self.row:
+            return 0
+        low, high = self.row[0].base, self.max_offset * UNIT_SIZE
+        minimum = 0 if self._log is None else self._log.min_offset
+        return first_from(self._unit, self._behind_fillers, low, high, minimum) // UNIT_SIZE
+
+    def unit(self, offset: int) -> tuple[int, int, int] | None:
+        """Physical offset, size and tags' code at an offset; None: nothing is written there."""
+        first = self.row[0].base if self.row else 0
+        if not first <= offset * UNIT_SIZE < self.written_offset * UNIT_SIZE:
+            return None
+        return self._unit(offset * UNIT_SIZE)
+
+    def _behind_fillers(self, position: int, end: int) -> int:
+        while position < end and self._unit(position)[1] == FILLER_SIZE:
+            start, data = self._chunk
+            is_whole = start == position and data == FILLER * (len(data) // UNIT_SIZE)
+            position += len(data) if is_whole else UNIT_SIZE
+        return min(position, end)
+
+    def _unit(self, position: int) -> tuple[int, int, int]:
+        start, data = self._chunk
+        if not start <= position < start + len(data):
+            file = self.row[bisect_right(self.row, position, key=lambda file: file.base) - 1]
+            at = (position - file.base) // _CHUNK * _CHUNK
+            data = bytes(self._bytes(file, at, min(_CHUNK, file.size - at)))
+            start = file.base + at
+            self._chunk = start, data
+        unit: tuple[int, int, int] = UNIT.unpack_from(data, position - start)
+        return unit
+
+    def _bytes(self, file: RowFile, at: int, length: int) -> Any:
+        try:
+            return self._files.window(file.path, at, length)
+        except FileNotFoundError:
+            raise CannotDecide(
+                f"{file.path} vanished while it was read: the broker deletes what the log does not "
+                "hold any more. Read again, or from a copy"
+            ) from None
+        except OSError as error:
+            raise CannotDecide(f"{file.path} cannot be read: {error}") from None
+
+
+def _faults_of(row: Sequence[RowFile], name: str) -> tuple[int, list[str]]:
+    """From which file on they follow each other, and why not from the first on."""
+    start, faults = 0, []
+    for at, (file, following) in enumerate(pairwise(row), 1):
+        if file.size % UNIT_SIZE:
+            start = at
+            faults.append(
+                f"{file.path} has {file.size} bytes, which are no whole units of {UNIT_SIZE}: it"
+                " was cut; copy it from a replica"
+            )
+        elif file.base + file.size != following.base:
+            start = at
+            faults.append(
+                f"{name} lacks the file between {file.path} and {following.path}: copy it from a"
+                " replica, or let the broker build the queue again (move its directory away and"
+                " start it)"
+            )
+    return start, faults

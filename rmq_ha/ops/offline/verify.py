@@ -1,0 +1,253 @@
+"""What is wrong in a store that nobody writes to, place by place, and what it means.
+
+Spec: store.md, sections 3, 4 and 5.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from rmq_ha.base.errors import CannotDecide, CorruptRecord, ProtocolViolation
+from rmq_ha.base.model.message import DispatchRequest
+from rmq_ha.base.model.topics import is_system
+from rmq_ha.base.store_format.checkpoint import CHECKPOINT_SIZE
+from rmq_ha.base.store_format.consumequeue import UNIT_SIZE
+from rmq_ha.base.store_format.deleted_queues import decode_beginnings
+from rmq_ha.base.store_format.index import HEADER_SIZE, ITEM_SIZE, SLOT_SIZE, IndexHeader
+from rmq_ha.ops.offline.directory import StoreFiles
+from rmq_ha.ops.offline.queues import QueueFiles
+from rmq_ha.ops.offline.records import Damage, records
+
+QUEUES, INDEX, CHECKPOINT = "queues", "index", "checkpoint"
+_NOT_FOR_CONSUMERS = 0x4
+_TABLES = ("topics.json", "subscriptionGroup.json", "consumerOffset.json", "delayOffset.json")
+
+
+class Finding(NamedTuple):
+    """
+    One thing that is not as it should be.
+
+    :ivar place: a file, with a physical offset where there is one, or a queue.
+    :ivar text: what is there.
+    :ivar meaning: what it means for messages.
+    :ivar mend: which part can be built anew from the log; empty: none, or nobody has to.
+    :ivar is_fault: something is lost, or will be; else a start mends it by itself.
+    """
+
+    code: str
+    place: str
+    text: str
+    meaning: str
+    mend: str = ""
+    is_fault: bool = True
+
+
+class _Queue:
+    """What the log says of one queue, and what its files have."""
+
+    def __init__(self, files: QueueFiles) -> None:
+        self.files = files
+        self.missing = self.wrong = 0
+        self.first_missing: DispatchRequest | None = None
+        self.first_wrong: DispatchRequest | None = None
+
+    def look(self, request: DispatchRequest) -> None:
+        unit = self.files.unit(request.queue_offset)
+        if unit is None:
+            self.missing += 1
+            self.first_missing = self.first_missing or request
+        elif unit[:2] != (request.physical_offset, request.size):
+            self.wrong += 1
+            self.first_wrong = self.first_wrong or request
+
+
+class Verified(NamedTuple):
+    """:ivar records: how many messages the log has."""
+
+    findings: list[Finding]
+    records: int
+
+
+def verify(store: StoreFiles, step: Callable[[], object] = lambda: None) -> Verified:
+    """
+    Read all of the log, and compare with it what is built from it.
+
+    :param step: called after each thousandth record.
+    :raises CannotDecide: there is no classic log, or it cannot be read.
+    """
+    findings = list(_log_holes(store))
+    topics = _known_topics(store, findings)
+    begins = _beginnings(store, findings)
+    on_disk = frozenset(store.topics_on_disk())
+    queues: dict[tuple[str, int], _Queue] = {}
+    forgotten: Counter[str] = Counter()
+    count = 0
+    for stretch in records(store):
+        if isinstance(stretch, Damage):
+            findings.append(_damage(stretch))
+            continue
+        count += 1
+        if count % 1000 == 0:
+            step()
+        request, _ = stretch
+        key = request.topic, request.queue_id
+        if request.sys_flag & _NOT_FOR_CONSUMERS or request.physical_offset < begins.get(key, 0):
+            continue
+        is_known = topics is None or request.topic in topics or is_system(request.topic)
+        if not is_known and key not in on_disk:
+            forgotten[request.topic] += 1
+            continue
+        if key not in queues:
+            queues[key] = _Queue(store.queue(*key))
+        queues[key].look(request)
+    findings += _of_queues(store, queues)
+    findings += [
+        Finding(
+            "topic-unknown",
+            topic,
+            f"the log has {number} messages of it, topics.json has not",
+            "it was deleted; its messages go with their files",
+            is_fault=False,
+        )
+        for topic, number in sorted(forgotten.items())
+    ]
+    findings += [*_index(store), *_checkpoint(store), *_abort(store)]
+    return Verified(findings, count)
+
+
+def _log_holes(store: StoreFiles) -> Iterator[Finding]:
+    for hole in store.holes:
+        yield Finding(
+            "log-hole",
+            f"{hole.between}, {hole.start}",
+            f"{hole.end - hole.start} bytes of the log are in no file",
+            "their messages are lost here: copy the file from a replica",
+        )
+
+
+def _damage(damage: Damage) -> Finding:
+    return Finding(
+        "log-damaged",
+        f"{damage.path}, {damage.start}",
+        f"{damage.end - damage.start} bytes are no whole record, or its body is not as it was",
+        "these messages are lost here: copy the file from a replica; docs/operations.md, "
+        '"Damaged stores"',
+    )
+
+
+def _known_topics(store: StoreFiles, findings: list[Finding]) -> frozenset[str] | None:
+    for name in _TABLES:
+        try:
+            store.config(name)
+        except CannotDecide as error:
+            meaning = "what it says is lost: copy it from a replica"
+            findings.append(
+                Finding("table-damaged", f"{store.root}/config/{name}", str(error), meaning)
+            )
+    try:
+        table = store.topics()
+    except CannotDecide:
+        return None
+    return None if table is None else frozenset(table.topics)
+
+
+def _beginnings(store: StoreFiles, findings: list[Finding]) -> dict[tuple[str, int], int]:
+    name = "deletedQueues.json"
+    try:
+        data = store.config(name)
+        return {} if data is None else decode_beginnings(data)
+    except (CannotDecide, ProtocolViolation) as error:
+        meaning = "messages of deleted topics may come back"
+        findings.append(
+            Finding("table-damaged", f"{store.root}/config/{name}", str(error), meaning)
+        )
+        return {}
+
+
+def _of_queues(store: StoreFiles, seen: dict[tuple[str, int], _Queue]) -> Iterator[Finding]:
+    for key in store.topics_on_disk():
+        if key not in seen:
+            seen[key] = _Queue(store.queue(*key))
+    for (topic, queue_id), queue in sorted(seen.items()):
+        place = f"{store.root}/consumequeue/{topic}/{queue_id}"
+        for fault in queue.files.faults:
+            yield Finding("queue-files", place, fault, "consumers do not get what is there", QUEUES)
+        if queue.first_missing is not None:
+            first = queue.first_missing
+            yield Finding(
+                "queue-lacks",
+                f"{place}, {first.queue_offset}",
+                f"it lacks {queue.missing} messages of the log, from {first.physical_offset} on",
+                "consumers do not get them before it is built anew",
+                QUEUES,
+            )
+        if queue.first_wrong is not None:
+            first = queue.first_wrong
+            yield Finding(
+                "queue-wrong",
+                f"{place}, {first.queue_offset}",
+                f"{queue.wrong} units do not lead to their messages, the first to that at "
+                f"{first.physical_offset}",
+                "consumers get these messages late or not at all",
+                QUEUES,
+            )
+        behind = queue.files.written_offset - queue.files.max_offset
+        if behind > 0:
+            yield Finding(
+                "queue-ahead",
+                f"{place}, {queue.files.max_offset}",
+                f"its last {behind} units lead behind the end of the log",
+                "the log lost its end, as in a crash; a start cuts them",
+                QUEUES,
+                is_fault=False,
+            )
+        odd = sum(row.size % UNIT_SIZE for row in queue.files.row)
+        if odd:
+            yield Finding("queue-files", place, f"{odd} bytes too many", "a file was cut", QUEUES)
+
+
+def _index(store: StoreFiles) -> Iterator[Finding]:
+    for entry in store.files.list(f"{store.root}/index"):
+        path = f"{store.root}/index/{entry.name}"
+        why = ""
+        try:
+            header = IndexHeader.decode(store.files.read(path, 0, HEADER_SIZE))
+        except (CorruptRecord, OSError) as error:
+            why = str(error)
+        else:
+            slots = entry.size - HEADER_SIZE - header.index_count * ITEM_SIZE
+            if slots < header.hash_slot_count * SLOT_SIZE:
+                why = f"{header.index_count} items do not fit into its {entry.size} bytes"
+            elif header.end_physical_offset > store.max_offset():
+                why = f"it leads to {header.end_physical_offset}, behind the end of the log"
+        if why:
+            meaning = "messages are not found by their keys; consumers do not need it"
+            yield Finding("index-wrong", path, why, meaning, INDEX)
+
+
+def _checkpoint(store: StoreFiles) -> Iterator[Finding]:
+    path = f"{store.root}/checkpoint"
+    entries = [entry for entry in store.files.list(store.root) if entry.name == "checkpoint"]
+    meaning = "after a stop that was not clean all of the log is read"
+    if not entries:
+        yield Finding("checkpoint", path, "it is missing", meaning, CHECKPOINT, is_fault=False)
+    elif entries[0].size != CHECKPOINT_SIZE:
+        text = f"it has {entries[0].size} bytes, not {CHECKPOINT_SIZE}"
+        yield Finding("checkpoint", path, text, meaning, CHECKPOINT)
+    else:
+        times = store.checkpoint()
+        if times is not None and times.flushed_offset > store.max_offset():
+            text = f"it says that the log is on the disk up to {times.flushed_offset}"
+            text += f", and the log ends at {store.max_offset()}"
+            yield Finding("checkpoint", path, text, "the log lost its end", "")
+
+
+def _abort(store: StoreFiles) -> Iterator[Finding]:
+    if store.abort:
+        yield Finding(
+            "abort",
+            f"{store.root}/abort",
+            "its last broker did not stop in an orderly way",
+            "the next start reads what was written last, and mends queues and index by itself",
+            is_fault=False,
+        )

@@ -1,0 +1,121 @@
+"""What `verify-offsets` is asked with, of `rmqha-admin` and of `rmqha-spark` alike."""
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+import click
+
+from rmq_ha.base.spans import span_ms
+from rmq_ha.ops.offsets.sampling import Patience
+from rmq_ha.ops.offsets.verdict import Limits
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+if TYPE_CHECKING:
+    _ParamType = click.ParamType[int]
+else:  # older ones cannot be subscripted
+    _ParamType = click.ParamType
+
+
+class Span(_ParamType):
+    """A length of time: `20s`, `500ms`, `2m`; a bare number is seconds. As ms."""
+
+    name = "time"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int:
+        """:raises click.BadParameter: it is none."""
+        if isinstance(value, int):
+            return value
+        span = span_ms(str(value), bare="s")
+        if span is None:
+            self.fail(f"{value!r}: write a time as 20s, 500ms or 2m", param, ctx)
+        return span
+
+
+_LIMITS = (
+    click.option(
+        "--max-skew",
+        type=Span(),
+        default="20s",
+        show_default=True,
+        help="How old a slave's tables may be: it copies every 10 s, its master writes"
+        " files every 5 s. Two stores at rest may differ by nothing.",
+    ),
+    click.option(
+        "--wait",
+        type=Span(),
+        default=None,
+        help="How long to look again at a slave that lacks something; default: --max-skew and"
+        " 3 s. A shorter time may leave the question open (exit code 3).",
+    ),
+    click.option(
+        "--max-lag",
+        type=click.IntRange(min=0),
+        default=0,
+        show_default=True,
+        help="Messages that each queue of a slave may lack.",
+    ),
+    click.option(
+        "--max-repeats",
+        type=click.IntRange(min=0),
+        help="More repeated messages than that are not safe; default: any number is.",
+    ),
+    click.option(
+        "--repair",
+        metavar="DIR",
+        help="Write a repair plan and merged tables there; nothing is done.",
+    ),
+)
+
+
+class Asked(NamedTuple):
+    """
+    What the options said.
+
+    :ivar repair: a directory for a plan and tables.
+    """
+
+    patience: Patience
+    limits: Limits
+    repair: str | None
+
+
+def asked(given: Mapping[str, Any]) -> Asked:
+    """Of the parameters of a command with `limit_options`."""
+    skew, wait = given["max_skew"], given["wait"]
+    return Asked(
+        Patience(skew, skew + 3_000 if wait is None else wait),
+        Limits(given["max_lag"], given["max_repeats"]),
+        given["repair"],
+    )
+
+
+def pair_options(*, required: bool) -> Callable[[F], F]:
+    """Give a command the places of a pair."""
+    master = click.option(
+        "--master",
+        "of_master",
+        required=required,
+        metavar="PLACE",
+        help="The master: /store/root, broker://host:port, namesrv://host:port/brokerName or"
+        " snapshot:DIR.",
+    )
+    slave = click.option(
+        "--slave",
+        "of_slaves",
+        required=required,
+        multiple=True,
+        metavar="PLACE",
+        help="A slave, as often as there are some; one that is safe to fail over to is enough.",
+    )
+    return lambda function: master(slave(function))
+
+
+def limit_options(function: F) -> F:
+    """Give a command what is waited for, what is safe, and the repair plan."""
+    for option in reversed(_LIMITS):
+        function = option(function)
+    return function

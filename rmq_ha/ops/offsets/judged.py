@@ -1,0 +1,119 @@
+"""Every key of every slave with what it means, as findings and sums: plain Python, no Spark."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from rmq_ha.ops.offsets.codes import MEANINGS
+from rmq_ha.ops.offsets.findings import Finding
+from rmq_ha.ops.offsets.model import DELAY, LOG, OFFSET, QUEUE, TEXTS
+from rmq_ha.ops.offsets.pairing import Forecast, Pairing, cases, forecast
+from rmq_ha.ops.offsets.rules import Case, Ruling, judge
+
+
+class Worst(NamedTuple):
+    """What a fail-over does to one group; topic and queue: where it is worst."""
+
+    slave: str
+    group: str
+    repeats: int
+    skipped: int
+    topic: str | None
+    queue_id: int | None
+
+
+class Judged(NamedTuple):
+    """
+    One key of one slave.
+
+    :ivar slave: its place; `master` that of its master.
+    :ivar observed: ms since the epoch.
+    """
+
+    slave: str
+    master: str
+    observed: int
+    case: Case
+    ruling: Ruling
+
+
+def judged(pairings: Sequence[Pairing], max_lag: int = 0) -> list[Judged]:
+    """All keys that either side of each pair has."""
+    return [
+        Judged(
+            pairing.slave.place,
+            pairing.masters[-1].place,
+            pairing.slave.ended,
+            case,
+            judge(case, max_lag),
+        )
+        for pairing in pairings
+        for case in cases(pairing)
+    ]
+
+
+def sums(rows: Iterable[Judged]) -> dict[str, Forecast]:
+    """What a fail-over does, by slave."""
+    by_slave: dict[str, list[tuple[Case, Ruling]]] = defaultdict(list)
+    for row in rows:
+        by_slave[row.slave].append((row.case, row.ruling))
+    return {slave: forecast(mine) for slave, mine in by_slave.items()}
+
+
+def worst(rows: Iterable[Judged], most: int) -> list[Worst]:
+    """The groups with most repeats and skips, and the queue in which it is worst for each."""
+    groups: dict[tuple[str, str], list[Judged]] = defaultdict(list)
+    for row in rows:
+        if row.case.key.kind == OFFSET and row.ruling.repeats + row.ruling.skipped > 0:
+            groups[row.slave, row.case.key.group or ""].append(row)
+    harmed = []
+    for (slave, group), mine in groups.items():
+        queue = max(mine, key=lambda row: row.ruling.repeats + row.ruling.skipped).case.key
+        repeats = sum(row.ruling.repeats for row in mine)
+        skipped = sum(row.ruling.skipped for row in mine)
+        harmed.append(Worst(slave, group, repeats, skipped, queue.topic, queue.queue_id))
+    return sorted(harmed, key=lambda item: (-item.repeats - item.skipped, item[:2]))[:most]
+
+
+def findings(rows: Iterable[Judged]) -> Iterator[Finding]:
+    """One for each code of each key."""
+    for row in rows:
+        for code in row.ruling.codes:
+            yield _finding(row, code)
+
+
+_OF_MASTER = ("MASTER_BEYOND_MAX", "MASTER_DAMAGED")
+
+
+def _finding(row: Judged, code: str) -> Finding:
+    case, key = row.case, row.case.key
+    severity, sentence = MEANINGS[code]
+    expected: object = case.master
+    actual: object = case.slave
+    if key.kind in TEXTS:
+        expected, actual = case.master_text, case.slave_text
+    elif code == "BEYOND_MAX":
+        expected = case.slave_end
+    elif code == "BELOW_MIN":
+        expected, actual = case.slave_first, case.master
+    elif code == "MIN_DRIFT":
+        expected, actual = case.master_low, case.slave_low
+    elif code == "MASTER_BEYOND_MAX":
+        expected, actual = case.master_end, case.master
+    elif code == "MASTER_DAMAGED":
+        expected, actual = "an offset", case.master
+    known = case.master if case.slave is None else case.slave
+    return Finding(
+        str(severity),
+        code,
+        sentence.format(**row.ruling._asdict()),
+        row.master if code in _OF_MASTER else row.slave,
+        key.topic,
+        key.queue_id,
+        key.group,
+        physical_offset=known if key.kind == LOG else None,
+        queue_offset=known if key.kind in (OFFSET, DELAY, QUEUE) else None,
+        expected=None if expected is None else str(expected),
+        actual=None if actual is None else str(actual),
+        observed_at=row.observed,
+    )

@@ -1,0 +1,185 @@
+"""Snapshots kept as `DIR/ts=<ms>/<role>-<broker>-<id>.json.gz`: a history of replicas."""
+
+import gzip
+import json
+import zlib
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from rmq_ha.base.errors import CannotDecide
+from rmq_ha.base.host.files import listing, put, read_small
+from rmq_ha.ops.offsets.model import SLAVE_ROLE, Fact, Snapshot
+from rmq_ha.ops.offsets.pairing import Pairing, is_right, pair
+
+COLUMNS = (
+    *("place", "broker", "brokerId", "role", "resting", "began", "ended", "kinds"),
+    *("kind", "topic", "group", "queueId", "value", "low", "text"),
+)
+"""Of each line: whose snapshot it is, and one fact."""
+_HEAD = 8
+_DAMAGE = (OSError, EOFError, zlib.error, ValueError, TypeError, LookupError, AttributeError)
+
+
+def is_slave(snapshot: Snapshot) -> bool:
+    """It says so, or its broker id does."""
+    return snapshot.role == SLAVE_ROLE or (snapshot.role is None and bool(snapshot.broker_id))
+
+
+def name_of(snapshot: Snapshot) -> str:
+    """Where it belongs below the directory of a history."""
+    role = "slave" if is_slave(snapshot) else "master"
+    broker = "".join(char if char.isalnum() or char in "-_." else "_" for char in _broker(snapshot))
+    number = "x" if snapshot.broker_id is None else snapshot.broker_id
+    return f"ts={snapshot.began}/{role}-{broker}-{number}.json.gz"
+
+
+def _broker(snapshot: Snapshot) -> str:
+    return snapshot.broker or snapshot.place
+
+
+def encode(snapshot: Snapshot) -> bytes:
+    """JSON, a line for each fact, compressed."""
+    head = (
+        snapshot.place,
+        snapshot.broker,
+        snapshot.broker_id,
+        snapshot.role,
+        snapshot.is_resting,
+        snapshot.began,
+        snapshot.ended,
+        ",".join(sorted(snapshot.kinds)),
+    )
+    lines = (json.dumps(dict(zip(COLUMNS, (*head, *fact), strict=True))) for fact in snapshot.facts)
+    return gzip.compress("\n".join(lines).encode(), 6, mtime=0)
+
+
+def decode(data: bytes, name: str) -> Snapshot:
+    """
+    What `encode` wrote.
+
+    :param name: of the file, for the error.
+    :raises CannotDecide: it is something else.
+    """
+    try:
+        lines = gzip.decompress(data).splitlines()
+        rows = [[*map(json.loads(line).get, COLUMNS)] for line in lines]
+        place, broker, number, role, is_resting, began, ended, kinds = rows[0][:_HEAD]
+        facts = tuple(Fact(*row[_HEAD:]) for row in rows)
+        known = frozenset(kinds.split(","))
+        return Snapshot(place, broker, number, role, is_resting, began, ended, known, facts)
+    except _DAMAGE as error:
+        raise CannotDecide(f"{name} is no snapshot ({error}); remove it") from None
+
+
+def append(snapshot: Snapshot, directory: str) -> str:
+    """
+    Add it to a history, whole or not at all.
+
+    :returns: the file.
+    :raises CannotDecide: it cannot be written.
+    """
+    path = f"{directory.rstrip('/')}/{name_of(snapshot)}"
+    try:
+        put(path, encode(snapshot))
+    except OSError as error:
+        raise CannotDecide(f"{path} cannot be written: {error}") from None
+    return path
+
+
+def append_pairings(pairings: Sequence[Pairing], directory: str) -> None:
+    """
+    Add what was seen of a master and its slaves.
+
+    A store does not say what it is, but whoever named it did.
+
+    :raises CannotDecide: it cannot be written.
+    """
+    taken = [(pairings[0].masters[-1], "ASYNC_MASTER")]
+    taken += [(pairing.slave, SLAVE_ROLE) for pairing in pairings]
+    for snapshot, role in taken:
+        append(replace(snapshot, role=snapshot.role or role), directory)
+
+
+class Kept(NamedTuple):
+    """One file of a history."""
+
+    moment: int
+    role: str
+    path: str
+
+    @property
+    def broker(self) -> str:
+        """As the file's name has it; of a store without a name, its place."""
+        name = self.path.rpartition("/")[2].removeprefix(f"{self.role}-")
+        return name.removesuffix(".json.gz").rpartition("-")[0]
+
+    def read(self) -> Snapshot:
+        """:raises CannotDecide: it is no snapshot."""
+        return decode(read_small(self.path), self.path)
+
+
+def kept(directory: str, role: str) -> list[Kept]:
+    """
+    The snapshots of a role, oldest first.
+
+    :param role: `master` or `slave`.
+    :raises CannotDecide: there is none.
+    """
+    root = directory.rstrip("/")
+    files = []
+    for entry in listing(root):
+        moment = entry.name.removeprefix("ts=")
+        if moment.isdecimal() and moment != entry.name:
+            files += [
+                Kept(int(moment), role, f"{root}/{entry.name}/{file.name}")
+                for file in listing(f"{root}/{entry.name}")
+                if file.name.startswith(f"{role}-") and file.name.endswith(".json.gz")
+            ]
+    if not files:
+        raise CannotDecide(
+            f"snapshot:{directory} holds none of a {role}: `rmqha-admin snapshot PLACE --to"
+            f" {directory}` makes one"
+        )
+    return sorted(files)
+
+
+def of_one_broker(
+    masters: Sequence[Kept], slaves: Sequence[Kept]
+) -> tuple[Sequence[Kept], Sequence[Kept]]:
+    """
+    Those of the broker that both are of; stores that were kept without a name are of any.
+
+    :raises CannotDecide: they are of several brokers: the answer would be that of one.
+    """
+    names = {item.broker for item in slaves}
+    common = names & {item.broker for item in masters}
+    newest = {item.broker: item for item in slaves}
+    if len(names) > 1 and len({item.read().broker for item in newest.values()}) > 1:
+        raise CannotDecide(
+            f"these are snapshots of slaves of several brokers ({', '.join(sorted(names))}): keep"
+            " those of each broker in a directory of its own"
+        )
+    if not common:
+        return masters, slaves
+    return [item for item in masters if item.broker in common], slaves
+
+
+def kept_pairing(of_master: str, of_slave: str, skew_ms: int) -> Pairing:
+    """
+    The newest snapshot of a slave after which there is one of its master, and those of the master
+    around it.
+
+    :raises CannotDecide: there are none.
+    """
+    masters, slaves = of_one_broker(kept(of_master, "master"), kept(of_slave, "slave"))
+    newest = masters[-1].moment
+    chosen = next((item for item in reversed(slaves) if item.moment <= newest), slaves[-1])
+    slave = chosen.read()
+    old = [item for item in masters if item.moment <= slave.began - skew_ms]
+    window = [item for item in masters if not old or item.moment >= old[-1].moment]
+    after = next((item.moment for item in window if item.moment >= slave.ended), newest)
+    samples = [item.read() for item in window if item.moment <= after]
+    if is_right(samples, slave):
+        return Pairing(samples, slave, True)
+    return pair(samples, slave, skew_ms)

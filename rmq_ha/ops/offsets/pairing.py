@@ -1,0 +1,204 @@
+"""Which samples of the master a slave's snapshot is held against, and the cases that follow."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from rmq_ha.base.model.topics import BUILT_IN_GROUPS, SYSTEM_GROUP_PREFIX
+from rmq_ha.ops.offsets.codes import MEANINGS
+from rmq_ha.ops.offsets.findings import Severity
+from rmq_ha.ops.offsets.model import DELAY, GROUP, OFFSET, QUEUE, TEXTS, TOPIC, Fact, Key, Snapshot
+from rmq_ha.ops.offsets.rules import Case, Ruling, judge
+
+
+class Pairing(NamedTuple):
+    """
+    A slave's snapshot between samples of its master.
+
+    :ivar masters: oldest first; at least one.
+    :ivar is_proven: the first of them is older than the slave may lag.
+    """
+
+    masters: Sequence[Snapshot]
+    slave: Snapshot
+    is_proven: bool
+    is_first: bool = True
+
+    @property
+    def before(self) -> int:
+        """The last sample that ended before the slave's began; the first, if none did."""
+        earlier = [
+            index for index, master in enumerate(self.masters) if master.ended <= self.slave.began
+        ]
+        return earlier[-1] if earlier else 0
+
+    @property
+    def kinds(self) -> frozenset[str]:
+        """What both sides know."""
+        return frozenset.intersection(self.slave.kinds, *(item.kinds for item in self.masters))
+
+    def facts_of(self, snapshot: Snapshot) -> list[Fact]:
+        """Those that can be compared: what one side leaves out is left out of the other."""
+        kinds = self.kinds
+        own = frozenset[str]().union(*(item.own for item in (self.slave, *self.masters)))
+        return [
+            fact
+            for fact in snapshot.facts
+            if fact.kind in kinds and not (fact.kind == TOPIC and fact.topic in own)
+        ]
+
+
+def pair(
+    masters: Sequence[Snapshot], slave: Snapshot, skew_ms: int, *, is_first: bool = True
+) -> Pairing:
+    """
+    Choose the window.
+
+    :param masters: in the order in which they were taken.
+    :param skew_ms: how old a slave's tables may be.
+    """
+    old = [index for index, item in enumerate(masters) if item.ended <= slave.began - skew_ms]
+    if skew_ms <= 0 and not old:
+        old = [0]
+    return Pairing(masters[old[-1] if old else 0 :], slave, bool(old), is_first)
+
+
+def cases(pairing: Pairing) -> Iterator[Case]:
+    """Every key that either side has."""
+    samples: dict[Key, list[tuple[int, Fact]]] = defaultdict(list)
+    for index, master in enumerate(pairing.masters):
+        for fact in pairing.facts_of(master):
+            samples[fact.key].append((index, fact))
+    slaves = {fact.key: fact for fact in pairing.facts_of(pairing.slave)}
+    last = pairing.masters[-1]
+    master_bounds, slave_bounds = last.bounds(), pairing.slave.bounds()
+    groups = {fact.group for fact in last.facts if fact.kind == GROUP}
+    has_groups = GROUP in last.kinds
+    for key in samples.keys() | slaves.keys():
+        where = (key.topic or "", key.queue_id or 0)
+        yield _case(
+            pairing,
+            key,
+            samples.get(key, []),
+            slaves.get(key),
+            where in master_bounds
+            and (not has_groups or key.group in groups or _is_built_in(key.group)),
+            (*master_bounds.get(where, (None, None)), *slave_bounds.get(where, (None, None))),
+        )
+
+
+def _is_built_in(group: str | None) -> bool:
+    """A delay level has no group; those of brokers are in no table, or left out of what is read."""
+    return group is None or group in BUILT_IN_GROUPS or group.startswith(SYSTEM_GROUP_PREFIX)
+
+
+def _case(
+    pairing: Pairing,
+    key: Key,
+    samples: Sequence[tuple[int, Fact]],
+    slave: Fact | None,
+    is_served: bool,
+    bounds: tuple[int | None, int | None, int | None, int | None],
+) -> Case:
+    end, before = len(pairing.masters) - 1, pairing.before
+    last = next((fact for index, fact in samples if index == end), None)
+    values = [fact.value for _, fact in samples if fact.value is not None]
+    texts = {fact.text for _, fact in samples}
+    if key.kind not in (OFFSET, DELAY):
+        bounds = (None, None, None, None)
+    return Case(
+        key,
+        pairing.is_proven,
+        pairing.is_first,
+        pairing.masters[-1].is_crashed,
+        is_served,
+        last is not None,
+        len(samples) == end + 1 and len(texts) == 1,
+        last.value if last else None,
+        min(values, default=None),
+        max(values, default=None),
+        next((fact.value for index, fact in samples if index == before), None),
+        last.text if last else None,
+        last.low if last else None,
+        slave is not None,
+        slave.value if slave else None,
+        slave.text if slave else None,
+        slave.low if slave else None,
+        *bounds,
+    )
+
+
+class Forecast(NamedTuple):
+    """
+    What a fail-over to one slave does, in messages.
+
+    :ivar delay_repeats: delayed messages that RocketMQ delivers again; rmq-ha looks them up.
+    """
+
+    repeats: int = 0
+    skipped: int = 0
+    lost: int = 0
+    delay_repeats: int = 0
+    errors: int = 0
+    unsettled: int = 0
+
+
+def forecast(rulings: Iterable[tuple[Case, Ruling]]) -> Forecast:
+    """Add up."""
+    numbers = [0] * 6
+    for case, ruling in rulings:
+        is_delay = case.key.kind == DELAY
+        numbers[3 if is_delay else 0] += ruling.repeats
+        numbers[1] += ruling.skipped
+        numbers[2] += ruling.lost
+        numbers[4] += sum(MEANINGS[code].severity is Severity.ERROR for code in ruling.codes)
+        numbers[5] += "UNSETTLED" in ruling.codes
+    return Forecast(*numbers)
+
+
+def predict(pairing: Pairing, max_lag: int = 0) -> Forecast:
+    """The forecast of a pairing, without Spark: for the sampling, and for tests."""
+    return forecast((case, judge(case, max_lag)) for case in cases(pairing))
+
+
+def is_right(masters: Sequence[Snapshot], slave: Snapshot) -> bool:
+    """
+    The slave has what the master had in its first sample: nothing can be proven against it.
+
+    A slave that holds what the master held at some time of the window is right however young the
+    window is.
+    """
+    return predict(Pairing(masters, slave, True)).errors == 0
+
+
+def caught_up(masters: Sequence[Snapshot], slave: Snapshot) -> bool:
+    """The slave is right, and lacks nothing but commits of the last seconds: no need to wait."""
+    for case in cases(Pairing(masters, slave, True)):
+        ruling = judge(case)
+        if (
+            ruling.lost
+            or ruling.skipped
+            or any(MEANINGS[code].severity is Severity.ERROR for code in ruling.codes)
+        ):
+            return False
+        if "LAGGING" in ruling.codes and (not case.on_slave or case.key.kind in TEXTS):
+            return False
+    return True
+
+
+def is_pair(pairing: Pairing) -> bool:
+    """Nobody says that these are two brokers of different names, or one and the same."""
+    master, slave = pairing.masters[-1], pairing.slave
+    if master.broker is None or slave.broker is None:
+        return True
+    is_same = master.broker_id is not None and master.broker_id == slave.broker_id
+    return master.broker == slave.broker and not is_same
+
+
+def ends(snapshot: Snapshot) -> dict[str, int]:
+    """Topic to how many queues are known of it: what the other side should be asked about."""
+    numbers: dict[str, int] = {}
+    for fact in snapshot.facts:
+        if fact.kind == QUEUE and fact.topic is not None:
+            numbers[fact.topic] = max(numbers.get(fact.topic, 0), (fact.queue_id or 0) + 1)
+    return numbers

@@ -1,0 +1,192 @@
+"""What an operator could do about it: commands and a table to put in place. Nothing is applied."""
+
+import json
+from collections.abc import Iterator, Sequence
+from shlex import quote
+from typing import NamedTuple
+
+from rmq_ha.base.host.files import write_atomic
+from rmq_ha.base.model.topics import SCHEDULE_TOPIC
+from rmq_ha.base.wire import fastjson
+from rmq_ha.ops.offsets.model import DELAY, GROUP, OFFSET, QUEUE, TOPIC, Snapshot, canonical
+from rmq_ha.ops.offsets.pairing import Pairing, cases, is_pair
+from rmq_ha.ops.offsets.rules import Case, judge
+
+
+class Step(NamedTuple):
+    """
+    :ivar command: for a shell; empty: nothing can be typed.
+    """
+
+    why: str
+    command: str
+
+
+def steps(pairing: Pairing, max_lag: int = 0) -> list[Step]:
+    """In the order in which they are to be done; none if these two are no pair."""
+    if not is_pair(pairing):
+        return []
+    ranked: list[tuple[int, Step]] = []
+    tables: set[str] = set()
+    for case in cases(pairing):
+        ruling = judge(case, max_lag)
+        # Where the master lacks or damaged it, nobody knows what to put in place.
+        known = case.on_master and set(ruling.codes) - {"MASTER_BEYOND_MAX", "MASTER_DAMAGED"}
+        if known and case.key.kind in (OFFSET, DELAY):
+            tables.add(case.key.kind)
+        told = (_step(pairing, case, code) for code in ruling.codes)
+        ranked += [step for step in told if step is not None]
+    ranked += [(5, _table_step(pairing, kind)) for kind in tables]
+    unique = dict.fromkeys(sorted(ranked))
+    return [step for _, step in unique]
+
+
+def _step(pairing: Pairing, case: Case, code: str) -> tuple[int, Step] | None:
+    slave = pairing.slave.place
+    if code in ("QUEUE_AHEAD", "LOG_AHEAD"):
+        return 0, Step(
+            f"{slave} holds what its master lost: stop both, keep copies, decide which store is"
+            " right; verify-replica shows where they part",
+            f"rmqha-spark verify-replica {quote(pairing.masters[-1].place)} {quote(slave)}",
+        )
+    if code in ("NOT_REPLICATED", "LOG_BEHIND"):
+        return 1, Step(
+            f"{slave} lacks messages: stop producers (or wipe the write permission) and wait until"
+            " both logs are equally long",
+            "mqadmin wipeWritePerm -b BROKER_NAME -n NAMESRV",
+        )
+    if case.key.kind == TOPIC and code in ("MISSING_TOPIC_CONFIG", "QUEUE_NUM_DRIFT"):
+        topic = quote(case.key.topic or "")
+        return 3, Step(
+            f"the topic {case.key.topic} is not on {slave} as on the master",
+            f"mqadmin updateTopic -b SLAVE_ADDRESS -t {topic} -r {case.master_low}"
+            f" -w {case.master}{_topic_options(case)}",
+        )
+    if case.key.kind == GROUP and code == "MISSING_GROUP":
+        return 4, Step(
+            f"the consumer group {case.key.group} is not on {slave}",
+            f"mqadmin updateSubGroup -b SLAVE_ADDRESS -g {quote(case.key.group or '')}"
+            f"{_group_options(case)}",
+        )
+    if code in ("CONTENT_DRIFT", "STALE_TABLE", "VERSION_DRIFT"):
+        return 2, Step(
+            f"{slave} does not copy its master's tables: its log says why (address of the master,"
+            " firewall on the master's port - 2)",
+            "",
+        )
+    return None
+
+
+def _topic_options(case: Case) -> str:
+    topic = json.loads(case.master_text or "{}")
+    order = " -o true" if topic.get("order") else ""
+    return f" -p {topic.get('perm', 6)}{order}"
+
+
+_GROUP_OPTIONS = {
+    "s": "consumeEnable",
+    "m": "consumeFromMinEnable",
+    "d": "consumeBroadcastEnable",
+    "q": "retryQueueNums",
+    "r": "retryMaxTimes",
+    "i": "brokerId",
+    "w": "whichBrokerWhenConsumeSlowly",
+    "a": "notifyConsumerIdsChangedEnable",
+}
+
+
+def _group_options(case: Case) -> str:
+    """All of them: what is not given, mqadmin sets as it likes."""
+    group = json.loads(case.master_text or "{}")
+    return "".join(
+        f" -{letter} {canonical(group[name])}"
+        for letter, name in _GROUP_OPTIONS.items()
+        if name in group
+    )
+
+
+def _table_step(pairing: Pairing, kind: str) -> Step:
+    name = "consumerOffset.json" if kind == OFFSET else "delayOffset.json"
+    moves = (
+        ""
+        if pairing.masters[-1].is_resting
+        else "; the master still runs, and its table grows old: stop it first and make this again"
+    )
+    return Step(
+        f"offsets of {pairing.slave.place} differ: with that broker stopped, put the merged table"
+        f" in place before it starts as master{moves}",
+        f"cp {name} STORE_PATH_ROOT_DIR/config/{name}",
+    )
+
+
+def merged_offsets(pairing: Pairing) -> bytes:
+    """
+    `consumerOffset.json` for the slave: the master's offsets, and those only the slave has.
+
+    None lies beyond what the slave's queue holds, and none goes back behind what the slave knows
+    better than a master that crashed.
+    """
+    table = pairing.slave.offsets()
+    is_older = pairing.masters[-1].is_crashed
+    ends = pairing.slave.bounds()
+    for name, queues in pairing.masters[-1].offsets().items():
+        topic = name.partition("@")[0]
+        merged = table.setdefault(name, {})
+        for queue_id, offset in queues.items():
+            end = ends.get((topic, queue_id), (0, offset))[1]
+            known = merged.get(queue_id, offset) if is_older else offset
+            merged[queue_id] = min(max(offset, known), end)
+    return fastjson.pretty({"offsetTable": table})
+
+
+def merged_delays(pairing: Pairing) -> bytes:
+    """`delayOffset.json` for the slave: the master's, not beyond what the slave's queues hold."""
+    ends = {
+        fact.queue_id: fact.value or 0
+        for fact in pairing.slave.facts
+        if fact.kind == QUEUE and fact.topic == SCHEDULE_TOPIC
+    }
+    master = pairing.masters[-1]
+    known = _delays(pairing.slave)
+    levels = dict(known)
+    for queue_id, value in _delays(master).items():
+        newest = max(value, known.get(queue_id, value)) if master.is_crashed else value
+        levels[queue_id] = min(newest, ends.get(queue_id, newest))
+    levels = {queue_id + 1: value for queue_id, value in levels.items()}
+    return fastjson.pretty({"offsetTable": dict(sorted(levels.items()))})
+
+
+def _delays(snapshot: Snapshot) -> dict[int, int]:
+    return {fact.queue_id or 0: fact.value or 0 for fact in snapshot.facts if fact.kind == DELAY}
+
+
+def script(plan: Sequence[Step]) -> str:
+    """A text to read and to copy from; run as it is, it does nothing."""
+    return "\n".join(_lines(plan)) + "\n"
+
+
+def _lines(plan: Sequence[Step]) -> Iterator[str]:
+    yield "#!/bin/sh"
+    yield "# What verify-offsets proposes. Nothing is done by it, and nothing by running this file:"
+    yield "# read, fill in the words in capitals, and run the lines that you want."
+    for number, step in enumerate(plan, 1):
+        yield ""
+        yield f"# {number}. {step.why}"
+        if step.command:
+            yield f"# {step.command}"
+
+
+def save(pairings: Sequence[Pairing], directory: str, max_lag: int = 0) -> None:
+    """
+    Write plan and merged tables, a directory for each slave if there are several.
+
+    :raises OSError: the disk refuses.
+    """
+    for number, pairing in enumerate(pairings, 1):
+        if not is_pair(pairing):
+            continue
+        place = directory if len(pairings) == 1 else f"{directory}/slave-{number}"
+        write_atomic(f"{place}/repair.sh", script(steps(pairing, max_lag)).encode())
+        write_atomic(f"{place}/consumerOffset.json", merged_offsets(pairing))
+        if DELAY in pairing.kinds:
+            write_atomic(f"{place}/delayOffset.json", merged_delays(pairing))

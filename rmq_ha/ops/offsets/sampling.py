@@ -1,0 +1,111 @@
+"""Samples of a master around a slave's snapshot, until the slave has shown that it keeps up."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+from rmq_ha.ops.offsets.model import Snapshot
+from rmq_ha.ops.offsets.pairing import Pairing, caught_up, ends, is_right, pair
+
+_MANY_FACTS = 300_000
+_LOOKS = 5
+"""So many of a slave are kept."""
+
+
+class Snapshots(Protocol):
+    """A replica that can be looked at."""
+
+    def snapshot(self, topics: Mapping[str, int] | None = None) -> Snapshot:
+        """As it is now; `topics` and their numbers of queues are those of the other side."""
+
+
+class Patience(NamedTuple):
+    """
+    How long to look.
+
+    :ivar skew_ms: how old a slave's tables may be.
+    :ivar wait_ms: at most so long after the first sample; less than `skew_ms` proves nothing.
+    :ivar step_ms: between two looks.
+    """
+
+    skew_ms: int = 20_000
+    wait_ms: int = 23_000
+    step_ms: int = 1_500
+
+
+def sample(
+    master: Snapshots,
+    slaves: Sequence[Snapshots],
+    patience: Patience,
+    now_ms: Callable[[], int],
+    pause: Callable[[float], None],
+    note: Callable[[str], None] = lambda _: None,
+) -> list[Pairing]:
+    """
+    Look at the master, at the slaves, and at the master again.
+
+    A slave that lacks something is looked at again until it has all that the master had at first,
+    which takes one round of its copying (10 s), or until it has had its time.
+
+    :raises CannotDecide: one of them cannot be read.
+    """
+    masters = [master.snapshot()]
+    deadline = now_ms() + patience.wait_ms
+    looks: list[list[Snapshot]] = [[] for _ in slaves]
+    noted = False
+    while True:
+        for look, slave in zip(looks, slaves, strict=True):
+            look.insert(0, slave.snapshot({**ends(masters[0]), **ends(masters[-1])}))
+            del look[_LOOKS:]
+        masters = _thinned([*masters, _again(master, masters[-1])])
+        is_over = all(look[0].is_resting or _right(masters, look, caught_up) for look in looks)
+        if is_over or now_ms() >= deadline:
+            return [
+                _paired(masters, look, patience.skew_ms, is_first=index == 0)
+                for index, look in enumerate(looks)
+            ]
+        if not noted:
+            noted = True
+            note(
+                "a slave lacks something that its master has: looking again until it has it, for"
+                f" {patience.wait_ms / 1000:.0f} s at most (--wait)"
+            )
+        pause(min(patience.step_ms, deadline - now_ms()))
+
+
+def _paired(
+    masters: Sequence[Snapshot], look: Sequence[Snapshot], skew_ms: int, *, is_first: bool
+) -> Pairing:
+    newest = look[0]
+    if newest.is_resting:
+        window = masters[-1:] if masters[-1].is_resting else masters
+        return Pairing(window, newest, True, is_first)
+    right = _right(masters, look, caught_up) or _right(masters, look, is_right)
+    if right is not None:
+        return Pairing(masters, right, True, is_first)
+    return pair(masters, newest, skew_ms, is_first=is_first)
+
+
+def _right(
+    masters: Sequence[Snapshot],
+    look: Sequence[Snapshot],
+    is_right: Callable[[Sequence[Snapshot], Snapshot], bool],
+) -> Snapshot | None:
+    """
+    The newest that is right.
+
+    An older one may be so only now: the files of a running master are written every 5 s, and a
+    slave's copy may be younger.
+    """
+    return next((slave for slave in look if is_right(masters, slave)), None)
+
+
+def _again(master: Snapshots, last: Snapshot) -> Snapshot:
+    """What rests need not be read twice."""
+    return last if last.is_resting else master.snapshot()
+
+
+def _thinned(masters: list[Snapshot]) -> list[Snapshot]:
+    """Of very many facts only the first sample and the newest are kept: they decide."""
+    if sum(len(item.facts) for item in masters) <= _MANY_FACTS or len(masters) <= 4:
+        return masters
+    return [masters[0], *masters[-3:]]

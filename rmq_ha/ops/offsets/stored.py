@@ -1,0 +1,192 @@
+"""A snapshot of a store directory: the broker may be off.
+
+Spec: store.md, sections 3, 12.2 to 12.6.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+from rmq_ha.base.errors import CannotDecide, ProtocolViolation
+from rmq_ha.base.store_files import Entry
+from rmq_ha.base.wire.bodies import (
+    decode_delay_offsets,
+    decode_group_table,
+    decode_offset_table,
+    decode_topic_table,
+)
+from rmq_ha.ops.offsets import model
+from rmq_ha.ops.offsets.model import Fact, Snapshot
+
+REST_MS = 30_000
+"""A store that nobody has written to for so long is at rest, even if its broker crashed."""
+
+_TABLES: Mapping[str, Callable[[bytes], Iterable[Fact]]] = {
+    "topics.json": lambda data: model.topic_facts(decode_topic_table(data)),
+    "subscriptionGroup.json": lambda data: model.group_facts(decode_group_table(data)),
+    "consumerOffset.json": lambda data: model.offset_facts(decode_offset_table(data)),
+    "delayOffset.json": lambda data: model.delay_facts(decode_delay_offsets(data)),
+}
+
+
+_KINDS: Mapping[str, frozenset[str]] = {
+    "topics.json": frozenset({model.TOPIC, model.VERSION}),
+    "subscriptionGroup.json": frozenset({model.GROUP, model.VERSION}),
+    "consumerOffset.json": frozenset({model.OFFSET}),
+    "delayOffset.json": frozenset({model.DELAY}),
+}
+"""What is not known of a store whose table cannot be read."""
+
+
+class Store(Protocol):
+    """What is used of `rmq_ha.ops.offline.directory.StoreFiles`."""
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """What was read in the place of something damaged."""
+
+    @property
+    def abort(self) -> bool:
+        """The broker runs, or has crashed."""
+
+    def config(self, name: str) -> bytes | None:
+        """One of the JSON files."""
+
+    @property
+    def holes(self) -> Sequence[Any]:
+        """Of its log: with `start`, `end` and `between`."""
+
+    def topics_on_disk(self) -> list[tuple[str, int]]:
+        """Every queue that has files."""
+
+    def queue(self, topic: str, queue_id: int) -> Any:
+        """With `min_offset`, `max_offset` and `faults`."""
+
+    def min_offset(self) -> int:
+        """Of the log."""
+
+    def max_offset(self) -> int:
+        """Behind the last complete record of the log."""
+
+
+class StoredReplica:
+    """
+    One store.
+
+    :param open_store: opens it as it is now.
+    :param listing: what a directory holds.
+    :param place: as the user wrote it.
+    :param note: is told once what was read in the place of something damaged.
+    """
+
+    def __init__(
+        self,
+        open_store: Callable[[str], Store],
+        listing: Callable[[str], list[Entry]],
+        place: str,
+        now_ms: Callable[[], int],
+        note: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self._open_store = open_store
+        self._listing = listing
+        self._place = place
+        self._now_ms = now_ms
+        self._note = note
+        self._told: set[str] = set()
+
+    def snapshot(self, topics: Mapping[str, int] | None = None) -> Snapshot:
+        """
+        Read everything, and look whether it moved meanwhile.
+
+        :param topics: further topics, and how many queues they have; not needed here.
+        :raises CannotDecide: there is no such store, or a file vanished.
+        """
+        try:
+            return self._snapshot()
+        except OSError as error:
+            raise CannotDecide(
+                f"{self._place} cannot be read: {error}. If its broker runs, it may have deleted"
+                " that file just now: try again"
+            ) from None
+
+    def _snapshot(self) -> Snapshot:
+        began = self._now_ms()
+        seen = self._changes()
+        store = self._open_store(self._place)
+        facts: list[Fact] = []
+        numbers: dict[str, int] = {}
+        kinds = frozenset(model.NUMBERS + model.TEXTS)
+        faults = [
+            ("STORE_DAMAGED", f"the log has no bytes from {hole.start} to {hole.end}")
+            for hole in store.holes
+        ]
+        for name, read in _TABLES.items():
+            try:
+                # A broker that has nothing to write makes no file, and reads none as nothing.
+                data = store.config(name) or b"{}"
+                facts += self._read(name, data, read)
+            except CannotDecide as damage:
+                kinds -= _KINDS[name]
+                faults.append(("TABLE_DAMAGED", str(damage)))
+                continue
+            if name == "topics.json":
+                numbers = model.queue_numbers(decode_topic_table(data))
+        facts += self._queues(store, numbers, faults)
+        for text in store.notes:
+            if text not in self._told:
+                self._told.add(text)
+                self._note(text)
+        facts.append(model.log_fact(store.min_offset(), store.max_offset()))
+        ended, last = self._now_ms(), max(seen.values(), default=0)
+        is_resting = self._changes() == seen and (not store.abort or ended - last > REST_MS)
+        if is_resting:
+            began = ended = min(ended, last)
+        return Snapshot(
+            self._place,
+            None,
+            None,
+            None,
+            is_resting,
+            began,
+            ended,
+            kinds,
+            tuple(facts),
+            is_crashed=is_resting and store.abort,
+            faults=tuple(faults),
+        )
+
+    def _read(self, name: str, data: bytes, read: Callable[[bytes], Iterable[Fact]]) -> list[Fact]:
+        try:
+            return list(read(data))
+        except (ProtocolViolation, ValueError, TypeError, AttributeError) as error:
+            raise CannotDecide(
+                f"{self._place}/config/{name} cannot be read: {error}. Put {name}.bak in its place"
+                " if that is whole"
+            ) from None
+
+    def _queues(
+        self, store: Store, numbers: Mapping[str, int], faults: list[tuple[str, str]]
+    ) -> Iterator[Fact]:
+        on_disk = set(store.topics_on_disk())
+        for topic, queue_id in sorted(on_disk):
+            queue = store.queue(topic, queue_id)
+            faults += [("STORE_DAMAGED", fault) for fault in queue.faults]
+            low, end = _number(queue.min_offset), _number(queue.max_offset)
+            yield model.queue_fact(topic, queue_id, low, end)
+        for topic, number in numbers.items():
+            for queue_id in range(number):
+                if (topic, queue_id) not in on_disk:
+                    yield model.queue_fact(topic, queue_id, 0, 0)
+
+    def _changes(self) -> dict[str, int]:
+        """Files that a running broker touches, and when it did."""
+        root = self._place.rstrip("/")
+        return {
+            f"{directory}/{entry.name}": entry.modified_ms
+            for directory in ("", "/config", "/commitlog")
+            for entry in self._listing(root + directory)
+            if not entry.is_directory
+        }
+
+
+def _number(value: Any) -> int:
+    return int(value() if callable(value) else value)

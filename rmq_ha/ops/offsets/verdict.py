@@ -1,0 +1,182 @@
+"""Safe to fail over? From pairings to the answer."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from rmq_ha.ops.offsets.codes import MEANINGS
+from rmq_ha.ops.offsets.findings import Finding, Outcome, Severity
+from rmq_ha.ops.offsets.judged import Judged, Worst, findings, judged, sums, worst
+from rmq_ha.ops.offsets.kept import is_slave
+from rmq_ha.ops.offsets.model import NUMBERS, TEXTS, Snapshot
+from rmq_ha.ops.offsets.pairing import Forecast, Pairing, is_pair
+
+_GROUPS = 200
+
+
+class Limits(NamedTuple):
+    """
+    What still is safe.
+
+    :ivar max_lag: messages that a queue of a slave may lack.
+    :ivar max_repeats: messages that may be repeated; None: any number.
+    """
+
+    max_lag: int = 0
+    max_repeats: int | None = None
+
+
+@dataclass(frozen=True)
+class Answer:
+    """
+    Of one master and its slaves.
+
+    :ivar rows: every key of every slave.
+    :ivar by_slave: what a fail-over does.
+    :ivar worst: the groups with most repeats and skips.
+    :ivar numbers: for the JSON summary.
+    """
+
+    rows: Sequence[Judged]
+    findings: Sequence[Finding]
+    by_slave: Mapping[str, Forecast]
+    worst: Sequence[Worst]
+    outcome: Outcome
+    verdict: str
+    numbers: Mapping[str, Any]
+
+
+def answer(pairings: Sequence[Pairing], limits: Limits, past: int = 0) -> Answer:
+    """
+    Judge every slave.
+
+    :param past: violations that a history holds.
+    """
+    rows = judged(pairings, limits.max_lag)
+    by_slave, groups = sums(rows), worst(rows, _GROUPS)
+    heads = list(dict.fromkeys(head for pairing in pairings for head in head_findings(pairing)))
+    for item in heads:
+        if item.severity == Severity.ERROR:
+            # What the master should hold is not known: that is so for every slave.
+            for slave in [item.broker] if item.broker in by_slave else list(by_slave):
+                known = by_slave[slave]
+                by_slave[slave] = known._replace(errors=known.errors + 1)
+    outcome, verdict = decided(by_slave, groups, limits, past)
+    numbers = {
+        "safe": verdict.startswith(_SAFE),
+        "slaves": {name: item._asdict() for name, item in by_slave.items()},
+        "worst": [item._asdict() for item in groups[:10]],
+        "notCompared": {item.slave.place: not_compared(item) for item in pairings},
+        "historyViolations": past,
+    }
+    return Answer(rows, [*findings(rows), *heads], by_slave, groups, outcome, verdict, numbers)
+
+
+def not_compared(pairing: Pairing) -> list[str]:
+    """Kinds of facts that one side does not tell."""
+    return sorted({*NUMBERS, *TEXTS} - pairing.kinds)
+
+
+# The verdict
+
+_SAFE = "safe to fail over: yes"
+_UNSAFE = "safe to fail over: no"
+
+
+def decided(
+    by_slave: dict[str, Forecast],
+    worst: Sequence[Worst],
+    limits: Limits,
+    past: int,
+) -> tuple[Outcome, str]:
+    """The outcome, and the line that says it; of several slaves the best one counts."""
+    name, best = best_of(by_slave, limits)
+    reasons = _reasons(best, limits)
+    says = (
+        f"; {best.repeats} messages would be repeated, {best.skipped} skipped, {best.lost} lost"
+        f"{_worst_of(name, worst)}"
+    )
+    if best.delay_repeats:
+        says += f"; {best.delay_repeats} delayed messages delivered again"
+    if len(by_slave) > 1:
+        says += f" (with {name}, the best of {len(by_slave)} slaves)"
+    if past:
+        says += f"; the history holds {past} violations"
+    others = sum(item.errors for item in by_slave.values()) - best.errors
+    if reasons:
+        pending = best.unsettled or best.lost or best.skipped
+        is_open = bool(pending) and not (best.errors or past)
+        text = f"{_UNSAFE}: {', '.join(reasons)}{says}"
+        return (Outcome.UNDECIDED if is_open else Outcome.VIOLATED), text
+    is_violated = bool(past or others)
+    return (Outcome.VIOLATED if is_violated else Outcome.HOLDS), _SAFE + says
+
+
+def best_of(by_slave: Mapping[str, Forecast], limits: Limits) -> tuple[str, Forecast]:
+    """The slave to fail over to."""
+    return min(by_slave.items(), key=lambda item: _badness(item[1], limits))
+
+
+def _badness(totals: Forecast, limits: Limits) -> tuple[bool, int, int]:
+    bad = bool(_reasons(totals, limits))
+    return bad, totals.errors + totals.lost + totals.skipped, totals.repeats
+
+
+def _reasons(totals: Forecast, limits: Limits) -> list[str]:
+    reasons = []
+    if totals.errors:
+        reasons.append("1 error" if totals.errors == 1 else f"{totals.errors} errors")
+    if totals.skipped and not totals.errors:
+        reasons.append("messages would be skipped")
+    if totals.lost and not totals.errors and not limits.max_lag:
+        reasons.append("the slave's log is still being copied")
+    if totals.unsettled and not totals.errors:
+        reasons.append(f"{totals.unsettled} differences that may still go away")
+    if limits.max_repeats is not None and totals.repeats > limits.max_repeats:
+        reasons.append(f"more than {limits.max_repeats} repeats")
+    return reasons
+
+
+def _worst_of(slave: str, worst: Sequence[Worst]) -> str:
+    first = next((item for item in worst if item.slave == slave), None)
+    if first is None:
+        return ""
+    return f"; worst: group {first.group}, queue {first.queue_id} of {first.topic}"
+
+
+# What the replicas say of themselves
+
+
+def head_findings(pairing: Pairing) -> list[Finding]:
+    """Is this a pair?"""
+    master, slave = pairing.masters[-1], pairing.slave
+    heads = []
+    if master.role is not None and is_slave(master):
+        heads.append(_head("NOT_THE_MASTER", master, "a master", master.role))
+    if slave.role is not None and not is_slave(slave):
+        heads.append(_head("NOT_A_SLAVE", slave, "SLAVE", slave.role))
+    if not is_pair(pairing):
+        is_other = master.broker != slave.broker
+        code = "OTHER_BROKER" if is_other else "SAME_BROKER"
+        expected = str(master.broker) if is_other else f"another id than {master.broker_id}"
+        actual = str(slave.broker) if is_other else f"{slave.broker}, id {slave.broker_id}"
+        heads.append(_head(code, slave, expected, actual))
+    for snapshot in (master, slave):
+        for code, where in snapshot.faults:
+            head = _head(code, snapshot, None, None)
+            if snapshot is master and code == "STORE_DAMAGED":  # the slave is as safe as it was
+                head = head._replace(severity=str(Severity.WARN))
+            heads.append(head._replace(detail=f"{where}: {head.detail}"))
+    return heads
+
+
+def _head(code: str, snapshot: Snapshot, expected: str | None, actual: str | None) -> Finding:
+    meaning = MEANINGS[code]
+    return Finding(
+        str(meaning.severity),
+        code,
+        meaning.sentence,
+        broker=snapshot.place,
+        expected=expected,
+        actual=actual,
+    )

@@ -1,0 +1,1 @@
+"""The servers: store, replication, broker, name server and controller."""

@@ -1,0 +1,162 @@
+"""Which requests with a signed time are of now, and new: none is taken late, or twice."""
+
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
+
+from rmq_ha.base.acl.refusals import Refused
+from rmq_ha.base.acl.signed_time import Stamp
+
+_RECENT = 1024
+"""Numbers of a session that may come out of order."""
+_MASK = (1 << _RECENT) - 1
+
+
+class AclKeys(Protocol):
+    """The keys of a broker or a name server that say what a signed request must have."""
+
+    acl_requires_tls: bool
+    acl_requires_signed_time: bool
+    acl_signed_time_window: int
+    acl_signed_sessions: int
+
+
+class Stale(NamedTuple):
+    """:ivar reason: for who sent it."""
+
+    kind: Refused
+    reason: str
+
+
+class Freshness:
+    """
+    Remembers what came, within bounds, and refuses what it cannot tell any more.
+
+    Of each session the highest number is kept, and which of those right below it came. A session
+    is forgotten when its last time is too old to be taken again, or when its account has too many;
+    sessions that are not known have to be younger than all that were forgotten.
+
+    What came before is refused in any case. What only may have come, as its time is too far from
+    ours or older than what was forgotten, is refused where signed times are required: elsewhere
+    it could be sent without one, and a clock that was set wrong shall not stop anybody.
+
+    :param is_required: every request has a signed time; then those from before this start are
+        refused, as nobody knows any more which of them came.
+    :param window_s: by how much a client's clock may differ.
+    :param most_sessions: of one account.
+    """
+
+    def __init__(
+        self,
+        now_ms: Callable[[], int],
+        *,
+        is_required: bool = False,
+        window_s: int = 300,
+        most_sessions: int = 10_000,
+        on_odd: Callable[[str, str], object] = lambda access_key, reason: None,
+    ) -> None:
+        """:param on_odd: called with account and reason when such a request is let pass."""
+        self._now_ms = now_ms
+        self.is_required = is_required
+        self._window_ms = window_s * 1000
+        self._most = most_sessions
+        self._on_odd = on_odd
+        self._began = now_ms() if is_required else 0
+        self._accounts: dict[str, _Account] = {}
+
+    def __len__(self) -> int:
+        """How many sessions are kept."""
+        return sum(len(account.sessions) for account in self._accounts.values())
+
+    def take(self, access_key: str, stamp: Stamp) -> Stale | None:
+        """
+        Note a request whose signature is right.
+
+        :returns: why it is not to be taken; None: it is.
+        """
+        stale = self._judge(access_key, stamp)
+        if stale is None or self.is_required or stale.kind is not Refused.TIME:
+            return stale
+        self._on_odd(access_key, stale.reason)
+        return None
+
+    def _judge(self, access_key: str, stamp: Stamp) -> Stale | None:
+        now = self._now_ms()
+        if abs(now - stamp.time_ms) > self._window_ms:
+            apart = (stamp.time_ms - now) / 1000
+            return Stale(
+                Refused.TIME,
+                f"it was signed at {stamp.time_ms} ms, {abs(apart):.0f} s "
+                f"{'after' if apart > 0 else 'before'} this server's clock, and aclSignedTimeWindow"
+                f"={self._window_ms // 1000}: set the clocks right, or sign the request anew",
+            )
+        account = self._accounts.get(access_key)
+        if account is None:
+            account = self._accounts[access_key] = _Account(self._began)
+        session = account.sessions.pop(stamp.session, None)
+        if session is None:
+            if stamp.time_ms <= account.floor:
+                return Stale(
+                    Refused.TIME,
+                    f"it was signed at {stamp.time_ms} ms, and this server knows only since "
+                    f"{account.floor} ms which requests came: sign it anew",
+                )
+            account.forget(now - self._window_ms, self._most - 1)
+            session = _Session()
+        account.sessions[stamp.session] = session  # the last one is the one used last
+        if not session.take(stamp):
+            return Stale(
+                Refused.REPLAY,
+                f"number {stamp.number} of session {stamp.session} came before: a request is taken "
+                "once; sign it anew",
+            )
+        return None
+
+
+class _Account:
+    """
+    The sessions of one account, the one used longest ago first.
+
+    :ivar floor: the latest time of those that were forgotten, ms.
+    """
+
+    __slots__ = ("floor", "sessions")
+
+    def __init__(self, floor: int) -> None:
+        self.floor = floor
+        self.sessions: dict[str, _Session] = {}
+
+    def forget(self, before_ms: int, most: int) -> None:
+        """Drop what is older, or too much."""
+        sessions = self.sessions
+        while sessions:
+            name = next(iter(sessions))
+            latest = sessions[name].latest_ms
+            if latest >= before_ms and len(sessions) <= most:
+                return
+            self.floor = max(self.floor, latest)
+            del sessions[name]
+
+
+class _Session:
+    """:ivar latest_ms: the highest time that was signed in it."""
+
+    __slots__ = ("_highest", "_seen", "latest_ms")
+
+    def __init__(self) -> None:
+        self._highest = -1
+        self._seen = 0  # bit n: the number n below the highest
+        self.latest_ms = 0
+
+    def take(self, stamp: Stamp) -> bool:
+        """Note a number; whether it is new."""
+        ahead = stamp.number - self._highest
+        if ahead > 0:
+            self._seen = (self._seen << ahead | 1) & _MASK if ahead < _RECENT else 1
+            self._highest = stamp.number
+        else:
+            bit = 1 << -ahead if -ahead < _RECENT else 0
+            if not bit or self._seen & bit:
+                return False
+            self._seen |= bit
+        self.latest_ms = max(self.latest_ms, stamp.time_ms)
+        return True

@@ -1,0 +1,104 @@
+"""
+Which permissions a request needs with RocketMQ 4.9.7 (`aclStrict=false`).
+
+It forgets most codes; `rmq_ha.server.acl.table` has them all.
+
+Spec: remoting.md, section 10.2.
+"""
+
+from collections.abc import Callable, Mapping
+
+from rmq_ha.base.errors import RequestRejected
+from rmq_ha.base.model.subscription import SubscriptionData
+from rmq_ha.base.model.topics import RETRY_PREFIX
+from rmq_ha.base.wire.bodies import HeartbeatData
+from rmq_ha.base.wire.codes import RequestCode, ResponseCode
+from rmq_ha.base.wire.command import RemotingCommand
+from rmq_ha.server.acl.permissions import PUB, SUB, group_resource
+
+Need = tuple[str, int]
+Ext = Mapping[str, str]
+
+ADMIN_CODES = frozenset(
+    {
+        RequestCode.UPDATE_AND_CREATE_TOPIC,
+        RequestCode.UPDATE_BROKER_CONFIG,
+        RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP,
+        RequestCode.DELETE_SUBSCRIPTIONGROUP,
+        RequestCode.DELETE_TOPIC_IN_BROKER,
+    }
+)
+
+
+def _send(topic_field: str, group_field: str) -> Callable[[Ext], list[Need]]:
+    def needs(ext: Ext) -> list[Need]:
+        topic = ext.get(topic_field)
+        if topic is None:
+            return []
+        if topic.startswith(RETRY_PREFIX):
+            return _group(ext, group_field)
+        return [(topic, PUB)]
+
+    return needs
+
+
+def _group(ext: Ext, name: str) -> list[Need]:
+    group = ext.get(name)
+    return [] if group is None else [(group_resource(group), SUB)]
+
+
+def _topic(ext: Ext, name: str = "topic") -> list[Need]:
+    topic = ext.get(name)
+    return [] if topic is None else [(topic, SUB)]
+
+
+_NEEDS: dict[int, Callable[[Ext], list[Need]]] = {
+    RequestCode.SEND_MESSAGE: _send("topic", "group"),
+    RequestCode.SEND_MESSAGE_V2: _send("b", "a"),
+    RequestCode.CONSUMER_SEND_MSG_BACK: lambda ext: _group(ext, "group"),
+    RequestCode.PULL_MESSAGE: lambda ext: _topic(ext) + _group(ext, "consumerGroup"),
+    RequestCode.QUERY_MESSAGE: _topic,
+    RequestCode.UNREGISTER_CLIENT: lambda ext: _group(ext, "consumerGroup"),
+    RequestCode.GET_CONSUMER_LIST_BY_GROUP: lambda ext: _group(ext, "consumerGroup"),
+    RequestCode.UPDATE_CONSUMER_OFFSET: lambda ext: _group(ext, "consumerGroup") + _topic(ext),
+}
+
+
+def needs_of(request: RemotingCommand) -> list[Need]:
+    """
+    Resources of a request, each with the permission that it needs.
+
+    :raises RequestRejected: a heartbeat without a body that can be read.
+    """
+    if request.code == RequestCode.HEART_BEAT:
+        return heartbeat(request)
+    find = _NEEDS.get(request.code)
+    return [] if find is None else find(request.ext or {})
+
+
+def heartbeat(request: RemotingCommand) -> list[Need]:
+    """
+    SUB on its consumer groups, and on what they subscribe.
+
+    :raises RequestRejected: it cannot be read.
+    """
+    needs: list[Need] = []
+    for consumer in request.read(HeartbeatData.decode).consumers:
+        needs.append((group_resource(consumer.group_name), SUB))
+        needs += [subscribed(item) for item in consumer.subscriptions]
+    return needs
+
+
+def subscribed(subscription: SubscriptionData) -> Need:
+    """
+    SUB on the topic of a subscription.
+
+    :raises RequestRejected: it is no string.
+    """
+    topic: object = subscription.topic
+    if not isinstance(topic, str):
+        raise RequestRejected(
+            ResponseCode.SYSTEM_ERROR,
+            f"AclException: the topic of a subscription is {topic!r:.100}",
+        )
+    return topic, SUB

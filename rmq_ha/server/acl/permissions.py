@@ -1,0 +1,54 @@
+"""The permission words of an account, and what they allow.
+
+Spec: remoting.md, sections 10.2 and 10.3.
+"""
+
+from rmq_ha.base.model.topics import RETRY_PREFIX
+
+DENY = 1
+PUB = 4
+SUB = 8
+ADMIN = 16
+"""Not of a file: what only an admin may."""
+
+_WORDS = {"DENY": DENY, "PUB": PUB, "SUB": SUB, "PUB|SUB": PUB | SUB, "SUB|PUB": PUB | SUB}
+WORDS = "DENY, PUB, SUB or PUB|SUB"
+
+
+def is_word(text: str) -> bool:
+    """One of the words that mean something."""
+    return text.strip() in _WORDS
+
+
+def permission(text: str | None) -> int:
+    """What a word grants; everything that is not one of the words denies."""
+    return DENY if text is None else _WORDS.get(text.strip(), DENY)
+
+
+def allows(owned: int, needed: int) -> bool:
+    """DENY beats everything."""
+    return not owned & DENY and bool(owned & needed)
+
+
+def group_resource(group: str) -> str:
+    """The name under which a group's permission is kept: that of its retry topic."""
+    return group if group.startswith(RETRY_PREFIX) else RETRY_PREFIX + group
+
+
+def resource_text(resource: str) -> str:
+    """A resource for a person."""
+    if resource.startswith(RETRY_PREFIX):
+        return f"group:{resource[len(RETRY_PREFIX) :]}"
+    return f"topic:{resource}"
+
+
+def split_entry(text: str) -> tuple[str, str]:
+    """
+    `name=WORD` in two.
+
+    :raises ValueError: it is not in that form; the text says what is wrong.
+    """
+    name, _, word = text.partition("=")
+    if text.count("=") != 1 or not name.strip():
+        raise ValueError(f"{text!r} must be name=permission, as in topicA=SUB")
+    return name.strip(), word.strip()

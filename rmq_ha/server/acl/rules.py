@@ -1,0 +1,302 @@
+"""All files together, compiled: the decision about a request.
+
+Spec: remoting.md, section 10.2.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+
+from rmq_ha.base.acl.addresses import AddressPatterns
+from rmq_ha.base.acl.refusals import Refused
+from rmq_ha.base.acl.signature import ACCESS_KEY, SIGNATURE, SigningContent
+from rmq_ha.base.acl.signed_time import SIGNED_TIME, TimedContent, read_signed_time
+from rmq_ha.base.errors import AccessRefused
+from rmq_ha.base.model.topics import TRACE_TOPIC
+from rmq_ha.base.wire.codes import ResponseCode
+from rmq_ha.base.wire.command import RemotingCommand
+from rmq_ha.server.acl import needs as javas
+from rmq_ha.server.acl import table
+from rmq_ha.server.acl.accounts import Account, AclFile
+from rmq_ha.server.acl.freshness import Freshness
+from rmq_ha.server.acl.grant import Grant, Secret
+from rmq_ha.server.acl.permissions import PUB
+
+_KNOWN_HOSTS = 4096
+_NO_EXT: Mapping[str, str] = {}
+_HINT_LENGTH = 100
+_NOBODY = (Secret(""),)
+"""Has an unknown account take as long as a wrong secret."""
+
+
+class Rules:
+    """
+    Who may do what.
+
+    :param files: in the order of precedence: the first that has an access key defines it.
+    :param strict: as `table` says; else as 4.9.7, which forgets most.
+    :param reply_topic: where replies of this cluster are stored.
+    :param freshness: judges signed times; None: nobody does.
+    :param on_previous: called with account and host when something is signed with an account's
+        previous secret.
+    :param requires_tls: refuse what is signed and comes by plain TCP.
+    :ivar files: the same.
+    :ivar accounts: those that count, by access key.
+    :ivar home: the path of the file that defines an access key.
+    :ivar notices: what is odd about the files together.
+    """
+
+    def __init__(
+        self,
+        files: Iterable[AclFile],
+        *,
+        strict: bool,
+        reply_topic: str = "",
+        freshness: Freshness | None = None,
+        requires_tls: bool = False,
+        on_previous: Callable[[str, str], object] = lambda account, host: None,
+    ) -> None:
+        self.files = tuple(files)
+        self.accounts: dict[str, Account] = {}
+        self.home: dict[str, str] = {}
+        self.notices: list[str] = []
+        self._strict = strict
+        self._reply_topic = reply_topic
+        self._white = AddressPatterns()
+        self._grants: dict[str, Grant] = {}
+        self._hosts: dict[str, bool] = {}
+        self._content = SigningContent()
+        self._timed = TimedContent()
+        self._freshness = freshness
+        self._requires_tls = requires_tls
+        self._on_previous = on_previous
+        self._certified: dict[str, Grant] = {}
+        for file in self.files:
+            self._add(file)
+        if not self._white and not self._grants:
+            self.notices.append("no account and no white address is defined: nobody is let in")
+
+    def check(
+        self,
+        request: RemotingCommand,
+        host: str,
+        record_at: table.RecordAt = lambda _: None,
+    ) -> Grant | None:
+        """
+        Let a request pass, or not.
+
+        :param host: the peer's address without its port.
+        :param record_at: the record that starts at a physical offset.
+        :returns: what the account may that signed it; None: this address is asked for nothing.
+        :raises RequestRejected: with the reason; it names neither secret nor signature.
+        """
+        if self._is_white(host):
+            return None
+        grant = self._account_of(request, host)
+        if self._strict:
+            grant.check(request.code, table.needs_of(request, record_at))
+        elif not grant.white.matches(host):
+            self._check_as_java(request, grant)
+        return grant
+
+    def every_notice(self) -> list[str]:
+        """What is odd about the files, together and each for itself."""
+        return [*self.notices, *(text for file in self.files for text in file.notices)]
+
+    def is_administrator(self, access_key: str, signature: str, content: bytes) -> bool:
+        """
+        Whether an administrator's secret key signed this, other than a request.
+
+        :param signature: HMAC-SHA256, in Base64.
+        """
+        grant = self._grants.get(access_key)
+        secrets = _NOBODY if grant is None else grant.secrets
+        is_signed = any(secret.timed.is_signed(signature, content) for secret in secrets)
+        return is_signed and grant is not None and grant.is_admin
+
+    def administrator(self, request: RemotingCommand, host: str) -> Grant | None:
+        """
+        Let a request pass that only administrators may send, whatever its code.
+
+        :returns: as `check`.
+        :raises RequestRejected: as `check`.
+        """
+        if self._is_white(host):
+            return None
+        grant = self._account_of(request, host)
+        if not grant.is_admin:
+            raise grant.not_admin(request.code)
+        return grant
+
+    def _account_of(self, request: RemotingCommand, host: str) -> Grant:
+        """Of the client's certificate, or the one that signed; both, if both are there."""
+        ext, security = request.ext or _NO_EXT, request.security
+        if self._requires_tls and not security.is_tls and SIGNATURE in ext:
+            raise _refusal(
+                Refused.PLAIN,
+                "the request is signed and came by plain TCP, where others can record it, and "
+                "aclRequiresTls=true: connect with TLS (useTLS). If the network is not your own, "
+                "give the account another secret key",
+            )
+        certified = self._by_certificate(security.names) if self._certified else None
+        access_key = ext.get(ACCESS_KEY)
+        if certified is None:
+            return self._signer_of(request, ext, host, access_key)
+        if access_key is not None and access_key != certified.account:
+            raise _refusal(
+                Refused.CERTIFICATE,
+                f"the request is signed with accessKey={access_key[:_HINT_LENGTH]}, and its "
+                f"client's certificate is for accessKey={certified.account}: use one account for "
+                "both",
+            )
+        if SIGNATURE in ext:
+            self._signer_of(request, ext, host, access_key, is_certified=True)
+        return certified
+
+    def _by_certificate(self, names: tuple[str, ...]) -> Grant | None:
+        grants = {grant.account: grant for name in names if (grant := self._certified.get(name))}
+        if len(grants) > 1:
+            raise _refusal(
+                Refused.CERTIFICATE,
+                f"the client's certificate has names of several accounts ({', '.join(grants)}): "
+                "leave one of them in certificateNames, or give it another certificate",
+            )
+        return next(iter(grants.values()), None)
+
+    def _signer_of(
+        self,
+        request: RemotingCommand,
+        ext: Mapping[str, str],
+        host: str,
+        access_key: str | None,
+        *,
+        is_certified: bool = False,
+    ) -> Grant:
+        """
+        An account's white address saves it the signature, and nothing else.
+
+        :param is_certified: a certificate says the same: the signature need not have a time.
+        """
+        if access_key is None:
+            raise _refusal(
+                Refused.UNSIGNED,
+                f"No accessKey is configured: the request is not signed, {host} is not among "
+                "globalWhiteRemoteAddresses, and no client certificate names an account",
+            )
+        grant = self._grants.get(access_key)
+        if grant is None or not grant.white.matches(host):
+            secret = self._secret_of(request, ext, _NOBODY if grant is None else grant.secrets)
+            if grant is None or secret is None:
+                raise self._wrong_signature(access_key[:_HINT_LENGTH], is_known=grant is not None)
+            self._check_time(request, ext, grant, secret, is_certified=is_certified)
+            if secret is not grant.secrets[0]:
+                self._on_previous(grant.account, host)
+        return grant
+
+    def _wrong_signature(self, access_key: str, *, is_known: bool) -> AccessRefused:
+        """Strictly, who guesses learns no access key."""
+        if not is_known and not self._strict:
+            return _refusal(Refused.SIGNATURE, f"No acl config for {access_key}")
+        reason = "the secret is wrong" if is_known else "there is no such account"
+        return _refusal(
+            Refused.SIGNATURE,
+            f"Check signature failed for accessKey={access_key}: the broker knows no such account, "
+            "or its secret key is another, or the request was changed after it was signed",
+            f"accessKey={access_key}: {reason}",
+        )
+
+    def _check_time(
+        self,
+        request: RemotingCommand,
+        ext: Mapping[str, str],
+        grant: Grant,
+        secret: Secret,
+        *,
+        is_certified: bool,
+    ) -> None:
+        """The signature of ours, where it is or must be."""
+        freshness = self._freshness
+        if freshness is None:
+            return
+        value = ext.get(SIGNED_TIME)
+        if value is None:
+            if freshness.is_required and not is_certified:
+                raise _refusal(
+                    Refused.NOT_TIMED,
+                    f"accessKey={grant.account}: the request has a signature as of RocketMQ 4.9 "
+                    "only, and aclRequiresSignedTime=true: use a client of rmq-ha with sign_time, "
+                    "or a client certificate of the account, or set that key to false",
+                )
+            return
+        read = read_signed_time(value)
+        if read is not None:
+            stamp, signature = read
+            content = self._timed.of(request.code, stamp.text, ext)
+            if secret.timed.is_signed(signature, content, request.body):
+                stale = freshness.take(grant.account, stamp)
+                if stale is None:
+                    return
+                raise _refusal(stale.kind, f"accessKey={grant.account}: {stale.reason}")
+        raise _refusal(
+            Refused.SIGNATURE,
+            f"Check signature failed for accessKey={grant.account}: its {SIGNED_TIME} is of "
+            "another request: code, names or values were changed after it was signed",
+        )
+
+    def _check_as_java(self, request: RemotingCommand, grant: Grant) -> None:
+        needs = javas.needs_of(request)
+        if (TRACE_TOPIC, PUB) in needs:
+            return
+        if request.code in javas.ADMIN_CODES and not grant.is_admin:
+            raise grant.not_admin(request.code)
+        grant.check(request.code, needs)
+
+    def _secret_of(
+        self, request: RemotingCommand, ext: Mapping[str, str], secrets: tuple[Secret, ...]
+    ) -> Secret | None:
+        """Which of these signed it."""
+        signature = ext.get(SIGNATURE)
+        if signature is None:
+            return None
+        content, body = self._content.of(ext), request.body
+        for secret in secrets:
+            if secret.signer.is_signed(signature, content, body):
+                return secret
+        return None
+
+    def _is_white(self, host: str) -> bool:
+        is_white = self._hosts.get(host)
+        if is_white is not None:
+            return is_white
+        is_white = self._white.matches(host)
+        if len(self._hosts) >= _KNOWN_HOSTS:
+            self._hosts.clear()
+        self._hosts[host] = is_white
+        return is_white
+
+    def _add(self, file: AclFile) -> None:
+        for address in file.white_addresses:
+            self._white.add(address)
+        for account in file.accounts:
+            home = self.home.setdefault(account.access_key, file.path)
+            if account.access_key in self._grants:
+                self.notices.append(
+                    f"{file.path}: account {account.access_key} has no effect: {home} defines it"
+                )
+            else:
+                self.accounts[account.access_key] = account
+                grant = self._grants[account.access_key] = Grant(
+                    account, strict=self._strict, reply_topic=self._reply_topic
+                )
+                for name in account.certificate_names or ():
+                    self._add_certificate(name, grant, file)
+
+    def _add_certificate(self, name: str, grant: Grant, file: AclFile) -> None:
+        owner = self._certified.setdefault(name, grant)
+        if owner is not grant:
+            self.notices.append(
+                f"{file.path}: certificateNames: {name} of account {grant.account} has no effect: "
+                f"it is account {owner.account}'s"
+            )
+
+
+def _refusal(kind: Refused, remark: str, reason: str | None = None) -> AccessRefused:
+    return AccessRefused(ResponseCode.SYSTEM_ERROR, f"AclException: {remark}", reason, kind)

@@ -1,0 +1,293 @@
+"""
+The table of permissions: what each request needs of the account that signed it (`aclStrict`).
+
+A code that is not here is refused. docs/security.md shows the table.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from rmq_ha.base.errors import CorruptRecord, RequestRejected
+from rmq_ha.base.model.message import place_of
+from rmq_ha.base.model.properties import PGROUP, REAL_TOPIC, TRAN_MSG, decode_properties
+from rmq_ha.base.model.topics import HALF_TOPIC, RETRY_PREFIX
+from rmq_ha.base.store_format.commitlog import Record, decode_record
+from rmq_ha.base.wire.bodies import CheckClient, LockBatch
+from rmq_ha.base.wire.codes import RequestCode, ResponseCode
+from rmq_ha.base.wire.command import RemotingCommand
+from rmq_ha.server.acl.needs import Ext, Need, heartbeat, subscribed
+from rmq_ha.server.acl.permissions import ADMIN, PUB, SUB, group_resource
+
+NEEDS_ADMIN: Need = ("", ADMIN)
+
+RecordAt = Callable[[int], bytes | None]
+"""The record that starts at a physical offset; None if there is none."""
+
+_HALF_MARK = f"{TRAN_MSG}\x01"
+_NO_EXT: Ext = {}
+
+
+class Asked(NamedTuple):
+    """A request as the rules of the table see it."""
+
+    request: RemotingCommand
+    ext: Ext
+    record_at: RecordAt
+
+    def field(self, name: str) -> str:
+        """
+        What must be there, so that nobody reads something else into its absence.
+
+        :raises RequestRejected: it is not.
+        """
+        value = self.ext.get(name)
+        if value is None:
+            raise self.refusal(f"the header field {name} is missing")
+        return value
+
+    def refusal(self, reason: str) -> RequestRejected:
+        """The request cannot be read, so nobody knows what it needs."""
+        return RequestRejected(
+            ResponseCode.SYSTEM_ERROR, f"AclException: request {self.request.code}: {reason}"
+        )
+
+    def record(self, physical_offset: int | None) -> Record | None:
+        """The record that starts there; None where none does, and so nothing can be had."""
+        data = None if physical_offset is None else self.record_at(physical_offset)
+        try:
+            return decode_record(data) if data else None
+        except CorruptRecord:
+            return None
+
+
+class Rule(NamedTuple):
+    """
+    One thing that a request needs.
+
+    :ivar text: the same for people.
+    """
+
+    text: str
+    needs: Callable[[Asked], list[Need]]
+
+
+def needs_of(request: RemotingCommand, record_at: RecordAt) -> list[Need]:
+    """
+    Every permission that a request needs; all of them must be granted.
+
+    :param record_at: of the broker's log.
+    :raises RequestRejected: it has no row, or cannot be read.
+    """
+    rules = TABLE.get(request.code)
+    if rules is None:
+        raise RequestRejected(
+            ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
+            f" request type {request.code} not supported: it is not in the table of permissions "
+            "(aclStrict=true)",
+        )
+    asked = Asked(request, request.ext or _NO_EXT, record_at)
+    return [need for rule in rules for need in rule.needs(asked)]
+
+
+# ------------------------------------------------------------ rules
+
+
+def _topic(name: str = "topic", permission: int = SUB) -> Rule:
+    words = "SUB" if permission == SUB else "PUB or SUB"
+    return Rule(f"{words} on its topic", lambda asked: [(asked.field(name), permission)])
+
+
+def _group(name: str, permission: int = SUB, what: str = "group") -> Rule:
+    word = "SUB" if permission == SUB else "PUB"
+    return Rule(
+        f"{word} on its {what}", lambda asked: [(group_resource(asked.field(name)), permission)]
+    )
+
+
+def _given(name: str, rule: Rule) -> Rule:
+    """What is needed only where a header field is there."""
+    return Rule(
+        f"{rule.text} where one is named",
+        lambda asked: rule.needs(asked) if asked.ext.get(name, "").strip() else [],
+    )
+
+
+def _send(topic_field: str, group_field: str, producer_field: str, properties_field: str) -> Rule:
+    """
+    A retry topic belongs to its group, whatever group the sender names.
+
+    Half messages come back to their producer group when they are checked.
+    """
+
+    def needs(asked: Asked) -> list[Need]:
+        ext, topic = asked.ext, asked.field(topic_field)
+        resources = [(topic, PUB)]
+        if topic.startswith(RETRY_PREFIX):
+            resources = [(topic, SUB)]
+            if group_field in ext:
+                resources.append((group_resource(ext[group_field]), SUB))
+        properties = ext.get(properties_field, "")
+        if _HALF_MARK in properties:
+            producers = decode_properties(properties).get(PGROUP) or asked.field(producer_field)
+            resources.append((group_resource(producers), PUB))
+        return resources
+
+    return Rule(
+        "PUB on its topic; a retry topic: SUB on its group and on the sender's; "
+        "a half message: also PUB on its producer group",
+        needs,
+    )
+
+
+def _record_by_offset(asked: Asked) -> list[Need]:
+    """A record is found by its bytes' place alone: what it is of, only it can tell."""
+    return _read(asked.record(_number(asked, "offset")))
+
+
+def _viewed(asked: Asked) -> list[Need]:
+    return _record_by_offset(asked) or [NEEDS_ADMIN]
+
+
+def _record_by_id(asked: Asked) -> list[Need]:
+    return _read(asked.record(place_of(asked.field("msgId"))))
+
+
+def _half_message(asked: Asked) -> list[Need]:
+    record = asked.record(_number(asked, "commitLogOffset"))
+    if record is None or record.topic != HALF_TOPIC:
+        return []  # and so nothing to end
+    return [(record.properties.get(REAL_TOPIC, HALF_TOPIC), PUB)]
+
+
+def _read(record: Record | None) -> list[Need]:
+    return [] if record is None else [(record.topic, SUB)]
+
+
+def _number(asked: Asked, name: str) -> int:
+    try:
+        return int(asked.field(name)[:20])
+    except ValueError:
+        raise asked.refusal(f"the header field {name} is no number") from None
+
+
+def _locks(asked: Asked) -> list[Need]:
+    batch = asked.request.read(LockBatch.decode)
+    topics = dict.fromkeys([queue.topic for queue in batch.queues])
+    return [(group_resource(batch.consumer_group), SUB), *[(topic, SUB) for topic in topics]]
+
+
+def _check_client(asked: Asked) -> list[Need]:
+    check = asked.request.read(CheckClient.decode)
+    needs = [(group_resource(check.group), SUB)]
+    return needs if check.subscription is None else [*needs, subscribed(check.subscription)]
+
+
+_ADMIN = (Rule("admin", lambda _: [NEEDS_ADMIN]),)
+_BOUNDS = (_topic(permission=PUB | SUB),)
+_LOCKS = (Rule("SUB on its group and on the topics of its queues", _locks),)
+_RECORD = "SUB on the topic of the record, and a record must start there"
+_SEND = (_send("topic", "group", "producerGroup", "properties"),)
+_SEND_V2 = (_send("b", "a", "a", "i"),)
+_PROGRESS = (_group("consumerGroup"), _topic())
+_GROUPS_PROGRESS = (_group("group"), _topic())
+
+TABLE: Mapping[int, tuple[Rule, ...]] = {
+    RequestCode.SEND_MESSAGE: _SEND,
+    RequestCode.SEND_MESSAGE_V2: _SEND_V2,
+    RequestCode.SEND_BATCH_MESSAGE: _SEND_V2,
+    RequestCode.SEND_REPLY_MESSAGE: _SEND,
+    RequestCode.SEND_REPLY_MESSAGE_V2: _SEND_V2,
+    RequestCode.PULL_MESSAGE: _PROGRESS,
+    RequestCode.QUERY_CONSUMER_OFFSET: _PROGRESS,
+    RequestCode.UPDATE_CONSUMER_OFFSET: _PROGRESS,
+    RequestCode.QUERY_MESSAGE: (_topic(),),
+    RequestCode.VIEW_MESSAGE_BY_ID: (
+        Rule(
+            "SUB on the topic of the record; admin where no queue has one that starts there",
+            _viewed,
+        ),
+    ),
+    RequestCode.HEART_BEAT: (
+        Rule(
+            "SUB on its consumer groups and on the topics that they subscribe; producer groups "
+            "without PUB are registered, but not asked about transactions",
+            lambda asked: heartbeat(asked.request),
+        ),
+    ),
+    RequestCode.UNREGISTER_CLIENT: (_given("consumerGroup", _group("consumerGroup")),),
+    RequestCode.CHECK_CLIENT_CONFIG: (Rule("SUB on its group and topic", _check_client),),
+    RequestCode.GET_CONSUMER_LIST_BY_GROUP: (_group("consumerGroup"),),
+    RequestCode.CONSUMER_SEND_MSG_BACK: (_group("group"), Rule(_RECORD, _record_by_offset)),
+    RequestCode.END_TRANSACTION: (
+        _group("producerGroup", PUB, "producer group"),
+        Rule("PUB on the topic that the half message is for", _half_message),
+    ),
+    RequestCode.LOCK_BATCH_MQ: _LOCKS,
+    RequestCode.UNLOCK_BATCH_MQ: _LOCKS,
+    RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: _BOUNDS,
+    RequestCode.GET_MAX_OFFSET: _BOUNDS,
+    RequestCode.GET_MIN_OFFSET: _BOUNDS,
+    RequestCode.GET_EARLIEST_MSG_STORETIME: _BOUNDS,
+    RequestCode.GET_TOPIC_STATS_INFO: _BOUNDS,
+    RequestCode.GET_CONSUMER_CONNECTION_LIST: (_group("consumerGroup"),),
+    RequestCode.GET_PRODUCER_CONNECTION_LIST: (_group("producerGroup", PUB, "producer group"),),
+    RequestCode.GET_CONSUME_STATS: (_group("consumerGroup"), _given("topic", _topic())),
+    RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: _GROUPS_PROGRESS,
+    RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS: _GROUPS_PROGRESS,
+    RequestCode.QUERY_CONSUME_TIME_SPAN: _GROUPS_PROGRESS,
+    RequestCode.GET_CONSUMER_RUNNING_INFO: (_group("consumerGroup"),),
+    RequestCode.CONSUME_MESSAGE_DIRECTLY: (_group("consumerGroup"), Rule(_RECORD, _record_by_id)),
+    RequestCode.CLONE_GROUP_OFFSET: (
+        Rule(
+            "SUB on both groups and on its topic; admin where no topic is named",
+            lambda asked: [
+                (group_resource(asked.field("srcGroup")), SUB),
+                (group_resource(asked.field("destGroup")), SUB),
+                (asked.ext["topic"].strip(), SUB)
+                if asked.ext.get("topic", "").strip()
+                else NEEDS_ADMIN,
+            ],
+        ),
+    ),
+    RequestCode.UPDATE_AND_CREATE_TOPIC: _ADMIN,
+    RequestCode.GET_ALL_TOPIC_CONFIG: _ADMIN,
+    RequestCode.DELETE_TOPIC_IN_BROKER: _ADMIN,
+    RequestCode.UPDATE_BROKER_CONFIG: _ADMIN,
+    RequestCode.GET_BROKER_CONFIG: _ADMIN,
+    RequestCode.GET_BROKER_RUNTIME_INFO: _ADMIN,
+    RequestCode.GET_ALL_CONSUMER_OFFSET: _ADMIN,
+    RequestCode.GET_ALL_DELAY_OFFSET: _ADMIN,
+    RequestCode.UPDATE_AND_CREATE_ACL_CONFIG: _ADMIN,
+    RequestCode.DELETE_ACL_CONFIG: _ADMIN,
+    RequestCode.GET_BROKER_CLUSTER_ACL_INFO: _ADMIN,
+    RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG: _ADMIN,
+    RequestCode.GET_BROKER_CLUSTER_ACL_CONFIG: _ADMIN,
+    RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: _ADMIN,
+    RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: _ADMIN,
+    RequestCode.DELETE_SUBSCRIPTIONGROUP: _ADMIN,
+    RequestCode.QUERY_TOPIC_CONSUME_BY_WHO: _ADMIN,
+    RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER: _ADMIN,
+    RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE: _ADMIN,
+    RequestCode.QUERY_CORRECTION_OFFSET: _ADMIN,
+    RequestCode.VIEW_BROKER_STATS_DATA: _ADMIN,
+    RequestCode.CLEAN_UNUSED_TOPIC: _ADMIN,
+    RequestCode.GET_BROKER_CONSUME_STATS: _ADMIN,
+    RequestCode.QUERY_CONSUME_QUEUE: _ADMIN,
+    RequestCode.RESUME_CHECK_HALF_MESSAGE: _ADMIN,
+    RequestCode.GET_ALL_PRODUCER_INFO: _ADMIN,
+    RequestCode.DELETE_EXPIRED_COMMITLOG: _ADMIN,
+    RequestCode.EXCHANGE_BROKER_HA_INFO: _ADMIN,
+    RequestCode.GET_BROKER_HA_STATUS: _ADMIN,
+    RequestCode.GET_BROKER_EPOCH_CACHE: _ADMIN,
+    RequestCode.NOTIFY_BROKER_ROLE_CHANGED: _ADMIN,
+}
+
+
+def as_markdown() -> str:
+    """The table for docs/security.md: codes with the same needs share a line."""
+    lines: dict[str, list[str]] = {}
+    for code, rules in sorted(TABLE.items()):
+        needs = "; ".join(dict.fromkeys([rule.text for rule in rules]))
+        lines.setdefault(needs, []).append(f"{int(code)} {RequestCode(code).name}")
+    rows = [f"| {needs} | {', '.join(codes)} |" for needs, codes in lines.items()]
+    return "\n".join(["| what the account needs | requests |", "|---|---|", *rows])

@@ -1,0 +1,181 @@
+"""Which master wrote which part of the log, and the file that says so (EpochFileCache).
+
+Spec: controller.md, sections 4.1 and 7.5.
+"""
+
+from binascii import crc32
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from rmq_ha.base.errors import ProtocolViolation
+
+OPEN_END = (1 << 63) - 1
+"""Where the last epoch ends."""
+BEFORE_CONTROLLERS = 0
+"""Epoch of a log that a classic pair wrote: no election is below 1."""
+_POSITIVE = 0x7FFFFFFF
+_MOST_DIGITS = 19
+
+
+class Epoch(NamedTuple):
+    """
+    What one master wrote, from one place on.
+
+    :ivar epoch: number of the election.
+    :ivar start: physical offset of its first byte.
+    """
+
+    epoch: int
+    start: int
+
+
+class Epochs:
+    """
+    The epochs of one log, ascending; a value that does not change.
+
+    Differs from 5.3.3 on purpose: an epoch in which nothing was written makes room for the next
+    one with the same start, where Java's list refuses that next one.
+
+    :ivar entries: both epoch and start rise strictly.
+    """
+
+    __slots__ = ("entries",)
+
+    def __init__(self, entries: Iterable[Epoch] = ()) -> None:
+        """
+        :raises ProtocolViolation: they do not rise, or are negative.
+        """
+        self.entries = tuple(entries)
+        before = Epoch(-1, -1)
+        for entry in self.entries:
+            if entry.epoch <= before.epoch or entry.start <= before.start:
+                raise ProtocolViolation(f"epochs do not rise: {before} is followed by {entry}")
+            before = entry
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Epochs) and self.entries == other.entries
+
+    def __hash__(self) -> int:
+        return hash(self.entries)
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    def __repr__(self) -> str:
+        return f"Epochs({', '.join(f'{entry.epoch}-{entry.start}' for entry in self.entries)})"
+
+    @property
+    def last(self) -> Epoch | None:
+        """The newest."""
+        return self.entries[-1] if self.entries else None
+
+    @property
+    def last_epoch(self) -> int:
+        """Its number; -1 without any."""
+        return self.entries[-1].epoch if self.entries else -1
+
+    def appended(self, epoch: int, start: int) -> "Epochs":
+        """
+        With one more; those that begin there or behind it, and so are empty now, are left out.
+
+        :raises ProtocolViolation: it is not newer than all that there are.
+        """
+        if epoch <= self.last_epoch:
+            raise ProtocolViolation(f"epoch {epoch} does not follow epoch {self.last_epoch}")
+        kept = [entry for entry in self.entries if entry.start < start]
+        return Epochs([*kept, Epoch(epoch, start)])
+
+    def led(self, epoch: int, end: int) -> "Epochs":
+        """
+        What they are when this log's broker begins to lead: the epoch is its own from `end` on.
+
+        An entry of the same number, from before a restart, stays: the epoch goes on. What a crash
+        took from this log others may have: they are told at the handshake (`SyncState.led_from`).
+
+        :param end: of the log.
+        :raises ProtocolViolation: a newer epoch is in the log already.
+        """
+        return self if epoch == self.last_epoch else self.appended(epoch, end)
+
+    def cut(self, end: int) -> "Epochs":
+        """Of a log that ends there now."""
+        return Epochs(entry for entry in self.entries if entry.start < end)
+
+    def above(self, start: int) -> "Epochs":
+        """Of a log that begins there now: without epochs of which nothing is left."""
+        ends = [entry.start for entry in self.entries[1:]] + [OPEN_END]
+        return Epochs(entry for entry, end in zip(self.entries, ends, strict=True) if end > start)
+
+    def at(self, offset: int) -> tuple[Epoch, int] | None:
+        """The epoch that holds this byte, and where it ends; None: it is older than all."""
+        end = OPEN_END
+        for entry in reversed(self.entries):
+            if entry.start <= offset:
+                return entry, end
+            end = entry.start
+        return None
+
+    def consistent_point(self, end: int, other: "Epochs", other_end: int) -> int | None:
+        """
+        Up to where two logs are one: the newest epoch that both have, with the same start.
+
+        :param end: of our log.
+        :param other_end: of the other one.
+        :returns: None: they have no epoch in common.
+        """
+        theirs = dict(other._with_ends(other_end))
+        for entry, ours in reversed(list(self._with_ends(end))):
+            if entry in theirs:
+                return min(ours, theirs[entry])
+        return None
+
+    def is_proven(self, point: int) -> bool:
+        """
+        Whoever has the newest epoch below that place has the same bytes up to it.
+
+        Not so in a log from before controller mode: that two brokers have one says nothing of
+        what is in it.
+        """
+        holder = self.at(point - 1)
+        return holder is None or holder[0].epoch != BEFORE_CONTROLLERS
+
+    def _with_ends(self, end: int) -> Iterable[tuple[Epoch, int]]:
+        ends = [entry.start for entry in self.entries[1:]] + [end]
+        return zip(self.entries, ends, strict=bool(self.entries))
+
+
+def encode_epochs(epochs: Epochs) -> bytes:
+    """The file epochFileCheckpoint."""
+    lines = "".join(f"{epoch}-{start}\n" for epoch, start in epochs.entries).encode()
+    return b"%d\n%d\n%b" % (len(epochs), crc32(lines) & _POSITIVE, lines)
+
+
+def decode_epochs(data: bytes) -> Epochs:
+    """
+    The same, read.
+
+    :raises ProtocolViolation: it is not such a file, or a damaged one.
+    """
+    first, _, rest = data.partition(b"\n")
+    second, _, lines = rest.partition(b"\n")
+    count, checksum = read_number(first), read_number(second)
+    entries = []
+    for line in lines.splitlines():
+        epoch, _, start = line.partition(b"-")
+        entries.append(Epoch(read_number(epoch), read_number(start)))
+    if len(entries) != count:
+        raise ProtocolViolation(f"{count} epochs were announced, {len(entries)} are there")
+    if checksum and checksum != crc32(lines) & _POSITIVE:
+        raise ProtocolViolation("the checksum does not fit")
+    return Epochs(entries)
+
+
+def read_number(text: bytes) -> int:
+    """
+    Of a file of controller mode: not negative, and it fits into 8 bytes.
+
+    :raises ProtocolViolation: it is no such number.
+    """
+    if not text.isdigit() or len(text) > _MOST_DIGITS or int(text) > OPEN_END:
+        raise ProtocolViolation(f"{text[:40]!r} is no number")
+    return int(text)

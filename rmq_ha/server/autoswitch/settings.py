@@ -1,0 +1,68 @@
+"""What operators can set in controller mode.
+
+Spec: controller.md, sections 2.1 and 2.2.
+"""
+
+from dataclasses import dataclass
+
+from rmq_ha.server.controller.messages import LEAST_PRIORITY
+from rmq_ha.server.store.log.journal_log import LogBytes
+
+
+@dataclass(slots=True, kw_only=True)
+class ReplicationSettings:
+    """
+    Read at each use: they may change while the broker runs. Times in ms.
+
+    :ivar all_ack_in_sync_state_set: a put waits for every member of the set.
+    :ivar in_sync_replicas: how many have to hold a put otherwise, the master among them.
+    :ivar min_in_sync_replicas: puts are refused while the set is smaller.
+    :ivar ha_max_time_slave_not_catchup: who is behind and gets no further for so long leaves.
+    :ivar broker_heartbeat_interval: a broker tells the controllers so often that it lives.
+    :ivar ha_send_heartbeat_interval: an idle connection says something so often.
+    :ivar ha_housekeeping_interval: a silent one is closed after it.
+    :ivar ha_transfer_batch_size: the largest body of a frame.
+    :ivar max_transfer_per_second: bytes to one slave, headers included; 0: as many as can be.
+    :ivar sync_from_last_file: as an empty slave, want no more than the master's last file.
+    :ivar async_learner: as a slave, never join the set.
+    :ivar sync_flush: of a log only what is on the disk counts, here and in reports.
+    """
+
+    all_ack_in_sync_state_set: bool = False
+    in_sync_replicas: int = 1
+    min_in_sync_replicas: int = 1
+    ha_max_time_slave_not_catchup: int = 15_000
+    broker_heartbeat_interval: int = 1_000
+    ha_send_heartbeat_interval: int = 5_000
+    ha_housekeeping_interval: int = 20_000
+    ha_transfer_batch_size: int = 32_768
+    max_transfer_per_second: int = 0
+    sync_from_last_file: bool = False
+    async_learner: bool = False
+    sync_flush: bool = False
+
+    def counted(self, log: LogBytes) -> int:
+        """Up to where this broker says that it has its log."""
+        return int(log.flushed_offset if self.sync_flush else log.max_offset)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ManagerSettings:
+    """
+    What operators set; times in ms. Spec: controller.md, section 2.1.
+
+    :ivar broker_address: `brokerIP1:listenPort`.
+    :ivar controllers: `controllerAddr`, one by one.
+    :ivar retry_interval: after something failed; 5.3.3 waits 5 s.
+    """
+
+    cluster_name: str
+    broker_name: str
+    broker_address: str
+    controllers: tuple[str, ...]
+    sync_controller_metadata_period: int = 10_000
+    sync_broker_metadata_period: int = 5_000
+    broker_heartbeat_interval: int = 1_000
+    controller_heart_beat_timeout_mills: int = 10_000
+    broker_election_priority: int = LEAST_PRIORITY
+    retry_interval: int = 1_000

@@ -1,0 +1,254 @@
+"""Which processors a broker has besides sends, pulls and heartbeats, and what each is given."""
+
+from functools import partial
+from typing import Any, Protocol
+
+from rmq_ha.base.config.broker_configuration import BrokerConfiguration
+from rmq_ha.base.model.broker_identity import BrokerIdentity
+from rmq_ha.base.properties_file import PropertiesFile
+from rmq_ha.base.seams import Host
+from rmq_ha.server.broker.frame_limits import FrameLimits
+from rmq_ha.server.broker.processors.admin_acl import AdminAclProcessor
+from rmq_ha.server.broker.processors.admin_cleaning import AdminCleaningProcessor
+from rmq_ha.server.broker.processors.admin_config import AdminConfigProcessor
+from rmq_ha.server.broker.processors.admin_groups import AdminGroupsProcessor
+from rmq_ha.server.broker.processors.admin_offsets import AdminOffsetsProcessor
+from rmq_ha.server.broker.processors.admin_progress import AdminProgressProcessor
+from rmq_ha.server.broker.processors.admin_stats import AdminStatsProcessor
+from rmq_ha.server.broker.processors.admin_topics import AdminTopicsProcessor
+from rmq_ha.server.broker.processors.consume_tables import ConsumeTables
+from rmq_ha.server.broker.processors.consumers import ConsumerProcessor
+from rmq_ha.server.broker.processors.end_transaction import EndTransactionProcessor
+from rmq_ha.server.broker.processors.locks import LockProcessor
+from rmq_ha.server.broker.processors.query import QueryProcessor
+from rmq_ha.server.broker.processors.relays import RelayProcessor
+from rmq_ha.server.broker.processors.reply import ReplyMessageProcessor
+from rmq_ha.server.broker.processors.reset_offsets import ResetOffsetProcessor
+from rmq_ha.server.broker.processors.send_answers import SendAnswers
+from rmq_ha.server.broker.processors.send_back import SendBackProcessor
+from rmq_ha.server.broker.processors.send_checks import SendChecks
+from rmq_ha.server.broker.processors.send_hooks import SendHooks
+from rmq_ha.server.broker.processors.unserved import UnservedProperties
+from rmq_ha.server.broker.registration import Registration
+from rmq_ha.server.broker.replication_info import replication_info
+from rmq_ha.server.broker.role import RoleKeeper, RoleParts, make_role_keeper
+from rmq_ha.server.broker.routes import Processor
+from rmq_ha.server.broker.slave import SlaveSynchronize
+from rmq_ha.server.broker.stats import BrokerStats
+from rmq_ha.server.broker.tables.client_offsets import ClientOffsets
+from rmq_ha.server.broker.tables.clients import ConsumerManager, ProducerManager
+from rmq_ha.server.broker.tables.consumer_filters import ConsumerFilterManager
+from rmq_ha.server.broker.tables.consumer_offsets import ConsumerOffsetManager
+from rmq_ha.server.broker.tables.delay_offsets import DelayOffsetCopy
+from rmq_ha.server.broker.tables.groups import SubscriptionGroupManager
+from rmq_ha.server.broker.tables.queue_locks import RebalanceLockManager
+from rmq_ha.server.broker.tables.topics import TopicConfigManager
+from rmq_ha.server.broker.transactions.producers import ProducerAsker
+from rmq_ha.server.broker.transactions.service import TransactionalMessageCheckService
+from rmq_ha.server.store.journal import Journal
+from rmq_ha.server.store.message_store import DefaultMessageStore
+
+
+class BrokerParts(Protocol):
+    """
+    What a broker is made of, as far as processors and roles are made of it in turn.
+
+    :ivar front: the store behind the plugins that lie around it.
+    """
+
+    host: Host
+    configuration: BrokerConfiguration
+    journal: Journal
+    store: DefaultMessageStore
+    front: Any
+    topics: TopicConfigManager
+    groups: SubscriptionGroupManager
+    consumers: ConsumerManager
+    producers: ProducerManager
+    consumer_offsets: ConsumerOffsetManager
+    client_offsets: ClientOffsets
+    consumer_filters: ConsumerFilterManager
+    delay_offsets: DelayOffsetCopy
+    queue_locks: RebalanceLockManager[Any]
+    stats: BrokerStats
+    limits: FrameLimits
+    unserved: UnservedProperties
+    answers: SendAnswers
+    hooks: list[Any]
+    access_controls: list[Any]
+    registration: Registration
+    slave_synchronize: SlaveSynchronize
+    transaction_checks: TransactionalMessageCheckService
+    config_file: PropertiesFile
+
+    @property
+    def identity(self) -> BrokerIdentity:
+        """How it presents itself now."""
+
+    def delay_offset_table(self) -> dict[int, int]:
+        """Delay level to next offset."""
+
+
+def admin_processors(broker: BrokerParts) -> list[Processor]:
+    """
+    Build them from the parts of a broker.
+
+    :param broker: its tables, store, links and timers exist.
+    """
+    configuration, store, host = broker.configuration, broker.store, broker.host
+    return [
+        SendBackProcessor(
+            store=store,
+            front=broker.front,
+            topics=broker.topics,
+            groups=broker.groups,
+            stats=broker.stats,
+            config=configuration.broker,
+            random=host.random,
+        ),
+        EndTransactionProcessor(
+            configuration,
+            store,
+            broker.transaction_checks.halves,
+            broker.transaction_checks.put,
+            host.now_ms,
+        ),
+        QueryProcessor(store=store, config=configuration.store, clock=host.clock),
+        ConsumerProcessor(
+            store=store,
+            consumers=broker.consumers,
+            consumer_offsets=broker.consumer_offsets,
+            client_offsets=broker.client_offsets,
+        ),
+        LockProcessor(
+            queue_locks=broker.queue_locks, limits=broker.limits, steady_ms=host.steady_ms
+        ),
+        *_table_processors(broker),
+        *_client_processors(broker),
+        broker.journal,
+    ]
+
+
+def transaction_checks(broker: BrokerParts) -> TransactionalMessageCheckService:
+    """What looks after open transactions; to be started on a master only."""
+    return TransactionalMessageCheckService(
+        broker.host.clock,
+        broker.host.now_ms,
+        broker.configuration,
+        broker.store,
+        broker.front,
+        broker.topics,
+        broker.consumer_offsets,
+        ProducerAsker(broker.producers),
+    )
+
+
+def role_keeper(broker: BrokerParts) -> RoleKeeper:
+    """What makes the broker a slave or a master."""
+    parts = RoleParts(
+        store=broker.store,
+        topics=broker.topics,
+        delay_offsets=broker.delay_offsets,
+        transaction_checks=broker.transaction_checks,
+        slave_synchronize=broker.slave_synchronize,
+        registration=broker.registration,
+    )
+    return make_role_keeper(broker.host.clock, broker.configuration, parts, broker.journal.role)
+
+
+def _table_processors(broker: BrokerParts) -> list[Processor]:
+    configuration, store = broker.configuration, broker.store
+    topics, offsets = broker.topics, broker.consumer_offsets
+    consume_tables = ConsumeTables(
+        store=store,
+        topics=topics,
+        consumers=broker.consumers,
+        consumer_offsets=offsets,
+        broker_name=broker.identity.broker_name,
+    )
+    return [
+        AdminAclProcessor(
+            control=next(iter(broker.access_controls), None), identity=broker.identity
+        ),
+        AdminOffsetsProcessor(
+            store=store, consumer_offsets=offsets, delay_offsets=broker.delay_offset_table
+        ),
+        AdminTopicsProcessor(
+            store=store,
+            topics=topics,
+            consumers=broker.consumers,
+            consumer_offsets=offsets,
+            stats=broker.stats,
+            configuration=configuration,
+            register_topic=broker.registration.register_topic,
+        ),
+        AdminGroupsProcessor(
+            groups=broker.groups,
+            topics=topics,
+            consumers=broker.consumers,
+            producers=broker.producers,
+            consumer_offsets=offsets,
+            stats=broker.stats,
+            consume_tables=consume_tables,
+            configuration=configuration,
+            register_topic=broker.registration.register_topic,
+        ),
+        AdminStatsProcessor(
+            stats=broker.stats,
+            groups=broker.groups,
+            producers=broker.producers,
+            consume_tables=consume_tables,
+            address=broker.identity.address,
+            clock=broker.host.clock,
+        ),
+        AdminCleaningProcessor(store=store, topics=lambda: topics.table, stats=broker.stats),
+        AdminConfigProcessor(
+            store=store,
+            topics=topics,
+            stats=broker.stats,
+            configuration=configuration,
+            now_ms=broker.host.now_ms,
+            register=broker.registration.register_all,
+            save=broker.config_file.change,
+            processors=broker.host.processors,
+            replication=partial(
+                replication_info, configuration, broker.journal, broker.slave_synchronize
+            ),
+        ),
+    ]
+
+
+def _client_processors(broker: BrokerParts) -> list[Processor]:
+    """What reaches clients through their own connections."""
+    configuration, store, host = broker.configuration, broker.store, broker.host
+    topics, offsets, consumers = broker.topics, broker.consumer_offsets, broker.consumers
+    name = broker.identity.broker_name
+    return [
+        ReplyMessageProcessor(
+            config=configuration.broker,
+            front=broker.front,
+            producers=broker.producers,
+            checks=SendChecks(configuration.broker, topics, broker.unserved, host.random),
+            answers=broker.answers,
+            hooks=SendHooks(broker.hooks),
+            store_host=configuration.store_host,
+            now_ms=host.now_ms,
+        ),
+        RelayProcessor(store=store, consumers=consumers, broker_name=name),
+        ResetOffsetProcessor(
+            store=store,
+            topics=topics,
+            consumers=consumers,
+            consumer_offsets=offsets,
+            broker_name=name,
+        ),
+        AdminProgressProcessor(
+            store=store,
+            topics=topics,
+            consumers=consumers,
+            consumer_offsets=offsets,
+            broker_name=name,
+            filters=broker.consumer_filters,
+            now_ms=host.now_ms,
+        ),
+    ]

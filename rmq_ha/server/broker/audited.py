@@ -1,0 +1,70 @@
+"""What the audit log of a broker says of the requests that change something."""
+
+from collections.abc import Callable
+
+from rmq_ha.base.model.topic_config import SubscriptionGroupConfig
+from rmq_ha.base.remoting.audit import Act, Describe, by_header, changed_configuration
+from rmq_ha.base.wire.bodies import read_body
+from rmq_ha.base.wire.codes import RequestCode
+from rmq_ha.base.wire.command import RemotingCommand
+
+_TOPIC = ("readQueueNums", "writeQueueNums", "perm", "topicSysFlag")
+_ACCOUNT = ("admin", "whiteRemoteAddress", "defaultTopicPerm", "defaultGroupPerm")
+_PERMS = ("topicPerms", "groupPerms", "secretKey")
+
+
+Find = Callable[[str], object | None]
+
+
+def acts(topic: Find, group: Find) -> dict[int, Describe]:
+    """
+    By request code.
+
+    :param topic: what there is of that name, before the request is served.
+    :param group: the same.
+    """
+
+    def set_topic(request: RemotingCommand) -> Act:
+        verb = _set(topic, (request.ext or {}).get("topic", ""))
+        return by_header(verb, "topic", "topic", *_TOPIC)(request)
+
+    def set_group(request: RemotingCommand) -> Act:
+        config = read_body(request.body or b"", SubscriptionGroupConfig.from_json)
+        name = str(config.group_name)
+        return Act(_set(group, name), "group", name, config.to_json())
+
+    return {
+        RequestCode.UPDATE_AND_CREATE_TOPIC: set_topic,
+        RequestCode.DELETE_TOPIC_IN_BROKER: by_header("deleted", "topic", "topic"),
+        RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: set_group,
+        RequestCode.DELETE_SUBSCRIPTIONGROUP: by_header(
+            "deleted", "group", "groupName", "removeOffset"
+        ),
+        RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: by_header(
+            "reset", "offsets of group", "group", "topic", "timestamp", "isForce"
+        ),
+        RequestCode.CLONE_GROUP_OFFSET: by_header(
+            "cloned", "offsets to group", "destGroup", "srcGroup", "topic", "offline"
+        ),
+        RequestCode.CONSUME_MESSAGE_DIRECTLY: by_header(
+            "had consumed again", "message", "msgId", "consumerGroup", "clientId"
+        ),
+        RequestCode.RESUME_CHECK_HALF_MESSAGE: by_header("revived", "half message", "msgId"),
+        RequestCode.UPDATE_BROKER_CONFIG: changed_configuration,
+        RequestCode.UPDATE_AND_CREATE_ACL_CONFIG: by_header(
+            "set", "account", "accessKey", *_ACCOUNT, *_PERMS
+        ),
+        RequestCode.DELETE_ACL_CONFIG: by_header("deleted", "account", "accessKey"),
+        RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG: by_header(
+            "set", "white addresses", "globalWhiteAddrs", "aclFileFullPath"
+        ),
+        RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE: lambda _: Act("cleaned", "queues", "expired"),
+        RequestCode.CLEAN_UNUSED_TOPIC: lambda _: Act("cleaned", "queues", "of unused topics"),
+        RequestCode.DELETE_EXPIRED_COMMITLOG: lambda _: Act(
+            "cleaned", "commit log", "expired files"
+        ),
+    }
+
+
+def _set(find: Find, name: str) -> str:
+    return "created" if find(name) is None else "changed"

@@ -1,0 +1,480 @@
+"""Broker: builds, starts and stops a broker.
+
+::
+
+    clients --- remoting (main, fast) --- processors --- tables (topics, groups, offsets, clients)
+                                              |
+                                            store --- commit log --- replication --- slaves, master
+                                              |          |
+                                            flush     dispatch --- queues, index, held pulls
+    name servers --- registration                     schedule (delayed messages; master only)
+    master ----- slave synchronisation (slave only)
+
+Start, in order: tables, store (lock, load, recover, catch up, replication), listen, register,
+timers. Stop is the reverse, each step awaited.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from twisted.internet.defer import Deferred
+from twisted.logger import Logger
+from twisted.plugin import getPlugins
+
+from rmq_ha.base.config.broker_configuration import BrokerConfiguration
+from rmq_ha.base.interfaces import (
+    IAccessControl,
+    IAccessPlugin,
+    IAccessValidator,
+    ICommitLogDispatcher,
+    IConsumeMessageHook,
+    IDispatcherPlugin,
+    IHookPlugin,
+    IJournalPlugin,
+    IMessageStore,
+    IMessageStorePlugin,
+    ISendMessageHook,
+)
+from rmq_ha.base.model.broker_identity import BrokerIdentity
+from rmq_ha.base.model.message import DispatchRequest
+from rmq_ha.base.model.networks import Networks
+from rmq_ha.base.properties_file import PropertiesFile
+from rmq_ha.base.remoting.audit import AuditLog
+from rmq_ha.base.remoting.client import RemotingClient
+from rmq_ha.base.remoting.dispatcher import RequestDispatcher
+from rmq_ha.base.remoting.server import RemotingServer
+from rmq_ha.base.remoting.turns import Turns
+from rmq_ha.base.remoting.unfinished import UnfinishedFrames
+from rmq_ha.base.seams import Host
+from rmq_ha.base.store_format.run import by_name
+from rmq_ha.base.timing.periodic import Periodic
+from rmq_ha.base.timing.timer import next_turn
+from rmq_ha.base.tls.reload import TlsReload
+from rmq_ha.base.tls.server import ServerTls
+from rmq_ha.base.wire.bodies import decode_delay_offsets
+from rmq_ha.server.broker.assembly import admin_processors, role_keeper, transaction_checks
+from rmq_ha.server.broker.audited import acts
+from rmq_ha.server.broker.context import BrokerContext
+from rmq_ha.server.broker.frame_limits import FrameLimits
+from rmq_ha.server.broker.hold import PullRequestHoldService
+from rmq_ha.server.broker.masters import TrustedMasters
+from rmq_ha.server.broker.notify import ConsumerIdsNotifier
+from rmq_ha.server.broker.outer_api import BrokerOuterAPI
+from rmq_ha.server.broker.own_calls import own_tls, signed
+from rmq_ha.server.broker.processors.heartbeat import HeartbeatProcessor
+from rmq_ha.server.broker.processors.pull import PullMessageProcessor
+from rmq_ha.server.broker.processors.pull_filters import PullFilters
+from rmq_ha.server.broker.processors.send import SendMessageProcessor
+from rmq_ha.server.broker.processors.send_answers import SendAnswers
+from rmq_ha.server.broker.processors.unserved import UnservedProperties
+from rmq_ha.server.broker.registration import Registration
+from rmq_ha.server.broker.routes import Processor, add_routes
+from rmq_ha.server.broker.slave import SlaveSynchronize
+from rmq_ha.server.broker.slow_consumers import CHECK_S as SLOW_CONSUMERS_S
+from rmq_ha.server.broker.slow_consumers import SlowConsumers
+from rmq_ha.server.broker.standing import Standing
+from rmq_ha.server.broker.stats import BrokerStats
+from rmq_ha.server.broker.streamed_tables import StreamedTables
+from rmq_ha.server.broker.tables.client_offsets import ClientOffsets
+from rmq_ha.server.broker.tables.clients import ConsumerManager, ProducerManager
+from rmq_ha.server.broker.tables.consumer_filters import ConsumerFilterManager
+from rmq_ha.server.broker.tables.consumer_offsets import ConsumerOffsetManager
+from rmq_ha.server.broker.tables.delay_offsets import DelayOffsetCopy
+from rmq_ha.server.broker.tables.groups import SubscriptionGroupManager
+from rmq_ha.server.broker.tables.queue_locks import RebalanceLockManager
+from rmq_ha.server.broker.tables.topics import TopicConfigManager
+from rmq_ha.server.plugins import Find, checked, checked_journal, load_configured
+from rmq_ha.server.store.journal import BrokerAround
+from rmq_ha.server.store.message_store import DefaultMessageStore
+
+FIRST_PERSIST_S = 10.0
+CLIENT_SCAN_S = 10.0
+FILTERS_S = 10.0
+UNREAD_GROUPS = 10
+HELD_PULLS = 100_000
+
+
+class Broker:
+    """
+    One broker.
+
+    :param find: as `load_plugins` says.
+    :raises PluginNotFound: the configuration names a plugin that is not installed.
+    :raises ConfigurationError: a plugin's own options do not fit.
+    """
+
+    log = Logger()
+
+    def __init__(
+        self, host: Host, configuration: BrokerConfiguration, find: Find = getPlugins
+    ) -> None:
+        self.host = host
+        self.configuration = configuration
+        self._plugins = load_configured(configuration, find)
+        self._context = BrokerContext(
+            host, configuration, lambda offset: self.store.record_starting_at(offset)
+        )
+        broker = configuration.broker
+        port = configuration.server.listen_port
+        self._identity = BrokerIdentity(
+            broker.broker_cluster_name,
+            broker.broker_name or "",
+            broker.broker_id,
+            f"{broker.broker_ip1}:{port}",
+            f"{broker.broker_ip2}:{configuration.store.ha_listen_port}",
+        )
+        self._make_tables()
+        self._make_store()
+        self._make_links()
+        self.transaction_checks = transaction_checks(self)
+        self._make_processors()
+        self.role_keeper = role_keeper(self)
+        self._timers = [
+            Periodic(
+                host.clock,
+                "consumer offsets",
+                self.consumer_offsets.persist_if_dirty,
+                max(broker.flush_consumer_offset_interval, 1) / 1000,
+                FIRST_PERSIST_S,
+            ),
+            Periodic(host.clock, "consumer filters", self._persist_filters, FILTERS_S),
+            Periodic(
+                host.clock,
+                "client expiry",
+                lambda: next_turn(host.clock).addCallback(self._expire),
+                CLIENT_SCAN_S,
+            ),
+            Periodic(host.clock, "slow consumers", self.slow_consumers.check, SLOW_CONSUMERS_S),
+        ]
+        self._undo: list[tuple[str, Callable[[], Any]]] = []
+
+    @property
+    def is_slave(self) -> bool:
+        """What this broker is now."""
+        return self.journal.role.is_slave
+
+    @property
+    def identity(self) -> BrokerIdentity:
+        """How it presents itself to name servers; with its brokerId of now."""
+        return self._identity._replace(broker_id=self.configuration.broker.broker_id)
+
+    # ------------------------------------------------------------ building
+
+    def _make_tables(self) -> None:
+        host, broker, ours = self.host, self.configuration.broker, self.configuration.ours
+        folder = f"{self.configuration.store.store_path_root_dir}/config"
+        self.topics = TopicConfigManager(
+            host.disk,
+            host.worker,
+            f"{folder}/topics.json",
+            broker,
+            host.now_ms,
+            lambda: ours.max_topics,
+        )
+        self.groups = SubscriptionGroupManager(
+            host.disk,
+            host.worker,
+            f"{folder}/subscriptionGroup.json",
+            broker,
+            host.now_ms,
+            lambda: ours.max_groups,
+        )
+        self.consumer_offsets = ConsumerOffsetManager(
+            host.disk, host.worker, f"{folder}/consumerOffset.json"
+        )
+        self.client_offsets = ClientOffsets(
+            self.consumer_offsets, self.topics, self.configuration.ours
+        )
+        self.delay_offsets = DelayOffsetCopy(host.disk, host.worker, f"{folder}/delayOffset.json")
+        self.consumer_filters = ConsumerFilterManager(
+            host.disk, host.worker, f"{folder}/consumerFilter.json", broker, host.now_ms
+        )
+        self.consumers = ConsumerManager(self.consumer_filters.unregister)
+        self.producers = ProducerManager()
+        self.queue_locks: RebalanceLockManager[Any] = RebalanceLockManager(
+            self.configuration.ours.lock_max_live_time,
+            self.configuration.ours.lock_max_live_time_without_connection,
+        )
+        self.config_file = PropertiesFile(host.disk, host.worker, self.configuration.config_file)
+        self.stats = BrokerStats(
+            host.now_ms,
+            host.clock.seconds,
+            broker.broker_cluster_name,
+            broker.enable_detail_stat,
+            lambda: self.journal.log.max_offset,
+        )
+        self.slow_consumers = SlowConsumers(broker, self.stats, self.groups)
+
+    def _make_store(self) -> None:
+        plugins, context = self._plugins, self._context
+        (plugin,) = plugins[IJournalPlugin]
+        self.journal = checked_journal(plugin, plugin.make_journal(context))
+        self.store = DefaultMessageStore(
+            self.host, self.configuration, self.journal, self.host.memory_bytes
+        )
+        if self.configuration.broker.enable_calc_filter_bit_map:
+            self.store.queues.bit_map_of = self._bit_map_of
+        self.store.schedule.on_delivered = self.stats.delivered
+        self.store.on_forced_deletion = self._tell_unread
+        if not self.configuration.ours.keep_offsets_of_deleted_topics:
+            self.store.on_new_life = self.consumer_offsets.begin_anew
+        for plugin in plugins[IDispatcherPlugin]:
+            dispatcher = checked(plugin, plugin.make_dispatcher(context), ICommitLogDispatcher)
+            self.store.on_arrival(by_name(dispatcher.dispatch))
+        self.front: Any = self.store
+        for plugin in plugins[IMessageStorePlugin]:
+            self.front = checked(plugin, plugin.wrap_store(context, self.front), IMessageStore)
+
+    def _make_links(self) -> None:
+        host, configuration = self.host, self.configuration
+        self._server_tls = ServerTls(
+            configuration.plugin_options, host.disk.read_bytes, host.now_ms
+        )
+        if configuration.ours.acl_requires_tls:
+            self._server_tls.must_be_possible("aclRequiresTls=true")
+        client_tls = own_tls(configuration, host.disk.read_bytes, host.now_ms)
+        self.tls = TlsReload(host, [self._server_tls, client_tls, *self.journal.reloadable()])
+        self.client = RemotingClient(host, configuration.client, client_tls)
+        own = configuration.ours
+        calls = signed(self.client, host, configuration)
+        api = BrokerOuterAPI(calls)
+        self.slave_synchronize = SlaveSynchronize(
+            host.clock,
+            api,
+            self.topics,
+            self.groups,
+            self.consumer_offsets,
+            self.delay_offsets,
+            self.identity.address,
+            self._drop_topic if configuration.ours.slave_drops_deleted_topics else None,
+        )
+        self.masters = TrustedMasters(Networks(own.ha_trusted_masters, with_names=True))
+        self.journal.join(
+            BrokerAround(
+                calls=calls,
+                identity=lambda: self.identity,
+                tables=self._streamed_tables,
+                set_master_address=self.slave_synchronize.set_master_address,
+                masters=self.masters,
+            )
+        )
+        self.standing = Standing(self.journal)
+        self.registration = Registration(
+            host.clock,
+            configuration.broker,
+            self.identity,
+            self.topics,
+            api,
+            self.standing,
+            self.masters.only(self.journal.set_master_address),
+            self.masters.only(self.slave_synchronize.set_master_address),
+        )
+        self.topics.on_creation(self.registration.register_new_topic)
+        for table in (self.topics, self.groups):
+            table.check_creation = self.standing.check
+
+    def _streamed_tables(self) -> StreamedTables:
+        return StreamedTables(
+            self.slave_synchronize,
+            self.topics,
+            self.groups,
+            self.consumer_offsets,
+            self.store.schedule,
+            self.delay_offsets,
+        )
+
+    def _make_processors(self) -> None:
+        configuration, context = self.configuration, self._context
+        validators = [
+            checked(plugin, plugin.make_validator(context), IAccessValidator)
+            for plugin in self._plugins[IAccessPlugin]
+        ]
+        self.access_controls = [item for item in validators if IAccessControl.providedBy(item)]
+        self.dispatcher = RequestDispatcher(validators)
+        self.fast_dispatcher = RequestDispatcher(validators)
+        self.answers = SendAnswers(configuration, self.store)
+        self.hooks = hooks = [
+            checked(plugin, plugin.make_hook(context), ISendMessageHook, IConsumeMessageHook)
+            for plugin in self._plugins[IHookPlugin]
+        ]
+        self.hold = PullRequestHoldService(
+            self.host.clock, self.store.max_offset_in_queue, HELD_PULLS
+        )
+        self.store.on_arrival(self.hold.on_arrival)
+        self.store.dispatcher.is_awaited = self.hold.__len__
+        self.notifier = ConsumerIdsNotifier(
+            self.host.clock, configuration.broker, self.consumers, self.groups
+        )
+        self.limits = FrameLimits(configuration.ours)
+        self.unserved = UnservedProperties(configuration.ours)
+        self.heartbeats = HeartbeatProcessor(
+            topics=self.topics,
+            groups=self.groups,
+            consumers=self.consumers,
+            producers=self.producers,
+            notifier=self.notifier,
+            filters=self.consumer_filters,
+            config=configuration.broker,
+            limits=self.limits,
+            now_ms=self.host.now_ms,
+            steady_ms=self.host.steady_ms,
+            window_ms=configuration.ours.duplicate_window_millis,
+        )
+        sends = SendMessageProcessor(
+            configuration,
+            self.store,
+            self.topics,
+            self.groups,
+            self.stats,
+            self.host.random,
+            self.host.now_ms,
+            self.answers,
+            self.limits,
+            self.unserved,
+            self.host.clock,
+            hooks,
+            self.front,
+        )
+        processors: list[Processor] = [
+            sends,
+            self.heartbeats,
+            self._pulls(hooks),
+            *admin_processors(self),
+        ]
+        audit = AuditLog(self.host.clock, acts(self.topics.get, self.groups.get))
+        add_routes(self.dispatcher, self.fast_dispatcher, processors, audit, self.standing)
+        for dispatcher in (self.dispatcher, self.fast_dispatcher):
+            dispatcher.bulk.update(sends.bulk(dispatcher.go_general_way))
+        frames = UnfinishedFrames(configuration.server)
+        turns = Turns(self.host.clock, configuration.server)
+        self.main_server, self.fast_server = (
+            RemotingServer(self.host, configuration.server, item, self._server_tls, frames, turns)
+            for item in (self.dispatcher, self.fast_dispatcher)
+        )
+
+    def _tell_unread(self) -> None:
+        """Messages were deleted before their time: name the groups that miss most."""
+        unread = self.consumer_offsets.unread(self.store.min_offset_in_queue)
+        for name in sorted(unread, key=lambda name: -unread[name])[:UNREAD_GROUPS]:
+            self.log.warn(
+                "{group} has not consumed {count} of the messages that are gone",
+                group=name,
+                count=unread[name],
+            )
+
+    def _drop_topic(self, topic: str) -> None:
+        self.store.remove_topics({topic})
+        if not self.configuration.ours.keep_offsets_of_deleted_topics:
+            self.consumer_offsets.remove_topic(topic)
+
+    def _pulls(self, hooks: list[Any]) -> PullMessageProcessor:
+        configuration = self.configuration
+        return PullMessageProcessor(
+            store=self.front,
+            topics=self.topics,
+            groups=self.groups,
+            consumer_offsets=self.consumer_offsets,
+            client_offsets=self.client_offsets,
+            filters=PullFilters(configuration.broker, self.consumers, self.consumer_filters),
+            hold=self.hold,
+            stats=self.stats,
+            configuration=configuration,
+            role=self.journal.role,
+            store_host=configuration.store_host,
+            now_ms=self.host.now_ms,
+            seconds=self.host.clock.seconds,
+            hooks=hooks,
+        )
+
+    # ------------------------------------------------------------ running
+
+    def start(self) -> "Deferred[None]":
+        """
+        Open the store and serve.
+
+        :returns: fires when clients can be served; fails with what stopped the start, after
+            everything that was started is stopped again.
+        """
+        return Deferred.fromCoroutine(self._start())
+
+    def stop(self) -> "Deferred[None]":
+        """
+        Say good-bye, answer what waits, let slaves take the tail, close the store.
+
+        :returns: fires when all is closed; never fails.
+        """
+        return Deferred.fromCoroutine(self._stop())
+
+    async def _start(self) -> None:
+        try:
+            await self._start_all()
+        except Exception:  # not a start that is dropped: it may wait for nothing more
+            await self._stop()
+            raise
+
+    async def _start_all(self) -> None:
+        server = self.configuration.server.listen_port
+        interface = self.configuration.ours.bind_address
+        for table in (self.topics, self.consumer_offsets, self.groups, self.consumer_filters):
+            table.load()
+        self.role_keeper.prepare()
+        self.store.load()
+        self._undo.append(("configuration file", self.config_file.written))
+        self._undo.append(("topics", self.topics.persist_if_dirty))
+        self._undo.append(("groups", self.groups.persist_if_dirty))
+        self._undo.append(("consumer offsets", self.consumer_offsets.persist_if_dirty))
+        self._undo.append(("consumer filters", self._persist_filters))
+        self._undo.append(("store", self.store.stop))
+        await self.store.start()
+        self.store.tell_unused_topics(self.topics.table)
+        self._undo.append(("client", self.client.stop))
+        for remoting, port in ((self.main_server, server), (self.fast_server, server - 2)):
+            await remoting.listen(port, interface)
+            self._undo.append((f"port {port}", remoting.stop))
+        self._undo.append(("held pulls", self.hold.stop))
+        self._undo.append(("notifications", self.notifier.stop))
+        self._undo.append(("registration", self.registration.stop))
+        await self.registration.start()
+        self._undo.append(("slave synchronisation", self.slave_synchronize.stop))
+        self._undo.append(("transaction checks", self.transaction_checks.stop))
+        self._undo.append(("role changes", self.role_keeper.stop))
+        self.role_keeper.start()
+        for control in self.access_controls:
+            self._undo.append(("access control", control.stop))
+            control.start()
+        self._undo.append(("TLS files", self.tls.stop))
+        self.tls.start()
+        for timer in self._timers:
+            self._undo.append(("timer", timer.stop))
+            timer.start()
+
+    async def _stop(self) -> None:
+        while self._undo:
+            name, undo = self._undo.pop()
+            try:
+                await self._maybe(undo())
+            except Exception:
+                self.log.failure("stopping {name} failed; going on", name=name)
+
+    @staticmethod
+    async def _maybe(result: Any) -> None:
+        if isinstance(result, Awaitable):
+            await result
+
+    def _expire(self, _: object) -> None:
+        self.heartbeats.close_expired()
+        self.queue_locks.expire(self.host.steady_ms())
+
+    def _persist_filters(self) -> "Deferred[bool]":
+        self.consumer_filters.clean()
+        return self.consumer_filters.persist_if_dirty()
+
+    def _bit_map_of(self, request: DispatchRequest) -> bytes | None:
+        """None on a slave: its filters are born by another clock than its messages."""
+        return None if self.is_slave else self.consumer_filters.bit_map(request)
+
+    def delay_offset_table(self) -> dict[int, int]:
+        """Delay level to next offset: the delivery's own, or a slave's copy of it."""
+        if self.is_slave:
+            return decode_delay_offsets(self.delay_offsets.text) if self.delay_offsets.text else {}
+        return self.store.schedule.offset_table

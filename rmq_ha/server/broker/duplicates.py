@@ -1,0 +1,352 @@
+"""Sends whose message is in the log already: answered as the first was, and not stored again.
+
+RocketMQ compares no ids. With `duplicateWindowMillis` a broker of ours does: the index, which knows
+each message by topic and unique key, says where the first may be; the record and its queue say
+whether it is. Nothing else is believed, so whatever became of log, index or role in between, what
+is answered is there to be read. What the index does not know yet is under way: whoever asks for
+that waits until it does.
+
+Spec: store.md, section 4.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import NamedTuple
+
+from twisted.internet.defer import Deferred, maybeDeferred
+from twisted.internet.interfaces import IReactorTime
+from twisted.python.failure import Failure
+
+from rmq_ha.base.errors import CorruptRecord, StoreError
+from rmq_ha.base.model.message import (
+    AppendResult,
+    Draft,
+    Message,
+    PutMessageResult,
+    Row,
+    offset_msg_id,
+)
+from rmq_ha.base.model.properties import REAL_QID, REAL_TOPIC, UNIQ_KEY, decode_properties
+from rmq_ha.base.model.status import PutMessageStatus
+from rmq_ha.base.model.topics import HALF_TOPIC, RETRY_PREFIX
+from rmq_ha.base.store_format.commitlog import Record, decode_record
+from rmq_ha.base.timing.slices import Lane
+from rmq_ha.server.store.log.batch import MEMBERS_A_TURN
+from rmq_ha.server.store.message_store import DefaultMessageStore
+from rmq_ha.server.store.settle import Done, Others
+
+_CANDIDATES = 256
+"""Records of one hash that are looked at; who has more of them in the window is not compared."""
+_STEPS = 8
+"""Of a search, of a thousand items each: longer chains are somebody's work."""
+_SECOND_MS = 1000
+_FOR_EVER = 1 << 62
+_PATIENCE_S = 3.0
+"""As long as a client waits for an answer before it tries again."""
+_OK = PutMessageStatus.PUT_OK
+_NOT_NOW = PutMessageResult(PutMessageStatus.OS_PAGECACHE_BUSY)
+
+Key = tuple[str, str]
+Put = Callable[[], "Deferred[PutMessageResult]"]
+
+
+class Sent(NamedTuple):
+    """
+    What a send is known by.
+
+    :ivar stored_in: topic of its record: the schedule's, where it is delayed.
+    :ivar topic: that it was sent to.
+    :ivar uniq_key: the id that its client gave it, which all its repetitions have.
+    """
+
+    stored_in: str
+    topic: str
+    uniq_key: str
+
+    @property
+    def key(self) -> Key:
+        """By which the index has it."""
+        return self.stored_in, self.uniq_key
+
+
+def sent(message: Message, stored_in: str) -> Sent | None:
+    """
+    What is compared of a message; None: it is stored whatever was stored before.
+
+    Messages without an id, what a consumer gives back, and half messages: these two come again on
+    purpose, with the id that they had.
+
+    :param stored_in: topic of its record.
+    """
+    uniq_key = message.properties.get(UNIQ_KEY, "")
+    topic = message.topic
+    if not uniq_key or topic == HALF_TOPIC or topic.startswith(RETRY_PREFIX):
+        return None
+    return Sent(stored_in, topic, uniq_key)
+
+
+def uniq_key_in(properties_string: str) -> str:
+    """The id of a member of a batch; empty without one."""
+    return decode_properties(properties_string).get(UNIQ_KEY, "")
+
+
+class DuplicateWindow:
+    """
+    Knows which sends of the last while are stored.
+
+    :param store: has an index.
+    :param window_ms: how long after it was stored a message is known.
+    :param now_ms: ms since the epoch, as in the records.
+    """
+
+    def __init__(
+        self,
+        store: DefaultMessageStore,
+        window_ms: int,
+        clock: IReactorTime,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._store = store
+        self._window_ms = window_ms
+        self._clock = clock
+        self._now_ms = now_ms
+        self._lane = Lane(clock)
+        self._under_way: dict[Key, list[Deferred[None]]] = {}
+        store.on_arrival(self._arrived)
+        store.on_renumbered = self._forget_all
+
+    # One by one
+
+    def put(self, message: Sent, wait: bool, put: Put) -> "Deferred[PutMessageResult]":
+        """
+        Store it with `put`, unless it is known.
+
+        :param wait: for flush and replica, as the message asks.
+        :returns: of a known one what its first is now: kept as promised, or why not yet. Fails if
+            the disk refuses to say.
+        """
+        if not self._store.is_writable:
+            return put()  # it says why
+        if self._is_under_way(message.key):
+            return self._later(message.key, partial(self.put, message, wait, put))
+        first = self._first(message)
+        if first is None:
+            return self._put_new((message.key,), put)
+        queue_id = first.queue_id
+        if message.stored_in != message.topic:
+            queue_id = int(first.properties[REAL_QID])
+        return self._known([first], queue_id, wait)
+
+    def put_batch(
+        self, topic: str, ids: Sequence[str], wait: bool, host: str, put: Put
+    ) -> "Deferred[PutMessageResult]":
+        """
+        As `put`, of a batch: known where all of its messages lie side by side already.
+
+        :param ids: of its messages; one without an id is stored, and with it the batch.
+        :param host: who sends it.
+        """
+        if not self._store.is_writable or topic.startswith(RETRY_PREFIX) or not all(ids):
+            return put()
+        keys = [(topic, uniq_key) for uniq_key in ids]
+        for key in keys:
+            if self._is_under_way(key):
+                return self._later(key, partial(self.put_batch, topic, ids, wait, host, put))
+        first = self._first(Sent(topic, topic, ids[0]))
+        if first is None:
+            return self._put_new(keys, put)
+        records = [first]
+        for key in keys:
+            self._under_way.setdefault(key, [])
+
+        def compared(_: object) -> "Deferred[PutMessageResult]":
+            if len(records) < len(ids):
+                return self._put_new(keys, put)
+            self._forget(*keys)
+            return self._known(records, first.queue_id, wait)
+
+        def failed(failure: Failure) -> Failure:
+            self._forget(*keys)
+            return failure
+
+        looked = self._lane.run(host, self._follow(records, ids))
+        return looked.addCallbacks(compared, failed)
+
+    def _follow(self, records: list[Record], ids: Sequence[str]) -> Iterator[None]:
+        """Take what lies behind the first in its queue, as far as it has these ids."""
+        first = records[0]
+        queue = self._store.queues.get(first.topic, first.queue_id)
+        for number in range(1, len(ids)):
+            unit = None if queue is None else queue.unit(first.queue_offset + number)
+            record = None if unit is None else self._record(unit[0])
+            if record is None or not self._is(record, Sent(first.topic, first.topic, ids[number])):
+                return
+            records.append(record)
+            if number % MEMBERS_A_TURN == 0:
+                yield
+
+    # Runs
+
+    def begins(self, topic: str, uniq_key: str) -> bool:
+        """
+        It is no repetition: it is under way from now on, and `watched` has to follow.
+
+        :param uniq_key: empty: nothing is compared.
+        """
+        if not uniq_key:
+            return True
+        key = topic, uniq_key
+        if key in self._under_way:
+            return False
+        try:
+            if self._first(Sent(topic, topic, uniq_key)) is not None:
+                return False
+        except StoreError:
+            return False  # told to whoever sent it, when it is looked at alone
+        self._under_way[key] = []
+        return True
+
+    def watched(self, drafts: Sequence[Draft], done: Done) -> Done:
+        """For what began: what becomes of it is heard before `done` is called."""
+
+        def settled(
+            status: PutMessageStatus, rows: Sequence[Row | None], others: Others, now: float
+        ) -> None:
+            for draft, row in zip(drafts, rows, strict=True):
+                if row is None:
+                    self._forget((draft[0], draft[11]))
+            done(status, rows, others, now)
+
+        return settled
+
+    # What is under way
+
+    def _is_under_way(self, key: Key) -> bool:
+        if key in self._under_way:
+            self._store.dispatcher.hurry()
+        return key in self._under_way
+
+    def _put_new(self, keys: Sequence[Key], put: Put) -> "Deferred[PutMessageResult]":
+        for key in keys:
+            self._under_way.setdefault(key, [])
+
+        def ended(result: object) -> object:
+            if not isinstance(result, PutMessageResult) or result.append is None:
+                self._forget(*keys)
+            return result
+
+        return maybeDeferred(put).addBoth(ended)
+
+    def _later(
+        self, key: Key, again: "Callable[[], Deferred[PutMessageResult]]"
+    ) -> "Deferred[PutMessageResult]":
+        """When what is under way is in the index, or is no more; it may take a quorum."""
+        outcomes = self._store.statistics.outcomes
+        waiting: Deferred[None] = Deferred()
+        self._under_way[key].append(waiting)
+        outcomes.waiting += 1
+        timer = self._clock.callLater(_PATIENCE_S, self._give_up, key, waiting)
+
+        def over(_: object) -> "PutMessageResult | Deferred[PutMessageResult]":
+            outcomes.waiting -= 1
+            if not timer.active():
+                return _NOT_NOW
+            timer.cancel()
+            return again()
+
+        return waiting.addCallback(over)
+
+    def _give_up(self, key: Key, waiting: "Deferred[None]") -> None:
+        self._under_way[key].remove(waiting)
+        waiting.callback(None)
+
+    def _forget(self, *keys: Key) -> None:
+        for key in keys:
+            for waiting in self._under_way.pop(key, ()):
+                waiting.callback(None)
+
+    def _forget_all(self) -> None:
+        """All that counts of the log is dispatched: this broker becomes the master."""
+        self._forget(*self._under_way)
+
+    def _arrived(self, rows: Sequence[Row]) -> None:
+        """The index knows them now."""
+        if self._under_way:
+            for row in rows:
+                self._forget((row[0], row[8]))
+
+    # What is known
+
+    def _first(self, message: Sent) -> Record | None:
+        """
+        The newest record of the window that is this message, and is in its queue.
+
+        :raises StoreError: the disk refuses.
+        """
+        index = self._store.index
+        assert index is not None
+        since, places = self._now_ms() - self._window_ms, list[int]()
+        begin = max(0, since - _SECOND_MS)
+        for step, _ in enumerate(index.find(*message.key, _CANDIDATES, begin, _FOR_EVER, places)):
+            if step == _STEPS:
+                break
+        for place in places:
+            record = self._record(place)
+            if record is None or record.store_timestamp < since:
+                continue
+            if self._is(record, message) and self._is_queued(record):
+                return record
+        return None
+
+    def _record(self, place: int) -> Record | None:
+        data = self._store.record_at(place)
+        try:
+            return None if data is None else decode_record(data)
+        except CorruptRecord:
+            return None
+
+    @staticmethod
+    def _is(record: Record, message: Sent) -> bool:
+        if record.topic != message.stored_in:
+            return False
+        properties = decode_properties(record.properties_string)
+        if properties.get(UNIQ_KEY) != message.uniq_key:
+            return False
+        if message.stored_in == message.topic:
+            return True
+        return (
+            properties.get(REAL_TOPIC) == message.topic and properties.get(REAL_QID, "").isdecimal()
+        )
+
+    def _is_queued(self, record: Record) -> bool:
+        """Consumers find it; a topic that was deleted since has lost it."""
+        queue = self._store.queues.get(record.topic, record.queue_id)
+        unit = None if queue is None else queue.unit(record.queue_offset)
+        return unit is not None and unit[:2] == (record.physical_offset, record.size)
+
+    def _known(
+        self, records: Sequence[Record], queue_id: int, wait: bool
+    ) -> "Deferred[PutMessageResult]":
+        """As the first was answered, once it is kept."""
+        first = records[0]
+        ids = [offset_msg_id(record.store_host, record.physical_offset) for record in records]
+        start, end = first.physical_offset, records[-1].physical_offset + records[-1].size
+        append = AppendResult(
+            start, end - start, first.store_timestamp, first.queue_offset, len(ids), ",".join(ids)
+        )
+        journal, outcomes = self._store.journal, self._store.statistics.outcomes
+        done: Deferred[PutMessageResult] = Deferred()
+        outcomes.known += len(ids)
+        outcomes.waiting += len(ids)
+
+        def decided(status: PutMessageStatus, now: float) -> None:
+            outcomes.waiting -= len(ids)
+            done.callback(PutMessageResult(status, append, queue_id))
+
+        status: PutMessageStatus | None = _OK
+        now = self._clock.seconds()
+        if (wait or journal.always_waits) and not journal.is_kept(start, end):
+            status = journal.kept(start, end, now, decided)
+        if status is not None:
+            decided(status, now)
+        return done

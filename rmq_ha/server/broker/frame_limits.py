@@ -1,0 +1,47 @@
+"""How many things one frame may ask for: all of them are done in one turn of the reactor."""
+
+from collections.abc import Callable
+
+from rmq_ha.base.config.ours import RmqHaConfig
+from rmq_ha.base.errors import RequestRejected
+from rmq_ha.base.wire.codes import ResponseCode
+
+MESSAGES = "maxMessagesPerBatch"
+GROUPS = "maxGroupsPerHeartbeat"
+SUBSCRIPTIONS = "maxSubscriptionsPerHeartbeat"
+FILTERS = "maxFilterCharactersPerHeartbeat"
+QUEUES = "maxQueuesPerLock"
+_MOST: dict[str, Callable[[RmqHaConfig], int]] = {
+    MESSAGES: lambda config: config.max_messages_per_batch,
+    GROUPS: lambda config: config.max_groups_per_heartbeat,
+    SUBSCRIPTIONS: lambda config: config.max_subscriptions_per_heartbeat,
+    FILTERS: lambda config: config.max_filter_characters_per_heartbeat,
+    QUEUES: lambda config: config.max_queues_per_lock,
+}
+
+
+class FrameLimits:
+    """
+    Refuses requests that ask for too much at once.
+
+    :ivar refused: how many, by the key that says so.
+    """
+
+    def __init__(self, config: RmqHaConfig) -> None:
+        self._config = config
+        self.refused = dict.fromkeys(_MOST, 0)
+
+    def most(self, key: str) -> int:
+        """What a key says now."""
+        return _MOST[key](self._config)
+
+    def check(self, key: str, count: int, code: int = ResponseCode.SYSTEM_ERROR) -> None:
+        """
+        Before anything of the request is done.
+
+        :raises RequestRejected: it is too much.
+        """
+        most = self.most(key)
+        if count > most:
+            self.refused[key] += 1
+            raise RequestRejected(code, f"too much for one request: {key} allows {most}")

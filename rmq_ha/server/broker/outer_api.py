@@ -1,0 +1,188 @@
+"""BrokerOuterAPI: what a broker asks of name servers and of its master, as typed calls.
+
+Spec: remoting.md, chapters 8 and 9.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, Protocol, TypeVar
+
+from twisted.internet.defer import Deferred
+
+from rmq_ha.base.errors import ProtocolViolation, RemotingError
+from rmq_ha.base.model.broker_identity import BrokerIdentity
+from rmq_ha.base.model.data_version import DataVersion
+from rmq_ha.base.wire import fastjson
+from rmq_ha.base.wire.bodies import (
+    GroupTable,
+    TopicTable,
+    decode_group_table,
+    decode_kv_table,
+    decode_offset_table,
+    decode_topic_table,
+    read_body,
+)
+from rmq_ha.base.wire.codes import RequestCode, ResponseCode
+from rmq_ha.base.wire.command import RemotingCommand
+from rmq_ha.base.wire.pages import FIRST, next_page
+from rmq_ha.base.wire.route_bodies import body_crc32
+from rmq_ha.server.broker.tables.delay_offsets import check_delay_offsets
+
+SLAVE_TIMEOUT_MS = 3000
+_V = TypeVar("_V")
+
+
+class RemotingCalls(Protocol):
+    """What is used of a `rmq_ha.base.remoting.client.RemotingClient`."""
+
+    def invoke(
+        self, address: str, command: RemotingCommand, timeout_ms: int
+    ) -> "Deferred[RemotingCommand]":
+        """Ask and wait for the answer."""
+
+
+class RegisterBody(NamedTuple):
+    """A REGISTER_BROKER body as it is sent; the same to every name server."""
+
+    data: bytes
+    compressed: bool = False
+
+
+class RegisterBrokerResult(NamedTuple):
+    """
+    What one name server answered.
+
+    :ivar ha_server_address: of the master's HA listener; None for a master, and unknown.
+    :ivar order_topics: ORDER_TOPIC_CONFIG, topic to `broker:queues;...`; None without one.
+    """
+
+    ha_server_address: str | None = None
+    master_address: str | None = None
+    order_topics: Mapping[str, str] | None = None
+
+
+class BrokerOuterAPI:
+    """Typed calls over one `RemotingClient`; each may fail with `RemotingError`."""
+
+    def __init__(self, client: RemotingCalls) -> None:
+        self._client = client
+
+    async def register(
+        self, name_server: str, broker: BrokerIdentity, body: RegisterBody, timeout_ms: int
+    ) -> RegisterBrokerResult:
+        """
+        REGISTER_BROKER.
+
+        :raises RemotingError: no answer, or an answer other than success.
+        """
+        response = await self._invoke(name_server, self._register_command(broker, body), timeout_ms)
+        ext = response.ext or {}
+        return RegisterBrokerResult(
+            ext.get("haServerAddr"), ext.get("masterAddr"), _order_topics(response.body)
+        )
+
+    async def unregister(self, name_server: str, broker: BrokerIdentity, timeout_ms: int) -> None:
+        """
+        UNREGISTER_BROKER.
+
+        :raises RemotingError: no answer, or an answer other than success.
+        """
+        command = RemotingCommand(RequestCode.UNREGISTER_BROKER, ext=broker.to_ext())
+        await self._invoke(name_server, command, timeout_ms)
+
+    async def known_version(
+        self, name_server: str, broker: BrokerIdentity, version: DataVersion, timeout_ms: int
+    ) -> tuple[bool, DataVersion | None]:
+        """
+        QUERY_DATA_VERSION.
+
+        :returns: whether the name server wants a registration, and the version that it has.
+        :raises RemotingError: no answer, or an answer other than success.
+        """
+        command = RemotingCommand(
+            RequestCode.QUERY_DATA_VERSION,
+            ext=broker.to_ext(),
+            body=fastjson.encode(version.to_json()),
+        )
+        response = await self._invoke(name_server, command, timeout_ms)
+        changed = (response.ext or {}).get("changed", "").lower() != "false"
+        return changed, read_body(response.body, DataVersion.from_json) if response.body else None
+
+    async def topic_configs(self, master: str) -> TopicTable:
+        """
+        GET_ALL_TOPIC_CONFIG, at the master's client port or two below it.
+
+        :raises RemotingError: no answer, or an answer other than success.
+        :raises ProtocolViolation: the answer is not a whole topic table: every broker has topics.
+        """
+        bodies = await self._bodies(master, RequestCode.GET_ALL_TOPIC_CONFIG)
+        versions, tables = zip(*map(decode_topic_table, bodies), strict=True)
+        return TopicTable(_same(versions, master), _joined(tables, master, "topic"))
+
+    async def consumer_offsets(self, master: str) -> dict[str, dict[int, int]]:
+        """GET_ALL_CONSUMER_OFFSET; raises as `topic_configs`."""
+        bodies = await self._bodies(master, RequestCode.GET_ALL_CONSUMER_OFFSET)
+        return dict(item for body in bodies for item in decode_offset_table(body).items())
+
+    async def delay_offsets(self, master: str) -> bytes:
+        """GET_ALL_DELAY_OFFSET: the text, checked but unchanged; raises as `topic_configs`."""
+        body, *_ = await self._bodies(master, RequestCode.GET_ALL_DELAY_OFFSET)
+        check_delay_offsets(body)
+        return body
+
+    async def subscription_groups(self, master: str) -> GroupTable:
+        """GET_ALL_SUBSCRIPTIONGROUP_CONFIG; raises as `topic_configs`."""
+        bodies = await self._bodies(master, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
+        versions, tables = zip(*map(decode_group_table, bodies), strict=True)
+        return GroupTable(_same(versions, master), _joined(tables, master, "group"))
+
+    def _register_command(self, broker: BrokerIdentity, body: RegisterBody) -> RemotingCommand:
+        ext = broker.to_ext()
+        ext["compressed"] = "true" if body.compressed else "false"
+        ext["bodyCrc32"] = str(body_crc32(body.data))
+        return RemotingCommand(RequestCode.REGISTER_BROKER, ext=ext, body=body.data)
+
+    async def _bodies(self, address: str, code: RequestCode) -> list[bytes]:
+        """A table's pages; one of a master that knows of no pages."""
+        bodies: list[bytes] = []
+        first: int | None = 0
+        while first is not None:
+            command = RemotingCommand(code, ext={FIRST: str(first)})
+            response = await self._invoke(address, command, SLAVE_TIMEOUT_MS)
+            if not response.body:
+                raise ProtocolViolation(f"{address} answered {code.name} without a body")
+            bodies.append(response.body)
+            first = next_page(response.ext, first)
+        return bodies
+
+    async def _invoke(
+        self, address: str, command: RemotingCommand, timeout_ms: int
+    ) -> RemotingCommand:
+        response = await self._client.invoke(address, command, timeout_ms)
+        if response.code != ResponseCode.SUCCESS:
+            raise RemotingError(
+                f"{address} refused request {command.code}: code {response.code}, {response.remark}"
+            )
+        return response
+
+
+def _same(versions: Sequence[DataVersion], master: str) -> DataVersion:
+    if any(version != versions[0] for version in versions):
+        raise RemotingError(f"the table of {master} changed while its pages were copied")
+    return versions[0]
+
+
+def _joined(tables: Sequence[Mapping[str, _V]], master: str, what: str) -> dict[str, _V]:
+    joined = {name: value for table in tables for name, value in table.items()}
+    if not joined:
+        raise ProtocolViolation(f"{master} answered without any {what}")
+    return joined
+
+
+def _order_topics(body: bytes | None) -> Mapping[str, str] | None:
+    """The KVTable of a registration's answer; a damaged one counts as none."""
+    if not body:
+        return None
+    try:
+        return decode_kv_table(body)
+    except ProtocolViolation:
+        return None

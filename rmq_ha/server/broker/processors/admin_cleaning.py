@@ -1,0 +1,66 @@
+"""Cleaning at an operator's wish: codes 306, 316 and 329.
+
+Spec: remoting.md, section 2.2.
+"""
+
+from collections.abc import Callable, Collection
+from typing import Protocol
+
+from rmq_ha.base.remoting.channel import Channel
+from rmq_ha.base.wire.codes import RequestCode
+from rmq_ha.base.wire.command import RemotingCommand
+from rmq_ha.server.broker.processors.fields import Handler
+from rmq_ha.server.broker.stats import BrokerStats
+
+
+class CleaningStore(Protocol):
+    """What cleaning needs of the store."""
+
+    def clean_unused_topics(self, known: Collection[str]) -> int:
+        """Drop the queues of topics that are not known."""
+
+    def clean_expired_queues(self) -> int:
+        """Drop the queues of whose messages the log has none any more."""
+
+    def clean_expired_files(self) -> None:
+        """Delete expired files of the log, whatever the hour."""
+
+
+class AdminCleaningProcessor:
+    """
+    Does now what the store does in time.
+
+    :param topics: names of all topics.
+    """
+
+    def __init__(
+        self, *, store: CleaningStore, topics: Callable[[], Collection[str]], stats: BrokerStats
+    ) -> None:
+        self._store = store
+        self._topics = topics
+        self._stats = stats
+
+    def routes(self) -> dict[int, Handler]:
+        """Request code to handler."""
+        return {
+            RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE: self.clean_expired_queues,
+            RequestCode.CLEAN_UNUSED_TOPIC: self.clean_unused_topics,
+            RequestCode.DELETE_EXPIRED_COMMITLOG: self.clean_expired_files,
+        }
+
+    def clean_expired_queues(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
+        """CLEAN_EXPIRED_CONSUMEQUEUE."""
+        self._store.clean_expired_queues()
+        return request.response()
+
+    def clean_unused_topics(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
+        """CLEAN_UNUSED_TOPIC."""
+        topics = self._topics()
+        self._store.clean_unused_topics(topics)
+        self._stats.keep_topics(topics)
+        return request.response()
+
+    def clean_expired_files(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
+        """DELETE_EXPIRED_COMMITLOG: the cleaner's next rounds do it, after this answer."""
+        self._store.clean_expired_files()
+        return request.response()

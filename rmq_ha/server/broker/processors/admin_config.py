@@ -1,0 +1,242 @@
+"""What a broker is and does: codes 25, 26 and 28.
+
+Spec: remoting.md, section 7.9.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from twisted.internet.defer import Deferred
+from twisted.logger import Logger
+
+import rmq_ha
+from rmq_ha.base.config import load, properties
+from rmq_ha.base.config.broker_configuration import BrokerConfiguration
+from rmq_ha.base.config.from_afar import refusal
+from rmq_ha.base.config.limits import NO_EFFECT, NOT_IMPLEMENTED
+from rmq_ha.base.errors import ConfigurationError, RequestRejected
+from rmq_ha.base.model.data_version import DataVersion
+from rmq_ha.base.remoting.channel import Channel
+from rmq_ha.base.wire import fastjson
+from rmq_ha.base.wire.codes import RequestCode, ResponseCode
+from rmq_ha.base.wire.command import VERSION, RemotingCommand
+from rmq_ha.base.wire.stat_bodies import REPLICATION_KEY
+from rmq_ha.base.wire.versions import version_name
+from rmq_ha.server.broker.processors.fields import Handler
+from rmq_ha.server.broker.stats import BrokerStats
+from rmq_ha.server.broker.tables.topics import TopicConfigManager
+
+MUTABLE_KEYS = frozenset(
+    {
+        "accessMessageInMemoryMaxRatio",
+        "autoCreateSubscriptionGroup",
+        "autoCreateTopicEnable",
+        "brokerFastFailureEnable",
+        "brokerPermission",
+        "cleanFileForciblyEnable",
+        "compressedRegister",
+        "consumerFallbehindThreshold",
+        "defaultQueryMaxNum",
+        "deleteWhen",
+        "disableConsumeIfConsumerReadSlowly",
+        "diskMaxUsedSpaceRatio",
+        "enablePropertyFilter",
+        "fileReservedTime",
+        "filterDataCleanTimeSpan",
+        "filterSupportRetry",
+        "flushCommitLogLeastPages",
+        "flushCommitLogThoroughInterval",
+        "flushConsumeQueueThoroughInterval",
+        "flushIntervalCommitLog",
+        "flushIntervalConsumeQueue",
+        "forceRegister",
+        "haHousekeepingInterval",
+        "haMaxSlaves",
+        "haSendHeartbeatInterval",
+        "haSlaveFallbehindMax",
+        "haTransferBatchMax",
+        "haTransferBatchSize",
+        "longPollingEnable",
+        "maxBytesPerSecondPerAccount",
+        "maxBytesPerSecondPerIp",
+        "maxConnections",
+        "maxConnectionsPerIp",
+        "maxMessageSize",
+        "maxMsgsNumBatch",
+        "maxRequestsPerSecondPerAccount",
+        "maxRequestsPerSecondPerIp",
+        "maxTransferBytesOnMessageInDisk",
+        "maxTransferBytesOnMessageInMemory",
+        "maxTransferCountOnMessageInDisk",
+        "maxTransferCountOnMessageInMemory",
+        "notifyConsumerIdsChangedEnable",
+        "offsetCheckInSlave",
+        "osPageCacheBusyTimeOutMills",
+        "regionId",
+        "registerBrokerTimeoutMills",
+        "refuseUnservedProperties",
+        "rejectTransactionMessage",
+        "sendThreadPoolQueueCapacity",
+        "serverChannelMaxIdleTimeSeconds",
+        "shortPollingTimeMills",
+        "slaveReadEnable",
+        "slaveTimeout",
+        "startAcceptSendRequestTimeStamp",
+        "storeReplyMessageEnable",
+        "syncFlushTimeout",
+        "traceOn",
+        "transactionCheckInterval",
+        "transactionCheckMax",
+        "transactionTimeOut",
+        "turnMillis",
+        "turnMillisPerIp",
+        "waitTimeMillsInSendQueue",
+    }
+)
+"""What can change while a broker runs; the rest is read at the start."""
+
+
+class RuntimeInfoStore(Protocol):
+    """What the store tells of itself."""
+
+    def runtime_info(self) -> dict[str, str]:
+        """Keys of GET_BROKER_RUNTIME_INFO."""
+
+
+class AdminConfigProcessor:
+    """
+    Shows and changes the configuration, shows the running broker.
+
+    :param register: makes all topics known to the name servers again.
+    :param save: writes changed keys to the configuration file; fires when that is done or failed,
+        and never fails.
+    :param processors: of this machine.
+    :param replication: how the pair or group is, for `rmqha-admin`, which is told our time and
+        release with it.
+    """
+
+    log = Logger()
+
+    def __init__(
+        self,
+        *,
+        store: RuntimeInfoStore,
+        topics: TopicConfigManager,
+        stats: BrokerStats,
+        configuration: BrokerConfiguration,
+        now_ms: Callable[[], int],
+        register: Callable[[], object] = lambda: None,
+        save: "Callable[[Mapping[str, str]], Deferred[Any]]",
+        processors: int = 1,
+        replication: Callable[[], Mapping[str, Any]] = dict,
+    ) -> None:
+        self._store = store
+        self._topics = topics
+        self._stats = stats
+        self._configuration = configuration
+        self._now_ms = now_ms
+        self._register = register
+        self._save = save
+        self._processors = processors
+        self._replication = replication
+        self._version = DataVersion(now_ms(), 0)
+        self._release = rmq_ha.__version__
+
+    def routes(self) -> dict[int, Handler]:
+        """Request code to handler."""
+        return {
+            RequestCode.UPDATE_BROKER_CONFIG: self.update_config,
+            RequestCode.GET_BROKER_CONFIG: self.get_config,
+            RequestCode.GET_BROKER_RUNTIME_INFO: self.runtime_info,
+        }
+
+    def get_config(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
+        """GET_BROKER_CONFIG: `key=value` lines."""
+        lines = [line for line in load.render(self._configuration) if not line.endswith("=")]
+        if self._configuration.client.client_callback_executor_threads is None:
+            # Java's default; `mqadmin exportMetrics` takes it for the number of processors.
+            lines.append(f"clientCallbackExecutorThreads={self._processors}")
+        return request.response(
+            ext={"version": json.dumps(self._version.to_json(), separators=(",", ":"))},
+            body="".join([f"{line}\n" for line in lines]).encode("utf-8", "replace"),
+        )
+
+    def update_config(
+        self, channel: Channel, request: RemotingCommand
+    ) -> "RemotingCommand | Deferred[RemotingCommand | None]":
+        """UPDATE_BROKER_CONFIG: unknown keys are ignored, as in Java; all or nothing else."""
+        if request.body is None:
+            return request.response()
+        try:
+            items = properties.parse(request.body.decode("utf-8", "replace"))
+            changes = {item.key: item.value.strip() for item in items}
+            self._refuse_fixed(changes)
+            known = load.update(self._configuration, changes)
+        except ConfigurationError as error:
+            raise RequestRejected(ResponseCode.SYSTEM_ERROR, str(error)) from None
+        if not known:
+            return request.response()
+        self._version.next_version(self._now_ms())
+        self.log.info(
+            "configuration changed by {peer}: {changes}",
+            peer=channel.remote_text,
+            changes={key: changes[key] for key in known},
+        )
+        if "brokerPermission" in known:
+            self._topics.permission_changed()
+            self._register()
+        saved = self._save({key: changes[key] for key in known})
+        return saved.addCallback(lambda _: request.response())
+
+    def runtime_info(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
+        """GET_BROKER_RUNTIME_INFO: a KVTable; there are no queues in front of our processors."""
+        broker = self._configuration.broker
+        table = {
+            "brokerVersion": str(VERSION),
+            "brokerVersionDesc": version_name(VERSION),
+            "startAcceptSendRequestTimeStamp": str(broker.start_accept_send_request_time_stamp),
+            "EndTransactionQueueSize": "0",
+            "EndTransactionThreadPoolQueueCapacity": str(
+                broker.end_transaction_pool_queue_capacity
+            ),
+            "remainTransientStoreBufferNumbs": "2147483647",
+        }
+        for name, capacity in (
+            ("send", broker.send_thread_pool_queue_capacity),
+            ("pull", broker.pull_thread_pool_queue_capacity),
+            ("query", broker.query_thread_pool_queue_capacity),
+        ):
+            table[f"{name}ThreadPoolQueueSize"] = "0"
+            table[f"{name}ThreadPoolQueueCapacity"] = str(capacity)
+            table[f"{name}ThreadPoolQueueHeadWaitTimeMills"] = "0"
+        table |= self._stats.runtime_info()
+        table |= self._store.runtime_info()
+        if REPLICATION_KEY in (request.ext or {}):
+            own = {"now_ms": self._now_ms(), "release": self._release}
+            table[REPLICATION_KEY] = json.dumps({**self._replication(), **own})
+        return request.response(body=fastjson.encode({"table": table}))
+
+    def _refuse_fixed(self, changes: Mapping[str, str]) -> None:
+        """:raises RequestRejected: a key needs a restart, or must not be changed from afar."""
+        refused = refusal(list(changes))
+        if refused is not None:
+            raise RequestRejected(ResponseCode.NO_PERMISSION, refused)
+        every = {line.partition("=")[0] for line in load.render(self._configuration)}
+        fixed = sorted((every & changes.keys()) - MUTABLE_KEYS)
+        if fixed:
+            raise RequestRejected(
+                ResponseCode.SYSTEM_ERROR,
+                f"{', '.join(map(_why_fixed, fixed))}; nothing was changed",
+            )
+
+
+def _why_fixed(key: str) -> str:
+    if key in NOT_IMPLEMENTED:
+        return f"{key} has no effect here ({NOT_IMPLEMENTED[key]})"
+    if key in NO_EFFECT:
+        return f"{key} has no effect here"
+    return (
+        f"{key} cannot change while the broker runs: it is read at the start; edit its properties "
+        "file and restart it"
+    )

@@ -1,0 +1,174 @@
+"""Consumer groups and connections as operators see them: codes 200, 201, 203, 204, 207 and 208.
+
+Spec: remoting.md, sections 7.5 and 7.7, chapter 8.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from twisted.internet.defer import Deferred, gatherResults
+
+from rmq_ha.base.config.broker_configuration import BrokerConfiguration
+from rmq_ha.base.errors import RequestRejected
+from rmq_ha.base.model.topic_config import SubscriptionGroupConfig, TopicConfig
+from rmq_ha.base.model.topics import RETRY_PREFIX, group_name_fault
+from rmq_ha.base.remoting.channel import Channel
+from rmq_ha.base.wire import fastjson
+from rmq_ha.base.wire.bodies import MessageQueue, read_body
+from rmq_ha.base.wire.codes import RequestCode, ResponseCode
+from rmq_ha.base.wire.command import RemotingCommand
+from rmq_ha.base.wire.stat_bodies import (
+    Connection,
+    ConsumeOffset,
+    consume_stats,
+    consumer_connection,
+    producer_connection,
+)
+from rmq_ha.server.broker.processors import fields
+from rmq_ha.server.broker.processors.admin_topics import (
+    answer_when_written,
+    queue_nums,
+    refuse_on_slave,
+)
+from rmq_ha.server.broker.processors.consume_tables import ConsumeTables
+from rmq_ha.server.broker.processors.fields import Handler
+from rmq_ha.server.broker.stats import BrokerStats
+from rmq_ha.server.broker.tables.clients import ClientChannelInfo, ConsumerManager, ProducerManager
+from rmq_ha.server.broker.tables.consumer_offsets import ConsumerOffsetManager
+from rmq_ha.server.broker.tables.groups import SubscriptionGroupManager
+from rmq_ha.server.broker.tables.topics import TopicConfigManager
+
+
+class AdminGroupsProcessor:
+    """
+    Changes consumer groups, lists their members and tells how far they are.
+
+    :param register_topic: makes a changed topic known to the name servers; fires when they
+        answered.
+    """
+
+    def __init__(
+        self,
+        *,
+        groups: SubscriptionGroupManager,
+        topics: TopicConfigManager,
+        consumers: ConsumerManager,
+        producers: ProducerManager,
+        consumer_offsets: ConsumerOffsetManager,
+        stats: BrokerStats,
+        consume_tables: ConsumeTables,
+        configuration: BrokerConfiguration,
+        register_topic: Callable[[TopicConfig], "Deferred[None]"],
+    ) -> None:
+        self._groups = groups
+        self._topics = topics
+        self._register_topic = register_topic
+        self._consumers = consumers
+        self._producers = producers
+        self._consumer_offsets = consumer_offsets
+        self._stats = stats
+        self._consume_tables = consume_tables
+        self._configuration = configuration
+
+    def routes(self) -> dict[int, Handler]:
+        """Request code to handler."""
+        return {
+            RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: self.update_group,
+            RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: self.all_groups,
+            RequestCode.GET_CONSUMER_CONNECTION_LIST: self.consumer_connections,
+            RequestCode.GET_PRODUCER_CONNECTION_LIST: self.producer_connections,
+            RequestCode.DELETE_SUBSCRIPTIONGROUP: self.delete_group,
+            RequestCode.GET_CONSUME_STATS: self.consume_stats,
+        }
+
+    def update_group(
+        self, channel: Channel, request: RemotingCommand
+    ) -> "Deferred[RemotingCommand | None]":
+        """
+        UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: the whole configuration is replaced.
+
+        A retry topic that has fewer queues than the group's retryQueueNums gets as many.
+        """
+        refuse_on_slave(self._configuration)
+        config = request.read(lambda body: read_body(body, SubscriptionGroupConfig.from_json))
+        if not isinstance(config.group_name, str):
+            raise RequestRejected(ResponseCode.SYSTEM_ERROR, "the body names no groupName")
+        fault = group_name_fault(config.group_name)
+        if fault is not None:
+            raise RequestRejected(ResponseCode.SYSTEM_ERROR, fault)
+        queue_nums(config.retry_queue_nums, "retryQueueNums")
+        written = self._groups.update(config)
+        retry = self._topics.get(RETRY_PREFIX + config.group_name)
+        queues = config.retry_queue_nums
+        if retry is None or min(retry.read_queue_nums, retry.write_queue_nums) >= queues:
+            return answer_when_written(written, request)
+        wider = replace(
+            retry,
+            read_queue_nums=max(retry.read_queue_nums, queues),
+            write_queue_nums=max(retry.write_queue_nums, queues),
+        )
+        both: Deferred[Any] = gatherResults([written, self._topics.update(wider)])
+        all_written: Deferred[bool] = both.addCallback(all)
+        registered: Deferred[Any] = self._register_topic(wider)
+        return registered.addBoth(lambda _: answer_when_written(all_written, request))
+
+    def all_groups(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
+        """GET_ALL_SUBSCRIPTIONGROUP_CONFIG, for a slave and for exports."""
+        return fields.table_answer(request, self._groups)
+
+    def delete_group(
+        self, channel: Channel, request: RemotingCommand
+    ) -> "Deferred[RemotingCommand | None]":
+        """DELETE_SUBSCRIPTIONGROUP, with its offsets where that is asked for."""
+        refuse_on_slave(self._configuration)
+        header = fields.header(request)
+        group = fields.text(header, "groupName")
+        written = self._groups.delete(group)
+        self._stats.group_deleted(group)
+        if fields.flag(header, "removeOffset"):
+            self._consumer_offsets.remove_group(group)
+        return answer_when_written(written, request)
+
+    def consumer_connections(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
+        """GET_CONSUMER_CONNECTION_LIST."""
+        group = fields.text(fields.header(request), "consumerGroup")
+        info = self._consumers.group(group)
+        if info is None:
+            return request.response(
+                ResponseCode.CONSUMER_NOT_ONLINE, f"the consumer group[{group}] not online"
+            )
+        body = consumer_connection(
+            [_connection(client) for client in info.members.values()],
+            info.subscriptions,
+            info.consume_type,
+            info.message_model,
+            info.consume_from_where,
+        )
+        return request.response(body=fastjson.encode(body))
+
+    def producer_connections(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
+        """GET_PRODUCER_CONNECTION_LIST."""
+        group = fields.text(fields.header(request), "producerGroup")
+        clients = self._producers.clients(group)
+        if not clients:
+            return request.response(
+                ResponseCode.SYSTEM_ERROR, f"the producer group[{group}] not exist"
+            )
+        body = producer_connection([_connection(client) for client in clients])
+        return request.response(body=fastjson.encode(body))
+
+    def consume_stats(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
+        """GET_CONSUME_STATS: by read queue; an unknown group has an empty table."""
+        header = fields.header(request)
+        group, topic = header.get("consumerGroup", ""), header.get("topic", "")
+        table: dict[MessageQueue, ConsumeOffset] = {}
+        tps = 0.0
+        for config in self._consume_tables.topics_of(group, [topic] if topic.strip() else None):
+            table |= self._consume_tables.offsets(config, group, config.read_queue_nums)
+            tps += self._stats.group_get_rate(config.topic_name, group)
+        return request.response(body=fastjson.encode(consume_stats(table, tps)))
+
+
+def _connection(client: ClientChannelInfo) -> Connection:
+    return Connection(client.client_id, client.channel.remote_text, client.language, client.version)

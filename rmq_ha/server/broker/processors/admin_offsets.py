@@ -1,0 +1,107 @@
+"""Bounds of queues, and the offsets that a slave copies: codes 29 to 32, 43 and 45.
+
+Spec: remoting.md, section 7.4 and chapter 8.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from rmq_ha.base.remoting.channel import Channel
+from rmq_ha.base.wire import fastjson
+from rmq_ha.base.wire.codes import RequestCode
+from rmq_ha.base.wire.command import RemotingCommand
+from rmq_ha.base.wire.versions import V5_0_0
+from rmq_ha.server.broker.processors import fields
+from rmq_ha.server.broker.processors.fields import Handler
+from rmq_ha.server.broker.tables.consumer_offsets import ConsumerOffsetManager
+from rmq_ha.server.broker.tables.delay_offsets import delay_offset_body
+
+
+class QueueBounds(Protocol):
+    """What the store knows of a queue."""
+
+    def max_offset_in_queue(self, topic: str, queue_id: int) -> int:
+        """Exclusive; 0 for an unknown queue."""
+
+    def min_offset_in_queue(self, topic: str, queue_id: int) -> int:
+        """0 for an unknown queue."""
+
+    def offset_by_time(self, topic: str, queue_id: int, timestamp_ms: int) -> int:
+        """The queue offset stored nearest to this time; 0 for an unknown queue."""
+
+    def earliest_message_time(self, topic: str, queue_id: int) -> int:
+        """Store time of the first message, ms; -1 unknown."""
+
+
+class AdminOffsetsProcessor:
+    """
+    Answers where queues begin and end.
+
+    :param delay_offsets: delay level to the next offset of its queue.
+    """
+
+    def __init__(
+        self,
+        *,
+        store: QueueBounds,
+        consumer_offsets: ConsumerOffsetManager,
+        delay_offsets: Callable[[], Mapping[int, int]],
+    ) -> None:
+        self._store = store
+        self._consumer_offsets = consumer_offsets
+        self._delay_offsets = delay_offsets
+
+    def routes(self) -> dict[int, Handler]:
+        """Request code to handler."""
+        return {
+            RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: self.search_offset,
+            RequestCode.GET_MAX_OFFSET: self.max_offset,
+            RequestCode.GET_MIN_OFFSET: self.min_offset,
+            RequestCode.GET_EARLIEST_MSG_STORETIME: self.earliest_store_time,
+            RequestCode.GET_ALL_CONSUMER_OFFSET: self.all_consumer_offsets,
+            RequestCode.GET_ALL_DELAY_OFFSET: self.all_delay_offsets,
+        }
+
+    def search_offset(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
+        """SEARCH_OFFSET_BY_TIMESTAMP."""
+        timestamp_ms = fields.int64(fields.header(request), "timestamp")
+        offset = self._store.offset_by_time(*_queue(request), timestamp_ms)
+        return request.response(ext={"offset": str(offset)})
+
+    def max_offset(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
+        """GET_MAX_OFFSET: the end of a queue, exclusive."""
+        return request.response(
+            ext={"offset": str(self._store.max_offset_in_queue(*_queue(request)))}
+        )
+
+    def min_offset(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
+        """GET_MIN_OFFSET."""
+        return request.response(
+            ext={"offset": str(self._store.min_offset_in_queue(*_queue(request)))}
+        )
+
+    def earliest_store_time(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
+        """GET_EARLIEST_MSG_STORETIME."""
+        return request.response(
+            ext={"timestamp": str(self._store.earliest_message_time(*_queue(request)))}
+        )
+
+    def all_consumer_offsets(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
+        """
+        GET_ALL_CONSUMER_OFFSET, for a slave.
+
+        One of 5.x takes over the version of the table, and fails where none is there: then it has
+        the offsets in memory, and not on its disk.
+        """
+        if request.version >= V5_0_0:
+            return request.response(body=fastjson.encode(self._consumer_offsets.to_json_of_5()))
+        return fields.table_answer(request, self._consumer_offsets)
+
+    def all_delay_offsets(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
+        """GET_ALL_DELAY_OFFSET, for a slave."""
+        return request.response(body=delay_offset_body(self._delay_offsets()))
+
+
+def _queue(request: RemotingCommand) -> tuple[str, int]:
+    header = fields.header(request)
+    return fields.text(header, "topic"), fields.int32(header, "queueId")

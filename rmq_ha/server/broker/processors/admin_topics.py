@@ -1,0 +1,230 @@
+"""Topics as operators see them: codes 17, 21, 202, 215, 300 and 305.
+
+Spec: remoting.md, sections 7.5 and 7.7, chapter 8.
+"""
+
+from collections.abc import Callable, Collection
+from typing import Any, Protocol
+
+from twisted.internet.defer import Deferred, succeed
+
+from rmq_ha.base.config.broker_configuration import BrokerConfiguration
+from rmq_ha.base.errors import RequestRejected
+from rmq_ha.base.model.status import BrokerRole
+from rmq_ha.base.model.topic_config import TopicConfig
+from rmq_ha.base.model.topics import SYSTEM_TOPICS, topic_fault
+from rmq_ha.base.remoting.channel import Channel
+from rmq_ha.base.wire import fastjson
+from rmq_ha.base.wire.bodies import MessageQueue
+from rmq_ha.base.wire.codes import RequestCode, ResponseCode
+from rmq_ha.base.wire.command import RemotingCommand
+from rmq_ha.base.wire.stat_bodies import TopicOffset, topic_stats
+from rmq_ha.server.broker.processors import fields
+from rmq_ha.server.broker.processors.fields import Handler
+from rmq_ha.server.broker.stats import BrokerStats
+from rmq_ha.server.broker.tables.clients import ConsumerManager
+from rmq_ha.server.broker.tables.consumer_offsets import ConsumerOffsetManager
+from rmq_ha.server.broker.tables.topics import TopicConfigManager
+
+MAX_QUEUE_NUMS = 65536
+"""Listings go through all queues of a topic in one turn."""
+
+_FILTER_TYPES = ("SINGLE_TAG", "MULTI_TAG")
+
+
+class TopicStore(Protocol):
+    """What the store knows of topics."""
+
+    def max_offset_in_queue(self, topic: str, queue_id: int) -> int:
+        """Exclusive; 0 for an unknown queue."""
+
+    def min_offset_in_queue(self, topic: str, queue_id: int) -> int:
+        """0 for an unknown queue."""
+
+    def store_timestamp_at(self, topic: str, queue_id: int, queue_offset: int) -> int:
+        """ms; -1 unknown."""
+
+    def clean_unused_topics(self, known: Collection[str]) -> Any:
+        """Drop the queues of topics that are not known."""
+
+
+def refuse_on_slave(configuration: BrokerConfiguration) -> None:
+    """
+    What an operator changes here would be overwritten by the next synchronisation.
+
+    :raises RequestRejected: this broker is a slave.
+    """
+    if configuration.store.broker_role is BrokerRole.SLAVE:
+        raise RequestRejected(
+            ResponseCode.SYSTEM_ERROR,
+            "Can't modify topic or subscription group from slave broker, please execute it from "
+            "master broker.",
+        )
+
+
+def answer_when_written(
+    written: "Deferred[bool] | None", request: RemotingCommand
+) -> "Deferred[RemotingCommand | None]":
+    """
+    Success means that a change is on the disk, as in RocketMQ.
+
+    :param written: of a table; None: there was nothing to change.
+    """
+
+    def answer(is_written: bool) -> RemotingCommand:
+        if is_written:
+            return request.response()
+        return request.response(
+            ResponseCode.SYSTEM_ERROR,
+            "this is in force, but could not be written and is lost with a restart: the broker's "
+            "log says why; do it again when its disk is well",
+        )
+
+    return (succeed(True) if written is None else written).addCallback(answer)
+
+
+class AdminTopicsProcessor:
+    """
+    Creates, changes, deletes and lists topics.
+
+    :param register_topic: makes a changed topic known to the name servers; fires when they
+        answered.
+    """
+
+    def __init__(
+        self,
+        *,
+        store: TopicStore,
+        topics: TopicConfigManager,
+        consumers: ConsumerManager,
+        consumer_offsets: ConsumerOffsetManager,
+        stats: BrokerStats,
+        configuration: BrokerConfiguration,
+        register_topic: Callable[[TopicConfig], "Deferred[None]"],
+    ) -> None:
+        self._store = store
+        self._topics = topics
+        self._consumers = consumers
+        self._consumer_offsets = consumer_offsets
+        self._stats = stats
+        self._configuration = configuration
+        self._register_topic = register_topic
+
+    def routes(self) -> dict[int, Handler]:
+        """Request code to handler."""
+        return {
+            RequestCode.UPDATE_AND_CREATE_TOPIC: self.update_topic,
+            RequestCode.GET_ALL_TOPIC_CONFIG: self.all_topics,
+            RequestCode.DELETE_TOPIC_IN_BROKER: self.delete_topic,
+            RequestCode.GET_TOPIC_STATS_INFO: self.topic_stats,
+            RequestCode.QUERY_TOPIC_CONSUME_BY_WHO: self.consumed_by,
+            RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER: self.system_topics,
+        }
+
+    def update_topic(
+        self, channel: Channel, request: RemotingCommand
+    ) -> "Deferred[RemotingCommand | None]":
+        """UPDATE_AND_CREATE_TOPIC: the name servers know of it before the response leaves."""
+        refuse_on_slave(self._configuration)
+        header = fields.header(request)
+        topic = self._checked_name(header.get("topic", ""))
+        filter_type = fields.text(header, "topicFilterType")
+        if filter_type not in _FILTER_TYPES:
+            raise RequestRejected(
+                ResponseCode.SYSTEM_ERROR,
+                f"topicFilterType = [{filter_type}] value invalid, use SINGLE_TAG",
+            )
+        known = self._topics.get(topic)
+        config = TopicConfig(
+            topic,
+            queue_nums(fields.int32(header, "readQueueNums"), "readQueueNums"),
+            queue_nums(fields.int32(header, "writeQueueNums"), "writeQueueNums"),
+            fields.int32(header, "perm"),
+            filter_type,
+            fields.optional_int32(header, "topicSysFlag") or 0,
+            # Which topics are ordered, the name servers say, not this request.
+            known is not None and known.order,
+        )
+        written = self._topics.update(config)
+        registered: Deferred[Any] = self._register_topic(config)
+        return registered.addBoth(lambda _: answer_when_written(written, request))
+
+    def all_topics(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
+        """GET_ALL_TOPIC_CONFIG, for a slave and for exports."""
+        return fields.table_answer(request, self._topics, ext={})
+
+    def delete_topic(
+        self, channel: Channel, request: RemotingCommand
+    ) -> "RemotingCommand | Deferred[RemotingCommand | None]":
+        """
+        DELETE_TOPIC_IN_BROKER: an unknown topic is fine; name servers keep theirs.
+
+        Differs from 4.9.7 on purpose: groups lose their offsets on it.
+        """
+        refuse_on_slave(self._configuration)
+        topic = self._checked_name(fields.header(request).get("topic", ""))
+        written = self._topics.delete(topic)
+        self._stats.topic_deleted(topic)
+        if not self._configuration.ours.keep_offsets_of_deleted_topics:
+            self._consumer_offsets.remove_topic(topic)
+        self._store.clean_unused_topics(set(self._topics.table))
+        return answer_when_written(written, request)
+
+    def topic_stats(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
+        """GET_TOPIC_STATS_INFO: bounds and last store time of every write queue."""
+        topic = fields.text(fields.header(request), "topic")
+        config = self._topics.get(topic)
+        if config is None:
+            return request.response(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist")
+        broker_name = self._configuration.broker.broker_name or ""
+        table = {
+            MessageQueue(topic, broker_name, queue_id): self._queue_stats(topic, queue_id)
+            for queue_id in range(config.write_queue_nums)
+        }
+        return request.response(body=fastjson.encode(topic_stats(table)))
+
+    def consumed_by(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
+        """QUERY_TOPIC_CONSUME_BY_WHO: groups online, or with committed offsets."""
+        topic = fields.text(fields.header(request), "topic")
+        groups = self._consumers.which_groups(topic) | self._consumer_offsets.which_groups(topic)
+        return request.response(body=fastjson.encode({"groupList": sorted(groups)}))
+
+    def system_topics(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
+        """GET_SYSTEM_TOPIC_LIST_FROM_BROKER."""
+        config = self._configuration.broker
+        topics = {
+            *SYSTEM_TOPICS,
+            config.broker_cluster_name,
+            config.broker_name or "",
+            self._topics.reply_topic,
+        }
+        return request.response(body=fastjson.encode({"topicList": sorted(topics)}))
+
+    def _checked_name(self, topic: str) -> str:
+        fault = topic_fault(topic)
+        if fault is not None:
+            raise RequestRejected(ResponseCode.SYSTEM_ERROR, fault)
+        if self._topics.is_system(topic):
+            raise RequestRejected(
+                ResponseCode.SYSTEM_ERROR, f"The topic[{topic}] is conflict with system topic."
+            )
+        return topic
+
+    def _queue_stats(self, topic: str, queue_id: int) -> TopicOffset:
+        low = max(0, self._store.min_offset_in_queue(topic, queue_id))
+        high = max(0, self._store.max_offset_in_queue(topic, queue_id))
+        last_ms = self._store.store_timestamp_at(topic, queue_id, high - 1) if high else 0
+        return TopicOffset(low, high, last_ms)
+
+
+def queue_nums(number: int, name: str) -> int:
+    """
+    A number of queues within reason.
+
+    :raises RequestRejected: it is not.
+    """
+    if not 0 <= number <= MAX_QUEUE_NUMS:
+        raise RequestRejected(
+            ResponseCode.SYSTEM_ERROR, f"{name} is {number}; choose 0 to {MAX_QUEUE_NUMS}"
+        )
+    return number

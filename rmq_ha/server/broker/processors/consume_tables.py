@@ -1,0 +1,84 @@
+"""How far a group is in the queues of a topic.
+
+Spec: remoting.md, section 7.5.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Protocol
+
+from rmq_ha.base.model.topic_config import TopicConfig
+from rmq_ha.base.wire.bodies import MessageQueue
+from rmq_ha.base.wire.stat_bodies import ConsumeOffset
+from rmq_ha.server.broker.tables.clients import ConsumerManager
+from rmq_ha.server.broker.tables.consumer_offsets import ConsumerOffsetManager
+from rmq_ha.server.broker.tables.topics import TopicConfigManager
+
+
+class QueueEnds(Protocol):
+    """What the store knows of queues."""
+
+    def max_offset_in_queue(self, topic: str, queue_id: int) -> int:
+        """Exclusive; 0 for an unknown queue."""
+
+    def store_timestamp_at(self, topic: str, queue_id: int, queue_offset: int) -> int:
+        """ms; -1 unknown."""
+
+
+class ConsumeTables:
+    """Puts ends of queues and committed offsets side by side."""
+
+    def __init__(
+        self,
+        *,
+        store: QueueEnds,
+        topics: TopicConfigManager,
+        consumers: ConsumerManager,
+        consumer_offsets: ConsumerOffsetManager,
+        broker_name: str,
+    ) -> None:
+        self._store = store
+        self._topics = topics
+        self._consumers = consumers
+        self._consumer_offsets = consumer_offsets
+        self._broker_name = broker_name
+
+    def topics_by_group(self) -> Mapping[str, Iterable[str]]:
+        """On which topics each group has committed offsets."""
+        return self._consumer_offsets.topics_by_group()
+
+    def topics_of(self, group: str, topics: Iterable[str] | None = None) -> Iterator[TopicConfig]:
+        """
+        What a group consumes here: where it is online, only what it subscribes now.
+
+        :param topics: only of these; None: of all on which it has committed offsets.
+        """
+        if topics is None:
+            topics = self._consumer_offsets.which_topics(group)
+        info = self._consumers.group(group)
+        for topic in sorted(topics):
+            config = self._topics.get(topic)
+            if config is not None and (
+                info is None or not info.subscriptions or topic in info.subscriptions
+            ):
+                yield config
+
+    def offsets(
+        self, config: TopicConfig, group: str, queue_nums: int
+    ) -> dict[MessageQueue, ConsumeOffset]:
+        """
+        The first queues of a topic.
+
+        :param queue_nums: how many of them.
+        """
+        topic = config.topic_name
+        committed = self._consumer_offsets.queues(group, topic)
+        table: dict[MessageQueue, ConsumeOffset] = {}
+        for queue_id in range(queue_nums):
+            offset = max(0, committed.get(queue_id, 0))
+            last_ms = 0
+            if offset > 0:
+                last_ms = max(0, self._store.store_timestamp_at(topic, queue_id, offset - 1))
+            table[MessageQueue(topic, self._broker_name, queue_id)] = ConsumeOffset(
+                max(0, self._store.max_offset_in_queue(topic, queue_id)), offset, last_ms
+            )
+        return table

@@ -1,0 +1,115 @@
+"""Request header fields by name: what is missing or not a number is answered, never raised on.
+
+Spec: remoting.md, section 1.7.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from twisted.internet.defer import Deferred
+
+from rmq_ha.base.errors import RequestRejected
+from rmq_ha.base.remoting.channel import Channel
+from rmq_ha.base.wire.codes import ResponseCode
+from rmq_ha.base.wire.command import RemotingCommand
+from rmq_ha.base.wire.pages import FIRST
+
+Answer = RemotingCommand | Deferred[RemotingCommand | None] | None
+Handler = Callable[[Channel, RemotingCommand], Answer]
+
+_NUMBER = re.compile(r"[+-]?[0-9]{1,19}")
+_SHORT = 10
+INT32_MAX = (1 << 31) - 1
+INT64_MAX = (1 << 63) - 1
+_NO_FIELDS: Mapping[str, str] = {}
+
+
+class Paged(Protocol):
+    """A table."""
+
+    def to_body(self) -> bytes:
+        """All of it."""
+
+    def page(self, first: int) -> tuple[bytes, dict[str, str]]:
+        """A page of it; body and header fields."""
+
+
+def header(request: RemotingCommand) -> Mapping[str, str]:
+    """The header map; empty when the frame had none."""
+    return request.ext or _NO_FIELDS
+
+
+def text(fields: Mapping[str, str], name: str) -> str:
+    """
+    A field that must be there.
+
+    :raises RequestRejected: it is not.
+    """
+    value = fields.get(name)
+    if value is None:
+        raise RequestRejected(ResponseCode.SYSTEM_ERROR, f"the header field {name} is missing")
+    return value
+
+
+def int32(fields: Mapping[str, str], name: str) -> int:
+    """
+    A mandatory 32-bit number.
+
+    :raises RequestRejected: it is missing, or not one.
+    """
+    return _number(fields, name, INT32_MAX)
+
+
+def int64(fields: Mapping[str, str], name: str) -> int:
+    """
+    A mandatory 64-bit number.
+
+    :raises RequestRejected: it is missing, or not one.
+    """
+    return _number(fields, name, INT64_MAX)
+
+
+def optional_int32(fields: Mapping[str, str], name: str) -> int | None:
+    """
+    A 32-bit number, or None.
+
+    :raises RequestRejected: it is there and not a number.
+    """
+    return None if fields.get(name) is None else _number(fields, name, INT32_MAX)
+
+
+def flag(fields: Mapping[str, str], name: str) -> bool:
+    """Java's Boolean.parseBoolean: `true` in any case, all else is false."""
+    value = fields.get(name)
+    return value is not None and value.lower() == "true"
+
+
+def table_answer(
+    request: RemotingCommand, table: Paged, ext: dict[str, str] | None = None
+) -> RemotingCommand:
+    """
+    A table as a whole, or the page of it that is asked for, see `rmq_ha.base.wire.pages`.
+
+    :param ext: header fields of the whole table.
+    :raises RequestRejected: the place of the page is no number.
+    """
+    given = header(request)
+    if FIRST not in given:
+        return request.response(ext=ext, body=table.to_body())
+    body, ext = table.page(max(0, int64(given, FIRST)))
+    return request.response(ext=ext, body=body)
+
+
+def _number(fields: Mapping[str, str], name: str, maximum: int) -> int:
+    value = fields.get(name) or text(fields, name)
+    if len(value) < _SHORT and value.isascii() and value.isdigit():
+        return int(value)  # nearly all of them; quicker than the general way
+    if _NUMBER.fullmatch(value):
+        number = int(value)
+        if -maximum - 1 <= number <= maximum:
+            return number
+    raise RequestRejected(
+        ResponseCode.SYSTEM_ERROR,
+        f"the header field {name} is {value[:40]!r}, not a {maximum.bit_length() + 1}-bit number",
+    )

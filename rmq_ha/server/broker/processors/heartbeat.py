@@ -1,0 +1,212 @@
+"""Who is connected, and for which groups: codes 34, 35 and 46.
+
+Spec: remoting.md, sections 7.1 and 7.2.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import cast
+
+from rmq_ha.base.config.broker import BrokerConfig
+from rmq_ha.base.errors import InvalidSelector, RequestRejected
+from rmq_ha.base.model.flags import TOPIC_UNIT_SUB
+from rmq_ha.base.model.subscription import TAG_TYPES
+from rmq_ha.base.model.topics import RETRY_PREFIX
+from rmq_ha.base.remoting.channel import Channel
+from rmq_ha.base.wire.bodies import CheckClient, ConsumerData, HeartbeatData
+from rmq_ha.base.wire.codes import RequestCode, ResponseCode
+from rmq_ha.base.wire.command import RemotingCommand
+from rmq_ha.base.wire.duplicates import WINDOW
+from rmq_ha.server.broker.frame_limits import FILTERS, GROUPS, SUBSCRIPTIONS, FrameLimits
+from rmq_ha.server.broker.notify import ConsumerIdsNotifier
+from rmq_ha.server.broker.processors import fields
+from rmq_ha.server.broker.processors.fields import Handler
+from rmq_ha.server.broker.processors.pull_filters import not_supported
+from rmq_ha.server.broker.tables.clients import (
+    ClientChannelInfo,
+    ConsumerGroupInfo,
+    ConsumerManager,
+    ProducerManager,
+)
+from rmq_ha.server.broker.tables.consumer_filters import ConsumerFilterManager
+from rmq_ha.server.broker.tables.groups import SubscriptionGroupManager
+from rmq_ha.server.broker.tables.topics import TopicConfigManager
+
+_DEFAULTS = ConsumerGroupInfo("")
+
+
+class HeartbeatProcessor:
+    """
+    Registers clients by their heartbeats and forgets them with their connection.
+
+    :param now_ms: ms since the epoch.
+    :param steady_ms: of a clock that nobody sets.
+    :param window_ms: how long this broker knows what is stored, which its clients are told; 0: it
+        compares no ids.
+    """
+
+    def __init__(
+        self,
+        *,
+        topics: TopicConfigManager,
+        groups: SubscriptionGroupManager,
+        consumers: ConsumerManager,
+        producers: ProducerManager,
+        notifier: ConsumerIdsNotifier,
+        filters: ConsumerFilterManager,
+        config: BrokerConfig,
+        limits: FrameLimits,
+        now_ms: Callable[[], int],
+        steady_ms: Callable[[], int],
+        window_ms: int = 0,
+    ) -> None:
+        self._told = {WINDOW: str(window_ms)} if window_ms else None
+        self._topics = topics
+        self._groups = groups
+        self._consumers = consumers
+        self._producers = producers
+        self._notifier = notifier
+        self._filters = filters
+        self._config = config
+        self._limits = limits
+        self._now_ms = now_ms
+        self._steady_ms = steady_ms
+        self._channels: set[Channel] = set()
+
+    def routes(self) -> dict[int, Handler]:
+        """Request code to handler."""
+        return {
+            RequestCode.HEART_BEAT: self.heartbeat,
+            RequestCode.UNREGISTER_CLIENT: self.unregister,
+            RequestCode.CHECK_CLIENT_CONFIG: self.check_client_config,
+        }
+
+    def heartbeat(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
+        """HEART_BEAT: when it changes a group, its members hear of that before the response."""
+        data = request.read(HeartbeatData.decode)
+        if not channel.is_open or not (data.consumers or data.producer_groups):
+            return request.response(ext=self._told)
+        _check(data)
+        self._check_size(data)
+        grant = request.grant
+        client = ClientChannelInfo(
+            channel,
+            data.client_id,
+            request.language,
+            request.version,
+            self._now_ms(),
+            self._steady_ms(),
+            None if grant is None else grant.owner,
+        )
+        self._watch(channel)
+        for item in data.consumers:
+            self._register_consumer(item, client)
+        for group in data.producer_groups:
+            if grant is None or grant.may_settle(group):
+                self._producers.register(group, client)
+            else:  # it is there for replies to its questions all the same
+                self._producers.register(group, replace(client, may_settle=False))
+        return request.response(ext=self._told)
+
+    def unregister(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
+        """UNREGISTER_CLIENT: takes the sending connection out of the groups it names."""
+        header = fields.header(request)
+        producer_group = header.get("producerGroup")
+        if producer_group is not None:
+            self._producers.unregister(producer_group, channel)
+        consumer_group = header.get("consumerGroup")
+        if consumer_group is not None and self._consumers.unregister(consumer_group, channel):
+            self._notifier.notify(consumer_group)
+        return request.response(ext={})
+
+    def check_client_config(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
+        """CHECK_CLIENT_CONFIG: whether this broker can do what a subscription asks for."""
+        subscription = request.read(CheckClient.decode).subscription
+        if subscription is None or subscription.expression_type in TAG_TYPES:
+            return request.response()
+        kind = str(subscription.expression_type)
+        if not self._config.enable_property_filter:
+            raise not_supported(kind)
+        try:
+            self._filters.compile(kind, str(subscription.sub_string))
+        except InvalidSelector as error:
+            return request.response(
+                ResponseCode.SUBSCRIPTION_PARSE_FAILED, f"Invalid MessageSelector: {error}"
+            )
+        return request.response()
+
+    def close_expired(self) -> None:
+        """Close the connections from which no heartbeat came for too long; every 10 s."""
+        now_ms = self._steady_ms()
+        expired = [*self._consumers.expired(now_ms), *self._producers.expired(now_ms)]
+        for channel in dict.fromkeys(expired):
+            cast(Channel, channel).close()
+
+    def _check_size(self, data: HeartbeatData) -> None:
+        subscriptions = [
+            subscription for item in data.consumers for subscription in item.subscriptions
+        ]
+        expressions = [
+            subscription.sub_string
+            for subscription in subscriptions
+            if subscription.expression_type not in TAG_TYPES
+        ]
+        self._limits.check(GROUPS, len(data.consumers) + len(data.producer_groups))
+        self._limits.check(SUBSCRIPTIONS, len(subscriptions))
+        self._limits.check(FILTERS, sum(map(len, expressions)))
+
+    def _watch(self, channel: Channel) -> None:
+        if channel not in self._channels:
+            self._channels.add(channel)
+            channel.on_close(self._closed)
+
+    def _closed(self, channel: Channel) -> None:
+        self._channels.discard(channel)
+        self._producers.channel_closed(channel)
+        self._notifier.channel_closed(channel)
+
+    def _register_consumer(self, item: ConsumerData, client: ClientChannelInfo) -> None:
+        group = item.group_name
+        self._create(group, item.unit_mode)
+        if self._consumers.register(
+            group,
+            client,
+            item.consume_type or _DEFAULTS.consume_type,
+            item.message_model or _DEFAULTS.message_model,
+            item.consume_from_where or _DEFAULTS.consume_from_where,
+            item.subscriptions,
+        ):
+            self._notifier.notify(group)
+        self._filters.register(group, item.subscriptions)
+
+    def _create(self, group: str, unit_mode: bool) -> None:
+        """The group and its retry topic; a broker that is not the master now creates neither."""
+        try:
+            self._topics.check_creation()
+        except RequestRejected:
+            return
+        config = self._groups.find(group)
+        if config is not None:
+            self._topics.create_in_send_back(
+                RETRY_PREFIX + group, config.retry_queue_nums, TOPIC_UNIT_SUB if unit_mode else 0
+            )
+
+
+def _check(data: HeartbeatData) -> None:
+    """
+    Before anything is changed: names are there, and texts are texts.
+
+    :raises RequestRejected: they are not.
+    """
+    names = [data.client_id, *data.producer_groups]
+    texts: list[object] = []
+    for item in data.consumers:
+        names.append(item.group_name)
+        for subscription in item.subscriptions:
+            texts += (subscription.topic, subscription.sub_string)
+            texts.append(subscription.expression_type or "")
+    if not all(names) or not all(isinstance(text, str) for text in texts):
+        raise RequestRejected(
+            ResponseCode.SYSTEM_ERROR,
+            "the heartbeat names no clientID or groupName, or a subscription has no strings",
+        )

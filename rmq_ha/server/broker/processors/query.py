@@ -1,0 +1,124 @@
+"""Messages by key and by commit-log offset: codes 12 and 33.
+
+Spec: remoting.md, section 7.8.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
+
+from twisted.internet.defer import CancelledError, Deferred
+from twisted.internet.interfaces import IReactorTime
+from twisted.python.failure import Failure
+
+from rmq_ha.base.config.store import MessageStoreConfig
+from rmq_ha.base.model.message import place_of
+from rmq_ha.base.remoting.channel import Channel
+from rmq_ha.base.timing.slices import Lane
+from rmq_ha.base.wire.codes import RequestCode, ResponseCode
+from rmq_ha.base.wire.command import RemotingCommand
+from rmq_ha.server.broker.processors import fields
+from rmq_ha.server.broker.processors.batches import hold
+from rmq_ha.server.broker.processors.fields import Answer, Handler
+from rmq_ha.server.store.reading.reads import QueryResult
+
+UNIQUE_KEY_QUERY = "_UNIQUE_KEY_QUERY"
+
+
+class RecordReader(Protocol):
+    """What queries need of the store."""
+
+    def record_starting_at(self, physical_offset: int) -> bytes | None:
+        """The record; None where none starts: an offset from a client may point anywhere."""
+
+    def unqueued_record_at(self, physical_offset: int) -> bytes | None:
+        """The bytes of a record that no queue can vouch for; None if they are none."""
+
+    def query_in_slices(
+        self,
+        topic: str,
+        key: str,
+        max_nums: int,
+        begin_ms: int,
+        end_ms: int,
+        take: Callable[[QueryResult], None],
+    ) -> Iterator[None]:
+        """By index."""
+
+
+class QueryProcessor:
+    """
+    Finds messages for operators and their tools.
+
+    A query that takes more than a turn is answered some turns later, one of them at a time, and
+    what its connection asks next waits for it.
+    """
+
+    def __init__(
+        self, *, store: RecordReader, config: MessageStoreConfig, clock: IReactorTime
+    ) -> None:
+        self._store = store
+        self._config = config
+        self._lane = Lane(clock)
+
+    def routes(self) -> dict[int, Handler]:
+        """Request code to handler."""
+        return {
+            RequestCode.QUERY_MESSAGE: self.query_message,
+            RequestCode.VIEW_MESSAGE_BY_ID: self.view_message_by_id,
+        }
+
+    def query_message(self, channel: Channel, request: RemotingCommand) -> Answer:
+        """QUERY_MESSAGE: records whose key's hash is in the index; the client compares keys."""
+        header = fields.header(request)
+        max_nums = fields.int32(header, "maxNum")
+        if fields.flag(header, UNIQUE_KEY_QUERY):
+            max_nums = self._config.default_query_max_num
+        results: list[QueryResult] = []
+        slices = self._store.query_in_slices(
+            fields.text(header, "topic"),
+            fields.text(header, "key"),
+            max_nums,
+            fields.int64(header, "beginTimestamp"),
+            fields.int64(header, "endTimestamp"),
+            results.append,
+        )
+        for _ in slices:
+            later: Deferred[Any] = self._lane.run(channel.host, slices)
+            release = hold(channel, len(request.body or b""), later)
+            later.addCallback(lambda _: self._answer(request, results[0]))
+            return later.addErrback(_gone).addBoth(release)
+        return self._answer(request, results[0])
+
+    def _answer(self, request: RemotingCommand, result: QueryResult) -> RemotingCommand:
+        if not result.records:
+            return request.response(
+                ResponseCode.QUERY_NOT_FOUND,
+                "can not find message, maybe time range not correct",
+                {"indexLastUpdatePhyoffset": "0", "indexLastUpdateTimestamp": "0"},
+            )
+        ext = {
+            "indexLastUpdatePhyoffset": str(result.index_last_update_offset),
+            "indexLastUpdateTimestamp": str(result.index_last_update_timestamp),
+        }
+        return request.response(ext=ext, body=b"".join(result.records))
+
+    def view_message_by_id(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
+        """VIEW_MESSAGE_BY_ID: the record that starts at this commit-log offset."""
+        offset = fields.int64(fields.header(request), "offset")
+        record = self._store.record_starting_at(offset) or self._store.unqueued_record_at(offset)
+        if record is None:
+            return request.response(
+                ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {offset}"
+            )
+        return request.response(body=record)
+
+
+def _gone(failure: Failure) -> None:
+    """Of a query whose connection is gone nobody hears."""
+    failure.trap(CancelledError)  # type: ignore[no-untyped-call]
+
+
+def record_by_id(store: RecordReader, message_id: str) -> bytes | None:
+    """The record that an offsetMsgId means; None if there is none."""
+    offset = place_of(message_id)
+    return None if offset is None else store.record_starting_at(offset)

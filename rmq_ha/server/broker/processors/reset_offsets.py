@@ -1,0 +1,132 @@
+"""INVOKE_BROKER_TO_RESET_OFFSET (222): sends a group's online members to another time.
+
+Spec: remoting.md, sections 7.6 and 11.7.
+"""
+
+from itertools import count
+from typing import cast
+
+from twisted.logger import Logger
+
+from rmq_ha.base.errors import RequestRejected
+from rmq_ha.base.model.topic_config import TopicConfig
+from rmq_ha.base.remoting.channel import Channel
+from rmq_ha.base.wire import fastjson
+from rmq_ha.base.wire.bodies import MessageQueue
+from rmq_ha.base.wire.codes import LanguageCode, RequestCode, ResponseCode
+from rmq_ha.base.wire.command import FLAG_ONEWAY, RemotingCommand
+from rmq_ha.base.wire.offset_bodies import reset_offset_body, reset_offset_list
+from rmq_ha.server.broker.processors import fields
+from rmq_ha.server.broker.processors.admin_offsets import QueueBounds
+from rmq_ha.server.broker.processors.fields import Handler
+from rmq_ha.server.broker.processors.relays import members_that_can
+from rmq_ha.server.broker.tables.clients import ConsumerManager
+from rmq_ha.server.broker.tables.consumer_offsets import ConsumerOffsetManager
+from rmq_ha.server.broker.tables.topics import TopicConfigManager
+
+TO_THE_END = -1
+_OPAQUE_MASK = 0x7FFFFFFF
+
+
+class ResetOffsetProcessor:
+    """
+    Computes the new offsets and pushes them to every member; they report them back by themselves.
+
+    :param broker_name: in the queues that it speaks of.
+    """
+
+    log = Logger()
+
+    def __init__(
+        self,
+        *,
+        store: QueueBounds,
+        topics: TopicConfigManager,
+        consumers: ConsumerManager,
+        consumer_offsets: ConsumerOffsetManager,
+        broker_name: str,
+    ) -> None:
+        self._store = store
+        self._topics = topics
+        self._consumers = consumers
+        self._consumer_offsets = consumer_offsets
+        self._broker_name = broker_name
+        self._opaque = count(1)
+
+    def routes(self) -> dict[int, Handler]:
+        """Request code to handler."""
+        return {RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: self.reset_offset}
+
+    def reset_offset(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
+        """INVOKE_BROKER_TO_RESET_OFFSET."""
+        header = fields.header(request)
+        topic, group = fields.text(header, "topic"), fields.text(header, "group")
+        timestamp_ms = fields.int64(header, "timestamp")
+        config = self._topics.get(topic)
+        if config is None:
+            raise RequestRejected(
+                ResponseCode.SYSTEM_ERROR,
+                f"[reset-offset] reset offset failed, no topic in this broker. topic={topic}",
+            )
+        table = self._targets(config, group, timestamp_ms, fields.flag(header, "isForce"))
+        members = members_that_can(self._consumers, group)
+        if not members:
+            raise RequestRejected(
+                ResponseCode.CONSUMER_NOT_ONLINE,
+                "Consumer not online, so can not reset offset, "
+                f"Group: {group} Topic: {topic} Timestamp: {timestamp_ms}",
+            )
+        # RocketMQ chooses the form by who asks, not by whom it is for.
+        as_list = request.language == LanguageCode.CPP.name
+        form = reset_offset_list if as_list else reset_offset_body
+        push = RemotingCommand(
+            RequestCode.RESET_CONSUMER_CLIENT_OFFSET,
+            {"topic": topic, "group": group, "timestamp": str(timestamp_ms), "isForce": "false"},
+            fastjson.encode(form(table)),
+            opaque=next(self._opaque) & _OPAQUE_MASK,
+            flag=FLAG_ONEWAY,
+        )
+        for member in members:
+            self._push(cast(Channel, member.channel), push)
+        self.log.info(
+            "{peer} resets {group} on {topic}: {offsets}",
+            peer=channel.remote_text,
+            group=group,
+            topic=topic,
+            offsets={queue.queue_id: offset for queue, offset in table.items()},
+        )
+        return request.response(body=fastjson.encode(reset_offset_body(table)))
+
+    def _push(self, channel: Channel, push: RemotingCommand) -> None:
+        if channel.is_full:
+            self.log.warn("{peer} does not read: it is not reset", peer=channel.remote_text)
+        else:
+            channel.send(push)
+
+    def _targets(
+        self, config: TopicConfig, group: str, timestamp_ms: int, force: bool
+    ) -> dict[MessageQueue, int]:
+        """
+        Where each write queue shall be read from; without `force` never further on.
+
+        :raises RequestRejected: the group has no offset on one of them.
+        """
+        topic = config.topic_name
+        table: dict[MessageQueue, int] = {}
+        for queue_id in range(config.write_queue_nums):
+            committed = self._consumer_offsets.query(group, topic, queue_id)
+            if committed == -1:
+                raise RequestRejected(
+                    ResponseCode.SYSTEM_ERROR,
+                    f"THe consumer group <{group}> not exist: it has no offset on queue "
+                    f"{queue_id} of {topic} yet",
+                )
+            if timestamp_ms == TO_THE_END:
+                target = self._store.max_offset_in_queue(topic, queue_id)
+            else:
+                target = self._store.offset_by_time(topic, queue_id, timestamp_ms)
+            target = max(0, target)
+            if not force:
+                target = min(target, committed)
+            table[MessageQueue(topic, self._broker_name, queue_id)] = target
+        return table

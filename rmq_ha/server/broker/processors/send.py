@@ -1,0 +1,363 @@
+"""SEND_MESSAGE in all its forms: single, V2, batch, half, delayed.
+
+The Java and Go clients' ordinary sends come in runs (`send_runs`); whatever is unusual about a
+message takes it to `send`, which knows all.
+
+Spec: remoting.md, chapter 4; store.md, sections 2.7 and 2.8.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from random import Random
+from typing import Any
+
+from twisted.internet.defer import CancelledError, Deferred
+from twisted.internet.interfaces import IReactorTime
+from twisted.python.failure import Failure
+
+from rmq_ha.base.config.broker_configuration import BrokerConfiguration
+from rmq_ha.base.errors import RequestRejected
+from rmq_ha.base.interfaces import IMessageStore
+from rmq_ha.base.model.flags import (
+    MULTI_TAGS,
+    TRANSACTION_MASK,
+)
+from rmq_ha.base.model.message import Message, MessageBatch, PutMessageResult
+from rmq_ha.base.model.properties import (
+    CLUSTER,
+    REAL_QID,
+    REAL_TOPIC,
+    TRAN_MSG,
+    WAIT,
+    decode_properties,
+    encode_properties,
+    waits,
+)
+from rmq_ha.base.model.topic_config import TopicConfig
+from rmq_ha.base.model.topics import (
+    DLQ_PREFIX,
+    HALF_TOPIC,
+    RETRY_PREFIX,
+)
+from rmq_ha.base.remoting.channel import Channel
+from rmq_ha.base.timing.slices import Lane
+from rmq_ha.base.wire.batch import BatchMember
+from rmq_ha.base.wire.codes import RequestCode, ResponseCode
+from rmq_ha.base.wire.command import RemotingCommand
+from rmq_ha.base.wire.send_header import (
+    SendHeader,
+    decode_send_header,
+)
+from rmq_ha.server.broker.duplicates import DuplicateWindow, Put, sent, uniq_key_in
+from rmq_ha.server.broker.frame_limits import FrameLimits
+from rmq_ha.server.broker.overload import SendOverload
+from rmq_ha.server.broker.processors.batches import BatchReader, hold
+from rmq_ha.server.broker.processors.fields import Handler
+from rmq_ha.server.broker.processors.many_keys import ManyKeys, has_many_keys
+from rmq_ha.server.broker.processors.send_answers import SendAnswers
+from rmq_ha.server.broker.processors.send_checks import SendChecks
+from rmq_ha.server.broker.processors.send_hooks import SendHooks
+from rmq_ha.server.broker.processors.send_runs import (
+    Bulk,
+    GeneralWay,
+    SendRuns,
+)
+from rmq_ha.server.broker.processors.unserved import UnservedProperties
+from rmq_ha.server.broker.stats import BrokerStats
+from rmq_ha.server.broker.tables.groups import SubscriptionGroupManager
+from rmq_ha.server.broker.tables.topics import MULTI_TAG_FILTER, TopicConfigManager
+from rmq_ha.server.store.delay.redirect import stored_place
+from rmq_ha.server.store.message_store import KEYS_AT_ONCE, DefaultMessageStore
+
+VERSION_MAX_RECONSUME = 121  # V3_4_9: from here on the sender's maxReconsumeTimes counts
+
+
+class SendMessageProcessor:
+    """
+    Accepts messages from producers.
+
+    :param front: where messages are put: the store, or the plugins around it.
+    :param random: picks a queue where the producer leaves that to us.
+    :param now_ms: ms since the epoch.
+    """
+
+    def __init__(
+        self,
+        configuration: BrokerConfiguration,
+        store: DefaultMessageStore,
+        topics: TopicConfigManager,
+        groups: SubscriptionGroupManager,
+        stats: BrokerStats,
+        random: Random,
+        now_ms: Callable[[], int],
+        answers: SendAnswers,
+        limits: FrameLimits,
+        unserved: UnservedProperties,
+        clock: IReactorTime,
+        hooks: Sequence[Any] = (),
+        front: IMessageStore | None = None,
+    ) -> None:
+        self._configuration = configuration
+        self._broker = configuration.broker
+        self._store = store
+        self._front: Any = front or store
+        self._topics = topics
+        self._groups = groups
+        self._stats = stats
+        self._now_ms = now_ms
+        self._hooks = SendHooks(hooks)
+        self._store_host = configuration.store_host
+        self._answers = answers
+        self._limits = limits
+        self._overload = SendOverload(self._broker, store)
+        self._lane = Lane(clock)
+        self._many_keys = ManyKeys(store.dispatcher)
+        self._batches = BatchReader(configuration, limits, unserved)
+        self._checks = SendChecks(self._broker, topics, unserved, random)
+        self._window: DuplicateWindow | None = None
+        if window_ms := configuration.ours.duplicate_window_millis:
+            self._window = DuplicateWindow(store, window_ms, clock, now_ms)
+
+    def routes(self) -> dict[int, Handler]:
+        """Request codes and their functions."""
+        return {
+            RequestCode.SEND_MESSAGE: self.send,
+            RequestCode.SEND_MESSAGE_V2: self.send,
+            RequestCode.SEND_BATCH_MESSAGE: self.send,
+        }
+
+    def bulk(self, general: GeneralWay) -> dict[bytes, Bulk]:
+        """
+        For runs of frames with such a header; none where hooks or plugins see each message.
+
+        :param general: handles one frame the general way, in order with the run.
+        """
+        if self._hooks or self._front is not self._store:
+            return {}
+        runs = SendRuns(
+            self._configuration,
+            self._store,
+            self._topics,
+            self._stats,
+            self._answers,
+            self._overload,
+            self._store_host,
+            self._now_ms,
+            self._window,
+        )
+        return runs.handlers(general)
+
+    # ------------------------------------------------------------ one by one
+
+    def send(
+        self, channel: Channel, request: RemotingCommand
+    ) -> RemotingCommand | Deferred[RemotingCommand | None]:
+        """Any send: checked in RocketMQ's order, stored, answered when the store has decided."""
+        began_ms = self._stats.steady_ms()
+        try:
+            header = decode_send_header(request)
+            self._overload.check(channel)
+            topic = self._checks.check(header, self._now_ms())
+            body = request.body or b""
+            if header.batch:
+                return self._send_batch(channel, request, header, topic, body, began_ms)
+            message = self._message(channel, request, header, topic, body)
+            place = stored_place(message, len(self._store.delay_levels))
+            context = self._hooks.before(channel, header, body)
+            put: Put = partial(self._front.put_message, message)
+            if self._window is not None and (known_by := sent(message, place[0])) is not None:
+                put = partial(self._window.put, known_by, message.wait_store_ok, put)
+            if has_many_keys(message.properties_string):
+                later = self._many_keys.put(put)
+                later.addCallback(self._answer, request, header, place, context, began_ms)
+                channel.hold(len(body), later.addErrback(self._not_stored, request))
+                return later
+            stored = put()
+        except RequestRejected as rejected:
+            return self._rejected(rejected, request)
+        return stored.addCallback(self._answer, request, header, place, context, began_ms)
+
+    def _rejected(self, rejected: RequestRejected, request: RemotingCommand) -> RemotingCommand:
+        return request.response(rejected.code, rejected.remark, self._answers.trace_ext)
+
+    def _send_batch(
+        self,
+        channel: Channel,
+        request: RemotingCommand,
+        header: SendHeader,
+        topic: TopicConfig,
+        body: bytes,
+        began_ms: int,
+    ) -> "Deferred[Any]":
+        """
+        Take a batch apart and store it: a small one at once, a large one over several turns.
+
+        Plugins around the store are shown all of it at once, and what follows on the connection
+        waits until they have stored it.
+        """
+        properties = decode_properties(header.properties)
+        properties[CLUSTER] = self._broker.broker_cluster_name
+        batch = self._batch(channel, header, topic, properties)
+        layout = self._store.lay_out(batch) if self._front is self._store else None
+        add = batch.members.extend if layout is None else layout.add
+        window, ids = self._window, list[str]()
+        words = 0
+
+        def take(members: list[BatchMember]) -> None:
+            nonlocal words
+            words += sum(text.count(" ") for _, _, text in members)
+            if window is not None:
+                ids.extend([uniq_key_in(text) for _, _, text in members])
+            add(members)
+
+        steps = self._batches.steps(body, encode_properties(properties), take)
+
+        def put(_: object, release: Callable[[object], object]) -> Deferred[Any]:
+            context = self._hooks.before(channel, header, body)
+            place = (batch.topic, batch.queue_id)
+            stored = self._many_keys.put(put_batch) if words > KEYS_AT_ONCE else put_batch()
+            if layout is not None and words <= KEYS_AT_ONCE:
+                release(None)
+            return stored.addCallback(self._answer, request, header, place, context, began_ms)
+
+        def put_new() -> Deferred[PutMessageResult]:
+            return self._store.put_layout(layout) if layout else self._front.put_batch(batch)
+
+        def put_batch() -> Deferred[PutMessageResult]:
+            if window is None:
+                return put_new()
+            wait = batch.wait_store_ok
+            return window.put_batch(batch.topic, ids, wait, channel.host, put_new)
+
+        for _ in steps:
+            later: Deferred[Any] = self._lane.run(channel.host, steps)
+            release = hold(channel, len(body), later)
+            later.addCallback(lambda _: self._checks.check(header, self._now_ms()))
+            later.addCallback(put, release).addErrback(self._not_stored, request)
+            return later.addBoth(release)
+        later = put(None, lambda _: None)
+        if words > KEYS_AT_ONCE:
+            channel.hold(len(body), later.addErrback(self._not_stored, request))
+        return later
+
+    def _not_stored(self, failure: Failure, request: RemotingCommand) -> object:
+        """Of a batch that took several turns; of one whose sender is gone nobody hears."""
+        if isinstance(failure.value, CancelledError):
+            return None
+        if isinstance(failure.value, RequestRejected):
+            return self._rejected(failure.value, request)
+        return failure
+
+    def _answer(
+        self,
+        result: PutMessageResult,
+        request: RemotingCommand,
+        header: SendHeader,
+        place: tuple[str, int],
+        context: dict[str, Any],
+        began_ms: int,
+    ) -> "RemotingCommand | Deferred[RemotingCommand]":
+        status, append = result.status, result.stored
+        if append is None:
+            response = self._answers.refused(request, status)
+        else:
+            queue_id, is_known = result.first_queue_id, result.first_queue_id is not None
+            if queue_id is None:
+                self._stats.put_took(self._stats.steady_ms() - began_ms, append.message_count)
+                self._stats.put(*place, append.message_count, append.size)
+                queue_id = header.queue_id
+            response = self._answers.stored(request, status, append, queue_id, is_known=is_known)
+        self._hooks.after(context, response)
+        topic = place[0] if self._topics.is_ready(header.topic) else header.topic
+        return self._topics.when_ready(topic, response)
+
+    # ------------------------------------------------------------ messages
+
+    def _message(
+        self,
+        channel: Channel,
+        request: RemotingCommand,
+        header: SendHeader,
+        topic: TopicConfig,
+        body: bytes,
+    ) -> Message:
+        """
+        The message that a single send asks to store.
+
+        :raises RequestRejected: its retry group is unknown, or it may not be transactional.
+        """
+        target, queue_id, reconsume = header.topic, header.queue_id, header.reconsume_times
+        if target.startswith(RETRY_PREFIX):
+            target, queue_id = self._retry_target(request, header)
+        properties = decode_properties(header.properties)
+        wait = properties.pop(WAIT, None)
+        properties[CLUSTER] = self._broker.broker_cluster_name
+        stored = encode_properties(properties)
+        if wait is not None:
+            properties[WAIT] = wait
+        sys_flag = header.sys_flag
+        if topic.topic_filter_type == MULTI_TAG_FILTER:
+            sys_flag |= MULTI_TAGS
+        if properties.get(TRAN_MSG, "").lower() == "true":
+            if self._broker.reject_transaction_message:
+                raise RequestRejected(
+                    ResponseCode.NO_PERMISSION,
+                    "the broker rejects transaction messages (rejectTransactionMessage=true)",
+                )
+            properties[REAL_TOPIC], properties[REAL_QID] = target, str(queue_id)
+            target, queue_id = HALF_TOPIC, 0
+            sys_flag &= ~TRANSACTION_MASK
+            stored = encode_properties(properties)
+        return Message(
+            target,
+            queue_id,
+            body,
+            channel.remote,
+            self._store_host,
+            header.born_timestamp,
+            header.flag,
+            sys_flag,
+            reconsume,
+            0,
+            properties,
+            stored,
+            waits(wait),
+        )
+
+    def _retry_target(self, request: RemotingCommand, header: SendHeader) -> tuple[str, int]:
+        """Where a client's own re-send goes: the retry topic, or the dead letters."""
+        group = header.topic.removeprefix(RETRY_PREFIX)
+        config = self._groups.find(group)
+        if config is None:
+            raise RequestRejected(
+                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
+                f"subscription group not exist, {group}: create it with mqadmin updateSubGroup",
+            )
+        limit = config.retry_max_times
+        if request.version >= VERSION_MAX_RECONSUME and header.max_reconsume_times is not None:
+            limit = header.max_reconsume_times
+        if header.reconsume_times < limit:
+            return header.topic, header.queue_id
+        dead = DLQ_PREFIX + group
+        self._topics.check_creation()
+        self._topics.create_in_send_back(dead)
+        return dead, 0
+
+    def _batch(
+        self, channel: Channel, header: SendHeader, topic: TopicConfig, common: dict[str, str]
+    ) -> MessageBatch:
+        """What the members of a batch share."""
+        sys_flag = header.sys_flag
+        if topic.topic_filter_type == MULTI_TAG_FILTER:
+            sys_flag |= MULTI_TAGS
+        return MessageBatch(
+            header.topic,
+            header.queue_id,
+            channel.remote,
+            self._store_host,
+            [],
+            header.born_timestamp,
+            sys_flag,
+            header.reconsume_times,
+            waits(common.get(WAIT)),
+        )

@@ -1,0 +1,65 @@
+"""Calls the hooks of plugins around a send.
+
+Spec: remoting.md, chapter 4 (SendMessageHook).
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from twisted.logger import Logger
+
+from rmq_ha.base.interfaces import ISendMessageHook
+from rmq_ha.base.model.properties import decode_properties
+from rmq_ha.base.remoting.channel import Channel
+from rmq_ha.base.wire.command import RemotingCommand
+from rmq_ha.base.wire.send_header import SendHeader
+
+
+class SendHooks:
+    """
+    The send hooks of a broker, in their order; false when there is none.
+
+    :param hooks: of any kind; those that are no send hooks are left out.
+    """
+
+    log = Logger()
+
+    def __init__(self, hooks: Sequence[Any]) -> None:
+        self._hooks = [hook for hook in hooks if ISendMessageHook.providedBy(hook)]
+
+    def __bool__(self) -> bool:
+        return bool(self._hooks)
+
+    def before(self, channel: Channel, header: SendHeader, body: bytes) -> dict[str, Any]:
+        """
+        Show them what is about to be stored.
+
+        :returns: the context that `after` needs.
+        :raises RequestRejected: a hook refuses.
+        """
+        if not self._hooks:
+            return {}
+        context: dict[str, Any] = {
+            "topic": header.topic,
+            "queue_id": header.queue_id,
+            "producer_group": header.producer_group,
+            "born_host": channel.remote_text,
+            "body_size": len(body),
+            "properties": decode_properties(header.properties),
+        }
+        for hook in self._hooks:
+            hook.before_send(context)
+        return context
+
+    def after(self, context: dict[str, Any], response: RemotingCommand) -> None:
+        """A hook's fault does not change the answer: the message is stored, or refused, already."""
+        if not self._hooks:
+            return
+        ext = response.ext or {}
+        context["code"] = response.code
+        context["msg_id"], context["queue_offset"] = ext.get("msgId"), ext.get("queueOffset")
+        for hook in self._hooks:
+            try:
+                hook.after_send(context)
+            except Exception:
+                self.log.failure("send hook {hook!r} failed after a send", hook=hook)

@@ -1,0 +1,212 @@
+"""Runs of ordinary sends: decoded straight from their bytes, appended and answered as one.
+
+Whatever is unusual about a message takes it out of the run to the general way, in order.
+
+Spec: remoting.md, chapter 4; store.md, section 2.7.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import groupby
+from typing import Any
+
+from rmq_ha.base.config.broker_configuration import BrokerConfiguration
+from rmq_ha.base.model.flags import PERM_WRITE
+from rmq_ha.base.model.message import Address, Draft, offset_msg_id
+from rmq_ha.base.model.properties import (
+    CLUSTER,
+    DELAY,
+    KEYS,
+    MAX_PROPERTIES_SIZE,
+    TAGS,
+    TRAN_MSG,
+    UNIQ_KEY,
+    WAIT,
+)
+from rmq_ha.base.model.status import PutMessageStatus
+from rmq_ha.base.model.unserved import UNSERVED
+from rmq_ha.base.remoting.channel import Channel
+from rmq_ha.base.wire.command import FLAG_ONEWAY, RemotingCommand
+from rmq_ha.base.wire.frame import Frame
+from rmq_ha.base.wire.send_header import (
+    UNDECODABLE,
+    decode_fast_v1,
+    decode_fast_v2,
+    encode_send_responses,
+)
+from rmq_ha.server.broker.duplicates import DuplicateWindow
+from rmq_ha.server.broker.overload import SendOverload
+from rmq_ha.server.broker.processors.many_keys import has_many_keys
+from rmq_ha.server.broker.processors.send_answers import CODES, SendAnswers
+from rmq_ha.server.broker.stats import BrokerStats
+from rmq_ha.server.broker.tables.topics import TopicConfigManager
+from rmq_ha.server.store.message_store import DefaultMessageStore
+from rmq_ha.server.store.settle import Done, Others
+
+# What takes a message out of a run: it is stored elsewhere, differently or not at all.
+_ODD = frozenset({DELAY, TRAN_MSG, WAIT, CLUSTER, *UNSERVED})
+_LONG = MAX_PROPERTIES_SIZE // 4 - 512
+"""Characters of properties that fit with CLUSTER whatever they take in UTF-8."""
+_WAIT_TRUE = f"\x02{WAIT}\x01true"
+
+GeneralWay = Callable[[Channel, bytes, bytes], None]
+Bulk = Callable[[Channel, list[Frame]], None]
+
+
+class SendRuns:
+    """
+    The hot path of a master.
+
+    :param store_host: our own address.
+    :param now_ms: ms since the epoch.
+    :param window: takes what is stored already out of a run; None: nothing is compared.
+    """
+
+    def __init__(
+        self,
+        configuration: BrokerConfiguration,
+        store: DefaultMessageStore,
+        topics: TopicConfigManager,
+        stats: BrokerStats,
+        answers: SendAnswers,
+        overload: SendOverload,
+        store_host: Address,
+        now_ms: Callable[[], int],
+        window: DuplicateWindow | None = None,
+    ) -> None:
+        self._window = window
+        self._broker = configuration.broker
+        self._store = store
+        self._topics = topics
+        self._stats = stats
+        self._answers = answers
+        self._overload = overload
+        self._store_host = store_host
+        self._id_prefix = offset_msg_id(store_host, 0)[:-16]
+        self._now_ms = now_ms
+
+    def handlers(self, general: GeneralWay) -> dict[bytes, Bulk]:
+        """
+        For runs of frames with such a header.
+
+        :param general: handles one frame the general way, in order with the run.
+        """
+        return {
+            b'{"code":310,': partial(self.send_run, decode_fast_v2, general),
+            b'{"code":10,': partial(self.send_run, decode_fast_v1, general),
+        }
+
+    def send_run(
+        self,
+        decode: Callable[[Any], Any],
+        general: GeneralWay,
+        channel: Channel,
+        frames: list[Frame],
+    ) -> None:
+        """Append and answer consecutive sends of one chunk as one; unusual ones go their way."""
+        broker, sends = self._broker, len(frames)
+        began = channel.last_io
+        at: float | None = channel.served_at
+        cluster = f"\x02{CLUSTER}\x01{broker.broker_cluster_name}"
+        born_host, store_host = channel.remote, self._store_host
+        begins = broker.start_accept_send_request_time_stamp
+        accepting = (
+            broker.broker_permission & PERM_WRITE
+            and (begins <= 0 or self._now_ms() >= begins)
+            # one alone is counted where it goes the general way
+            and self._overload.reason(channel, sends if sends > 1 else 0) is None
+        )
+        topic, queues, window = None, 0, self._window
+        drafts, opaques = list[Draft](), list[int | None]()  # None: one-way, no answer
+        for _, header_bytes, body in frames:
+            try:
+                frame = decode(header_bytes)
+                header = frame.ext
+                if header.topic != topic:
+                    topic = header.topic
+                    queues = self._topics.ordinary_queues(topic) if accepting else 0
+                queue_id, text = header.queue_id, header.properties
+                is_odd = not 0 <= queue_id < queues or header.batch or text[_LONG:] != ""
+            except UNDECODABLE:
+                text, is_odd = "", True
+            head, mark, tail = text.partition(_WAIT_TRUE)
+            if mark and (not tail or tail[0] == "\x02"):
+                text = head + tail
+            if text[-1:] == "\x02":  # as some clients end them
+                text = text[:-1]
+            keys, uniq_key, tags = "", "", None
+            for piece in text.split("\x02") if text else ():
+                name, _, value = piece.partition("\x01")
+                if name in _ODD or not (name and value):
+                    is_odd = True
+                elif name == UNIQ_KEY:
+                    uniq_key = value
+                elif name == TAGS:
+                    tags = value
+                elif name == KEYS:
+                    keys = value
+                    is_odd = is_odd or has_many_keys(keys)
+            if not is_odd and window is not None:
+                is_odd = not window.begins(header.topic, uniq_key)
+            if is_odd:
+                topic = None  # the general way may create it
+                self._put(channel, drafts, opaques, began, at)
+                drafts, opaques = [], []
+                general(channel, header_bytes, body)
+                at = None  # it may have taken long
+                continue
+            drafts.append(
+                (
+                    header.topic, queue_id, body, born_host, store_host, header.born_timestamp,
+                    header.flag, header.sys_flag, header.reconsume_times, 0, keys, uniq_key, tags,
+                    text + cluster if text else cluster[1:],
+                )
+            )  # fmt: skip
+            opaques.append(None if frame.flag & FLAG_ONEWAY else frame.opaque)
+        self._put(channel, drafts, opaques, began, at)
+
+    def _put(
+        self,
+        channel: Channel,
+        drafts: list[Draft],
+        opaques: list[int | None],
+        began: float,
+        at: float | None,
+    ) -> None:
+        """Append what the run has so far; it is answered when flush and replica have decided."""
+        if drafts:
+            done: Done = partial(self._answer, channel, opaques, began)
+            if self._window is not None:
+                done = self._window.watched(drafts, done)
+            self._store.put_drafts(drafts, True, done, at)
+
+    def _answer(
+        self,
+        channel: Channel,
+        opaques: list[int | None],
+        began: float,
+        status: PutMessageStatus,
+        rows: Sequence[Any],
+        others: Others,
+        at: float,
+    ) -> None:
+        """Each gets what became of it; those of which the same became stand together."""
+        if others:
+            every = range(len(rows))
+            for outcome, numbers in groupby(every, lambda number: others.get(number, status)):
+                part = list(numbers)
+                first, end = part[0], part[-1] + 1
+                self._answer(channel, opaques[first:end], began, outcome, rows[first:end], {}, at)
+        elif status is PutMessageStatus.PUT_OK or status.is_stored:
+            broker, code = self._broker, 0 if status is PutMessageStatus.PUT_OK else CODES[status]
+            answers = encode_send_responses(
+                opaques, rows, code, self._id_prefix, broker.region_id, broker.trace_on
+            )
+            if answers:
+                channel.write(answers)
+            self._stats.put_rows(rows, began, at)
+        else:
+            for opaque in opaques:
+                if opaque is not None:
+                    command = RemotingCommand(0, opaque=opaque)
+                    channel.send(self._answers.refused(command, status))

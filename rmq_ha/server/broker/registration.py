@@ -1,0 +1,365 @@
+"""Registration: how name servers learn of this broker, and this broker of its master.
+
+Spec: remoting.md, sections 9.2 and 9.3; ha.md, section 9.
+"""
+
+from collections.abc import Callable, Coroutine, Iterable
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from twisted.internet.defer import Deferred, DeferredList, succeed
+from twisted.internet.interfaces import IDelayedCall, IReactorTime
+from twisted.logger import Logger
+
+from rmq_ha.base.config.broker import BrokerConfig
+from rmq_ha.base.errors import RemotingError
+from rmq_ha.base.model.broker_identity import MASTER_ID, BrokerIdentity
+from rmq_ha.base.model.data_version import DataVersion
+from rmq_ha.base.model.topic_config import TopicConfig
+from rmq_ha.base.timing.periodic import Periodic
+from rmq_ha.base.wire.route_bodies import RegisterBrokerBody
+from rmq_ha.server.broker.outer_api import BrokerOuterAPI, RegisterBody, RegisterBrokerResult
+from rmq_ha.server.broker.standing import Standing
+from rmq_ha.server.broker.tables.topics import PERM_RW, TopicConfigManager
+
+T = TypeVar("T")
+
+FIRST_SECONDS = 10.0
+MIN_PERIOD_MS, MAX_PERIOD_MS = 10_000, 60_000
+UNREGISTER_TIMEOUT_MS = 3000
+NEW_TOPIC_SECONDS = 1.0
+AGAIN_SECONDS = 2.0
+LONGEST_ALONE_SECONDS = 10.0
+"""Without a master a slave is no replica: it asks oftener than a broker that is only not found."""
+ALONE_ROUNDS = 3
+LEASE_LOOK_SECONDS = 0.2
+MAX_CHANGES = 1000
+
+
+class Registration:
+    """
+    Registers with all name servers: at start, in time, and when a topic comes into being.
+
+    Before `start` nobody is told anything, whatever comes into being: a broker that cannot serve
+    would take the address of the one that does out of the routes, with the end of its connection.
+
+    A registration that carries some topics goes only to a name server that has all the others: one
+    that missed an earlier change, or restarted, would else never hear of them, since it looks at
+    no body whose data version it has already seen.
+
+    Where a name server did not answer, or none could tell a slave where its master is, the next
+    round comes after 2 s, then after longer and longer pauses, and not only in time: until then
+    this broker is not found, or has no replica.
+
+    A master in controller mode registers as such only while its lease is valid. When the lease
+    ends it registers at once with the id that it has as a slave. Each registration has the epoch.
+
+    :param standing: as what this broker stands before others.
+    :param ha_address_learned: called with the master's HA address, by a slave's registrations.
+    :param master_address_learned: called with the master's address, None where no name server
+        knows one, after every round that any name server answered.
+    :ivar identity: may change at run time.
+    :ivar rounds: finished rounds, those without any answer included.
+    :ivar failures: calls to a name server that failed.
+    """
+
+    log = Logger()
+
+    def __init__(
+        self,
+        clock: IReactorTime,
+        config: BrokerConfig,
+        identity: BrokerIdentity,
+        topics: TopicConfigManager,
+        api: BrokerOuterAPI,
+        standing: Standing,
+        ha_address_learned: Callable[[str], None],
+        master_address_learned: Callable[[str | None], None],
+    ) -> None:
+        self.identity = identity
+        self.rounds = 0
+        self.failures = 0
+        self._clock = clock
+        self._config = config
+        self._topics = topics
+        self._api = api
+        self._standing = standing
+        self._told_id: int | None = None  # the brokerId of the last round that began
+        self._ha_address_learned = ha_address_learned
+        self._master_address_learned = master_address_learned
+        self._unreachable: set[str] = set()
+        self._is_started = self._is_stopped = False
+        self._changes: dict[int, TopicConfig] = {}  # by the version's counter that each made
+        self._waiting: list[Deferred[None]] = []  # for the next round that carries changes
+        self._is_telling = False
+        self._again: IDelayedCall | None = None
+        self._pause_s = AGAIN_SECONDS
+        self._rounds_alone = 0
+        period_ms = min(max(config.register_name_server_period, MIN_PERIOD_MS), MAX_PERIOD_MS)
+        self._longest_pause_s = period_ms / 1000
+        self._periodic = Periodic(
+            clock, "registration", self._in_time, period_ms / 1000, FIRST_SECONDS
+        )
+        self._lease = Periodic(clock, "lease", self._look_at_lease, LEASE_LOOK_SECONDS)
+
+    @property
+    def name_servers(self) -> list[str]:
+        """Addresses from `namesrvAddr`."""
+        text = self._config.namesrv_addr or ""
+        return list(dict.fromkeys(item.strip() for item in text.split(";") if item.strip()))
+
+    @property
+    def _targets(self) -> list[str]:
+        """Whom to tell: nobody while this broker does not serve, or no election said what it is."""
+        return self.name_servers if self._is_started and self.identity.broker_id >= 0 else []
+
+    def start(self) -> "Deferred[None]":
+        """
+        Register everywhere, and go on in time; call it when everything listens.
+
+        :returns: fires when every name server answered, failed or timed out; never fails.
+        """
+        self._is_started = True
+        self._periodic.start()
+        if self._standing.has_leases:
+            self._lease.start()
+        return Deferred.fromCoroutine(self._register_all())
+
+    def stop(self) -> "Deferred[None]":
+        """
+        Register no more, and say good-bye to every name server.
+
+        A round that is under way is not waited for: what it has sent goes before the good-bye.
+
+        :returns: fires after 3 s at the latest; never fails.
+        """
+        self._is_stopped = True
+        self._periodic.stop()
+        self._lease.stop()
+        if self._again is not None:
+            self._again.cancel()
+            self._again = None
+        return Deferred.fromCoroutine(self._stop())
+
+    def register_all(self) -> "Deferred[None]":
+        """
+        Register all topics with every name server now, whether it asks for it or not.
+
+        :returns: fires when every name server answered, failed or timed out; never fails.
+        """
+        return Deferred.fromCoroutine(self._register_all())
+
+    def register_new_topic(self, config: TopicConfig) -> "Deferred[None]":
+        """
+        A client's request created a topic: who was told that it is there will ask for its route.
+
+        What a slave has is its master's to say.
+
+        :returns: as `register_topic`, but fires after a second in any case: the client waits.
+        """
+        if self.identity.broker_id != MASTER_ID:
+            return succeed(None)
+        told = self.register_topic(config)
+        return told.addTimeout(NEW_TOPIC_SECONDS, self._clock).addErrback(lambda _: None)
+
+    def register_topic(self, config: TopicConfig) -> "Deferred[None]":
+        """
+        Make one changed topic known before somebody is answered; call it with the change.
+
+        Changes that come during a round share the next one. A name server that did not answer the
+        last time is not waited for: it hears of everything when it is asked again.
+
+        :returns: as `register_all`.
+        """
+        self._changes[self._topics.data_version.counter] = config
+        if len(self._changes) > MAX_CHANGES:
+            del self._changes[next(iter(self._changes))]
+        done: Deferred[None] = Deferred()
+        self._waiting.append(done)
+        if not self._is_telling:
+            self._tell_changes()
+        return done
+
+    def _tell_changes(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        self._is_telling = True
+        Deferred.fromCoroutine(self._register_changes()).addBoth(self._told, waiting)
+
+    def _told(self, _: object, waiting: "list[Deferred[None]]") -> None:
+        self._is_telling = False
+        if self._waiting:
+            self._tell_changes()
+        for done in waiting:
+            done.callback(None)
+
+    async def _stop(self) -> None:
+        await self._everywhere(
+            self._targets,
+            lambda name_server: self._api.unregister(
+                name_server, self._presented, UNREGISTER_TIMEOUT_MS
+            ),
+        )
+
+    def _in_time(self) -> "Deferred[None]":
+        return Deferred.fromCoroutine(self._round())
+
+    async def _round(self) -> None:
+        if self._config.force_register or await self._is_wanted():
+            await self._register_all()
+
+    async def _is_wanted(self) -> bool:
+        """Any name server says so, or does not say anything."""
+        names = self._targets
+        version = self._version
+        answers = await self._everywhere(
+            names,
+            lambda name_server: self._api.known_version(
+                name_server, self._presented, version, self._timeout_ms
+            ),
+        )
+        return len(answers) < len(names) or any(changed for changed, _ in answers)
+
+    async def _register_all(self) -> None:
+        body = self._body(self._topics.table.values())
+        await self._register(self._targets, lambda name_server: self._send(name_server, body))
+
+    async def _register_changes(self) -> None:
+        async def register(name_server: str) -> RegisterBrokerResult:
+            _, known = await self._api.known_version(
+                name_server, self._presented, self._version, self._timeout_ms
+            )
+            return await self._send(name_server, self._body(self._changed_since(known)))
+
+        targets = [] if self._is_stopped else self._targets
+        reachable = [item for item in targets if item not in self._unreachable]
+        await self._register(reachable, register)
+
+    def _changed_since(self, known: DataVersion | None) -> Iterable[TopicConfig]:
+        """All topics, unless each change since that version is known here."""
+        present = self._topics.data_version.counter
+        if known is not None and 0 < present - known.counter <= len(self._changes):
+            missing = [self._changes.get(count) for count in range(known.counter + 1, present + 1)]
+            changed = [config for config in missing if config is not None]
+            if len(changed) == len(missing):
+                return changed
+        return self._topics.table.values()
+
+    async def _send(self, name_server: str, body: RegisterBody) -> RegisterBrokerResult:
+        if self._is_stopped:
+            raise RemotingError("registration has ended")
+        identity = self._presented
+        result = await self._api.register(name_server, identity, body, self._timeout_ms)
+        if identity.broker_id == MASTER_ID and self._presented.broker_id != MASTER_ID:
+            self._told_id = None  # the name server may have got it late: tell it once more
+        return result
+
+    async def _register(
+        self,
+        name_servers: list[str],
+        register: Callable[[str], Coroutine[Any, Any, RegisterBrokerResult]],
+    ) -> None:
+        """One round; a slave takes the answer that names a master over one that does not."""
+        self._told_id = self._presented.broker_id
+        answers = await self._everywhere(name_servers, register)
+        self.rounds += 1
+        named = next((item for item in answers if item.master_address), None)
+        if answers:
+            self._learn(named or answers[0])
+        is_alone = self.identity.broker_id > 0 and named is None
+        self._tell_alone(is_alone and bool(answers))
+        longest_s = LONGEST_ALONE_SECONDS if is_alone else self._longest_pause_s
+        targets = self._targets
+        is_wanted = bool(targets) and (is_alone or len(answers) < len(targets))
+        self._look_again(longest_s, is_wanted=is_wanted)
+
+    def _tell_alone(self, is_alone: bool) -> None:
+        """Not at the first round: pairs may start in any order."""
+        self._rounds_alone = self._rounds_alone + 1 if is_alone else 0
+        if self._rounds_alone == ALONE_ROUNDS:
+            self.log.warn(
+                "no name server knows a master named {name}: this slave copies no tables, and no "
+                "messages unless haMasterAddress is set, until one with this brokerName and "
+                "brokerId 0 registers there",
+                name=self.identity.broker_name,
+            )
+
+    def _look_again(self, longest_s: float, *, is_wanted: bool) -> None:
+        if self._is_stopped or not is_wanted:
+            self._pause_s = AGAIN_SECONDS
+            if self._again is not None:
+                self._again.cancel()
+                self._again = None
+        elif self._again is None:  # no matter how many topics are made meanwhile
+            self._again = self._clock.callLater(self._pause_s, self._on_again)
+            self._pause_s = min(self._pause_s * 2, longest_s)
+
+    def _on_again(self) -> None:
+        self._again = None
+        self.register_all()
+
+    def _learn(self, result: RegisterBrokerResult) -> None:
+        if result.ha_server_address:
+            self._ha_address_learned(result.ha_server_address)
+        self._master_address_learned(result.master_address)
+        if result.order_topics is not None:
+            self._topics.update_order(result.order_topics)
+
+    async def _everywhere(
+        self, name_servers: list[str], call: Callable[[str], Coroutine[Any, Any, T]]
+    ) -> list[T]:
+        """All name servers at once; what they answered, in order of arrival, failures logged."""
+        answers: list[T] = []
+
+        async def note_answer(name_server: str) -> None:
+            try:
+                answers.append(await call(name_server))
+            except Exception as error:
+                self._failed(name_server, error)
+            else:
+                if name_server in self._unreachable:
+                    self._unreachable.discard(name_server)
+                    self.log.info("name server {peer} answers again", peer=name_server)
+
+        await DeferredList([Deferred.fromCoroutine(note_answer(item)) for item in name_servers])
+        return answers
+
+    def _failed(self, name_server: str, error: Exception) -> None:
+        """Say it once an outage and not every period."""
+        self.failures += 1
+        if self._is_stopped:
+            return
+        if name_server not in self._unreachable:
+            self._unreachable.add(name_server)
+            self.log.warn(
+                "name server {peer}: {error}; clients that use only this one do not find this "
+                "broker until it answers again",
+                peer=name_server,
+                error=error,
+            )
+
+    @property
+    def _presented(self) -> BrokerIdentity:
+        return self._standing.presented(self.identity)
+
+    @property
+    def _version(self) -> DataVersion:
+        return replace(self._topics.data_version, state_version=self._standing.epoch)
+
+    def _look_at_lease(self) -> None:
+        """It ended, or began: clients are to find this broker as what it is."""
+        if self._targets and self._presented.broker_id != self._told_id:
+            self.register_all()
+
+    def _body(self, topics: Iterable[TopicConfig]) -> RegisterBody:
+        """With `brokerPermission` in the place of each topic's own where that is restricted."""
+        perm = self._config.broker_permission
+        if perm & PERM_RW != PERM_RW:
+            topics = [replace(config, perm=perm) for config in topics]
+        table = {config.topic_name: config for config in topics}
+        compressed = self._config.compressed_register
+        body = RegisterBrokerBody(self._version, table)
+        return RegisterBody(body.encode(compressed=compressed), compressed)
+
+    @property
+    def _timeout_ms(self) -> int:
+        return self._config.register_broker_timeout_mills

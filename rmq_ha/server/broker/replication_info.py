@@ -1,0 +1,22 @@
+"""How the pair of a broker is, as GET_BROKER_RUNTIME_INFO tells it to `rmqha-admin`."""
+
+from typing import Any
+
+from rmq_ha.base.config.broker_configuration import BrokerConfiguration
+from rmq_ha.server.broker.slave import SlaveSynchronize
+from rmq_ha.server.store.journal import Journal
+
+
+def replication_info(
+    configuration: BrokerConfiguration, journal: Journal, slave_synchronize: SlaveSynchronize
+) -> dict[str, Any]:
+    """
+    `role`; of a master `slaves`, of a slave `master` and the age of its copies of the master's
+    tables (`tables_seconds`: of the oldest; None: one was never copied).
+    """
+    info: dict[str, Any] = {"role": configuration.store.broker_role.name, **journal.info()}
+    if journal.role.is_slave:
+        copies = slave_synchronize.statistics()
+        ages = [item["age_seconds"] for item in copies.values() if isinstance(item, dict)]
+        info["tables_seconds"] = None if None in ages else round(max(ages), 1)
+    return info

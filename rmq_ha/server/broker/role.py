@@ -1,0 +1,316 @@
+"""RoleSwitch: makes a running broker a slave or a master, as the election of its group wants it.
+
+Spec: dledger.md, chapter 16.
+"""
+
+from collections import deque
+from dataclasses import dataclass
+from typing import Protocol
+
+from twisted.internet.defer import Deferred, succeed
+from twisted.internet.interfaces import IDelayedCall, IReactorTime
+from twisted.logger import Logger
+
+from rmq_ha.base.config.broker_configuration import BrokerConfiguration
+from rmq_ha.base.errors import StoreError
+from rmq_ha.base.model.status import BrokerRole
+from rmq_ha.base.model.topics import HALF_TOPIC
+from rmq_ha.base.remoting.audit import OwnActs
+from rmq_ha.server.broker.registration import Registration
+from rmq_ha.server.broker.slave import SlaveSynchronize
+from rmq_ha.server.broker.tables.delay_offsets import DelayOffsetCopy
+from rmq_ha.server.broker.tables.topics import TopicConfigManager
+from rmq_ha.server.broker.transactions.service import TransactionalMessageCheckService
+from rmq_ha.server.store.journal import Electorate, Role
+from rmq_ha.server.store.message_store import DefaultMessageStore
+
+READY_LOOK_S = 0.02
+RETRY_S = 1.0
+MASTER_LOOKS_S = (0.3, 1.0, 3.0, 7.0)
+"""After a change the master is looked for that often: it may register later than its slaves."""
+
+
+class RoleKeeper(Protocol):
+    """Makes a broker what it is, from before its store is loaded until it stops."""
+
+    def prepare(self) -> None:
+        """
+        The tables are loaded, the store is not.
+
+        :raises StoreError: what a slave copied cannot be read.
+        """
+
+    def start(self) -> None:
+        """The broker serves."""
+
+    def stop(self) -> "Deferred[None]":
+        """Change nothing more; fires when what was begun is over, and never fails."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoleParts:
+    """What of a broker depends on its role."""
+
+    store: DefaultMessageStore
+    topics: TopicConfigManager
+    delay_offsets: DelayOffsetCopy
+    transaction_checks: TransactionalMessageCheckService
+    slave_synchronize: SlaveSynchronize
+    registration: Registration
+
+
+def make_role_keeper(
+    clock: IReactorTime, configuration: BrokerConfiguration, parts: RoleParts, role: Role
+) -> RoleKeeper:
+    """Who elects, if anybody does, is heard from now on."""
+    if role.electorate is not None or role.is_slave:
+        parts.store.on_arrival(parts.slave_synchronize.on_arrival)
+    if role.electorate is None:
+        return LastingRole(configuration, parts, role)
+    made = RoleSwitch(clock, configuration, parts, role.electorate)
+    role.observe(made)
+    return made
+
+
+class LastingRole:
+    """What the configuration says at the start, a broker is until its next start."""
+
+    def __init__(self, configuration: BrokerConfiguration, parts: RoleParts, role: Role) -> None:
+        self._configuration = configuration
+        self._parts = parts
+        self._role = role
+
+    def prepare(self) -> None:
+        """See `RoleKeeper`."""
+        if self._role.is_slave:
+            self._parts.delay_offsets.load()
+        else:
+            # The transaction check reads it; clients and mqadmin expect to see it.
+            self._parts.topics.create_in_send_back(HALF_TOPIC)
+
+    def start(self) -> None:
+        """See `RoleKeeper`; the log says how a slave of a pair was promoted: by a start."""
+        if self._role.is_slave:
+            self._parts.slave_synchronize.start()
+        else:
+            self._parts.transaction_checks.start()
+        broker, role = self._configuration.broker, self._configuration.store.broker_role
+        OwnActs().tell("started as", role.name, broker.broker_name or "", brokerId=broker.broker_id)
+
+    def stop(self) -> "Deferred[None]":
+        """See `RoleKeeper`."""
+        return succeed(None)
+
+
+class RoleSwitch:
+    """
+    Carries out role changes one after the other; of several that wait only the last counts.
+
+    Differs from 4.9.7 on purpose: a slave looks for its master at once, and copies its tables as
+    soon as it knows it.
+    """
+
+    log = Logger()
+
+    def __init__(
+        self,
+        clock: IReactorTime,
+        configuration: BrokerConfiguration,
+        parts: RoleParts,
+        group: Electorate,
+    ) -> None:
+        self._clock = clock
+        self._configuration = configuration
+        self._parts = parts
+        self._group = group
+        self._audit = OwnActs()
+        self._wanted: deque[tuple[bool, int]] = deque()
+        self._running: Deferred[None] | None = None
+        self._is_started = self._is_stopped = False
+        self._pause: tuple[IDelayedCall, Deferred[None]] | None = None
+        self._look: IDelayedCall | None = None
+        self._again: IDelayedCall | None = None
+
+    @property
+    def is_slave(self) -> bool:
+        """What this broker is now; a member that is neither counts as a master without puts."""
+        return self._configuration.store.broker_role is BrokerRole.SLAVE
+
+    def prepare(self) -> None:
+        """See `RoleKeeper`; nothing was elected yet, but the configuration may say SLAVE."""
+        if self.is_slave:
+            self._parts.delay_offsets.load()
+
+    def start(self) -> None:
+        """The broker serves: carry out what was wanted meanwhile, and what comes."""
+        self._is_started = True
+        self._run_on()
+
+    def stop(self) -> "Deferred[None]":
+        """
+        No more changes.
+
+        :returns: fires when the one under way is over; never fails.
+        """
+        self._is_stopped = True
+        self._stop_looking()
+        if self._again is not None:
+            self._again.cancel()
+            self._again = None
+        if self._pause is not None:
+            timer, waiting = self._pause
+            timer.cancel()
+            self._pause = None
+            waiting.callback(None)
+        if self._running is None:
+            return succeed(None)
+        done: Deferred[None] = Deferred()
+        self._running.chainDeferred(done)
+        return done
+
+    def follow(self) -> None:
+        """This member follows a leader; puts end now, all else follows in order."""
+        self._refuse_puts()
+        self._want(False, 0)
+
+    def stand(self) -> None:
+        """This member is a candidate: as `follow`, unless this broker is a slave already."""
+        self._refuse_puts()
+        if not (self._configuration.broker.broker_id == self._group.slave_id and not self._wanted):
+            self._want(False, 0)
+
+    def lead(self, term: int) -> None:
+        """This member is elected: become the master once everything is committed and dispatched."""
+        self._want(True, term)
+
+    def _refuse_puts(self) -> None:
+        self._group.admit_puts(False)
+        self._configuration.store.broker_role = BrokerRole.SLAVE
+
+    def _want(self, leads: bool, term: int) -> None:
+        self._wanted.append((leads, term))
+        self._run_on()
+
+    def _run_on(self) -> None:
+        if self._is_started and not self._is_stopped and self._wanted and self._running is None:
+            self._running = Deferred()
+            Deferred.fromCoroutine(self._run()).addErrback(self._failed).addBoth(self._ran)
+
+    def _failed(self, failure: object) -> None:
+        self.log.error("a role change failed: {failure}", failure=failure)
+
+    def _ran(self, _: object) -> None:
+        running, self._running = self._running, None
+        self._run_on()
+        if running is not None:
+            running.callback(None)
+
+    async def _run(self) -> None:
+        leads, term = self._wanted.pop()
+        self._wanted.clear()
+        if not leads:
+            await self._change_to_slave()
+        elif await self._is_ready(term):
+            try:
+                self._change_to_master(term)
+            except Exception:
+                self.log.failure("this broker cannot become the master yet; it tries again")
+                await self._change_to_slave()
+                self._try_again(term)
+
+    def _try_again(self, term: int) -> None:
+        """A leader that is no master would leave the group without one."""
+        if self._again is not None:
+            self._again.cancel()
+            self._again = None
+        if not self._is_stopped:
+            self._again = self._clock.callLater(RETRY_S, self._on_again, term)
+
+    def _on_again(self, term: int) -> None:
+        self._again = None
+        if self._group.leads(term):
+            self._want(True, term)
+
+    async def _is_ready(self, term: int) -> bool:
+        """
+        Wait until all is committed and dispatched; false when the leadership is over first.
+
+        What was heard of the old master's delivery is written: the schedule begins with the file.
+        """
+        await self._parts.delay_offsets.persist_if_dirty()
+        while self._group.leads(term) and not self._is_stopped and not self._wanted:
+            if self._group.is_settled() and self._parts.store.dispatcher.behind <= 0:
+                return True
+            waiting: Deferred[None] = Deferred()
+            timer = self._clock.callLater(READY_LOOK_S, self._paused)
+            self._pause = (timer, waiting)
+            await waiting
+        return False
+
+    def _paused(self) -> None:
+        if self._pause is not None:
+            waiting, self._pause = self._pause[1], None
+            waiting.callback(None)
+
+    # The steps, in the order of RocketMQ's changeToSlave and changeToMaster
+
+    async def _change_to_slave(self) -> None:
+        parts = self._parts
+        self._refuse_puts()
+        slave_id = self._group.slave_id
+        self._identify(slave_id)
+        await parts.store.schedule.stop()
+        try:
+            parts.delay_offsets.load()
+        except StoreError as error:
+            self.log.warn("no delay offsets before the first copy: {error}", error=error)
+        parts.slave_synchronize.start()
+        parts.registration.register_all()
+        self.log.info("this broker is a slave now, brokerId {broker_id}", broker_id=slave_id)
+        self._tell("slave", brokerId=slave_id)
+        self._look_for_master(MASTER_LOOKS_S)
+        await parts.transaction_checks.stop()  # the round under way ends at its next put
+
+    def _change_to_master(self, term: int) -> None:
+        parts = self._parts
+        self._stop_looking()
+        parts.store.renumber()
+        parts.slave_synchronize.stop()
+        parts.topics.create_in_send_back(HALF_TOPIC)
+        parts.store.schedule.start()
+        parts.transaction_checks.start()
+        self._identify(0)
+        self._configuration.store.broker_role = BrokerRole.SYNC_MASTER
+        self._group.admit_puts(True)
+        parts.registration.register_all()
+        self.log.info("this broker is the master now, by term {term}", term=term)
+        self._tell("master", term=term)
+
+    def _tell(self, role: str, **details: int) -> None:
+        self._audit.tell("became", role, self._configuration.broker.broker_name or "", **details)
+
+    def _identify(self, broker_id: int) -> None:
+        self._configuration.broker.broker_id = broker_id
+        registration = self._parts.registration
+        registration.identity = registration.identity._replace(broker_id=broker_id)
+
+    # A slave's master
+
+    def _look_for_master(self, pauses: tuple[float, ...]) -> None:
+        self._stop_looking()
+        if pauses and not self._is_stopped:
+            self._look = self._clock.callLater(pauses[0], self._on_look, pauses[1:])
+
+    def _stop_looking(self) -> None:
+        if self._look is not None:
+            self._look.cancel()
+            self._look = None
+
+    def _on_look(self, later: tuple[float, ...]) -> None:
+        self._look = None
+        self._look_for_master(later)
+        self._parts.registration.register_all().addCallback(self._registered)
+
+    def _registered(self, _: object) -> None:
+        if self.is_slave and not self._is_stopped:
+            self._parts.slave_synchronize.synchronize()

@@ -1,0 +1,78 @@
+"""Which processor answers which request code.
+
+Spec: remoting.md, section 2.1.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol
+
+from rmq_ha.base.errors import ConfigurationError
+from rmq_ha.base.remoting.audit import AuditLog
+from rmq_ha.base.remoting.channel import Channel
+from rmq_ha.base.remoting.dispatcher import RequestDispatcher
+from rmq_ha.base.wire.codes import RequestCode
+from rmq_ha.base.wire.command import RemotingCommand
+from rmq_ha.server.broker.processors.fields import Handler
+from rmq_ha.server.broker.standing import Standing
+
+OF_A_MASTER = frozenset(
+    {
+        RequestCode.UPDATE_CONSUMER_OFFSET,
+        RequestCode.CONSUMER_SEND_MSG_BACK,
+        RequestCode.UPDATE_AND_CREATE_TOPIC,
+        RequestCode.DELETE_TOPIC_IN_BROKER,
+        RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP,
+        RequestCode.DELETE_SUBSCRIPTIONGROUP,
+        RequestCode.INVOKE_BROKER_TO_RESET_OFFSET,
+        RequestCode.CLONE_GROUP_OFFSET,
+        RequestCode.UPDATE_BROKER_CONFIG,
+        RequestCode.UPDATE_AND_CREATE_ACL_CONFIG,
+        RequestCode.DELETE_ACL_CONFIG,
+        RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG,
+    }
+)
+"""What a broker that looks like the master, and is not sure to be it, would do for nothing."""
+
+
+class Processor(Protocol):
+    """A group of request handlers."""
+
+    def routes(self) -> dict[int, Handler]:
+        """Request code to handler."""
+
+
+def add_routes(
+    main: RequestDispatcher,
+    fast: RequestDispatcher,
+    processors: Iterable[Processor],
+    audit: AuditLog,
+    standing: Standing,
+) -> None:
+    """
+    Give both ports their functions; the fast ("VIP") port serves everything but pulls.
+
+    :param audit: hears of what changes something for all.
+    :param standing: says whether this broker may act as the master.
+    :raises ConfigurationError: two processors want the same code.
+    """
+    for processor in processors:
+        for code, handler in processor.routes().items():
+            if code in main.routes:
+                raise ConfigurationError(
+                    f"{type(processor).__name__} wants request code {code}, which is taken"
+                )
+            if code == RequestCode.LOCK_BATCH_MQ:
+                handler = _checked(handler, standing.check_alone)
+            elif code in OF_A_MASTER:
+                handler = _checked(handler, standing.check)
+            main.routes[code] = audit.around(code, handler)
+            if code != RequestCode.PULL_MESSAGE:
+                fast.routes[code] = main.routes[code]
+
+
+def _checked(handler: Handler, check: Callable[[], None]) -> Handler:
+    def checked(channel: Channel, request: RemotingCommand) -> Any:
+        check()
+        return handler(channel, request)
+
+    return checked

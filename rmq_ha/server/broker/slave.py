@@ -1,0 +1,303 @@
+"""SlaveSynchronize: a slave's copies of its master's tables.
+
+Spec: remoting.md, chapter 8; ha.md, section 10.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IDelayedCall, IReactorTime
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from rmq_ha.base.errors import ProtocolViolation, RemotingError
+from rmq_ha.base.model.data_version import DataVersion
+from rmq_ha.base.model.message import Row
+from rmq_ha.base.model.topics import SYSTEM_TOPICS
+from rmq_ha.base.timing.periodic import Periodic
+from rmq_ha.base.wire.bodies import GroupTable, TopicTable
+from rmq_ha.server.broker.outer_api import BrokerOuterAPI
+from rmq_ha.server.broker.tables.consumer_offsets import ConsumerOffsetManager
+from rmq_ha.server.broker.tables.delay_offsets import DelayOffsetCopy
+from rmq_ha.server.broker.tables.groups import SubscriptionGroupManager
+from rmq_ha.server.broker.tables.topics import TopicConfigManager
+from rmq_ha.server.broker.tables.versioned import VersionedTable, Writable
+from rmq_ha.server.broker.vanished_topics import VanishedTopics
+
+T = TypeVar("T", bound=Writable)
+
+FIRST_SECONDS = 3.0
+EVERY_SECONDS = 10.0
+SOON_SECONDS = 0.05
+FAST_PORT_DISTANCE = 2
+
+
+@dataclass(slots=True)
+class _Kind:
+    """One of the four tables, and how its copying goes."""
+
+    name: str
+    copy: Callable[[str], Awaitable[bool]]
+    persist: Callable[[], Awaitable[bool]]
+    failures: int = 0
+    last_success: float | None = None
+    last_error: str = ""
+
+
+class SlaveSynchronize:
+    """
+    Fetches topics, consumer offsets, delay offsets and groups from the master, every 10 s.
+
+    Each is on its own: one that fails is logged and counted, and the others go on. A table is
+    replaced only by one that came whole and could be read. Nothing is fetched while the master
+    sends its tables itself; a pass writes what came then.
+
+    :ivar is_streamed: the master sends its tables itself.
+    :param address: this broker's own; a "master" at it is not asked.
+    :param drop_topic: deletes the queues of a topic that the master has deleted; None: they stay.
+    """
+
+    log = Logger()
+
+    def __init__(
+        self,
+        clock: IReactorTime,
+        api: BrokerOuterAPI,
+        topics: TopicConfigManager,
+        groups: SubscriptionGroupManager,
+        consumer_offsets: ConsumerOffsetManager,
+        delay_offsets: DelayOffsetCopy,
+        address: str,
+        drop_topic: Callable[[str], None] | None = None,
+    ) -> None:
+        self._clock = clock
+        self._vanished = VanishedTopics(clock.seconds, drop_topic)
+        self._api = api
+        self._topics = topics
+        self._groups = groups
+        self._consumer_offsets = consumer_offsets
+        self._delay_offsets = delay_offsets
+        self._address = address
+        self.is_streamed = False
+        self._master: str | None = None
+        self._is_started = False
+        self._soon: IDelayedCall | None = None
+        self._asked_for: set[str] = set()
+        self._running: Deferred[None] | None = None
+        self._kinds = [
+            _Kind("topics", self._copy_topics, topics.persist_if_dirty),
+            _Kind(
+                "consumer_offsets", self._copy_consumer_offsets, consumer_offsets.persist_if_dirty
+            ),
+            _Kind("delay_offsets", self._copy_delay_offsets, delay_offsets.persist_if_dirty),
+            _Kind("groups", self._copy_groups, groups.persist_if_dirty),
+        ]
+        self._periodic = Periodic(
+            clock, "slave synchronisation", self._pass_in_time, EVERY_SECONDS, FIRST_SECONDS
+        )
+
+    def start(self) -> None:
+        """Begin in 3 s; nothing is asked while the master is unknown."""
+        self._is_started = True
+        self._periodic.start()
+
+    def stop(self) -> "Deferred[None]":
+        """
+        End; the copy that is under way is finished first, which takes 6 s at most.
+
+        :returns: fires with None; never fails.
+        """
+        self._master = None
+        self._is_started = False
+        if self._soon is not None:
+            self._soon.cancel()
+            self._soon = None
+        stopped = self._periodic.stop()
+        if self._running is None:
+            return stopped
+        copied: Deferred[None] = Deferred()
+        self._running.chainDeferred(copied)
+        return stopped.addCallback(lambda _: copied)
+
+    def set_master_address(self, address: str | None) -> None:
+        """What the last registration learned; None pauses the copying."""
+        if address != self._master:
+            self.log.info("synchronizing tables with master {peer}", peer=address)
+            self._master = address
+            self._vanished.forget()
+
+    def synchronize(self) -> "Deferred[None]":
+        """
+        One pass over the four tables.
+
+        :returns: fires when it is over; never fails.
+        """
+        if self._running is not None:  # one that was asked for by `on_arrival`
+            joined: Deferred[None] = Deferred()
+            self._running.chainDeferred(joined)
+            return joined
+        running = self._running = Deferred()
+        Deferred.fromCoroutine(self._synchronize()).addBoth(self._passed, running)
+        done: Deferred[None] = Deferred()
+        running.chainDeferred(done)
+        return done
+
+    def _passed(self, result: object, running: "Deferred[None]") -> None:
+        self._running = None
+        if isinstance(result, Failure):
+            self.log.failure("slave synchronisation failed", result)
+        running.callback(None)
+
+    def on_arrival(self, rows: Sequence[Row]) -> None:
+        """
+        Copy the tables soon when a message of a topic comes that is not in ours yet.
+
+        Its consumers could else not read it here until the next pass, and never if the master
+        died before that. Each topic asks once between two passes.
+        """
+        known = self._topics.table
+        topics = {row[0] for row in rows}
+        self._vanished.seen(topics)
+        news = topics - known.keys()
+        news -= self._asked_for | SYSTEM_TOPICS
+        if news and self._master is not None and self._soon is None and self._is_started:
+            self._asked_for |= news
+            self._soon = self._clock.callLater(SOON_SECONDS, self._pass_soon)
+
+    def _pass_in_time(self) -> "Deferred[None]":
+        self._asked_for.clear()
+        return self.synchronize()
+
+    def _pass_soon(self) -> None:
+        self._soon = None
+        if not self._periodic.is_running:
+            self.synchronize()
+
+    def statistics(self) -> dict[str, Any]:
+        """
+        By table: `age_seconds` since the last copy (None: never), `failures`, `last_error`.
+
+        The key `master` says who is asked, or None; `streamed` that it sends them itself.
+        """
+        now = self._clock.seconds()
+        info: dict[str, Any] = {"master": self._master, "streamed": self.is_streamed}
+        for kind in self._kinds:
+            info[kind.name] = {
+                "age_seconds": None if kind.last_success is None else now - kind.last_success,
+                "failures": kind.failures,
+                "last_error": kind.last_error,
+            }
+        return info
+
+    async def _synchronize(self) -> None:
+        if self.is_streamed:
+            self._vanished.look()
+        for kind in self._kinds:
+            master = self._master
+            if master is None or master == self._address:
+                return
+            try:
+                is_written = await (kind.persist() if self.is_streamed else kind.copy(master))
+            except Exception as error:  # whatever it was, the other tables are copied
+                if self._master != master:
+                    return
+                if self.is_streamed:
+                    continue
+                self._failed(kind, master, error)
+                continue
+            if not is_written:
+                kind.failures += 1
+                kind.last_error = "the copy could not be written to disk"
+                continue
+            if kind.last_error:
+                self.log.info("{kind} of {peer} can be copied again", kind=kind.name, peer=master)
+            kind.last_error = ""
+            kind.last_success = self._clock.seconds()
+
+    def _failed(self, kind: _Kind, master: str, error: Exception) -> None:
+        """Say it once, not every 10 s; the count goes on."""
+        kind.failures += 1
+        text = str(error)
+        if text != kind.last_error:
+            self.log.warn(
+                "cannot copy {kind} of master {peer}: {error}; this slave keeps those it has",
+                kind=kind.name,
+                peer=master,
+                error=text,
+            )
+        kind.last_error = text
+
+    def _check(self, master: str) -> None:
+        """
+        :raises RemotingError: it is not the master any more, but perhaps this broker is; or it
+            sends its tables itself by now, and what it answered is older.
+        """
+        if self._master != master or self.is_streamed:
+            raise RemotingError(f"{master} is not the master any more, or sends its tables itself")
+
+    async def _copy_topics(self, master: str) -> bool:
+        try:
+            snapshot = await self._api.topic_configs(fast_address(master))
+        except (RemotingError, ProtocolViolation):
+            # A master without that port (a firewall, or none of Java's) has it on the main one.
+            snapshot = await self._api.topic_configs(master)
+        self._check(master)
+        return await self.take_topics(snapshot)
+
+    def take_topics(self, snapshot: TopicTable) -> "Deferred[bool]":
+        """
+        Have the topics that the master has; a copy of a version that we have is no news.
+
+        :returns: as `persist`.
+        """
+        ours = self._topics
+        known = [topic for topic in ours.table if not ours.is_system(topic)]
+        self._vanished.copied(ours.data_version, known, snapshot)
+        return self._replace("topics", ours, *snapshot)
+
+    async def _copy_consumer_offsets(self, master: str) -> bool:
+        offsets = await self._api.consumer_offsets(master)
+        self._check(master)
+        self._consumer_offsets.merge(offsets)
+        return await self._consumer_offsets.persist_if_dirty()
+
+    async def _copy_delay_offsets(self, master: str) -> bool:
+        offsets = await self._api.delay_offsets(master)
+        self._check(master)
+        return await self._delay_offsets.take(offsets)
+
+    async def _copy_groups(self, master: str) -> bool:
+        snapshot = await self._api.subscription_groups(master)
+        self._check(master)
+        return await self.take_groups(snapshot)
+
+    def take_groups(self, snapshot: GroupTable) -> "Deferred[bool]":
+        """
+        Have the groups that the master has, as `take_topics`.
+
+        :returns: as `persist`.
+        """
+        return self._replace("consumer groups", self._groups, *snapshot)
+
+    def _replace(
+        self, what: str, ours: VersionedTable[T], version: DataVersion, table: Mapping[str, T]
+    ) -> "Deferred[bool]":
+        if not self.is_streamed:
+            if version == ours.data_version:
+                return ours.persist_if_dirty()
+            self.log.info("{what} replaced by those of master {peer}", what=what, peer=self._master)
+        return ours.replace_all(version, table)
+
+
+def fast_address(address: str) -> str:
+    """
+    Two ports below: where a master answers GET_ALL_TOPIC_CONFIG.
+
+    :raises ProtocolViolation: it is not `host:port`.
+    """
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdecimal():
+        raise ProtocolViolation(f"{address!r} is not host:port")
+    return f"{host}:{int(port) - FAST_PORT_DISTANCE}"

@@ -1,0 +1,88 @@
+"""Standing: as what this broker stands before clients, name servers and tools.
+
+Spec: controller.md, section 9.2.
+"""
+
+from rmq_ha.base.errors import RequestRejected
+from rmq_ha.base.model.broker_identity import MASTER_ID, BrokerIdentity
+from rmq_ha.base.wire.codes import ResponseCode
+from rmq_ha.server.store.journal import Electorate, Journal
+
+_ANOTHER = "another broker may have been elected"
+
+
+class Standing:
+    """
+    Whether this broker is the master, and why not where it looks like one.
+
+    A broker that was elected is the master only while nobody else can have been elected.
+    """
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+
+    @property
+    def _group(self) -> Electorate | None:
+        """Whoever elects this broker and gives it a lease; None: nobody does."""
+        group = self._journal.role.electorate
+        return group if group is not None and group.epoch is not None else None
+
+    @property
+    def has_leases(self) -> bool:
+        """This broker may stop being the master without doing anything."""
+        return self._group is not None
+
+    @property
+    def epoch(self) -> int:
+        """Of the last election that this broker heard of; 0 where name servers are told none."""
+        group = self._group
+        return 0 if group is None else group.epoch or 0
+
+    def presented(self, identity: BrokerIdentity) -> BrokerIdentity:
+        """
+        The identity for name servers: a master without lease has the id of a slave.
+
+        Its topics stay in the routes that way, and consumers may read from it.
+
+        :param identity: with the brokerId of the role that was given last.
+        """
+        group = self._group
+        if identity.broker_id != MASTER_ID or group is None or group.is_sure_to_lead:
+            return identity
+        return identity._replace(broker_id=group.slave_id)
+
+    def why_not_master(self) -> str:
+        """Why this broker must not act as the master; empty: it is the master, or a slave."""
+        group = self._group
+        if group is None or self._journal.role.is_slave or group.is_sure_to_lead:
+            return ""
+        return self._journal.why_no_puts() or _ANOTHER
+
+    def check(self) -> None:
+        """
+        Whoever is not sure to be the master takes no offsets, and changes no tables or settings.
+
+        A slave may: consumers commit there while there is no master, and its settings are its own.
+
+        :raises RequestRejected: this broker looks like the master, and must not act as one.
+        """
+        _refuse(self.why_not_master())
+
+    def check_alone(self) -> None:
+        """
+        A queue that two brokers lock for two consumers has two owners.
+
+        Differs from 5.3.3 on purpose: clients ask a slave only by a route that is out of date.
+
+        :raises RequestRejected: another broker may lock queues, too.
+        """
+        group = self._group
+        if group is not None and not group.is_sure_to_lead:
+            _refuse(self._journal.why_no_puts() or _ANOTHER)
+
+
+def _refuse(why: str) -> None:
+    if why:
+        raise RequestRejected(
+            ResponseCode.SERVICE_NOT_AVAILABLE, f"this broker is not the master now: {why}"
+        )

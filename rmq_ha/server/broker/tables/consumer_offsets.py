@@ -1,0 +1,201 @@
+"""ConsumerOffsetManager: how far each consumer group is.
+
+Spec: store.md, section 12.4; remoting.md, section 7.4 and chapter 8.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+from rmq_ha.base.persisted import PersistedTable
+from rmq_ha.base.seams import Disk, Worker
+from rmq_ha.base.wire import fastjson
+from rmq_ha.base.wire.bodies import decode_offset_table
+from rmq_ha.base.wire.pages import page_of
+from rmq_ha.server.broker.tables.entries import WrittenEntries
+
+_NOTHING: Mapping[int, int] = {}
+
+
+class ConsumerOffsetManager(PersistedTable):
+    """
+    `topic@group` to queue to next queue offset, in memory and in `consumerOffset.json`.
+
+    Commits only mark the table dirty; the broker calls `persist_if_dirty` every
+    `flushConsumerOffsetInterval` and at stop.
+
+    :ivar table: `topic@group` to queue id to offset; to be read only.
+    :ivar on_change: told of each `topic@group` whose offsets changed, or went.
+    """
+
+    def __init__(self, disk: Disk, worker: Worker, path: str) -> None:
+        super().__init__(disk, worker, path)
+        self.table: dict[str, dict[int, int]] = {}
+        self.on_change: Callable[[str], None] = lambda key: None
+        self._in_file = WrittenEntries[dict[int, int]](lambda queues: queues)
+
+    def commit(self, group: str, topic: str, queue_id: int, queue_offset: int) -> None:
+        """Store a consumer's progress, as it comes: lower values and unknown topics, too."""
+        key = f"{topic}@{group}"
+        table = self.table
+        queues = table.get(key)
+        if queues is None:
+            queues = table[key] = {}
+        elif queues.get(queue_id) == queue_offset:
+            return
+        queues[queue_id] = queue_offset
+        self._has_changed(key)
+
+    def _has_changed(self, key: str) -> None:
+        self._in_file.changed(key)
+        self.is_dirty = True
+        self.on_change(key)
+
+    def query(self, group: str, topic: str, queue_id: int) -> int:
+        """The committed offset; -1 without one."""
+        return self.table.get(f"{topic}@{group}", _NOTHING).get(queue_id, -1)
+
+    def queues(self, group: str, topic: str) -> Mapping[int, int]:
+        """Queue id to committed offset; empty for an unknown pair."""
+        return self.table.get(f"{topic}@{group}", _NOTHING)
+
+    def merge(self, table: Mapping[str, Mapping[int, int]]) -> bool:
+        """
+        A slave's synchronisation: take the queues of each `topic@group` as a whole, keep others.
+
+        :returns: something changed; `persist_if_dirty` writes it.
+        """
+        changed = False
+        for key, queues in table.items():
+            if self.table.get(key) != queues:
+                self.table[key] = dict(queues)
+                self._has_changed(key)
+                changed = True
+        return changed
+
+    def clone(self, source_group: str, group: str, topic: str) -> bool:
+        """
+        Give a group another one's progress on a topic, in the place of its own.
+
+        :returns: the other one has any.
+        """
+        queues = self.table.get(f"{topic}@{source_group}")
+        if queues is None:
+            return False
+        self.table[f"{topic}@{group}"] = dict(queues)
+        self._has_changed(f"{topic}@{group}")
+        return True
+
+    def remove_group(self, group: str) -> int:
+        """
+        Forget a group's offsets.
+
+        :returns: of how many topics.
+        """
+        return self.forget([key for key, _, name in self._split() if name == group])
+
+    def remove_topic(self, topic: str) -> int:
+        """
+        Forget all groups' offsets on a topic that is deleted.
+
+        :returns: of how many groups.
+        """
+        return self.forget([key for key, name, _ in self._split() if name == topic])
+
+    def forget(self, keys: Iterable[str]) -> int:
+        """
+        Forget all offsets of each `topic@group`.
+
+        :returns: how many there were.
+        """
+        known = [key for key in keys if self.table.pop(key, None) is not None]
+        for key in known:
+            self._has_changed(key)
+        return len(known)
+
+    def begin_anew(self, topic: str, queue_id: int, queue_offset: int) -> list[str]:
+        """
+        A queue that was deleted has a new life: forget offsets beyond what it can be consumed to.
+
+        A group that kept one would be told that it is beyond the end, and go on behind all that has
+        come since.
+
+        :param queue_offset: nobody can have consumed more.
+        :returns: the groups that had one.
+        """
+        groups = []
+        for key, name, group in list(self._split()):
+            if name == topic and self.table[key].get(queue_id, -1) > queue_offset:
+                del self.table[key][queue_id]
+                groups.append(group)
+                if not self.table[key]:
+                    del self.table[key]
+                self._has_changed(key)
+        return groups
+
+    def unread(self, min_offset: Callable[[str, int], int]) -> dict[str, int]:
+        """
+        How many messages are gone that a group has not consumed.
+
+        :param min_offset: of a queue: the first queue offset that can be read.
+        :returns: by `topic@group`; only those that miss some.
+        """
+        missing_by_key: dict[str, int] = {}
+        for key, topic, _ in self._split():
+            for queue_id, offset in self.table[key].items():
+                missing = min_offset(topic, queue_id) - offset
+                if missing > 0:
+                    missing_by_key[key] = missing_by_key.get(key, 0) + missing
+        return missing_by_key
+
+    def which_groups(self, topic: str) -> set[str]:
+        """Groups with committed offsets on the topic."""
+        return {group for _, name, group in self._split() if name == topic}
+
+    def which_topics(self, group: str) -> set[str]:
+        """Topics on which the group has committed offsets."""
+        return {topic for _, topic, name in self._split() if name == group}
+
+    def topics_by_group(self) -> dict[str, set[str]]:
+        """`which_topics` of every group, in one walk."""
+        topics: dict[str, set[str]] = {}
+        for _, topic, group in self._split():
+            topics.setdefault(group, set()).add(topic)
+        return topics
+
+    def to_json(self) -> dict[str, Any]:
+        """The content of `consumerOffset.json` and of code 43."""
+        return {"offsetTable": self.table}
+
+    def to_json_of_5(self) -> dict[str, Any]:
+        """The same as 5.x has it; nobody compares the version, so there is but one."""
+        topics = {group: sorted(names) for group, names in self.topics_by_group().items()}
+        version = {"counter": 0, "stateVersion": 0, "timestamp": 0}
+        return {"dataVersion": version, "groupTopicMap": topics, "offsetTable": self.table}
+
+    def to_body(self) -> bytes:
+        """The answer to GET_ALL_CONSUMER_OFFSET (43)."""
+        return fastjson.encode(self.to_json())
+
+    def page(self, first: int) -> tuple[bytes, dict[str, str]]:
+        """A page of the same; body and header fields, see `rmq_ha.base.wire.pages`."""
+        entries, ext = page_of(self.table, first, len)
+        return fastjson.encode({"offsetTable": entries}), ext
+
+    def encode(self) -> bytes:
+        """`consumerOffset.json`."""
+        return fastjson.pretty({"offsetTable": self._in_file.of(self.table)})
+
+    def decode(self, data: bytes) -> None:
+        """
+        Take a file's offsets as the whole table.
+
+        :raises ProtocolViolation: it is not such a file.
+        """
+        self.table = decode_offset_table(data)
+
+    def _split(self) -> Iterator[tuple[str, str, str]]:
+        """Key, topic and group; a topic cannot hold an `@`."""
+        for key in self.table:
+            topic, separator, group = key.partition("@")
+            if separator:
+                yield key, topic, group

@@ -1,0 +1,43 @@
+"""A file of many entries, of which only those that changed are laid out anew.
+
+Spec: store.md, chapter 12.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Generic, TypeVar
+
+from rmq_ha.base.wire import fastjson
+
+ENTRY_DEPTH = 2
+"""Of an entry in the files of topics, groups and offsets: below the table, below the file."""
+
+T = TypeVar("T")
+
+
+class WrittenEntries(Generic[T]):
+    """
+    What each entry looks like in the file.
+
+    These files are written whole, every few seconds or at each change: with 100,000 offsets, or
+    2,000 topics, laying all of it out took 40 to 60 ms of a turn.
+
+    :param to_json: the members of one entry.
+    """
+
+    def __init__(self, to_json: Callable[[T], Any]) -> None:
+        self._to_json = to_json
+        self._known: dict[str, tuple[T, fastjson.Written]] = {}
+
+    def changed(self, name: str) -> None:
+        """The entry is the same object, with other contents."""
+        self._known.pop(name, None)
+
+    def of(self, table: Mapping[str, T]) -> dict[str, fastjson.Written]:
+        """:returns: by name what stands for the entry, at depth `ENTRY_DEPTH`."""
+        known, self._known = self._known, {}
+        for name, entry in table.items():
+            part = known.get(name)
+            if part is None or part[0] is not entry:
+                part = (entry, fastjson.pretty_part(self._to_json(entry), ENTRY_DEPTH))
+            self._known[name] = part
+        return {name: part[1] for name, part in self._known.items()}

@@ -1,0 +1,388 @@
+"""One round over a half queue: every open transaction is looked at once.
+
+A half message that stays open moves to the end of the queue as a copy, so that the head of the
+queue can go on. Behind the copy goes an op message for the original: a broker that did not get to
+write its progress, or a slave with an older one, finds what was dealt with in the log itself.
+
+Spec: store.md, section 11.3.
+"""
+
+from enum import Enum
+from typing import NamedTuple
+
+from twisted.logger import Logger
+
+from rmq_ha.base.errors import CorruptRecord
+from rmq_ha.base.model.message import GetMessageResult, Message, PutMessageResult
+from rmq_ha.base.model.properties import (
+    CHECK_IMMUNITY_TIME_IN_SECONDS,
+    PGROUP,
+    TRAN_PREPARED_QUEUE_OFFSET,
+    TRANSACTION_CHECK_TIMES,
+)
+from rmq_ha.base.model.status import GetMessageStatus, PutMessageStatus
+from rmq_ha.base.model.topics import HALF_TOPIC, OP_HALF_TOPIC
+from rmq_ha.base.store_format.commitlog import Record, decode_record
+from rmq_ha.server.broker.transactions.around import CheckAround
+from rmq_ha.server.broker.transactions.fates import Fate, HalfPlace
+from rmq_ha.server.broker.transactions.messages import (
+    GROUP,
+    discarded,
+    op_mark,
+    put_back,
+    read_mark,
+)
+from rmq_ha.server.broker.transactions.op_marks import OpMarks
+from rmq_ha.server.broker.transactions.verdict import (
+    CheckLimits,
+    Verdict,
+    judge,
+    next_check_times,
+    number_of,
+)
+
+MAX_ROUND_MS = 60_000
+_SLICE = 128
+_SLICE_BYTES = 1 << 20
+_LOOKS_A_SLICE = 2048
+_READ = 32
+_OP_READS_A_TURN = 16
+_DISPATCH_TURNS = 200
+_AT_THE_END = (GetMessageStatus.NO_MESSAGE_IN_QUEUE, GetMessageStatus.OFFSET_OVERFLOW_ONE)
+
+
+class _Step(NamedTuple):
+    """
+    What becomes of one half message.
+
+    :ivar message: goes into the log in its place; None for one that cannot.
+    :ivar asked: producer group to ask about the message; None: nobody.
+    :ivar is_ended: its producer ended it, but the op message that says so was not stored.
+    """
+
+    half: Record
+    message: Message | None
+    asked: str | None = None
+    is_ended: bool = False
+
+
+class _Outcome(Enum):
+    """How a slice, or a pass, ended."""
+
+    MORE = 1
+    WINDOW_IS_FULL = 2
+    OVER = 3
+
+
+async def check_queue(around: CheckAround, queue_id: int, limits: CheckLimits) -> None:
+    """
+    Look at the open half messages of a queue, for 60 s at most.
+
+    :raises StoreError: the disk refuses; the next round begins where this one did.
+    """
+    # What is there already is of an earlier round, whatever its stamp says: the log's stamps never
+    # go back, and after a clock was set back none would be looked at until it caught up with them.
+    began_ms = max(around.now_ms(), around.newest_ms() + 1)
+    until_ms = around.steady_ms() + MAX_ROUND_MS
+    while await _Pass(around, queue_id, limits, began_ms, until_ms).run():
+        pass
+
+
+def starts_of(around: CheckAround, queue_id: int) -> tuple[int, int]:
+    """
+    Committed offsets of a half and its op queue, moved into them.
+
+    Progress beyond their ends is that of a log which was longer: it is set back for good, or new
+    half messages would come to lie before it, and nobody would ever be asked about them.
+    """
+    half, half_low, half_high = _committed(around, HALF_TOPIC, queue_id)
+    op, op_low, op_high = _committed(around, OP_HALF_TOPIC, queue_id)
+    if half <= half_high and op <= op_high:
+        return max(half, half_low), max(op, op_low)
+    _Pass.log.warn(
+        "the log has lost what the progress of the transaction checks is about "
+        "(half {half} of {half_high}, op {op} of {op_high}): every half message in it "
+        "is looked at again",
+        half=half,
+        half_high=half_high,
+        op=op,
+        op_high=op_high,
+    )
+    around.progress.set_back(queue_id, {HALF_TOPIC: half_low, OP_HALF_TOPIC: op_low})
+    return half_low, op_low
+
+
+def _committed(around: CheckAround, topic: str, queue_id: int) -> tuple[int, int, int]:
+    store = around.store
+    return (
+        around.progress.query(topic, queue_id),
+        store.min_offset_in_queue(topic, queue_id),
+        store.max_offset_in_queue(topic, queue_id),
+    )
+
+
+class _Pass:
+    """One pass over as many half messages as `OpMarks` holds."""
+
+    log = Logger()
+
+    def __init__(
+        self,
+        around: CheckAround,
+        queue_id: int,
+        limits: CheckLimits,
+        began_ms: int,
+        until_ms: int,
+    ) -> None:
+        self._around = around
+        self._queue_id = queue_id
+        self._limits = limits
+        self._began_ms = began_ms
+        self._until_ms = until_ms
+        self._head, self._op_next = starts_of(around, queue_id)
+        self._marks = OpMarks(self._head, self._op_next, self._may_have_resting_copy)
+        self._head_stored_ms = 0
+        self._ahead: list[Record] = []
+        self._is_refused = False
+
+    # ------------------------------------------------------------ where to go on
+
+    def _commit(self) -> None:
+        progress = {HALF_TOPIC: self._head}
+        if not self._is_refused:  # what was planned behind the head may have used up op messages
+            used = self._marks.op_progress(self._head, self._head_stored_ms)
+            progress[OP_HALF_TOPIC] = used
+        self._around.progress.commit(self._queue_id, progress, self._around.log_end())
+
+    # ------------------------------------------------------------ walking
+
+    async def run(self) -> bool:
+        """Walk and commit; whether another pass may find more at once."""
+        outcome = _Outcome.MORE
+        while outcome is _Outcome.MORE and self._has_time():
+            outcome = await self._slice()
+            await self._around.pause()
+        self._commit()
+        return outcome is _Outcome.WINDOW_IS_FULL and self._has_time()
+
+    def _has_time(self) -> bool:
+        if not self._around.is_wanted():
+            return False
+        if self._around.steady_ms() <= self._until_ms:
+            return True
+        self.log.info(
+            "the transaction check of queue {queue_id} goes on in the next round",
+            queue_id=self._queue_id,
+        )
+        return False
+
+    async def _slice(self) -> _Outcome:
+        """Look at some half messages; what the op messages say is known to their very end."""
+        if not await self._read_marks():
+            return _Outcome.OVER
+        steps: list[_Step] = []
+        outcome = self._plan(steps)
+        if steps and not await self._carry_out(steps):
+            return _Outcome.OVER
+        return outcome
+
+    def _plan(self, steps: list[_Step]) -> _Outcome:
+        """What becomes of the next ones; the head goes behind them."""
+        size = 0
+        for _ in range(_LOOKS_A_SLICE):
+            if len(steps) >= _SLICE or size > _SLICE_BYTES:
+                break
+            self._head = self._marks.next_open(self._head)
+            if self._head >= self._marks.end:
+                return _Outcome.WINDOW_IS_FULL
+            if not self._ahead:
+                outcome = self._read_on()
+                if outcome is not None:
+                    return outcome
+            half = self._ahead.pop()
+            self._head = half.queue_offset
+            if self._marks.is_settled(self._head):
+                continue
+            if self._around.fates.is_claimed(half):
+                self._head_stored_ms = half.store_timestamp
+                return _Outcome.OVER
+            properties = half.properties
+            origin = number_of(properties.get(TRAN_PREPARED_QUEUE_OFFSET))
+            if origin < 0 or not self._marks.take_ended(origin):
+                step = self._step_for(half, properties, origin)
+                if step is None:
+                    self._head_stored_ms = half.store_timestamp
+                    return _Outcome.OVER
+                steps.append(step)
+                size += half.size
+            self._head += 1
+        return _Outcome.MORE
+
+    def _read_on(self) -> _Outcome | None:
+        """Get half messages from the head on; None when there are some."""
+        result = self._get(HALF_TOPIC, self._head)
+        if result is None:
+            return _Outcome.OVER
+        if result.status in _AT_THE_END:
+            self._head_stored_ms = self._around.now_ms()
+            return _Outcome.OVER
+        self._ahead = self._records(result)[::-1]
+        if self._ahead:
+            return None
+        if result.next_begin_offset > self._head:
+            self._head = result.next_begin_offset  # behind what nobody can read
+            return _Outcome.MORE
+        return _Outcome.OVER
+
+    def _get(self, topic: str, offset: int) -> GetMessageResult | None:
+        return self._around.store.get_message(GROUP, topic, self._queue_id, offset, _READ, None)
+
+    def _records(self, result: GetMessageResult) -> list[Record]:
+        records = []
+        for data in result.messages:
+            try:
+                records.append(decode_record(data))
+            except CorruptRecord as error:
+                self.log.error("a transaction check leaves out a record: {error}", error=error)
+        return records
+
+    def _may_have_resting_copy(self, half_offset: int) -> bool:
+        result = self._around.store.get_message(
+            GROUP, HALF_TOPIC, self._queue_id, half_offset, 1, None
+        )
+        if result is None or result.status is not GetMessageStatus.FOUND:
+            return False
+        return any(
+            record.queue_offset == half_offset
+            and CHECK_IMMUNITY_TIME_IN_SECONDS in record.properties
+            for record in self._records(result)
+        )
+
+    # ------------------------------------------------------------ op messages
+
+    async def _read_marks(self) -> bool:
+        """Read the op queue to its end; false when that cannot be done now."""
+        reads = waits = 0
+        while True:
+            if not self._around.is_dispatched():
+                waits += 1
+                if waits > _DISPATCH_TURNS or not self._has_time():
+                    return False
+                await self._around.pause()
+            elif not self._read_some_marks():
+                return True
+            else:
+                reads += 1
+                if reads % _OP_READS_A_TURN == 0:
+                    if not self._has_time():
+                        return False
+                    await self._around.pause()
+
+    def _read_some_marks(self) -> bool:
+        result = self._get(OP_HALF_TOPIC, self._op_next)
+        if result is None or result.next_begin_offset <= self._op_next:
+            return False
+        for record in self._records(result):
+            self._marks.add(read_mark(record))
+        self._op_next = result.next_begin_offset
+        return True
+
+    # ------------------------------------------------------------ open half messages
+
+    def _step_for(self, half: Record, properties: dict[str, str], origin: int) -> _Step | None:
+        """What its verdict asks for; None: it is too early for this one."""
+        if self._around.fates.of(self._queue_id, half.queue_offset) is Fate.ENDED:
+            return _Step(half, None, is_ended=True)
+        now_ms, began_ms = self._around.now_ms(), self._began_ms
+        verdict = judge(
+            properties, half.born_timestamp, half.store_timestamp, began_ms, now_ms, self._limits
+        )
+        if verdict is Verdict.LATER:
+            return None
+        if verdict is Verdict.DISCARD:
+            return self._discard(half)
+        group = None
+        changes: dict[str, str] = {}  # where nobody can be asked, it does not count
+        if verdict is Verdict.IMMUNE:
+            first = origin if origin >= 0 else half.queue_offset
+            changes = {TRAN_PREPARED_QUEUE_OFFSET: str(first)}
+        elif not self._around.asker.is_overloaded(properties.get(PGROUP, "")):
+            group = properties.get(PGROUP, "")
+            changes = {TRANSACTION_CHECK_TIMES: str(next_check_times(properties))}
+        copy = put_back(half, changes)
+        if not self._around.is_storable(copy):
+            return self._discard(half)
+        return _Step(half, copy, group)
+
+    def _discard(self, half: Record) -> _Step:
+        self._around.make_discard_topic()
+        message = discarded(half)
+        fits = self._around.is_storable(message)
+        self.log.error(
+            "nobody ends the transaction of half message {half_offset} ({msg_id}): {fate}",
+            half_offset=half.queue_offset,
+            msg_id=half.msg_id,
+            fate="it goes to TRANS_CHECK_MAX_TIME_TOPIC" if fits else "it is dropped, too large",
+        )
+        return _Step(half, message if fits else None)
+
+    async def _carry_out(self, steps: list[_Step]) -> bool:
+        """
+        Put what takes the place of half messages, with op messages for them behind it, and ask.
+
+        :returns: false when something is not stored; the head is then there.
+        """
+        around = self._around
+        messages = [step.message for step in steps if step.message is not None]
+        now_ms = around.now_ms()
+        marks = [
+            op_mark(step.half, around.host, now_ms, is_moved=not step.is_ended) for step in steps
+        ]
+        for message in [*messages, *marks]:
+            message.wait_store_ok = True
+        for step in steps:
+            around.fates.claim(step.half)
+        try:
+            results = await around.put([*messages, *marks])
+            self._note(steps, results)
+        finally:
+            for step in steps:
+                around.fates.release(step.half)
+        replaced = [(step, step.message) for step in steps if step.message is not None]
+        for (step, message), result in zip(replaced, results, strict=False):
+            if (stored := result.stored) is None:
+                self._refused(step.half, result.status)
+                return False
+            if step.asked is not None:
+                around.asker.ask(step.asked, message, stored, step.half.store_timestamp)
+        unmarked = [result for result in results[len(messages) :] if not result.status.is_stored]
+        if unmarked:
+            self.log.warn(
+                "{count} op messages of moved half messages are not stored ({status}): after a "
+                "crash they would be checked again",
+                count=len(unmarked),
+                status=unmarked[0].status.name,
+            )
+        return not unmarked
+
+    def _note(self, steps: list[_Step], results: list[PutMessageResult]) -> None:
+        """An END that comes for one of these is for its copy from now on."""
+        fates, places = self._around.fates, iter(results)
+        for half, message, *_ in steps:
+            if message is not None:
+                stored = next(places).stored
+                if stored is None:
+                    return  # nothing behind it is stored either
+                if message.topic == HALF_TOPIC:
+                    fates.note_copy(half, HalfPlace(stored.queue_offset, stored.physical_offset))
+            fates.note(self._queue_id, half.queue_offset, Fate.MOVED)
+
+    def _refused(self, half: Record, status: PutMessageStatus) -> None:
+        self._head = half.queue_offset
+        self._is_refused = True
+        self.log.error(
+            "the transaction check stops at half message {half_offset} until the next round: "
+            "the store refuses what takes its place: {status}",
+            half_offset=half.queue_offset,
+            status=status.name,
+        )

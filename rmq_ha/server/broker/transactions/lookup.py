@@ -1,0 +1,196 @@
+"""Which half message a producer's END means by now: the one it names, its newest copy, or none.
+
+What memory does not know stands in the log: the op queue says which half messages are settled, and
+a copy is found behind its original in the half queue, as it has everything that made that one.
+"""
+
+from collections.abc import Callable
+
+from twisted.internet.defer import Deferred
+
+from rmq_ha.base.errors import CorruptRecord, StoreError
+from rmq_ha.base.model.properties import PGROUP, UNIQ_KEY
+from rmq_ha.base.model.status import GetMessageStatus
+from rmq_ha.base.model.topics import HALF_TOPIC, OP_HALF_TOPIC
+from rmq_ha.base.store_format.commitlog import Record, decode_record
+from rmq_ha.server.broker.transactions.around import HalfStore
+from rmq_ha.server.broker.transactions.fates import Fate, Fates, HalfPlace
+from rmq_ha.server.broker.transactions.messages import GROUP, read_mark
+
+_READ = 32
+_READS_A_TURN = 16
+_DISPATCH_TURNS = 200
+
+
+class HalfMessages:
+    """
+    Finds out what an END is about.
+
+    :param record_at: the bytes of the record at a physical offset; None if there is none.
+    :param pause: fires in a later turn.
+    :param is_dispatched: brings the queues up to the end of the log; whether they are.
+    """
+
+    def __init__(
+        self,
+        fates: Fates,
+        store: HalfStore,
+        record_at: Callable[[int], bytes | None],
+        pause: Callable[[], "Deferred[None]"],
+        is_dispatched: Callable[[], bool],
+    ) -> None:
+        self._fates = fates
+        self._store = store
+        self._record_at = record_at
+        self._pause = pause
+        self._is_dispatched = is_dispatched
+
+    async def claim(self, half: Record) -> Record | None:
+        """
+        The half message that stands for this one now; nobody else settles it until `release`.
+
+        One that was given up stands for itself. None: its transaction has ended.
+
+        :raises StoreError: the disk refuses to say what became of it.
+        """
+        current: Record | None = half
+        while current is not None:
+            while (busy := self._fates.claim(current)) is not None:
+                await busy
+            try:
+                successor = await self._successor(current)
+            except BaseException:
+                self._fates.release(current)
+                raise
+            if successor is current:
+                return current
+            self._fates.release(current)
+            current = successor
+        return None
+
+    def release(self, half: Record, fate: Fate, copy: HalfPlace | None = None) -> None:
+        """What became of a half message that was claimed; it may be tried again if it is open."""
+        if fate is not Fate.OPEN:
+            self._fates.note(half.queue_id, half.queue_offset, fate)
+        if copy is not None:
+            self._fates.note_copy(half, copy)
+        self._fates.release(half)
+
+    async def _successor(self, half: Record) -> Record | None:
+        """Itself, if it is the one to be settled; its copy; None when it was ended."""
+        if not self._fates.knows(half):
+            fate = await self._read_fate(half)
+        else:
+            fate = self._fates.of(half.queue_id, half.queue_offset)
+        if fate is Fate.OPEN:
+            return half
+        if fate is Fate.ENDED:
+            return None
+        place = self._fates.copy_of(half)
+        if place is not None:
+            copy = self._decoded(self._record_at(place.physical_offset))
+            if copy is not None and is_copy(copy, half):
+                return copy
+        return await self._newest_copy(half) or half
+
+    # ------------------------------------------------------------ what the log says
+
+    async def _read_fate(self, half: Record) -> Fate:
+        """What the op messages behind a half message say of it; of later ones, it is noted."""
+        queue_id, half_offset = half.queue_id, half.queue_offset
+        outcome = Fate.OPEN
+
+        def look(op: Record) -> None:
+            nonlocal outcome
+            mark = read_mark(op)
+            if mark.half_offset >= half_offset:
+                fate = Fate.MOVED if mark.is_moved else Fate.ENDED
+                self._fates.note(queue_id, mark.half_offset, fate)
+                if mark.half_offset == half_offset:
+                    outcome = max(outcome, fate)
+
+        life = self._fates.lives
+        await self._dispatched()
+        first = self._first_behind(OP_HALF_TOPIC, queue_id, half.physical_offset)
+        await self._walk(OP_HALF_TOPIC, queue_id, first, look)
+        self._fates.knows_from(half, life)
+        return outcome
+
+    async def _newest_copy(self, half: Record) -> Record | None:
+        """The last one behind it that was made of the same message."""
+        newest = None
+
+        def look(record: Record) -> None:
+            nonlocal newest
+            if is_copy(record, half):
+                newest = record
+
+        await self._dispatched()
+        await self._walk(HALF_TOPIC, half.queue_id, half.queue_offset + 1, look)
+        return newest
+
+    async def _dispatched(self) -> None:
+        for _ in range(_DISPATCH_TURNS):
+            if self._is_dispatched():
+                return
+            await self._pause()
+        raise StoreError("the queues are behind the log")
+
+    def _first_behind(self, topic: str, queue_id: int, physical_offset: int) -> int:
+        """Queue offset of the first message that is behind a place in the log, or one before it."""
+        low = self._store.min_offset_in_queue(topic, queue_id)
+        high = self._store.max_offset_in_queue(topic, queue_id)
+        while low < high:
+            middle = (low + high) // 2
+            records, _ = self._read(topic, queue_id, middle, 1)
+            if records and records[0].physical_offset < physical_offset:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    async def _walk(
+        self, topic: str, queue_id: int, offset: int, look: Callable[[Record], None]
+    ) -> None:
+        """Show all that can be read from a queue offset on, to the very end."""
+        reads = 0
+        while True:
+            records, next_offset = self._read(topic, queue_id, offset, _READ)
+            for record in records:
+                look(record)
+            if next_offset <= offset:
+                return
+            offset = next_offset
+            reads += 1
+            if reads % _READS_A_TURN == 0:
+                await self._pause()
+
+    def _read(self, topic: str, queue_id: int, offset: int, count: int) -> tuple[list[Record], int]:
+        result = self._store.get_message(GROUP, topic, queue_id, offset, count, None)
+        if result is None:
+            raise StoreError(f"{topic} cannot be read now")
+        messages = result.messages if result.status is GetMessageStatus.FOUND else []
+        records = [record for data in messages if (record := self._decoded(data)) is not None]
+        return records, result.next_begin_offset
+
+    def _decoded(self, data: bytes | None) -> Record | None:
+        try:
+            return decode_record(data) if data else None
+        except CorruptRecord:
+            return None
+
+
+def is_copy(record: Record, half: Record) -> bool:
+    """Whether a later half message was made of this one: nothing that a copy keeps differs."""
+    return (
+        record.topic == HALF_TOPIC
+        and record.born_timestamp == half.born_timestamp
+        and record.born_host == half.born_host
+        and record.body_crc == half.body_crc
+        and _identity(record) == _identity(half)
+    )
+
+
+def _identity(record: Record) -> tuple[str | None, str | None]:
+    properties = record.properties
+    return properties.get(UNIQ_KEY), properties.get(PGROUP)

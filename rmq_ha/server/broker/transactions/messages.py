@@ -1,0 +1,154 @@
+"""The messages and requests that settle half messages, made of their records.
+
+A copy of a half message is a half message of its own: it has its own offsets, and the producer's
+answer names them.
+
+Spec: store.md, section 11; remoting.md, section 7.10.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from rmq_ha.base.model.flags import TRANSACTION_COMMIT, TRANSACTION_MASK
+from rmq_ha.base.model.message import Address, AppendResult, Message
+from rmq_ha.base.model.properties import (
+    REAL_QID,
+    REAL_TOPIC,
+    TAGS,
+    TRAN_MSG,
+    UNIQ_KEY,
+    WAIT,
+    decode_properties,
+    encode_properties,
+)
+from rmq_ha.base.model.topics import HALF_TOPIC, OP_HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC
+from rmq_ha.base.store_format.commitlog import Record, encode_record
+from rmq_ha.base.wire.codes import RequestCode
+from rmq_ha.base.wire.command import FLAG_ONEWAY, RemotingCommand
+from rmq_ha.server.broker.transactions.verdict import number_of
+from rmq_ha.server.store.delay.copies import copy_of, real_place
+
+GROUP = "CID_RMQ_SYS_TRANS"
+"""Whose consumer offsets tell how far half and op queues are dealt with."""
+
+_DONE_TAG = "d"
+_MOVED = "TRAN_MOVED"
+
+
+class OpMark(NamedTuple):
+    """
+    What an op message says.
+
+    :ivar half_offset: queue offset of the half message that needs no more looking after.
+    :ivar is_moved: the broker put a copy in its place; otherwise its producer ended it.
+    """
+
+    op_offset: int
+    half_offset: int
+    is_moved: bool
+    stored_ms: int
+
+
+def read_mark(op: Record) -> OpMark:
+    """
+    The mark in a record of the op topic; one that cannot be read settles -1, which is nothing.
+    """
+    properties = op.properties
+    offset = -1
+    if properties.get(TAGS) == _DONE_TAG:
+        offset = number_of(op.body.decode("ascii", "replace"))
+    return OpMark(op.queue_offset, offset, _MOVED in properties, op.store_timestamp)
+
+
+def op_mark(half: Record, host: Address, now_ms: int, *, is_moved: bool = False) -> Message:
+    """
+    The op message that says that a half message is settled.
+
+    :param host: this broker's.
+    :param is_moved: because a copy of it is in the log; RocketMQ writes no such mark, and reads
+        it as any other.
+    """
+    properties = {WAIT: "true", TAGS: _DONE_TAG}
+    if is_moved:
+        properties[_MOVED] = "true"
+    return Message(
+        OP_HALF_TOPIC,
+        half.queue_id,
+        str(half.queue_offset).encode("ascii"),
+        host,
+        host,
+        now_ms,
+        properties={TAGS: _DONE_TAG},
+        properties_string=encode_properties(properties),
+        wait_store_ok=False,
+    )
+
+
+def committed(half: Record) -> Message:
+    """
+    The message in its real topic; its stored properties are the half message's, as upstream.
+
+    :raises CorruptRecord: it does not say where it belongs.
+    """
+    properties = half.properties
+    topic, queue_id = real_place(properties)
+    for name in (REAL_TOPIC, REAL_QID, TRAN_MSG):
+        properties.pop(name, None)
+    message = copy_of(half, topic, queue_id, properties, half.properties_string)
+    message.sys_flag = (half.sys_flag & ~TRANSACTION_MASK) | TRANSACTION_COMMIT
+    message.prepared_transaction_offset = half.physical_offset
+    return message
+
+
+def put_back(half: Record, changes: Mapping[str, str]) -> Message:
+    """The half message once more, with other properties: what is looked at from now on."""
+    properties = {**half.properties, **changes}
+    return copy_of(half, HALF_TOPIC, half.queue_id, properties, encode_properties(properties))
+
+
+def discarded(half: Record) -> Message:
+    """The half message where an operator finds those that nobody settled."""
+    return copy_of(half, TRANS_CHECK_MAX_TIME_TOPIC, 0, half.properties, half.properties_string)
+
+
+def check_request(copy: Message, append: AppendResult, stored_ms: int) -> RemotingCommand:
+    """
+    CHECK_TRANSACTION_STATE: asks a producer what became of its transaction.
+
+    :param copy: the half message as it was put back.
+    :param append: where it is now; the producer's answer names this place.
+    :param stored_ms: when the half message that it replaces was stored.
+    :raises CorruptRecord: it does not say where it belongs.
+    """
+    properties = decode_properties(copy.properties_string)
+    topic, queue_id = real_place(properties)
+    properties[WAIT] = "false"
+    ext = {"commitLogOffset": str(append.physical_offset)}
+    unique_key = properties.get(UNIQ_KEY)
+    if unique_key is not None:
+        ext["msgId"] = unique_key
+    ext["tranStateTableOffset"] = str(append.queue_offset)
+    ext["offsetMsgId"] = append.msg_id
+    if unique_key is not None:
+        ext["transactionId"] = unique_key
+    record = Record(
+        size=0,
+        body_crc=0,
+        queue_id=queue_id,
+        flag=copy.flag,
+        queue_offset=append.queue_offset,
+        physical_offset=append.physical_offset,
+        sys_flag=copy.sys_flag,
+        born_timestamp=copy.born_timestamp,
+        born_host=copy.born_host,
+        store_timestamp=stored_ms,
+        store_host=copy.store_host,
+        reconsume_times=copy.reconsume_times,
+        prepared_transaction_offset=0,
+        body=copy.body,
+        topic=topic,
+        properties_string=encode_properties(properties),
+    )
+    return RemotingCommand(
+        RequestCode.CHECK_TRANSACTION_STATE, ext, encode_record(record), flag=FLAG_ONEWAY
+    )

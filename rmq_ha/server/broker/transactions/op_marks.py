@@ -1,0 +1,118 @@
+"""Which half messages of a queue the op messages settle, and which op messages are used up.
+
+Spec: store.md, section 11.3.
+"""
+
+from array import array
+from collections.abc import Callable
+
+from rmq_ha.server.broker.transactions.messages import OpMark
+
+WINDOW = 1 << 20
+"""Half messages (a byte each) and op messages (eight bytes each) that one pass knows of."""
+_EARLY_AT_MOST = 1 << 16
+_EARLY_REST_MS = 60_000
+"""A copy that was put when its op message was in the log already is not younger than this."""
+
+_SETTLED = 1
+_ENDED = 2
+
+
+class OpMarks:
+    """
+    One pass over a half queue: what its op messages say.
+
+    An op message is used up when it settles nothing at or behind the head of the half queue. It
+    is kept longer when the half message that it ends has a copy that rests (its producer asked
+    for a time without checks): the copy is found by its original's offset.
+
+    :param half_start: queue offset where this pass begins.
+    :param op_start: queue offset of the first op message that is not used up.
+    :param rests: tells of a queue offset before `half_start` whether that half message may have a
+        resting copy.
+    """
+
+    def __init__(
+        self,
+        half_start: int,
+        op_start: int,
+        rests: Callable[[int], bool],
+        window: int = WINDOW,
+    ) -> None:
+        self._start = half_start
+        self._op_start = op_start
+        self._rests = rests
+        self._window = window
+        self._states = bytearray()
+        self._values = array("q")
+        self._early: dict[int, tuple[int, int]] = {}
+
+    @property
+    def end(self) -> int:
+        """This pass knows nothing of half messages from here on."""
+        return self._start + self._window
+
+    def add(self, mark: OpMark) -> None:
+        """One op message; they come in the order of their queue."""
+        offset = mark.half_offset
+        index = offset - self._start
+        if index < 0:
+            if offset >= 0 and not mark.is_moved and self._rests(offset):
+                self._keep_early(mark)
+        elif index < self._window:
+            states = self._states
+            if index >= len(states):
+                states.extend(bytes(index + 1 - len(states)))
+            states[index] |= _SETTLED if mark.is_moved else _SETTLED | _ENDED
+        place = mark.op_offset - self._op_start
+        if len(self._values) <= place < self._window:
+            # Op messages that cannot be read any more settle nothing.
+            self._values.extend([-1] * (place - len(self._values)))
+            self._values.append(offset)
+
+    def _keep_early(self, mark: OpMark) -> None:
+        if len(self._early) < _EARLY_AT_MOST:
+            self._early.setdefault(mark.half_offset, (mark.op_offset, mark.stored_ms))
+
+    def is_settled(self, half_offset: int) -> bool:
+        """An op message names it."""
+        index = half_offset - self._start
+        return 0 <= index < len(self._states) and self._states[index] != 0
+
+    def next_open(self, half_offset: int) -> int:
+        """The first one from here on that no op message names; `end` at most."""
+        index = half_offset - self._start
+        if index < 0:
+            return half_offset
+        states = self._states
+        unnamed = states.find(0, index) if index < len(states) else index
+        return min(self._start + (len(states) if unnamed < 0 else unnamed), self.end)
+
+    def take_ended(self, half_offset: int) -> bool:
+        """
+        Whether its producer ended this one, which has a copy; asked for that copy.
+
+        Its op message is used up with that.
+        """
+        index = half_offset - self._start
+        if index < 0:
+            return self._early.pop(half_offset, None) is not None
+        return index < len(self._states) and bool(self._states[index] & _ENDED)
+
+    def op_progress(self, half_head: int, head_stored_ms: int) -> int:
+        """
+        Queue offset of the first op message that is not used up.
+
+        :param half_head: where the next pass begins.
+        :param head_stored_ms: when that message was stored; now if there is none.
+        """
+        kept = [
+            op_offset
+            for op_offset, stored_ms in self._early.values()
+            if stored_ms + _EARLY_REST_MS > head_stored_ms
+        ]
+        used = next(
+            (place for place, value in enumerate(self._values) if value >= half_head),
+            len(self._values),
+        )
+        return min([self._op_start + used, *kept])

@@ -1,0 +1,59 @@
+"""CHECK_TRANSACTION_STATE: asks one connected producer of a group, in turn.
+
+Spec: remoting.md, sections 2.4 and 7.10.
+"""
+
+from itertools import count
+from typing import cast
+
+from twisted.logger import Logger
+
+from rmq_ha.base.errors import CorruptRecord, ProtocolViolation
+from rmq_ha.base.model.message import AppendResult, Message
+from rmq_ha.base.remoting.channel import Channel
+from rmq_ha.server.broker.tables.clients import ProducerManager
+from rmq_ha.server.broker.transactions.messages import check_request
+
+_OPAQUE_MASK = 0x7FFFFFFF
+
+
+class ProducerAsker:
+    """Pushes the questions of the transaction check to producers."""
+
+    log = Logger()
+
+    def __init__(self, producers: ProducerManager) -> None:
+        self._producers = producers
+        self._asked = count()
+
+    def is_overloaded(self, group: str) -> bool:
+        """There are producers, and none of them reads what it is sent."""
+        channels = self._channels(group)
+        return bool(channels) and all(channel.is_full for channel in channels)
+
+    def ask(self, group: str, copy: Message, append: AppendResult, stored_ms: int) -> None:
+        """
+        Ask one producer of the group about a half message; harmless without any.
+
+        :param stored_ms: when the half message that the copy replaces was stored.
+        """
+        channels = [item for item in self._channels(group) if not item.is_full]
+        if not channels:
+            self.log.debug("nobody of producer group {group} is here to be asked", group=group)
+            return
+        try:
+            request = check_request(copy, append, stored_ms)
+            number = next(self._asked)
+            request.opaque = number & _OPAQUE_MASK
+            channels[number % len(channels)].send(request)
+        except (CorruptRecord, ProtocolViolation) as error:
+            self.log.error(
+                "no producer can be asked about half message {half_offset}: {error}",
+                half_offset=append.queue_offset,
+                error=error,
+            )
+
+    def _channels(self, group: str) -> list[Channel]:
+        clients = [client for client in self._producers.clients(group) if client.may_settle]
+        channels = (cast(Channel, client.channel) for client in clients)
+        return [channel for channel in channels if channel.is_open]

@@ -1,0 +1,65 @@
+"""How far the checks have dealt with half and op queues, for this life and for the next one."""
+
+from collections.abc import Callable, Mapping
+
+from rmq_ha.server.broker.tables.consumer_offsets import ConsumerOffsetManager
+from rmq_ha.server.broker.transactions.messages import GROUP
+
+
+class CheckProgress:
+    """
+    In memory at once; in the table of offsets, which survives a crash and goes to slaves, only
+    when the log that it rests on does too. Else whoever goes on without the end of the log would
+    never look at a half message again whose op message is lost.
+
+    :param is_safe: whether the log up to there is flushed, and replicated if sends wait for that.
+    """
+
+    def __init__(self, offsets: ConsumerOffsetManager, is_safe: Callable[[int], bool]) -> None:
+        self._offsets = offsets
+        self._is_safe = is_safe
+        self._known: dict[tuple[str, int], int] = {}
+        self._waiting: dict[int, tuple[int, dict[str, int]]] = {}
+
+    def begin(self) -> None:
+        """What the table says is all that is known."""
+        self._known.clear()
+        self._waiting.clear()
+
+    def query(self, topic: str, queue_id: int) -> int:
+        """Queue offset where to go on; -1 without one."""
+        known = self._known.get((topic, queue_id))
+        return self._offsets.query(GROUP, topic, queue_id) if known is None else known
+
+    def set_back(self, queue_id: int, starts: Mapping[str, int]) -> None:
+        """Begin anew, in the table too."""
+        self._waiting.pop(queue_id, None)
+        for topic, offset in starts.items():
+            self._known[topic, queue_id] = offset
+            self._offsets.commit(GROUP, topic, queue_id, offset)
+
+    def commit(self, queue_id: int, progress: Mapping[str, int], log_end: int) -> None:
+        """
+        A round has come so far, by what the log says up to its end.
+
+        One that still waits for the log goes first; what comes meanwhile is written with a later
+        round.
+        """
+        for topic, offset in progress.items():
+            self._known[topic, queue_id] = offset
+        self._settle(queue_id)
+        if queue_id not in self._waiting:
+            mine = {
+                topic: known for (topic, queue), known in self._known.items() if queue == queue_id
+            }
+            self._waiting[queue_id] = (log_end, mine)
+            self._settle(queue_id)
+
+    def _settle(self, queue_id: int) -> None:
+        log_end, progress = self._waiting.get(queue_id, (0, {}))
+        if not progress or not self._is_safe(log_end):
+            return
+        del self._waiting[queue_id]
+        for topic, offset in progress.items():
+            if offset != max(self._offsets.query(GROUP, topic, queue_id), 0):
+                self._offsets.commit(GROUP, topic, queue_id, offset)

@@ -1,0 +1,208 @@
+"""TransactionalMessageCheckService: a round over the half queues at every interval.
+
+Spec: store.md, section 11.3.
+"""
+
+from collections.abc import Callable
+from itertools import takewhile
+from typing import Any
+
+from twisted.internet.defer import Deferred, succeed
+from twisted.internet.interfaces import IDelayedCall, IReactorTime
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from rmq_ha.base.config.broker_configuration import BrokerConfiguration
+from rmq_ha.base.interfaces import IMessageStore
+from rmq_ha.base.model.message import Message, PutMessageResult
+from rmq_ha.base.model.status import BrokerRole, PutMessageStatus
+from rmq_ha.base.model.topics import HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC
+from rmq_ha.server.broker.tables.consumer_offsets import ConsumerOffsetManager
+from rmq_ha.server.broker.tables.topics import TopicConfigManager
+from rmq_ha.server.broker.transactions.around import Asker, CheckAround
+from rmq_ha.server.broker.transactions.check import check_queue, starts_of
+from rmq_ha.server.broker.transactions.fates import Fates
+from rmq_ha.server.broker.transactions.lookup import HalfMessages
+from rmq_ha.server.broker.transactions.progress import CheckProgress
+from rmq_ha.server.broker.transactions.verdict import CheckLimits
+from rmq_ha.server.store.delay.redirect import redirect_delayed
+from rmq_ha.server.store.message_store import DefaultMessageStore
+
+_SLICES_AT_ONCE = 16
+_ILLEGAL = PutMessageResult(PutMessageStatus.MESSAGE_ILLEGAL)
+
+
+class TransactionalMessageCheckService:
+    """
+    Looks after open transactions while a master runs.
+
+    `transactionCheckInterval` counts from the end of a round to the start of the next, and is
+    read anew for each; the other settings hold for the rounds that begin after a change.
+
+    :param front: where messages are put: the store, or the plugins around it.
+    :ivar rounds: how many have ended.
+    :ivar halves: finds what an END is about.
+    :ivar put: stores messages in order; none behind one that is refused.
+    """
+
+    log = Logger()
+
+    def __init__(
+        self,
+        clock: IReactorTime,
+        now_ms: Callable[[], int],
+        configuration: BrokerConfiguration,
+        store: DefaultMessageStore,
+        front: IMessageStore,
+        topics: TopicConfigManager,
+        offsets: ConsumerOffsetManager,
+        asker: Asker,
+    ) -> None:
+        self._clock = clock
+        self._configuration = configuration
+        self._store = store
+        self._front: Any = front
+        self._topics = topics
+        self._timer: IDelayedCall | None = None
+        self._is_started = False
+        self._running: Deferred[None] | None = None
+        self.rounds = 0
+        self._fates = Fates()
+        self._progress = CheckProgress(offsets, self._is_safe)
+        self.halves = HalfMessages(
+            self._fates, store, store.record_at, self._pause, self._is_dispatched
+        )
+        self.put = self._put_together if front is store else self._put_in_order
+        self._around = CheckAround(
+            store=store,
+            put=self.put,
+            is_storable=self._is_storable,
+            asker=asker,
+            progress=self._progress,
+            log_end=lambda: store.log.max_offset,
+            now_ms=now_ms,
+            newest_ms=lambda: store.log.last_store_timestamp,
+            steady_ms=lambda: int(clock.seconds() * 1000),
+            pause=self._pause,
+            is_dispatched=self._is_dispatched,
+            is_wanted=lambda: self._is_started,
+            host=configuration.store_host,
+            fates=self._fates,
+            make_discard_topic=self._make_discard_topic,
+        )
+
+    def start(self) -> None:
+        """Have the first round one interval from now."""
+        if not self._is_started:
+            self._is_started = True
+            self._fates.begin(self._store.log.max_offset)
+            self._progress.begin()
+            if self._is_dispatched():
+                for queue_id in self._queues():
+                    starts_of(self._around, queue_id)
+            self._arm()
+
+    def stop(self) -> "Deferred[None]":
+        """
+        No more rounds.
+
+        :returns: fires with None when the one that was under way is over; never fails.
+        """
+        self._is_started = False
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._running is None:
+            return succeed(None)
+        done: Deferred[None] = Deferred()
+        self._running.chainDeferred(done)
+        return done
+
+    def _arm(self) -> None:
+        interval = self._configuration.broker.transaction_check_interval / 1000
+        self._timer = self._clock.callLater(interval, self._on_time)
+
+    def _on_time(self) -> None:
+        self._timer = None
+        self._running = Deferred()
+        Deferred.fromCoroutine(self._round()).addErrback(self._failed).addBoth(self._over)
+
+    def _failed(self, failure: Failure) -> None:
+        self.log.failure("a transaction check failed; the next one tries again", failure)
+
+    def _over(self, _: object) -> None:
+        running, self._running = self._running, None
+        self.rounds += 1
+        if self._is_started:
+            self._arm()
+        if running is not None:
+            running.callback(None)
+
+    async def _round(self) -> None:
+        broker = self._configuration.broker
+        limits = CheckLimits(
+            broker.transaction_time_out,
+            broker.transaction_check_max,
+            self._configuration.store.file_reserved_time,
+        )
+        for queue_id in self._queues():
+            await check_queue(self._around, queue_id, limits)
+
+    def _queues(self) -> range:
+        topic = self._topics.get(HALF_TOPIC)
+        return range(topic.read_queue_nums if topic is not None else 1)
+
+    def _pause(self) -> "Deferred[None]":
+        later: Deferred[None] = Deferred()
+        self._clock.callLater(0, later.callback, None)
+        return later
+
+    def _put_together(self, messages: list[Message]) -> "Deferred[list[PutMessageResult]]":
+        """
+        One write, so that a crash parts no message from the op message for it.
+
+        The store takes each for itself: an op message whose commit it refuses would lose that.
+        """
+        count = len(list(takewhile(self._is_storable, messages)))
+        refused = [_ILLEGAL] * (len(messages) - count)
+        if not count:
+            return succeed(refused)
+        done: Deferred[list[PutMessageResult]] = Deferred()
+        self._store.put_many(messages[:count], lambda results: done.callback(results + refused))
+        return done
+
+    def _put_in_order(self, messages: list[Message]) -> "Deferred[list[PutMessageResult]]":
+        return Deferred.fromCoroutine(self._one_by_one(messages))
+
+    async def _one_by_one(self, messages: list[Message]) -> list[PutMessageResult]:
+        results: list[PutMessageResult] = []
+        for message in messages:
+            results.append(await self._front.put_message(message))
+            if not results[-1].status.is_stored:
+                break
+        return results + results[-1:] * (len(messages) - len(results))
+
+    def _is_storable(self, message: Message) -> bool:
+        limit = self._configuration.store.max_message_size
+        (ready,) = redirect_delayed([message], len(self._store.delay_levels))
+        return ready is not None and self._store.log.encoder.fault(ready, limit) is None
+
+    def _is_dispatched(self) -> bool:
+        """An op message that is in the log and not in its queue must not be overlooked."""
+        dispatcher = self._store.dispatcher
+        for _ in range(_SLICES_AT_ONCE):
+            if dispatcher.behind <= 0 or not dispatcher.run_slice():
+                break
+        return dispatcher.behind <= 0
+
+    def _is_safe(self, log_end: int) -> bool:
+        """Neither this machine nor the slave that takes over can lose the log below this."""
+        store = self._store
+        if store.log.flushed_offset < log_end:
+            return False
+        replicated = store.journal.replicated_end
+        is_sync = self._configuration.store.broker_role is BrokerRole.SYNC_MASTER
+        return replicated >= log_end or (replicated == 0 and not is_sync)
+
+    def _make_discard_topic(self) -> None:
+        self._topics.create_in_send_back(TRANS_CHECK_MAX_TIME_TOPIC)

@@ -1,0 +1,209 @@
+"""Headers and bodies as values and back, byte for byte as upstream writes them.
+
+Spec: controller.md, sections 5.1 and 5.2; remoting.md, section 1.9.
+"""
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Any, TypeVar
+
+import msgspec
+
+from rmq_ha.base.errors import ProtocolViolation, RequestRejected
+from rmq_ha.base.wire import fastjson
+from rmq_ha.base.wire.bodies import read_body, text
+from rmq_ha.base.wire.codes import ResponseCode
+from rmq_ha.base.wire.text import to_bytes
+from rmq_ha.server.controller.messages import (
+    ElectedBody,
+    Header,
+    Replica,
+    ReplicasInfo,
+    SyncStateSet,
+)
+
+H = TypeVar("H", bound=Header)
+
+_MOST_NAMES = 10_000
+_INT64 = range(-(1 << 63), 1 << 63)
+
+
+def decode_header(kind: type[H], ext: Mapping[str, str] | None) -> H:
+    """
+    The fields of a request or response; unknown ones are left out.
+
+    :raises RequestRejected: one is missing, or cannot be read.
+    """
+    try:
+        return msgspec.convert(_as_java(kind, ext or {}), kind, strict=False)
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise RequestRejected(
+            ResponseCode.SYSTEM_ERROR, f"the request header cannot be read: {error}"
+        ) from None
+
+
+def _as_java(kind: type[Header], ext: Mapping[str, str]) -> Mapping[str, str]:
+    """Java reads every boolean but `true` as false."""
+    return {
+        **ext,
+        **{
+            name: "true" if ext[name].lower() == "true" else "false"
+            for name in _booleans(kind)
+            if name in ext
+        },
+    }
+
+
+@cache
+def _booleans(kind: type[Header]) -> tuple[str, ...]:
+    """Names of fields on the wire; to look at the class each time costs as much as all the rest."""
+    fields = msgspec.structs.fields(kind)
+    return tuple(item.encode_name for item in fields if item.type is bool)
+
+
+def encode_set(value: SyncStateSet) -> bytes:
+    """The body of 1001, 1003, 1004 and 1008."""
+    return fastjson.encode({"syncStateSet": value.members, "syncStateSetEpoch": value.epoch})
+
+
+def decode_set(body: bytes) -> SyncStateSet:
+    """
+    The same, read.
+
+    :raises ProtocolViolation: it is not such a body.
+    """
+    return read_body(body, _set)
+
+
+def encode_elected(value: ElectedBody) -> bytes:
+    """The body of 1002."""
+    group = {
+        "brokerAddrs": value.addresses,
+        "brokerName": value.broker_name,
+        "cluster": value.cluster_name,
+    }
+    return fastjson.encode(
+        {
+            "brokerMemberGroup": group if value.addresses else None,
+            "syncStateSet": value.members,
+        }
+    )
+
+
+def decode_elected(body: bytes) -> ElectedBody:
+    """
+    The same, read; the keys of its map are quoted or not.
+
+    :raises ProtocolViolation: it is not such a body.
+    """
+    return read_body(body, _elected)
+
+
+def encode_names(names: list[str]) -> bytes:
+    """The request body of 1006."""
+    return fastjson.encode(names)
+
+
+def decode_names(body: bytes) -> list[str]:
+    """
+    The same, read.
+
+    :raises ProtocolViolation: it is no array of strings.
+    """
+    value = fastjson.parse(body, _MOST_NAMES)
+    if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
+        raise ProtocolViolation("the body is no array of broker names")
+    return value
+
+
+def encode_replicas(table: Mapping[str, ReplicasInfo]) -> bytes:
+    """The response body of 1006."""
+    return fastjson.encode(
+        {"replicasInfoTable": {name: _replicas_json(info) for name, info in table.items()}}
+    )
+
+
+def decode_replicas(body: bytes) -> dict[str, ReplicasInfo]:
+    """
+    The same, read.
+
+    :raises ProtocolViolation: it is not such a body.
+    """
+    return read_body(body, _table, None)
+
+
+def encode_properties(lines: list[str]) -> bytes:
+    """The response body of 1010."""
+    return to_bytes("".join(f"{line}\n" for line in lines))
+
+
+def _replicas_json(info: ReplicasInfo) -> dict[str, Any]:
+    return {
+        "inSyncReplicas": [_replica_json(item) for item in info.in_sync],
+        "masterAddress": info.master_address,
+        "masterBrokerId": info.master_broker_id,
+        "masterEpoch": info.master_epoch,
+        "notInSyncReplicas": [_replica_json(item) for item in info.not_in_sync],
+        "syncStateSetEpoch": info.sync_state_set_epoch,
+    }
+
+
+def _replica_json(replica: Replica) -> dict[str, Any]:
+    return {
+        "alive": replica.alive,
+        "brokerAddress": replica.address,
+        "brokerId": replica.broker_id,
+        "brokerName": replica.broker_name,
+    }
+
+
+def _set(value: dict[str, Any]) -> SyncStateSet:
+    return SyncStateSet(_ids(value.get("syncStateSet")), _number(value.get("syncStateSetEpoch")))
+
+
+def _elected(value: dict[str, Any]) -> ElectedBody:
+    group = value.get("brokerMemberGroup") or {}
+    addresses = group.get("brokerAddrs") or {}
+    return ElectedBody(
+        _ids(value.get("syncStateSet")),
+        {_number(int(key)): text(address) for key, address in addresses.items()},
+        text(group.get("brokerName")),
+        text(group.get("cluster")),
+    )
+
+
+def _table(value: dict[str, Any]) -> dict[str, ReplicasInfo]:
+    return {str(name): _info(item) for name, item in value["replicasInfoTable"].items()}
+
+
+def _info(value: dict[str, Any]) -> ReplicasInfo:
+    master = value.get("masterBrokerId")
+    address = value.get("masterAddress")
+    return ReplicasInfo(
+        _number(value.get("masterEpoch")),
+        _number(value.get("syncStateSetEpoch")),
+        tuple(map(_replica, value.get("inSyncReplicas") or ())),
+        tuple(map(_replica, value.get("notInSyncReplicas") or ())),
+        None if master is None else _number(master),
+        None if address is None else text(address),
+    )
+
+
+def _replica(value: dict[str, Any]) -> Replica:
+    return Replica(
+        text(value.get("brokerName")),
+        _number(value.get("brokerId")),
+        text(value.get("brokerAddress")),
+        value.get("alive") is True,
+    )
+
+
+def _ids(value: Any) -> tuple[int, ...]:
+    """In ascending order, each once."""
+    return tuple(sorted({_number(item) for item in value or ()}))
+
+
+def _number(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value not in _INT64:
+        raise TypeError(f"a number was expected, not {value!r}")
+    return value

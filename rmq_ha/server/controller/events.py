@@ -1,0 +1,94 @@
+"""What the controllers agree on, entry by entry: the changes of their tables.
+
+Spec: controller.md, section 10.2. The form is ours; only our own controllers read it.
+"""
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from rmq_ha.base.errors import CorruptRecord
+
+_Id = Annotated[int, Meta(ge=1, le=(1 << 31) - 1)]
+_Epoch = Annotated[int, Meta(ge=0, le=(1 << 31) - 1)]
+
+
+class SyncStateSetAltered(msgspec.Struct, frozen=True, tag="set", tag_field="event"):
+    """The set of a broker name is another one."""
+
+    broker_name: str
+    members: tuple[_Id, ...]
+
+
+class BrokerIdApplied(msgspec.Struct, frozen=True, tag="id", tag_field="event"):
+    """
+    A broker has got its id, for life.
+
+    :ivar check_code: says who may apply for it again.
+    """
+
+    cluster_name: str
+    broker_name: str
+    broker_id: _Id
+    address: str
+    check_code: str
+
+
+class MasterElected(msgspec.Struct, frozen=True, tag="master", tag_field="event"):
+    """
+    Another epoch has begun.
+
+    Ours carries the epoch, so that it can start above those that brokers know.
+
+    :ivar master_id: None: nobody could be elected, the set stays.
+    :ivar silence_ms: for which the master may be silent, as it said itself.
+    """
+
+    broker_name: str
+    master_id: _Id | None
+    master_epoch: _Epoch
+    silence_ms: int = 0
+
+
+class BrokerDataCleaned(msgspec.Struct, frozen=True, tag="clean", tag_field="event"):
+    """
+    Brokers are forgotten.
+
+    :ivar broker_ids: none: the whole set.
+    """
+
+    broker_name: str
+    broker_ids: tuple[_Id, ...] = ()
+
+
+class AddressUpdated(msgspec.Struct, frozen=True, tag="address", tag_field="event"):
+    """A broker is somewhere else."""
+
+    broker_name: str
+    broker_id: _Id
+    address: str
+
+
+Event = SyncStateSetAltered | BrokerIdApplied | MasterElected | BrokerDataCleaned | AddressUpdated
+
+_decoder = msgspec.json.Decoder(Event)
+_encoder = msgspec.json.Encoder()
+
+
+def encode_event(event: Event) -> bytes:
+    """The body of an entry."""
+    return _encoder.encode(event)
+
+
+def decode_event(body: bytes) -> Event:
+    """
+    The same, read.
+
+    :raises CorruptRecord: it is no event that this version knows.
+    """
+    try:
+        event: Event = _decoder.decode(body)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise CorruptRecord(f"an entry of the controllers cannot be read: {error}") from None
+    return event

@@ -1,0 +1,412 @@
+"""One member of the controllers' Raft group: its ledger, its calls to the others, its one timer.
+
+Spec: controller.md, section 10.2; dledger.md, chapters 2, 5 and 10.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from twisted.internet.defer import Deferred, fail
+from twisted.internet.interfaces import IDelayedCall
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from rmq_ha.base.config.dledger_settings import DLedgerSettings
+from rmq_ha.base.errors import NotNow, RemotingError, RequestRejected, StoreError
+from rmq_ha.base.model.networks import Networks
+from rmq_ha.base.remoting.client import RemotingClient
+from rmq_ha.base.remoting.dispatcher import Handler
+from rmq_ha.base.seams import Host, Lock
+from rmq_ha.base.store_format.dledger_values import Role
+from rmq_ha.base.timing.timer import rearm, within
+from rmq_ha.base.wire.codes import ResponseCode as RemotingCode
+from rmq_ha.base.wire.command import RemotingCommand
+from rmq_ha.server.controller.codes import ResponseCode
+from rmq_ha.server.dledger.actions import (
+    Action,
+    Answer,
+    Completed,
+    Persist,
+    RoleChanged,
+    Send,
+    Sync,
+)
+from rmq_ha.server.dledger.codes import RequestCode
+from rmq_ha.server.dledger.codes import ResponseCode as GroupCode
+from rmq_ha.server.dledger.ledger import Ledger
+from rmq_ha.server.dledger.ledger_sync import SyncJob
+from rmq_ha.server.dledger.lookups import Lookups
+from rmq_ha.server.dledger.member import NEVER
+from rmq_ha.server.dledger.members import Members
+from rmq_ha.server.dledger.messages import GroupMessage
+from rmq_ha.server.dledger.node import Node
+from rmq_ha.server.dledger.protocol import Answered, PeerRequests, read_response, request_frame
+from rmq_ha.server.dledger.term_file import GroupFile, TermFile
+from rmq_ha.server.dledger.transfer import HAND_OVER_S, order_to_best
+
+_NOTHING = b"-"
+"""The first entry of a leader's term, which commits those before it."""
+_INDEX_FILE_SIZE = 1 << 20
+"""Of 32,768 entries: an election is one."""
+_RETRY_S = 1.0
+_SYNC_AGAIN_S = 0.5
+_THOROUGH_S = 3.0
+
+
+class ControllerGroup:
+    """
+    Drives the core: what is proposed is applied, in order, once most members have it on the disk.
+
+    :param directory: of this member's files, of no other.
+    :param apply: gets each committed entry, once, from the first one on.
+    :param led: told that this member leads and has applied all before; and that it no longer does.
+    :ivar fault: why this member takes no part until its next start; None: it does.
+    """
+
+    log = Logger()
+
+    def __init__(
+        self,
+        host: Host,
+        settings: DLedgerSettings,
+        directory: str,
+        file_size: int,
+        client: RemotingClient,
+        apply: Callable[[bytes], None],
+        led: Callable[[bool], None],
+    ) -> None:
+        self._host = host
+        self.settings = settings
+        self._directory = directory
+        self._client = client
+        self._apply = apply
+        self._led = led
+        self._ledger = Ledger(host.disk, directory, file_size, index_file_size=_INDEX_FILE_SIZE)
+        self._term_file = TermFile(host.disk, directory)
+        self._name = GroupFile(host.disk, directory)
+        self._members = Members(settings, Networks(""), Networks(""))
+        self._lookups = Lookups(host, self._members)
+        self._node: Node | None = None
+        self._lock: Lock | None = None
+        self._actions: deque[Action] = deque()
+        self._waiting: dict[int, Deferred[None]] = {}
+        self._applied = -1
+        self._term_index: int | None = None  # of this leadership's first entry
+        self._is_leading = self._is_running = self._is_barred = self._is_stopped = False
+        self._is_syncing = False
+        self._timer: IDelayedCall | None = None
+        self._begin_again: IDelayedCall | None = None
+        self._sync_again: IDelayedCall | None = None
+        self._thorough_at = 0.0
+        self.fault: str | None = None
+
+    # ------------------------------------------------------------ what others ask
+
+    @property
+    def is_ready(self) -> bool:
+        """This member leads, and everything that was ever proposed is decided and applied."""
+        return self._is_leading and self._applied == self._ledger.end_index
+
+    @property
+    def leads(self) -> bool:
+        """This member leads, and has applied all that others have committed before."""
+        return self._is_leading
+
+    @property
+    def leader_id(self) -> str | None:
+        """Who leads, as far as this member knows."""
+        return None if self._node is None or self._is_stopped else self._node.leader_id
+
+    @property
+    def term(self) -> int:
+        """The current one; -1 before the start."""
+        return -1 if self._node is None else self._node.term
+
+    def routes(self) -> dict[int, Handler]:
+        """What the other members send; by request code."""
+        return PeerRequests(self._serve, self._members, self._refused).routes()
+
+    def propose(self, body: bytes) -> "Deferred[None]":
+        """
+        Have an entry agreed on.
+
+        :returns: fires when it is applied; fails with `RequestRejected`: it may still be, unless
+            the code says that this member does not lead.
+        """
+        node = self._node
+        if node is None or not self.is_ready or node.why_not_append() != GroupCode.SUCCESS:
+            return fail(not_leader())
+        try:
+            (entry,) = self._ledger.append(node.term, [body])
+        except (StoreError, OSError, ValueError) as error:
+            reason = f"the controller cannot write its log: {error}"
+            return fail(RequestRejected(RemotingCode.SYSTEM_ERROR, reason))
+        done: Deferred[None] = Deferred()
+        self._waiting[entry.index] = done
+        self._enter(Node.appended, entry.index)
+        return done
+
+    # ------------------------------------------------------------ beginning and end
+
+    def start(self) -> None:
+        """
+        Read what there is, and take part. Blocks while it reads.
+
+        :raises StoreError: the files are another process's, or cannot be read.
+        """
+        self._lock = self._host.disk.lock(f"{self._directory}/lock")
+        self._name.claim(self.settings.group, "controllerDLegerGroup")
+        self._ledger.load()
+        state = self._term_file.load()
+        self._node = Node(self.settings, self._ledger, state, self._host.random, self._now())
+        self._lookups.start()
+        self._run()
+        self.log.info(
+            "controller {self_id} of {peers}: {count} entries of its log are applied",
+            self_id=self.settings.self_id,
+            peers=len(self.settings.peers),
+            count=self._applied + 1,
+        )
+
+    async def stop(self) -> None:
+        """
+        Have another one lead, take no part any more, and wait until nothing is being written.
+
+        What nobody was promised may not be on the disk yet; it needs no sync of its own.
+        """
+        await self._hand_over()
+        self._leave("this controller stops")
+        while self._is_barred or self._is_syncing:
+            later: Deferred[None] = Deferred()
+            self._host.clock.callLater(0.005, later.callback, None)
+            await later
+        if self._lock is not None:
+            self._ledger.close()
+            self._lock.release()
+
+    async def _hand_over(self) -> None:
+        node = None if self._is_stopped else self._node
+        order = None if node is None else order_to_best(node, self.settings)
+        if order is not None:
+            answered: Answered = Deferred()
+            self._serve(RequestCode.LEADERSHIP_TRANSFER, order, answered)
+            await within(self._host.clock, HAND_OVER_S, answered)
+
+    def _leave(self, reason: str) -> None:
+        self._is_stopped = True
+        for timer in (self._timer, self._begin_again, self._sync_again):
+            if timer is not None and timer.active():
+                timer.cancel()
+        self._actions.clear()
+        self._lead(False)
+        waiting, self._waiting = self._waiting, {}
+        for done in waiting.values():
+            done.errback(RequestRejected(RemotingCode.SYSTEM_ERROR, reason))
+
+    def _fail(self, reason: str) -> None:
+        """Whoever cannot remember must not lead, nor vote, until the next start."""
+        self.fault = reason
+        self.log.critical("this controller takes no part until its next start: {r}", r=reason)
+        self._leave(reason)
+
+    # ------------------------------------------------------------ in
+
+    def _now(self) -> int:
+        """Milliseconds of a clock that nobody sets."""
+        return int(self._host.clock.seconds() * 1000 + 0.001)
+
+    def _serve(self, code: int, message: GroupMessage, answered: Answered) -> None:
+        if self._node is None or self._is_stopped:
+            raise RequestRejected(RemotingCode.SYSTEM_ERROR, "this controller takes no part")
+        self._enter(Node.request, code, message, answered)
+
+    def _refused(self, host: str, code: int, reason: str) -> None:
+        self._lookups.again()
+        self.log.debug("{host}: request {code} refused: {why}", host=host, code=code, why=reason)
+
+    def _enter(self, function: Callable[..., None], *args: Any) -> None:
+        """
+        Into the core, then do what it wants; what it does not expect must not end it.
+
+        :param function: of `Node`; who takes no part any more hears of nothing.
+        """
+        if self._node is None or self._is_stopped:
+            return
+        try:
+            function(self._node, *args, self._now())
+        except Exception:
+            self.log.failure("the controllers' group goes on after a failure")
+        self._run()
+
+    def _on_time(self) -> None:
+        self._timer = None
+        self._enter(Node.tick)
+
+    def _called(self, answer: "RemotingCommand | Failure", send: Send) -> None:
+        """What became of a call."""
+        message = None
+        if not isinstance(answer, Failure):
+            try:
+                message = read_response(send.code, answer)
+            except RemotingError as error:
+                self.log.debug("{peer} answered: {error}", peer=send.peer, error=error)
+        self._enter(Node.response, send.peer, send.call_id, message)
+
+    # ------------------------------------------------------------ out
+
+    def _run(self) -> None:
+        """Do what the core wants, in order, up to the next thing that must be on the disk first."""
+        node = self._node
+        if self._is_running or node is None:
+            return
+        self._is_running = True
+        try:
+            while not self._is_stopped:
+                self._actions.extend(node.outbox)
+                node.outbox.clear()
+                if self._is_barred or not self._actions:
+                    break
+                self._act(self._actions.popleft())
+        finally:
+            self._is_running = False
+        self._apply_committed()
+        if not self._is_stopped:
+            wake = node.next_wake
+            deadline = None if wake >= NEVER else wake / 1000 + 0.0001
+            self._timer = rearm(self._host.clock, self._timer, deadline, self._on_time)
+
+    def _act(self, action: Action) -> None:
+        if isinstance(action, Persist):
+            self._is_barred = True
+            saved = self._host.worker.call(self._term_file.save, action.state)
+            saved.addCallbacks(self._persisted, self._not_persisted)
+        elif isinstance(action, Send):
+            frame = request_frame(action.code, action.message)
+            address = self.settings.peers[action.peer]
+            called = self._client.invoke(address, frame, action.timeout_ms)
+            called.addBoth(self._called, action)
+        elif isinstance(action, Answer):
+            action.token.callback(action.message)
+        elif isinstance(action, Sync):
+            self._sync()
+        elif isinstance(action, Completed):
+            self._completed(action)
+        elif isinstance(action, RoleChanged):
+            self._role_changed(action)
+
+    def _persisted(self, _: None) -> None:
+        self._is_barred = False
+        self._run()
+
+    def _not_persisted(self, failure: Failure) -> None:
+        self._is_barred = False
+        self._fail(f"term and vote cannot be kept: {failure.getErrorMessage()}")
+
+    def _sync(self) -> None:
+        """One at a time: the core asks for the next one when it was told of this one."""
+        now = self._host.clock.seconds()
+        try:
+            job = self._ledger.sync_job(thorough=now >= self._thorough_at + _THOROUGH_S)
+        except NotNow as error:
+            self._sync_later(error)
+            return
+        except (StoreError, OSError) as error:
+            self._fail(f"the log cannot be synced: {error}")
+            return
+        if job.checkpoint is not None:
+            self._thorough_at = now
+        self._is_syncing = True
+        ran = self._host.worker.call(job.run)
+        ran.addCallbacks(self._synced, self._not_synced, callbackArgs=(job,), errbackArgs=(job,))
+
+    def _synced(self, _: None, job: SyncJob) -> None:
+        self._is_syncing = False
+        self._enter(Node.synced, self._ledger.synced(job))
+
+    def _not_synced(self, failure: Failure, job: SyncJob) -> None:
+        self._is_syncing = False
+        if isinstance(failure.value, NotNow):
+            self._ledger.put_off(job)
+            self._sync_later(failure.value)
+            return
+        self._ledger.sync_failed(job, failure.value)  # type: ignore[arg-type]
+        self._fail(f"the log cannot be synced: {failure.getErrorMessage()}")
+
+    def _sync_later(self, error: NotNow) -> None:
+        """No sync has failed: who waits for this one goes on waiting."""
+        self.log.warn("the log is synced later: {error}", error=error)
+        if not self._is_stopped:
+            self._sync_again = self._host.clock.callLater(_SYNC_AGAIN_S, self._sync)
+
+    def _role_changed(self, action: RoleChanged) -> None:
+        self.log.info(
+            "controller {self_id} is {role} in term {term}; the leader is {leader}",
+            self_id=self.settings.self_id,
+            role=action.role.value,
+            term=action.term,
+            leader=action.leader_id or "not known",
+        )
+        self._lead(False)
+        if action.role is Role.LEADER:
+            self._begin_term(action.term)
+
+    def _begin_term(self, term: int) -> None:
+        """Entries of earlier terms are committed together with one of the own."""
+        node = self._node
+        if node is None or node.role is not Role.LEADER or node.term != term:
+            return
+        try:
+            (entry,) = self._ledger.append(term, [_NOTHING])
+        except (StoreError, OSError) as error:
+            self.log.error("this controller cannot begin to lead yet: {error}", error=error)
+            self._begin_again = self._host.clock.callLater(_RETRY_S, self._begin_term, term)
+            return
+        self._term_index = entry.index
+        self._enter(Node.appended, entry.index)
+
+    def _apply_committed(self) -> None:
+        """What most have, and what follows from that."""
+        while self._applied < self._ledger.committed_index and self.fault is None:
+            try:
+                entry = self._ledger.entry(self._applied + 1)
+                if entry is None:
+                    raise StoreError(f"entry {self._applied + 1} is missing")
+                if entry.body != _NOTHING:
+                    self._apply(entry.body)
+            except (StoreError, OSError) as error:
+                self._fail(f"the log cannot be read: {error}")
+                return
+            self._applied += 1
+        if self._term_index is not None and self._applied >= self._term_index:
+            self._lead(True)
+
+    def _completed(self, action: Completed) -> None:
+        self._apply_committed()
+        for index in [index for index in self._waiting if index <= action.index]:
+            done = self._waiting.pop(index)
+            if action.code == GroupCode.SUCCESS:
+                done.callback(None)
+            else:
+                done.errback(_undecided(action.code))
+
+    def _lead(self, leads: bool) -> None:
+        if not leads:
+            self._term_index = None
+        if leads is not self._is_leading:
+            self._is_leading = leads
+            self._led(leads)
+
+
+def not_leader() -> RequestRejected:
+    """What whoever asks another controller than the leader is answered."""
+    return RequestRejected(ResponseCode.NOT_LEADER, "The controller is not in leader state")
+
+
+def _undecided(code: int) -> RequestRejected:
+    """Of an entry that lies in our log; who leads next may have it, too."""
+    why = "too few controllers have answered in time"
+    if code == GroupCode.NOT_LEADER:
+        why = "this controller leads no more"
+    reason = f"{why}; it may still be done: look, and ask again"
+    return RequestRejected(RemotingCode.SYSTEM_ERROR, reason)

@@ -1,0 +1,132 @@
+"""Who is alive: the heartbeats of brokers, as this controller has heard them.
+
+Spec: controller.md, sections 10.1 and 10.5. Nothing of it is in the log: each controller hears all.
+"""
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from rmq_ha.server.controller.messages import LEAST_PRIORITY, HeartbeatRequest
+
+DEFAULT_SILENCE_MS = 10_000
+_MOST_SILENCE_MS = 3_600_000
+_MOST_BROKERS = 10_000
+
+Key = tuple[str, int]
+"""Broker name and id."""
+
+
+class Heartbeat(NamedTuple):
+    """
+    The last one of a broker.
+
+    :ivar heard: when, in ms of a clock that nobody sets.
+    :ivar silence_ms: for which the broker may be silent.
+    :ivar epoch: of its last record; -1: it does not know.
+    :ivar channel: that it came by.
+    """
+
+    heard: int
+    silence_ms: int
+    address: str
+    epoch: int
+    max_offset: int
+    confirm_offset: int
+    priority: int
+    channel: Any
+
+
+class Liveness:
+    """
+    Heartbeats by broker; the time is passed in.
+
+    Of a broker that was not heard of since `begin` nothing is known: it may well be alive, and
+    believe that it leads; the leader before may have heard what this controller has not.
+
+    :ivar dropped: heartbeats that had no place.
+    """
+
+    def __init__(self) -> None:
+        self._last: dict[Key, Heartbeat] = {}
+        self._heard: set[Key] = set()
+        self._begun = 0
+        self.dropped = 0
+
+    def begin(self, now: int) -> None:
+        """This controller leads from now on."""
+        self._heard.clear()
+        self._begun = now
+
+    def hear(self, request: HeartbeatRequest, channel: Any, now: int) -> None:
+        """
+        A heartbeat; the last one counts, also if it tells of less than one before (14.19).
+
+        :param channel: whatever `closed` is told later.
+        """
+        if request.broker_id is None:
+            return
+        key = request.broker_name, request.broker_id
+        if key not in self._last and len(self._last) >= _MOST_BROKERS:
+            self.dropped += 1
+            return
+        silence = request.heartbeat_timeout_mills
+        self._heard.add(key)
+        self._last[key] = Heartbeat(
+            now,
+            min(silence, _MOST_SILENCE_MS) if silence and silence > 0 else DEFAULT_SILENCE_MS,
+            request.broker_addr,
+            -1 if request.epoch is None else request.epoch,
+            -1 if request.max_offset is None else request.max_offset,
+            -1 if request.confirm_offset is None else request.confirm_offset,
+            LEAST_PRIORITY if request.election_priority is None else request.election_priority,
+            channel,
+        )
+
+    def last(self, broker_name: str, broker_id: int, now: int) -> Heartbeat | None:
+        """The last heartbeat of a broker that lives; None of any other."""
+        heartbeat = self._last.get((broker_name, broker_id))
+        return (
+            heartbeat
+            if heartbeat is not None and now - heartbeat.heard <= heartbeat.silence_ms
+            else None
+        )
+
+    def is_alive(self, broker_name: str, broker_id: int, now: int) -> bool:
+        """It was heard of lately."""
+        return self.last(broker_name, broker_id, now) is not None
+
+    def may_live(self, broker_name: str, broker_id: int, now: int, silence_ms: int) -> bool:
+        """
+        It is alive, or nobody can know yet.
+
+        :param silence_ms: for which it may be silent, as far as is known from the log.
+        """
+        key = broker_name, broker_id
+        if key in self._heard:
+            return self.is_alive(broker_name, broker_id, now)
+        return now - self._begun <= max(silence_ms, DEFAULT_SILENCE_MS)
+
+    def bound_to(self, channel: Any) -> list[Key]:
+        """
+        Whose last heartbeat came by this connection.
+
+        Java remembers that of the first, and evicts a broker that has long connected anew (14.16).
+        """
+        return [key for key, heartbeat in self._last.items() if heartbeat.channel is channel]
+
+    def gone(self, keys: Iterable[Key]) -> None:
+        """These are dead, for certain."""
+        for key in keys:
+            self._last.pop(key, None)
+            self._heard.add(key)
+
+    def expire(self, now: int) -> list[tuple[Key, Heartbeat]]:
+        """Forget, and name, who was silent for too long."""
+        dead = [
+            (key, heartbeat)
+            for key, heartbeat in self._last.items()
+            if now - heartbeat.heard > heartbeat.silence_ms
+        ]
+        for key, _ in dead:
+            del self._last[key]
+        return dead

@@ -1,0 +1,262 @@
+"""The controller's requests over RocketMQ's remoting: frames to decisions and back.
+
+Spec: controller.md, chapter 5 and section 10.3.
+"""
+
+from collections.abc import Callable
+from typing import Protocol as Shape
+
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IProtocol, ITransport
+from twisted.internet.protocol import Factory, Protocol
+from twisted.logger import Logger
+
+from rmq_ha.base.errors import ConfigurationError, RequestRejected
+from rmq_ha.base.remoting.channel import Channel
+from rmq_ha.base.remoting.dispatcher import Answer, Handler
+from rmq_ha.base.seams import Host
+from rmq_ha.base.timing.one_by_one import OneByOne
+from rmq_ha.base.wire.codes import ResponseCode as RemotingCode
+from rmq_ha.base.wire.command import RemotingCommand
+from rmq_ha.base.wire.ext_fields import ext_fields
+from rmq_ha.server.controller.codec import (
+    decode_header,
+    decode_names,
+    decode_set,
+    encode_properties,
+)
+from rmq_ha.server.controller.codes import RequestCode, ResponseCode
+from rmq_ha.server.controller.events import Event, encode_event
+from rmq_ha.server.controller.group import ControllerGroup, not_leader
+from rmq_ha.server.controller.liveness import Liveness
+from rmq_ha.server.controller.messages import (
+    AlterSyncStateSetRequest,
+    ApplyBrokerIdRequest,
+    CleanBrokerDataRequest,
+    ElectMasterRequest,
+    GetMetadataResponse,
+    GetNextBrokerIdRequest,
+    GetReplicaInfoRequest,
+    HeartbeatRequest,
+    RegisterBrokerRequest,
+)
+from rmq_ha.server.controller.replicas import Decision, ReplicasInfoManager
+
+_MOST_WAITING = 1024
+
+
+class Settings(Shape):
+    """What can be asked and changed from afar."""
+
+    def render(self) -> list[str]:
+        """`key=value` lines."""
+
+    def update(self, text: str) -> "Deferred[bool]":
+        """:raises ConfigurationError: nothing was changed; RequestRejected: it must not be."""
+
+
+class ControllerRequests:
+    """
+    Answers brokers and tools. Changes go through the log one after the other: each is decided when
+    the one before is applied.
+
+    :param decided: told of each event once it is applied.
+    :param lost: told of each connection that heartbeats came by, once it is gone.
+    """
+
+    log = Logger()
+
+    def __init__(
+        self,
+        host: Host,
+        group: ControllerGroup,
+        manager: ReplicasInfoManager,
+        liveness: Liveness,
+        settings: Settings,
+        decided: Callable[[Event], None],
+        lost: Callable[[Channel], None],
+    ) -> None:
+        self._host = host
+        self._group = group
+        self._manager = manager
+        self._liveness = liveness
+        self._settings = settings
+        self._decided = decided
+        self._lost = lost
+        self._watched: set[Channel] = set()
+        self._line = OneByOne()
+
+    def routes(self) -> dict[int, Handler]:
+        """By request code."""
+        return {
+            RequestCode.BROKER_HEARTBEAT: self.heartbeat,
+            RequestCode.ALTER_SYNC_STATE_SET: self.alter_sync_state_set,
+            RequestCode.ELECT_MASTER: self.elect_master,
+            RequestCode.REGISTER_BROKER: self.register_broker,
+            RequestCode.GET_REPLICA_INFO: self.replica_info,
+            RequestCode.GET_METADATA_INFO: self.metadata,
+            RequestCode.GET_SYNC_STATE_DATA: self.sync_state_data,
+            RequestCode.UPDATE_CONTROLLER_CONFIG: self.update_config,
+            RequestCode.GET_CONTROLLER_CONFIG: self.config,
+            RequestCode.CLEAN_BROKER_DATA: self.clean_broker_data,
+            RequestCode.GET_NEXT_BROKER_ID: self.next_broker_id,
+            RequestCode.APPLY_BROKER_ID: self.apply_broker_id,
+        }
+
+    # ------------------------------------------------------------ in order
+
+    def decide(self, decide: Callable[[], Decision]) -> "Deferred[Decision]":
+        """
+        Decide when all before is done, and commit what follows from that.
+
+        :returns: fires when the event, if there is one, is applied; fails with `RequestRejected`.
+        """
+        if len(self._line) >= _MOST_WAITING:
+            raise RequestRejected(
+                RemotingCode.SYSTEM_BUSY, f"{_MOST_WAITING} requests wait for the controller's log"
+            )
+        return self._line.run(lambda: Deferred.fromCoroutine(self._decided_now(decide)))
+
+    async def _decided_now(self, decide: Callable[[], Decision]) -> Decision:
+        self._check_ready()
+        decision = decide()
+        if decision.event is not None:
+            await self._group.propose(encode_event(decision.event))
+            self._decided(decision.event)
+        return decision
+
+    def _check_ready(self) -> None:
+        if not self._group.is_ready:
+            raise not_leader()
+
+    def _check_leads(self) -> None:
+        if not self._group.leads:
+            raise not_leader()
+
+    def _ordered(
+        self, request: RemotingCommand, decide: Callable[[], Decision]
+    ) -> "Deferred[RemotingCommand]":
+        self._check_leads()
+        return self.decide(decide).addCallback(_response, request)
+
+    # ------------------------------------------------------------ requests
+
+    def heartbeat(self, channel: Channel, request: RemotingCommand) -> Answer:
+        """904, of every controller."""
+        header = decode_header(HeartbeatRequest, request.ext)
+        if header.broker_id is None:
+            return request.response(ResponseCode.INVALID_REQUEST, "Heart beat with empty brokerId")
+        self._liveness.hear(header, channel, self._now())
+        if channel not in self._watched:
+            self._watched.add(channel)
+            channel.on_close(self._closed)
+        return request.response(ResponseCode.SUCCESS, "Heart beat success")
+
+    def _closed(self, channel: Channel) -> None:
+        self._watched.discard(channel)
+        self._lost(channel)
+
+    def alter_sync_state_set(self, _: Channel, request: RemotingCommand) -> Answer:
+        """1001."""
+        header = decode_header(AlterSyncStateSetRequest, request.ext)
+        proposal = request.read(decode_set)
+        return self._ordered(
+            request, lambda: self._manager.alter_sync_state_set(header, proposal, self._now())
+        )
+
+    def elect_master(self, _: Channel, request: RemotingCommand) -> Answer:
+        """1002."""
+        header = decode_header(ElectMasterRequest, request.ext)
+        return self._ordered(request, lambda: self._manager.elect_master(header, self._now()))
+
+    def register_broker(self, _: Channel, request: RemotingCommand) -> Answer:
+        """1003."""
+        header = decode_header(RegisterBrokerRequest, request.ext)
+        return self._ordered(request, lambda: self._manager.register_broker(header, self._now()))
+
+    def apply_broker_id(self, _: Channel, request: RemotingCommand) -> Answer:
+        """1013."""
+        header = decode_header(ApplyBrokerIdRequest, request.ext)
+        return self._ordered(request, lambda: self._manager.apply_broker_id(header))
+
+    def clean_broker_data(self, _: Channel, request: RemotingCommand) -> Answer:
+        """1011."""
+        header = decode_header(CleanBrokerDataRequest, request.ext)
+        return self._ordered(request, lambda: self._manager.clean_broker_data(header, self._now()))
+
+    def next_broker_id(self, _: Channel, request: RemotingCommand) -> Answer:
+        """1012."""
+        self._check_leads()
+        header = decode_header(GetNextBrokerIdRequest, request.ext)
+        return _response(self._manager.next_broker_id(header), request)
+
+    def replica_info(self, _: Channel, request: RemotingCommand) -> Answer:
+        """1004, in order: it begins the lease of who leads, and another one may be on the way."""
+        header = decode_header(GetReplicaInfoRequest, request.ext)
+        return self._ordered(request, lambda: self._manager.replica_info(header.broker_name))
+
+    def sync_state_data(self, _: Channel, request: RemotingCommand) -> Answer:
+        """1006."""
+        self._check_leads()
+        names = request.read(decode_names)
+        return _response(self._manager.sync_state_data(names, self._now()), request)
+
+    def metadata(self, _: Channel, request: RemotingCommand) -> Answer:
+        """1005, of every controller."""
+        settings, leader = self._group.settings, self._group.leader_id
+        header = GetMetadataResponse(
+            group=settings.group,
+            controller_leader_id=leader,
+            controller_leader_address=settings.peers.get(leader or "", ""),
+            is_leader=leader == settings.self_id,
+            peers="".join(f"{peer}:{address};" for peer, address in settings.peers.items()),
+        )
+        return request.response(ResponseCode.SUCCESS, None, ext_fields(header))
+
+    def config(self, _: Channel, request: RemotingCommand) -> Answer:
+        """1010."""
+        return request.response(body=encode_properties(self._settings.render()))
+
+    def update_config(self, _: Channel, request: RemotingCommand) -> Answer:
+        """1009."""
+        try:
+            written = self._settings.update((request.body or b"").decode("utf-8", "replace"))
+        except ConfigurationError as error:
+            raise RequestRejected(RemotingCode.SYSTEM_ERROR, str(error)) from None
+        return written.addCallback(
+            lambda is_written: (
+                request.response()
+                if is_written
+                else request.response(
+                    RemotingCode.SYSTEM_ERROR,
+                    "changed until the next start: the file could not be written, see the log",
+                )
+            )
+        )
+
+    def _now(self) -> int:
+        return self._host.steady_ms()
+
+
+def _response(decision: Decision, request: RemotingCommand) -> RemotingCommand:
+    ext = None if decision.header is None else ext_fields(decision.header)
+    return request.response(decision.code, decision.remark, ext, decision.body)
+
+
+class Knock(Protocol):
+    """Connects, and goes away again."""
+
+    def makeConnection(self, transport: ITransport) -> None:
+        """Somebody is there."""
+        transport.loseConnection()
+
+
+def knock(host: Host, address: str, seconds: float) -> "Deferred[IProtocol]":
+    """
+    Whether somebody listens at an address.
+
+    :returns: fires when somebody does; fails with what the connection failed with.
+    """
+    name, _, port = address.rpartition(":")
+    endpoint = host.network.client(name.strip("[]"), int(port), seconds)
+    return endpoint.connect(Factory.forProtocol(Knock))

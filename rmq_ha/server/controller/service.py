@@ -1,0 +1,301 @@
+"""A whole controller: its port, its group, its watch over the brokers.
+
+Spec: controller.md, chapter 10.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from twisted.internet.defer import Deferred
+from twisted.internet.error import ConnectionRefusedError
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from rmq_ha.base.config.controller import ControllerConfig
+from rmq_ha.base.config.netty import NettyClientConfig, NettyServerConfig
+from rmq_ha.base.errors import RequestRejected
+from rmq_ha.base.remoting.channel import Channel
+from rmq_ha.base.remoting.client import RemotingClient
+from rmq_ha.base.remoting.dispatcher import RequestDispatcher
+from rmq_ha.base.remoting.server import RemotingServer
+from rmq_ha.base.seams import Host
+from rmq_ha.base.timing.periodic import Periodic
+from rmq_ha.base.timing.timer import next_turn
+from rmq_ha.base.tls.reload import TlsReload
+from rmq_ha.base.tls.server import ServerTls
+from rmq_ha.base.wire.command import RemotingCommand
+from rmq_ha.base.wire.ext_fields import ext_fields
+from rmq_ha.server.controller.broker_sets import BrokerSets
+from rmq_ha.server.controller.codes import RequestCode
+from rmq_ha.server.controller.events import Event, MasterElected, decode_event
+from rmq_ha.server.controller.group import ControllerGroup
+from rmq_ha.server.controller.liveness import Key, Liveness
+from rmq_ha.server.controller.messages import ElectMasterRequest
+from rmq_ha.server.controller.protocol import ControllerRequests, knock
+from rmq_ha.server.controller.replicas import Notice, ReplicasInfoManager
+from rmq_ha.server.controller.settings import ControllerSettings, group_settings
+
+_SCAN_FIRST_S = 2.0
+_KNOCK_S = 1.0
+_KNOCK_AGAIN_S = 0.5
+
+
+class ControllerService:
+    """
+    One controller of a group.
+
+    :param tls: the `tls.*` keys; None: plain only.
+    :ivar sets: what all controllers know alike.
+    :ivar settings: what updateControllerConfig changes; `settings.file` may be replaced by that of
+        a server which runs this controller and has one file for both.
+    :ivar elections: how often this one has had a master elected.
+    """
+
+    log = Logger()
+
+    def __init__(
+        self,
+        host: Host,
+        config: ControllerConfig,
+        server_config: NettyServerConfig,
+        tls: Mapping[str, str] | None = None,
+    ) -> None:
+        self._host = host
+        self._config = config
+        settings = group_settings(config)
+        address = settings.peers[settings.self_id]
+        self.port = int(address.rpartition(":")[2])
+        self.sets, self.liveness = BrokerSets(), Liveness()
+        self.elections = 0
+        self._is_listening = False
+        self._knocking: dict[Key, Channel] = {}  # to the connection of it that was lost last
+        self._client = RemotingClient(host, NettyClientConfig(), tls)
+        self.group = ControllerGroup(
+            host,
+            settings,
+            f"{config.controller_store_path}/dledger-{settings.self_id}",
+            config.mapped_file_size,
+            self._client,
+            self._apply,
+            self._led,
+        )
+        self.manager = ReplicasInfoManager(
+            self.sets, self.liveness, lambda: config.enable_elect_unclean_master
+        )
+        self.settings = ControllerSettings(host.disk, host.worker, config)
+        self._requests = ControllerRequests(
+            host,
+            self.group,
+            self.manager,
+            self.liveness,
+            self.settings,
+            self._decided,
+            self._lost,
+        )
+        dispatcher = RequestDispatcher()
+        dispatcher.routes.update(self._requests.routes())
+        dispatcher.routes.update(self.group.routes())
+        rules = None if tls is None else ServerTls(tls, host.disk.read_bytes, host.now_ms)
+        self.tls = TlsReload(host, [] if rules is None else [rules])
+        self._server = RemotingServer(host, server_config, dispatcher, rules)
+        self._scans = [
+            Periodic(
+                host.clock,
+                "broker expiry",
+                lambda: next_turn(host.clock).addCallback(self._expire),
+                config.scan_not_active_broker_interval / 1000,
+                _SCAN_FIRST_S,
+            ),
+            Periodic(
+                host.clock,
+                "search for sets without a master",
+                lambda: next_turn(host.clock).addCallback(self._elect_where_needed),
+                config.scan_inactive_master_interval / 1000,
+            ),
+        ]
+
+    # ------------------------------------------------------------ beginning and end
+
+    def start(self) -> "Deferred[None]":
+        """
+        Read the log, listen, take part.
+
+        :returns: fires when others can connect; fails with `StoreError` when the log cannot be
+            read, with `CannotListenError` when the port is taken.
+        """
+        return Deferred.fromCoroutine(self._start())
+
+    def stop(self) -> "Deferred[None]":
+        """Close all; fires when nothing is left to write."""
+        return Deferred.fromCoroutine(self._stop())
+
+    async def _start(self) -> None:
+        self.group.start()
+        await self._server.listen(self.port, self._config.bind_address)
+        self._is_listening = True
+        for scan in self._scans:
+            scan.start()
+        self.tls.start()
+        self.log.info("controller listens on port {port}", port=self.port)
+
+    async def _stop(self) -> None:
+        self._is_listening = False
+        for scan in self._scans:
+            await scan.stop()
+        await self.tls.stop()
+        await self.group.stop()
+        await self._server.stop()
+        await self._client.stop()
+        await self.settings.file.written()
+
+    # ------------------------------------------------------------ what it tells of itself
+
+    def state(self) -> tuple[bool, str]:
+        """Whether brokers can be served, by this controller or the one that it names; and why."""
+        group, settings = self.group, self.group.settings
+        if group.fault is not None:
+            return False, group.fault
+        if not self._is_listening:
+            return False, "the controller does not listen"
+        if group.leads:
+            living = self._living()
+            return True, (
+                f"{settings.self_id} leads in term {group.term}; {living} brokers of "
+                f"{len(self.sets.names())} sets are alive"
+            )
+        if group.leader_id not in (None, settings.self_id):
+            return True, f"{settings.self_id} follows {group.leader_id} in term {group.term}"
+        return False, "no controller leads"
+
+    def _living(self) -> int:
+        now = self._host.steady_ms()
+        return sum(
+            self.liveness.is_alive(name, number, now)
+            for name in self.sets.names()
+            for number in getattr(self.sets.get(name), "brokers", ())
+        )
+
+    # ------------------------------------------------------------ the log
+
+    def _apply(self, body: bytes) -> None:
+        self.sets.apply(decode_event(body))
+
+    def _led(self, leads: bool) -> None:
+        if leads:
+            self.liveness.begin(self._host.steady_ms())
+
+    def _decided(self, event: Event) -> None:
+        """Applied: who has to know it."""
+        self.log.info("agreed: {event}", event=event)
+        if isinstance(event, MasterElected) and event.master_id is not None:
+            self.elections += 1
+            if self._config.notify_broker_role_changed:
+                for notice in self.manager.notices(event.broker_name, self._host.steady_ms()):
+                    self._notify(notice)
+
+    def _notify(self, notice: Notice) -> None:
+        """1008; who does not get it asks within 5 s (1004)."""
+        command = RemotingCommand(
+            int(RequestCode.NOTIFY_BROKER_ROLE_CHANGED),
+            ext_fields(notice.header),
+            notice.body,
+        )
+        sent = self._client.oneway(notice.address, command)
+        sent.addErrback(self._not_notified, notice.address)
+
+    def _not_notified(self, failure: Failure, address: str) -> None:
+        self.log.warn(
+            "{address} was not told of the election: {reason}",
+            address=address,
+            reason=failure.getErrorMessage(),
+        )
+
+    # ------------------------------------------------------------ the watch
+
+    def _expire(self, _: object) -> "Deferred[None]":
+        """Who was silent for too long is dead; his connection goes, as Java's controller does."""
+        for (name, number), heartbeat in self.liveness.expire(self._host.steady_ms()):
+            self.log.warn(
+                "broker {name} {number} at {address} is dead: no heartbeat for {silence} ms",
+                name=name,
+                number=number,
+                address=heartbeat.address,
+                silence=heartbeat.silence_ms,
+            )
+            heartbeat.channel.close()
+        return self._elect_where_needed()
+
+    def _lost(self, channel: Channel) -> None:
+        """
+        A connection is gone: that of a killed broker, or one that only connects anew (14.16).
+
+        Who refuses connections is dead at once; of who takes them nothing is known until its
+        heartbeats come, or its time is over.
+        """
+        for key in self.liveness.bound_to(channel):
+            if not self.group.leads:
+                return
+            is_watched = key in self._knocking
+            self._knocking[key] = channel
+            if not is_watched:
+                watch = Deferred.fromCoroutine(self._watch(key))
+                watch.addErrback(lambda failure: self.log.failure("watching a broker", failure))
+
+    async def _watch(self, key: Key) -> None:
+        try:
+            await self._knock_until_known(key)
+        finally:
+            del self._knocking[key]
+
+    async def _knock_until_known(self, key: Key) -> None:
+        """Until it is dead, or its heartbeats come by another connection."""
+        while self.group.leads and self._is_listening:
+            address = self._registered(key)
+            if address is None or self._is_known_again(key):
+                return
+            try:
+                await knock(self._host, address, _KNOCK_S)
+            except (ConnectionRefusedError, ValueError):
+                if self._is_known_again(key):
+                    return  # the refusal took its time, and it came back meanwhile
+                self.log.warn("broker {key} is dead: it refuses connections", key=key)
+                self.liveness.gone([key])
+                await self._elect_where_needed()
+                return
+            except Exception as error:
+                self.log.debug("broker {key} cannot be reached: {error}", key=key, error=error)
+            pause: Deferred[None] = Deferred()
+            self._host.clock.callLater(_KNOCK_AGAIN_S, pause.callback, None)
+            await pause
+
+    def _is_known_again(self, key: Key) -> bool:
+        """Its last heartbeat came by another connection than the one that was lost, or is old."""
+        last = self.liveness.last(*key, self._host.steady_ms())
+        return last is None or last.channel is not self._knocking[key]
+
+    def _registered(self, key: Key) -> str | None:
+        """Where a broker is; what a heartbeat says of it may be a stranger's word."""
+        name, number = key
+        broker_set = self.sets.get(name)
+        known = None if broker_set is None else broker_set.brokers.get(number)
+        return None if known is None else known.address
+
+    def _elect_where_needed(self, _: object = None) -> "Deferred[None]":
+        return Deferred.fromCoroutine(self._elect_all())
+
+    async def _elect_all(self) -> None:
+        if not self.group.is_ready:
+            return
+        for name in self.manager.without_master(self._host.steady_ms()):
+            request = ElectMasterRequest(broker_name=name)
+            try:
+                decision: Any = await self._requests.decide(
+                    lambda request=request: self.manager.elect_master(  # type: ignore[misc]
+                        request, self._host.steady_ms()
+                    )
+                )
+            except RequestRejected as error:
+                self.log.info("no election for {name}: {error}", name=name, error=error)
+                return
+            if decision.remark is not None:
+                self.log.warn("{name}: {remark}", name=name, remark=decision.remark)

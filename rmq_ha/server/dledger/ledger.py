@@ -1,0 +1,462 @@
+"""The ledger: what a group agrees on, entry by entry, on this member's disk.
+
+Spec: dledger.md, chapters 3 and 15; sections 11.5 and 11.6.
+"""
+
+from collections.abc import Sequence
+
+from twisted.logger import Logger
+
+from rmq_ha.base.errors import InconsistentLedger, LedgerFull, NotNow, StoreError
+from rmq_ha.base.seams import Disk
+from rmq_ha.base.store_flags import may_pass
+from rmq_ha.base.store_format.dledger import (
+    BLANK_SIZE,
+    INDEX_FILE_SIZE,
+    MAGIC,
+    Checkpoint,
+    SyncedUpTo,
+    place_after,
+)
+from rmq_ha.base.store_format.dledger_values import ENTRY_HEADER_SIZE, Entry, Room
+from rmq_ha.server.dledger.codes import ResponseCode
+from rmq_ha.server.dledger.ledger_files import LedgerFiles
+from rmq_ha.server.dledger.ledger_reader import LedgerReader
+from rmq_ha.server.dledger.ledger_recovery import LedgerRecovery, Recovered
+from rmq_ha.server.dledger.ledger_sync import SyncJob
+from rmq_ha.server.dledger.term_file import CheckpointFile, disk_error
+
+# Both the files' names (20 digits) and places in the index (32 bytes an entry) stay 64-bit numbers.
+_INDEX_LIMIT = 1 << 57
+_POSITION_LIMIT = 1 << 62
+
+
+class Ledger(LedgerReader):
+    """
+    Entries in a row of data files, with an index; appended at the end, read anywhere.
+
+    Everything is for the reactor's thread, and quick; but `load`, `sync` and `SyncJob.run` block.
+
+    :param directory: `dledger-<selfId>`: index, checkpoint and, if no others are given, data.
+    :param file_size: of data files; the same on all members.
+    :param data_directories: where data files are found and made.
+    :param read_only: further directories of data files.
+    :param first_pos: where the first entry goes, behind an old commit log; start of a file.
+    :param cached_bytes: of recent entries, kept so that pushing them needs no read.
+    :ivar committed_index: the last entry known to be committed; -1: none.
+    :ivar committed_pos: where it ends; 0: none.
+    :ivar synced_index: the last entry known to be on the disk.
+    :ivar fault: why the last write failed; the next append tries again, unless `is_broken`.
+    :ivar is_broken: a sync has failed: what is on the disk is not known, until a restart looks.
+    :ivar refused: why the disk refused the last entry; None: it took it.
+    :ivar full: why appends are refused while the disk is nearly full; None while they are not.
+    :ivar short: why appends may soon be refused: the disk fills up; None while it does not.
+    """
+
+    log = Logger()
+
+    def __init__(
+        self,
+        disk: Disk,
+        directory: str,
+        file_size: int,
+        *,
+        data_directories: Sequence[str] = (),
+        read_only: Sequence[str] = (),
+        first_pos: int = 0,
+        index_file_size: int = INDEX_FILE_SIZE,
+        cached_bytes: int = 16 << 20,
+    ) -> None:
+        data = data_directories or [f"{directory}/data"]
+        files = LedgerFiles(disk, directory, data, read_only, file_size, index_file_size)
+        super().__init__(files, first_pos, cached_bytes)
+        self.checkpoint_file = CheckpointFile(disk, directory)
+        self.committed_index, self.committed_pos = -1, 0
+        self.synced_index = -1
+        self.fault: str | None = None
+        self.is_broken = False
+        self.refused: str | None = None
+        self.full: str | None = None
+        self.short: str | None = None
+        self._on_disk = SyncedUpTo()  # as the checkpoint file has it, or may have
+        self._job: SyncJob | None = None
+
+    @property
+    def refuses(self) -> str:
+        """Why the ledger takes no entries; empty while it takes them."""
+        return self.full or self.fault or self.refused or ""
+
+    @property
+    def room(self) -> Room:
+        """How much its disk still takes."""
+        if self.refuses:
+            return Room.NONE
+        return Room.SHORT if self.short else Room.FREE
+
+    def load(self) -> None:
+        """
+        Open the files and find the end. Blocks.
+
+        :raises StoreError: they do not fit each other, or the disk refuses.
+        """
+        self.files.load()
+        checkpoint = self.checkpoint_file.load()
+        try:
+            recovered = LedgerRecovery(self.files, checkpoint.synced).run()
+            self.become(recovered)
+            empty = recovered.end_index < 0
+            self.files.cut(0 if empty else recovered.end_pos, recovered.end_index + 1)
+        except OSError as error:
+            raise StoreError(f"cannot recover the ledger: {error}") from error
+        self.commit(checkpoint.committed_index)
+        self._on_disk = checkpoint.synced or SyncedUpTo()
+        self.files.all_dirty_from(self._on_disk.pos, self._on_disk.index)
+        self.sync(thorough=True)
+        self.log.info(
+            "ledger recovered: entries {begin} to {end}, term {term}, {pos} bytes, committed "
+            "{committed}",
+            begin=self.begin_index,
+            end=self.end_index,
+            term=self.end_term,
+            pos=self.end_pos,
+            committed=self.committed_index,
+        )
+
+    def close(self) -> None:
+        """Close every file; nothing is synced by that."""
+        self.files.close()
+        self.recent.clear()
+
+    # Appending
+
+    def append(
+        self, term: int, bodies: Sequence[bytes], places: Sequence[int] | None = None
+    ) -> list[Entry]:
+        """
+        The leader's append: all or none, one write a file.
+
+        :param places: of `places`, just now.
+        :raises ValueError: a body is too long.
+        :raises LedgerFull: the disk is full; other StoreErrors: it refuses.
+        """
+        first = self.end_index + 1
+        if places is None:
+            places = self.places([len(body) for body in bodies])
+        entries = [
+            Entry(index, term, pos, body)
+            for index, (pos, body) in enumerate(zip(places, bodies, strict=True), first)
+        ]
+        self._write(entries)
+        return entries
+
+    def places(self, sizes: Sequence[int]) -> list[int]:
+        """
+        Where entries with bodies of these sizes would go.
+
+        :raises ValueError: no entry can have such a body.
+        """
+        positions: list[int] = []
+        pos, room_end = self.end_pos, -1
+        for size in sizes:
+            if pos + size > room_end:
+                pos = self.place(size, pos)
+                file_end = pos - pos % self.file_size + self.file_size
+                room_end = min(file_end - BLANK_SIZE, pos + self.largest_body) - ENTRY_HEADER_SIZE
+            positions.append(pos)
+            pos += ENTRY_HEADER_SIZE + size
+        return positions
+
+    def append_entry(self, entries: Sequence[Entry]) -> None:
+        """
+        A follower's append: all or none, as they are.
+
+        :raises InconsistentLedger: they do not follow what is there; nothing was written.
+        :raises LedgerFull: the disk is full; other StoreErrors: it refuses.
+        """
+        index, term, pos = self.end_index, self.end_term, self.end_pos
+        for entry in entries:
+            if entry.index != index + 1:
+                code = ResponseCode.INCONSISTENT_INDEX
+                raise InconsistentLedger(code, f"entry {entry.index} does not follow {index}")
+            self._check(entry, term)
+            place = self.place(len(entry.body), pos)
+            if entry.pos != place:
+                raise InconsistentLedger(
+                    ResponseCode.DISK_ERROR,
+                    f"entry {index + 1} is for {entry.pos}, but goes to {place} here; "
+                    "mappedFileSizeCommitLog has to be the same on all members",
+                )
+            index, term, pos = index + 1, entry.term, place + entry.size
+        self._write(entries)
+
+    def _check(self, entry: Entry, term: int) -> None:
+        """
+        An entry that may be here at all.
+
+        :param term: of the entry before it.
+        """
+        if entry.term < max(term, 0):
+            raise InconsistentLedger(
+                ResponseCode.INCONSISTENT_TERM,
+                f"entry {entry.index} of term {entry.term} cannot follow one of term {term}",
+            )
+        if not 0 <= entry.index < _INDEX_LIMIT or entry.pos > _POSITION_LIMIT:
+            raise InconsistentLedger(
+                ResponseCode.INCONSISTENT_INDEX,
+                f"no ledger comes as far as entry {entry.index} at {entry.pos}",
+            )
+        if entry.magic != MAGIC or len(entry.body) > self.largest_body:
+            raise InconsistentLedger(
+                ResponseCode.INCONSISTENT_STATE,
+                f"entry {entry.index} has magic {entry.magic} and {len(entry.body)} bytes; at most "
+                f"{self.largest_body} fit",
+            )
+
+    def _write(self, entries: Sequence[Entry]) -> None:
+        if not entries:
+            return
+        if self.full is not None:
+            raise LedgerFull(f"the ledger takes no more entries: {self.full}")
+        if self.fault is not None:
+            self._resume()
+        try:
+            self.files.write(entries, self.end_pos, self.end_term)
+        except OSError as error:
+            failure = disk_error(f"cannot write entry {entries[0].index}", error)
+            self.refused = str(failure)
+            self._refuse(self.refused)
+            raise failure from error
+        self.refused = None
+        last = entries[-1]
+        if self.end_index < 0:
+            self.begin_index, self.begin_pos = entries[0].index, entries[0].pos
+        self.end_index, self.end_term = last.index, last.term
+        self.end_pos = last.pos + ENTRY_HEADER_SIZE + len(last.body)
+        self.recent.add(entries)
+
+    def _refuse(self, reason: str) -> None:
+        """Wipe what a failed write left; as long as that is not possible, take nothing more."""
+        self.fault = reason
+        try:
+            self._wipe()
+        except (OSError, StoreError) as error:
+            self.log.error(
+                "{reason}; cannot wipe it: {error}: the ledger takes no more entries",
+                reason=reason,
+                error=error,
+            )
+
+    def _resume(self) -> None:
+        """:raises StoreError: what is wrong has not passed."""
+        if self.is_broken:
+            raise StoreError(f"the ledger takes no more entries: {self.fault}")
+        try:
+            self._wipe()
+        except (OSError, StoreError) as error:
+            raise StoreError(f"the ledger takes no more entries: {self.fault}") from error
+
+    def _wipe(self) -> None:
+        if self.end_index < 0:
+            self.become(Recovered())
+            self.files.cut(0, 0)
+        else:
+            self.files.cut(self.end_pos, self.end_index + 1)
+        self.fault = None
+
+    # Cutting
+
+    def truncate_to(self, entry: Entry) -> None:
+        """
+        Make this entry the last one: cut behind it, or write it where it belongs.
+
+        Unless it is here already, what stands before it stays only if that is committed, and if
+        the entry fits behind it: nobody has compared the rest with the leader's. Else the ledger
+        begins anew with it.
+
+        Spec: dledger.md, section 11.5
+
+        :raises InconsistentLedger: there can be no such entry; nothing was changed.
+        :raises LedgerFull: the disk is full; other StoreErrors: it refuses. The ledger may be
+            shorter then, or empty.
+        """
+        self._check(entry, 0)
+        last = entry.pos % self.file_size + entry.size + BLANK_SIZE
+        if entry.pos < 0 or last > self.file_size:
+            raise InconsistentLedger(
+                ResponseCode.DISK_ERROR,
+                f"no entry of {entry.size} bytes can be at {entry.pos} in files of "
+                f"{self.file_size}: mappedFileSizeCommitLog has to be the same on all members",
+            )
+        if self._holds(entry):
+            self._shorten(entry)
+            return
+        before = self._before(entry)
+        if before is None:
+            self._empty()
+            self.end_index, self.end_pos = -1, entry.pos
+        else:
+            self._shorten(before)
+        self._write([entry])
+
+    def _holds(self, entry: Entry) -> bool:
+        try:
+            return self.entry(entry.index) == entry
+        except StoreError as error:
+            self.log.warn(
+                "entry {index} is not comparable: {error}", index=entry.index, error=error
+            )
+            return False
+
+    def _before(self, entry: Entry) -> Entry | None:
+        """The entry before this one, if it can stay."""
+        if not self.begin_index <= entry.index - 1 <= self.committed_index or self.end_index < 0:
+            return None
+        before = self.entry(entry.index - 1)
+        if before is None or before.term > entry.term:
+            return None
+        place = place_after(before.pos + before.size, entry.size, self.file_size)
+        return before if place == entry.pos else None
+
+    def _shorten(self, last: Entry) -> None:
+        """Cut behind an entry."""
+        index, pos = last.index, last.pos + last.size
+        if index == self.end_index and self.fault is None:
+            return
+        self._forget_synced(index)
+        self.recent.cut(index)
+        self.end_index, self.end_term, self.end_pos = index, last.term, pos
+        self._cut(pos, index + 1)
+        if self.committed_index > index:
+            self.committed_index, self.committed_pos = index, pos
+
+    def _empty(self) -> None:
+        self._forget_synced(-1)
+        self.recent.clear()
+        self.become(Recovered())
+        self.committed_index, self.committed_pos = -1, 0
+        self._cut(0, 0)
+
+    def _cut(self, pos: int, index: int) -> None:
+        try:
+            self.files.cut(pos, index)
+        except OSError as error:
+            self.fault = f"cannot cut the ledger at {pos}: {error}"
+            raise StoreError(self.fault) from error
+
+    def _forget_synced(self, index: int) -> None:
+        """
+        Entries behind this one are going, and with them what is known about them.
+
+        The checkpoint must not vouch for what will be written in their place. That happens once
+        in a leadership at most, so it may block for a moment.
+        """
+        if self._on_disk.index > index:
+            kept = self._kept(index)
+            self.checkpoint_file.save(Checkpoint(min(self.committed_index, index), index, kept))
+            self._on_disk = kept
+        self.synced_index = min(self.synced_index, index)
+        if self._job is not None:
+            self._job.cut(index)
+
+    def _kept(self, index: int) -> SyncedUpTo:
+        """An entry, as the checkpoint names it."""
+        located = self.located(index)
+        return SyncedUpTo() if located is None else SyncedUpTo(index, located.term, located.pos)
+
+    # Committing and syncing
+
+    def commit(self, index: int) -> None:
+        """
+        Entries up to this one are committed; never less than before, never beyond the end.
+
+        :raises StoreError: the disk cannot read where the entry is.
+        """
+        index = min(index, self.end_index)
+        if index > self.committed_index and (located := self.located(index)) is not None:
+            self.committed_index, self.committed_pos = index, located.pos + located.size
+
+    def sync_job(self, thorough: bool = False) -> SyncJob:
+        """
+        What has to be synced now. One at a time: `run` it in the worker, then call `synced` or
+        `sync_failed`.
+
+        :param thorough: the index too, and then the checkpoint, which says so: every few seconds.
+        :raises NotNow: the files cannot be opened just now; nothing has changed.
+        :raises StoreError: a sync has failed: the next one would vouch for what that one lost.
+        """
+        if self.is_broken:
+            raise StoreError(f"the ledger is synced no more: {self.fault}")
+        if self._job is not None:
+            raise ValueError("a sync is running")
+        checkpoint = None
+        try:
+            if thorough:
+                synced = self._kept(self.end_index)
+                checkpoint = Checkpoint(self.committed_index, self.end_index, synced)
+            taken = self.files.take(thorough)
+        except (OSError, StoreError) as error:
+            if may_pass(error.__cause__ or error):
+                raise NotNow(f"cannot open the ledger to sync it: {error}") from error
+            raise
+        self._job = SyncJob(taken, self.end_index, self.checkpoint_file, checkpoint)
+        return self._job
+
+    def synced(self, job: SyncJob) -> int:
+        """
+        A job has run.
+
+        :returns: the last entry that is on the disk.
+        """
+        self._job = None
+        self.synced_index = max(self.synced_index, job.index)
+        if job.is_saved and job.checkpoint is not None and job.checkpoint.synced is not None:
+            self._on_disk = job.checkpoint.synced
+            self._forget_synced(job.index)
+        self.files.close_idle()
+        return self.synced_index
+
+    def put_off(self, job: SyncJob) -> None:
+        """A job's `run` has raised `NotNow`: the next one does it all."""
+        self._job = None
+        job.give_back()
+
+    def sync_failed(self, job: SyncJob, error: Exception) -> None:
+        """A job's `run` has raised: no more entries are taken, nothing is synced any more."""
+        self.is_broken, self.fault = True, str(error)
+        self.log.error("the ledger takes no more entries: {error}", error=error)
+
+    def sync(self, thorough: bool = False) -> int:
+        """
+        All of it at once. Blocks: for start, stop and tests.
+
+        :returns: the last entry that is on the disk.
+        :raises StoreError: the disk failed.
+        """
+        job = self.sync_job(thorough)
+        try:
+            job.run()
+        except StoreError as error:
+            self.sync_failed(job, error)
+            raise
+        return self.synced(job)
+
+    # Expiry
+
+    def drop_files(self, count: int) -> list[str]:
+        """
+        Let go of the oldest data files, never of one that is not wholly committed and synced.
+
+        :returns: paths to delete, in this order.
+        :raises StoreError: what is left does not begin with an entry.
+        """
+        starts = self.files.data.row.starts
+        safe = min(self.committed_pos, self._on_disk.pos)
+        while count > 0 and (count >= len(starts) or starts[count] > safe):
+            count -= 1
+        if count <= 0:
+            return []
+        header = self.files.header_at(starts[count])
+        if header is None:
+            raise StoreError(f"{self.files.data.row.path(starts[count])} does not begin well")
+        self.begin_index, self.begin_pos = header.index, header.pos
+        return self.files.drop_before(header.pos, header.index)

@@ -1,0 +1,148 @@
+"""Reading a ledger: entries, their places, and the bytes of a broker's messages.
+
+Spec: dledger.md, chapter 3.
+"""
+
+from collections.abc import Sequence
+
+from rmq_ha.base.errors import StoreError
+from rmq_ha.base.store_format.dledger import BLANK_SIZE, IndexEntry, place_after
+from rmq_ha.base.store_format.dledger_values import ENTRY_HEADER_SIZE, MAX_ENTRY_SIZE, Entry
+from rmq_ha.server.dledger.ledger_files import LedgerFiles
+from rmq_ha.server.dledger.ledger_recovery import Recovered
+from rmq_ha.server.dledger.recent import RecentEntries
+
+_READ_COUNT = 1024
+
+
+class LedgerReader:
+    """
+    What a ledger holds, and where.
+
+    :ivar first_pos: where the first entry goes, behind an old commit log; start of a file. To be
+        set while the ledger is empty, before `become`.
+    :param cached_bytes: of recent entries, kept so that pushing them needs no read.
+    :ivar begin_index: the first entry; -1 when empty.
+    :ivar begin_pos: where it begins.
+    :ivar end_index: the last entry; -1 when empty.
+    :ivar end_term: its term; -1 when empty.
+    :ivar end_pos: where it ends, and the next one begins if it fits into the file.
+    :ivar largest_body: bytes.
+    """
+
+    begin_index: int
+    begin_pos: int
+    end_index: int
+    end_term: int
+    end_pos: int
+
+    def __init__(self, files: LedgerFiles, first_pos: int, cached_bytes: int) -> None:
+        self.files = files
+        self.file_size = files.file_size
+        self.largest_body = min(MAX_ENTRY_SIZE, files.file_size - BLANK_SIZE) - ENTRY_HEADER_SIZE
+        self.recent = RecentEntries(cached_bytes)
+        self.first_pos = first_pos
+        self.become(Recovered())
+
+    def become(self, recovered: Recovered) -> None:
+        """Begin and end are others; an empty ledger begins at its first position."""
+        if recovered.end_index < 0:
+            recovered = Recovered(begin_pos=self.first_pos, end_pos=self.first_pos)
+        self.begin_index, self.begin_pos, self.end_index, self.end_term, self.end_pos = recovered
+
+    @property
+    def directories(self) -> Sequence[str]:
+        """Where data files are made."""
+        return self.files.data.row.directories
+
+    def place(self, body_length: int, after: int | None = None) -> int:
+        """
+        Where an entry will go.
+
+        Spec: dledger.md, section 3.3
+
+        :param after: where the entry before it ends, when that is not appended yet.
+        :raises ValueError: no entry can have such a body.
+        """
+        if not 0 <= body_length <= self.largest_body:
+            raise ValueError(
+                f"an entry's body has at most {self.largest_body} bytes, and not {body_length}"
+            )
+        end_pos = self.end_pos if after is None else after
+        return place_after(end_pos, ENTRY_HEADER_SIZE + body_length, self.file_size)
+
+    def entry(self, index: int) -> Entry | None:
+        """
+        One entry; None outside the ledger.
+
+        :raises StoreError: the disk cannot read it, or it is damaged.
+        """
+        recent = self.recent.get(index)
+        if recent is None and self.begin_index <= index <= self.end_index and index >= 0:
+            return self._read(index, 0, 1)[0]
+        return recent
+
+    def entries(self, index: int, max_bytes: int, max_count: int) -> list[Entry]:
+        """
+        Consecutive entries, at least one unless the first is outside the ledger.
+
+        :param max_bytes: headers and bodies.
+        :raises StoreError: the disk cannot read them, or one is damaged.
+        """
+        recent = self.recent.some(index, max_bytes, max_count)
+        if recent or not 0 <= self.begin_index <= index <= self.end_index:
+            return recent
+        return self._read(index, max_bytes, min(max_count, self.end_index - index + 1))
+
+    def _read(self, index: int, max_bytes: int, max_count: int) -> list[Entry]:
+        before = 1 if index > self.begin_index else 0
+        try:
+            located = self.files.located(index - before, min(max_count, _READ_COUNT) + before)
+            count, size = before + 1, sum(unit.size for unit in located[before : before + 1])
+            while count < len(located) and (size := size + located[count].size) <= max_bytes:
+                count += 1
+            if len(located) <= before:
+                raise StoreError(f"the index does not know entry {index}")
+            term = located[0].term if before else None
+            return self.files.read_entries(located[before:count], term)
+        except OSError as error:
+            raise StoreError(f"cannot read entry {index}: {error}") from error
+
+    def term_at(self, index: int) -> int:
+        """
+        An entry's term; -1 outside the ledger.
+
+        :raises StoreError: the disk cannot read it.
+        """
+        if index == self.end_index:
+            return self.end_term
+        located = self.located(index)
+        return -1 if located is None else located.term
+
+    def located(self, index: int) -> IndexEntry | None:
+        """Where an entry is; None outside the ledger."""
+        recent = self.recent.get(index)
+        if recent is not None:
+            return IndexEntry(recent.magic, recent.pos, recent.size, recent.index, recent.term)
+        if not 0 <= self.begin_index <= index <= self.end_index:
+            return None
+        try:
+            entries = self.files.located(index)
+        except OSError as error:
+            raise StoreError(f"cannot read the index of entry {index}: {error}") from error
+        if not entries:
+            raise StoreError(f"the index does not know entry {index}")
+        return entries[0]
+
+    def read(self, pos: int, length: int) -> bytes:
+        """
+        Raw bytes; fewer at the end of a file and at the end of the ledger, none outside it.
+
+        :raises StoreError: the disk cannot read them.
+        """
+        if not self.begin_pos <= pos < self.end_pos:
+            return b""
+        try:
+            return self.files.data.read(pos, min(length, self.end_pos - pos))
+        except OSError as error:
+            raise StoreError(f"cannot read the ledger at {pos}: {error}") from error

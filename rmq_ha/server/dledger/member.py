@@ -1,0 +1,150 @@
+"""What a member of the group knows of itself: role, term, vote, leader; and how it says things."""
+
+from collections.abc import Callable
+from itertools import count
+from random import Random
+from typing import Any
+
+from rmq_ha.base.config.dledger_settings import DLedgerSettings
+from rmq_ha.base.store_format.dledger_values import Role, TermVote
+from rmq_ha.server.dledger.actions import Action, Answer, ILedger, Persist, RoleChanged, Send
+from rmq_ha.server.dledger.messages import GroupMessage
+
+NEVER = 1 << 62
+_MAX_TERM_JUMP = 1 << 32
+"""No honest member is that far ahead: one forged term must not use up all that there are."""
+Handler = Callable[[str, Any, Any], None]
+
+
+class Member:
+    """
+    The state of chapter 7 and the outbox.
+
+    Spec: dledger.md, section 7
+
+    :ivar now: milliseconds of a monotonic clock, set at every entry into the core.
+    :ivar wants_increase: the term shall be raised at once ("needIncreaseTermImmediately").
+    :ivar last_heard: when the leader's last heartbeat came.
+    :ivar last_quorum: when this leader's heartbeats last reached a quorum.
+    :ivar observers: called after every change of role, leader or term, before it is told outside.
+    """
+
+    def __init__(
+        self,
+        settings: DLedgerSettings,
+        ledger: ILedger,
+        term_vote: TermVote,
+        random: Random,
+        now: int,
+    ) -> None:
+        self.settings = settings
+        self.ledger = ledger
+        self.random = random
+        self.now = now
+        self.role = Role.CANDIDATE
+        self.term = term_vote.term
+        self.voted_for = term_vote.voted_for
+        if ledger.end_term > self.term:  # the entry reached the disk, its term did not
+            self.term, self.voted_for = ledger.end_term, None
+        self.known_max_term = -1
+        self.leader_id: str | None = None
+        self.transferee: str | None = None
+        self.term_to_take_leadership = -1
+        self.wants_increase = False
+        self.last_heard = now
+        self.last_quorum = now
+        self.alive: dict[str, bool] = {}
+        self.observers: list[Callable[[], None]] = []
+        self.outbox: list[Action] = []
+        self._calls: dict[int, tuple[str, Handler, Any]] = {}
+        self._call_ids = count(1)
+        self._told: tuple[Role, str | None] = (Role.CANDIDATE, None)
+
+    @property
+    def self_id(self) -> str:
+        """This member."""
+        return self.settings.self_id
+
+    @property
+    def is_taking_leadership(self) -> bool:
+        """A preferred leader in the term that it was asked to lead."""
+        return self.settings.is_preferred and self.term == self.term_to_take_leadership
+
+    def become_candidate(self, term: int, *, increase: bool = False) -> None:
+        """
+        Give up any role; the own term stays.
+
+        :param term: known to be in use in the group; one that cannot be changes nothing.
+        :param increase: raise the term at once.
+        """
+        if not self.term <= term <= self.term + _MAX_TERM_JUMP:
+            return
+        self.known_max_term = max(self.known_max_term, term)
+        self.wants_increase |= increase
+        self._be(Role.CANDIDATE, None)
+
+    def become_follower(self, leader_id: str) -> None:
+        """Follow the leader of the current term."""
+        self.last_heard = self.now
+        self._be(Role.FOLLOWER, leader_id)
+
+    def become_leader(self) -> None:
+        """Lead in the current term."""
+        self.last_quorum = self.now
+        self._be(Role.LEADER, self.self_id)
+
+    def raise_term(self) -> None:
+        """The next term, without a vote yet; for candidates."""
+        self.term = self.known_max_term if self.known_max_term > self.term else self.term + 1
+        self.voted_for = None
+        self.persist()
+        self._changed()
+
+    def vote_for(self, candidate: str) -> None:
+        """Promise this term's vote."""
+        if self.voted_for != candidate:
+            self.voted_for = candidate
+            self.persist()
+
+    def persist(self) -> None:
+        """What follows in the outbox waits until term and vote are on the disk."""
+        self.outbox.append(Persist(TermVote(self.term, self.voted_for)))
+
+    def _be(self, role: Role, leader_id: str | None) -> None:
+        self.transferee = None
+        self.role, self.leader_id = role, leader_id
+        self._changed()
+
+    def _changed(self) -> None:
+        for observer in self.observers:
+            observer()
+        if self._told != (self.role, self.leader_id):
+            self._told = (self.role, self.leader_id)
+            self.outbox.append(RoleChanged(self.role, self.term, self.leader_id))
+
+    def call(
+        self, peer: str, code: int, message: GroupMessage, handler: Handler, context: Any
+    ) -> None:
+        """
+        Send a request.
+
+        :param handler: called once with peer, answer (None: none came) and context.
+        """
+        call_id = next(self._call_ids)
+        self._calls[call_id] = (peer, handler, context)
+        self.outbox.append(Send(peer, call_id, code, message, self.settings.rpc_timeout))
+
+    def called(self, call_id: int, message: GroupMessage | None) -> None:
+        """What became of a request; an unknown id is ignored."""
+        call = self._calls.pop(call_id, None)
+        if call is not None:
+            peer, handler, context = call
+            handler(peer, message, context)
+
+    def answer(self, token: Any, message: GroupMessage) -> None:
+        """Answer a request."""
+        self.outbox.append(Answer(token, message))
+
+    def between(self, low: int, high: int) -> int:
+        """A random pause."""
+        return low + self.random.randrange(max(high - low, 1))

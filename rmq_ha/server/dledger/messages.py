@@ -1,0 +1,155 @@
+"""What members say to each other, as values: the fields of chapter 6 in our spelling."""
+
+from typing import Annotated
+
+import msgspec
+
+from rmq_ha.base.store_format.dledger_values import Entry
+from rmq_ha.server.dledger.codes import PushType, VoteResult
+
+Int64 = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
+
+
+class GroupMessage(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """
+    What every body has.
+
+    Spec: dledger.md, section 5.2
+
+    :ivar remote_id: in a request, the id of the receiver.
+    :ivar local_id: in a request, the id of the sender.
+    :ivar leader_id: the leader; in a vote the candidate.
+    """
+
+    group: str | None = None
+    remote_id: str | None = None
+    local_id: str | None = None
+    leader_id: str | None = None
+    term: Int64 = -1
+    code: Int64 = 200
+
+
+class VoteRequest(GroupMessage, frozen=True, kw_only=True):
+    """
+    Spec: dledger.md, section 6.1.
+
+    :ivar transfer: the leader itself asked the candidate to take over; ours, written only when
+        true: upstream ignores keys that it does not know.
+    """
+
+    ledger_end_index: Int64 = -1
+    ledger_end_term: Int64 = -1
+    transfer: bool = False
+
+
+class VoteResponse(GroupMessage, frozen=True, kw_only=True):
+    """Spec: dledger.md, section 6.1."""
+
+    vote_result: VoteResult = VoteResult.UNKNOWN
+
+
+class HeartBeatRequest(GroupMessage, frozen=True, kw_only=True):
+    """Spec: dledger.md, section 6.2."""
+
+
+class HeartBeatResponse(GroupMessage, frozen=True, kw_only=True):
+    """
+    Spec: dledger.md, section 6.2; of a success only code and term -1 are there.
+
+    :ivar room: of this member's disk, a `Room`; None: free; ours, written only when it is not.
+    """
+
+    room: Int64 | None = None
+
+
+class PushEntryRequest(GroupMessage, frozen=True, kw_only=True):
+    """
+    Spec: dledger.md, section 6.4.
+
+    :ivar batch_entry: entries with consecutive indexes; not empty: `entry` is absent.
+    """
+
+    type: PushType = PushType.APPEND
+    commit_index: Int64 = -1
+    entry: Entry | None = None
+    batch_entry: tuple[Entry, ...] = ()
+
+
+class PushEntryResponse(GroupMessage, frozen=True, kw_only=True):
+    """
+    Spec: dledger.md, section 6.4.
+
+    :ivar index: of the first entry; None for COMMIT.
+    :ivar count: of entries; 0 for COMMIT.
+    """
+
+    index: Int64 | None = None
+    count: Int64 = 0
+    begin_index: Int64 = -1
+    end_index: Int64 = -1
+
+
+class MetadataRequest(GroupMessage, frozen=True, kw_only=True):
+    """
+    Spec: dledger.md, section 6.5.
+
+    :ivar status: tell also how the member is; ours, written only when true.
+    """
+
+    status: bool = False
+
+
+class MetadataResponse(GroupMessage, frozen=True, kw_only=True):
+    """
+    All but the peers is ours, and there only if it was asked for.
+
+    :ivar peers: addresses by member id, as the answering member knows them.
+    :ivar watermarks: of a leader: by member, up to where its ledger is known to be the leader's.
+    """
+
+    peers: dict[str, str] = {}
+    role: str | None = None
+    current_term: Int64 | None = None
+    voted_for: str | None = None
+    begin_index: Int64 | None = None
+    end_index: Int64 | None = None
+    committed_index: Int64 | None = None
+    transferee: str | None = None
+    watermarks: dict[str, Int64] | None = None
+
+
+class GetEntriesRequest(GroupMessage, frozen=True, kw_only=True):
+    """Spec: dledger.md, section 6.5."""
+
+    begin_index: Int64 = -1
+
+
+class GetEntriesResponse(GroupMessage, frozen=True, kw_only=True):
+    """:ivar entries: at most one."""
+
+    entries: tuple[Entry, ...] = ()
+
+
+class AppendEntryRequest(GroupMessage, frozen=True, kw_only=True):
+    """Spec: dledger.md, section 6.5."""
+
+    body: bytes = b""
+
+
+class AppendEntryResponse(GroupMessage, frozen=True, kw_only=True):
+    """:ivar pos: -1: refused."""
+
+    index: Int64 = -1
+    pos: Int64 = -1
+
+
+class LeadershipTransferRequest(GroupMessage, frozen=True, kw_only=True):
+    """Spec: dledger.md, section 6.6."""
+
+    transfer_id: str | None = None
+    transferee_id: str | None = None
+    take_leadership_ledger_index: Int64 = -1
+
+
+class LeadershipTransferResponse(GroupMessage, frozen=True, kw_only=True):
+    """Spec: dledger.md, section 6.6."""

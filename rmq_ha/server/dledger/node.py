@@ -1,0 +1,344 @@
+"""A member of a DLedger group: everything that it decides, without I/O."""
+
+from collections import deque
+from collections.abc import Callable
+from random import Random
+from typing import Any, Protocol
+
+import msgspec
+
+from rmq_ha.base.config.dledger_settings import DLedgerSettings
+from rmq_ha.base.errors import StoreError
+from rmq_ha.base.store_format.dledger_values import Entry, Role, Room, Standing, TermVote
+from rmq_ha.server.dledger.actions import Action, ILedger
+from rmq_ha.server.dledger.codes import RequestCode, ResponseCode
+from rmq_ha.server.dledger.election import Election
+from rmq_ha.server.dledger.follower import Follower
+from rmq_ha.server.dledger.heartbeat import HeartBeats
+from rmq_ha.server.dledger.member import Member
+from rmq_ha.server.dledger.messages import (
+    AppendEntryRequest,
+    AppendEntryResponse,
+    GetEntriesRequest,
+    GetEntriesResponse,
+    GroupMessage,
+    HeartBeatResponse,
+    LeadershipTransferResponse,
+    MetadataRequest,
+    MetadataResponse,
+    PushEntryResponse,
+    VoteResponse,
+)
+from rmq_ha.server.dledger.push import Pusher
+from rmq_ha.server.dledger.quorum import Quorum
+from rmq_ha.server.dledger.transfer import Transfer
+from rmq_ha.server.dledger.vouched import Vouched
+
+_RESPONSES: dict[int, type[GroupMessage]] = {
+    RequestCode.METADATA: MetadataResponse,
+    RequestCode.APPEND: AppendEntryResponse,
+    RequestCode.GET: GetEntriesResponse,
+    RequestCode.VOTE: VoteResponse,
+    RequestCode.HEART_BEAT: HeartBeatResponse,
+    RequestCode.PUSH: PushEntryResponse,
+    RequestCode.LEADERSHIP_TRANSFER: LeadershipTransferResponse,
+}
+
+
+class _Part(Protocol):
+    """What has something to do at certain times."""
+
+    @property
+    def wake(self) -> int:
+        """When."""
+
+    def tick(self) -> None:
+        """Do it, if it is time."""
+
+
+class Node:
+    """
+    Requests, answers and the time go in, `outbox` comes out; nothing is polled, no I/O is done.
+
+    Spec: dledger.md, sections 7 to 13, 17 and 18.2
+
+    :param term_vote: as it was last persisted.
+    :param now_ms: of a monotonic clock.
+    """
+
+    def __init__(
+        self,
+        settings: DLedgerSettings,
+        ledger: ILedger,
+        term_vote: TermVote,
+        random: Random,
+        now_ms: int,
+    ) -> None:
+        self.settings = settings
+        self.ledger = ledger
+        self.member = Member(settings, ledger, term_vote, random, now_ms)
+        self._vouched = Vouched(self.member)
+        self.quorum = Quorum(self.member, self._vouched)
+        self._follower = Follower(self.member, self._vouched)
+        self._pushers = {peer: Pusher(self.member, self.quorum, peer) for peer in settings.others}
+        self._heart_beats = HeartBeats(self.member, self._followed)
+        self._transfer = Transfer(self.member, self.quorum, self._follower, self._room)
+        self._election = Election(self.member)
+        self._leading: tuple[_Part, ...] = (
+            self._heart_beats,
+            self.quorum,
+            self._transfer,
+            *self._pushers.values(),
+        )
+        self._following: tuple[_Part, ...] = (self._election, self._follower, self._transfer)
+        self._appends: deque[tuple[Entry, Any, AppendEntryRequest, int]] = deque()
+        self._handlers: dict[int, Callable[[Any, Any], None]] = {
+            RequestCode.METADATA: self._metadata,
+            RequestCode.APPEND: self._append,
+            RequestCode.GET: self._get,
+            RequestCode.VOTE: self._election.request,
+            RequestCode.HEART_BEAT: self._heart_beats.request,
+            RequestCode.PUSH: self._follower.request,
+            RequestCode.LEADERSHIP_TRANSFER: self._transfer.request,
+        }
+
+    @property
+    def outbox(self) -> list[Action]:
+        """What is to be done, in order; whoever does it empties the list."""
+        return self.member.outbox
+
+    @property
+    def next_wake(self) -> int:
+        """When `tick` has something to do, in milliseconds."""
+        return min([part.wake for part in self._parts])
+
+    @property
+    def _parts(self) -> tuple[_Part, ...]:
+        """Those that can have something to do in this role."""
+        return self._leading if self.member.role is Role.LEADER else self._following
+
+    @property
+    def role(self) -> Role:
+        """Leader, follower or candidate."""
+        return self.member.role
+
+    @property
+    def term(self) -> int:
+        """The current term."""
+        return self.member.term
+
+    @property
+    def leader_id(self) -> str | None:
+        """Who leads, as far as this member knows."""
+        return self.member.leader_id
+
+    @property
+    def transferee(self) -> str | None:
+        """Whom this leader is handing over to."""
+        return self.member.transferee
+
+    @property
+    def is_diverged(self) -> bool:
+        """The leader has another entry where this member has a committed one."""
+        return self._follower.is_diverged
+
+    def watermark(self, peer: str) -> int:
+        """What a member is known to have stored; -1 on all but the leader."""
+        return self.quorum.watermark(peer)
+
+    @property
+    def stalled_ms(self) -> int:
+        """For how long entries of this leader wait, and none of them was committed."""
+        return self.quorum.stalled_ms
+
+    def standing(self, peer: str) -> Standing:
+        """A follower of this leader."""
+        pusher = self._pushers[peer]
+        return Standing(
+            self.quorum.watermark(peer),
+            pusher.peer_begin,
+            self.quorum.behind_ms(peer),
+            self._room(peer),
+        )
+
+    def tick(self, now_ms: int) -> None:
+        """The time has come that `next_wake` named; too early does no harm."""
+        self.member.now = now_ms
+        for part in self._parts:
+            part.tick()
+        self._settle()
+
+    def request(self, code: int, message: GroupMessage, token: Any, now_ms: int) -> None:
+        """
+        Take a peer's or an operator's request.
+
+        :param message: of the class that belongs to the code.
+        :param token: comes back in the `Answer`; not None.
+        """
+        self.member.now = now_ms
+        if message.remote_id != self.settings.self_id:
+            self._refuse(code, message, token, ResponseCode.UNKNOWN_MEMBER)
+        elif message.group != self.settings.group:
+            self._refuse(code, message, token, ResponseCode.UNKNOWN_GROUP)
+        elif code not in self._handlers:
+            self._refuse(code, message, token, ResponseCode.UNSUPPORTED)
+        else:
+            self._handlers[code](message, token)
+        self._settle()
+
+    def response(self, peer: str, call_id: int, message: GroupMessage | None, now_ms: int) -> None:
+        """
+        Take what became of a `Send`.
+
+        :param message: None: it failed or timed out.
+        """
+        self.member.now = now_ms
+        self.member.called(call_id, message)
+        self._settle()
+
+    def why_not_append(self) -> int:
+        """200: an append is welcome; else the response code that refuses it."""
+        member = self.member
+        if member.role is not Role.LEADER:
+            return ResponseCode.NOT_LEADER
+        if member.transferee is not None:
+            return ResponseCode.LEADER_TRANSFERRING
+        if self.quorum.pending >= self.settings.max_pending_requests:
+            return ResponseCode.LEADER_PENDING_FULL
+        return ResponseCode.SUCCESS
+
+    def appended(self, last_index: int, now_ms: int) -> None:
+        """This leader's ledger has got new entries, up to this one, by `ledger.append`."""
+        self.member.now = now_ms
+        self.quorum.appended(last_index)
+        for pusher in self._pushers.values():
+            pusher.pump()
+        self._settle()
+
+    def synced(self, index: int, now_ms: int) -> None:
+        """
+        A `Sync` has ended.
+
+        :param index: what `ledger.sync` said.
+        """
+        self.member.now = now_ms
+        self._vouched.synced(index)
+        self.quorum.stored()
+        self._follower.stored()
+        self._settle()
+
+    def _settle(self) -> None:
+        """What follows from what has just happened, now and not after a pause."""
+        self._transfer.progressed()
+        while self.member.wants_increase:
+            self._election.increase()
+            self._election.tick()
+        if self._appends:
+            self._answer_appends()
+
+    def _room(self, peer: str) -> Room:
+        """Of a member's disk. Java's members say something only when they refuse an entry."""
+        if self._pushers[peer].refusal:
+            return Room.NONE
+        return self._heart_beats.rooms.get(peer, Room.FREE)
+
+    def _followed(self, peer: str) -> None:
+        self._pushers[peer].followed()
+
+    def _refuse(self, code: int, message: GroupMessage, token: Any, reason: int) -> None:
+        response = _RESPONSES.get(code, GroupMessage)
+        self.member.answer(
+            token,
+            response(
+                group=message.group,
+                remote_id=message.remote_id,
+                local_id=message.local_id,
+                leader_id=self.member.leader_id,
+                term=message.term,
+                code=reason,
+            ),
+        )
+
+    # What clients of a stand-alone group ask (6.5)
+
+    def _metadata(self, request: MetadataRequest, token: Any) -> None:
+        response = MetadataResponse(
+            group=request.group,
+            remote_id=request.remote_id,
+            local_id=request.local_id,
+            leader_id=self.member.leader_id,
+            peers=dict(self.settings.peers),
+        )
+        self.member.answer(token, self._with_status(response) if request.status else response)
+
+    def _with_status(self, response: MetadataResponse) -> MetadataResponse:
+        """Ours: what operators ask."""
+        member, ledger = self.member, self.ledger
+        leads = member.role is Role.LEADER
+        marks = {peer: self.quorum.watermark(peer) for peer in self.settings.peers}
+        return msgspec.structs.replace(
+            response,
+            role=member.role.value,
+            current_term=member.term,
+            voted_for=member.voted_for,
+            begin_index=ledger.begin_index,
+            end_index=ledger.end_index,
+            committed_index=ledger.committed_index,
+            transferee=member.transferee,
+            watermarks=marks if leads else None,
+        )
+
+    def _get(self, request: GetEntriesRequest, token: Any) -> None:
+        if self.member.role is not Role.LEADER:
+            self._refuse(RequestCode.GET, request, token, ResponseCode.NOT_LEADER)
+            return
+        try:
+            entry = self.ledger.entry(request.begin_index)
+        except (StoreError, OSError):
+            self._refuse(RequestCode.GET, request, token, ResponseCode.DISK_ERROR)
+            return
+        if entry is None:
+            self._refuse(RequestCode.GET, request, token, ResponseCode.INDEX_OUT_OF_RANGE)
+            return
+        self.member.answer(token, GetEntriesResponse(group=request.group, entries=(entry,)))
+
+    def _append(self, request: AppendEntryRequest, token: Any) -> None:
+        reason = self.why_not_append()
+        if not self.settings.serve_append and reason == ResponseCode.SUCCESS:
+            reason = ResponseCode.UNSUPPORTED
+        elif reason == ResponseCode.SUCCESS and not request.body:
+            reason = ResponseCode.REQUEST_WITH_EMPTY_BODYS
+        if reason != ResponseCode.SUCCESS:
+            self._refuse(RequestCode.APPEND, request, token, reason)
+            return
+        try:
+            (entry,) = self.ledger.append(self.member.term, [request.body])
+        except (StoreError, OSError, ValueError):
+            self._refuse(RequestCode.APPEND, request, token, ResponseCode.DISK_ERROR)
+            return
+        deadline = self.member.now + self.settings.max_wait_ack
+        self._appends.append((entry, token, request, deadline))
+        self.appended(entry.index, self.member.now)
+
+    def _answer_appends(self) -> None:
+        """Those that are committed, that waited too long, or that others decide now."""
+        ledger, is_leader = self.ledger, self.member.role is Role.LEADER
+        while self._appends:
+            entry, token, request, deadline = self._appends[0]
+            is_committed = entry.index <= ledger.committed_index
+            if is_leader and not is_committed and self.member.now <= deadline:
+                return
+            self._appends.popleft()
+            if is_committed and is_leader:
+                response = AppendEntryResponse(
+                    group=request.group,
+                    leader_id=self.member.leader_id,
+                    term=entry.term,
+                    index=entry.index,
+                    pos=entry.pos,
+                )
+                self.member.answer(token, response)
+            else:
+                late = ResponseCode.WAIT_QUORUM_ACK_TIMEOUT
+                reason = late if is_leader else ResponseCode.NOT_LEADER
+                self._refuse(RequestCode.APPEND, request, token, reason)

@@ -1,0 +1,121 @@
+"""DLedger's requests over RocketMQ's remoting: frames to messages of the core and back.
+
+Spec: dledger.md, chapter 5.
+"""
+
+from collections.abc import Callable
+
+from twisted.internet.defer import Deferred
+
+from rmq_ha.base.acl.addresses import host_of
+from rmq_ha.base.errors import ProtocolViolation, RemotingError
+from rmq_ha.base.remoting.channel import Channel
+from rmq_ha.base.remoting.dispatcher import Handler
+from rmq_ha.base.wire.command import RemotingCommand
+from rmq_ha.server.dledger.codec import decode_body, encode_body
+from rmq_ha.server.dledger.codes import RequestCode, ResponseCode
+from rmq_ha.server.dledger.members import Members
+from rmq_ha.server.dledger.messages import (
+    AppendEntryRequest,
+    AppendEntryResponse,
+    GetEntriesRequest,
+    GetEntriesResponse,
+    GroupMessage,
+    HeartBeatRequest,
+    HeartBeatResponse,
+    LeadershipTransferRequest,
+    LeadershipTransferResponse,
+    MetadataRequest,
+    MetadataResponse,
+    PushEntryRequest,
+    PushEntryResponse,
+    VoteRequest,
+    VoteResponse,
+)
+
+_CLASSES: dict[int, tuple[type[GroupMessage], type[GroupMessage]]] = {
+    RequestCode.METADATA: (MetadataRequest, MetadataResponse),
+    RequestCode.APPEND: (AppendEntryRequest, AppendEntryResponse),
+    RequestCode.GET: (GetEntriesRequest, GetEntriesResponse),
+    RequestCode.VOTE: (VoteRequest, VoteResponse),
+    RequestCode.HEART_BEAT: (HeartBeatRequest, HeartBeatResponse),
+    RequestCode.PUSH: (PushEntryRequest, PushEntryResponse),
+    RequestCode.LEADERSHIP_TRANSFER: (LeadershipTransferRequest, LeadershipTransferResponse),
+}
+Answered = Deferred[GroupMessage]
+
+
+class PeerRequests:
+    """
+    The handlers of the port that the other members use.
+
+    :param serve: gets code, message and a Deferred to answer with.
+    :param refused: told the host, the code and why, of each request that is not for the core.
+    """
+
+    def __init__(
+        self,
+        serve: Callable[[int, GroupMessage, Answered], None],
+        members: Members,
+        refused: Callable[[str, int, str], None],
+    ) -> None:
+        self._serve = serve
+        self._members = members
+        self._refused = refused
+
+    def routes(self) -> dict[int, Handler]:
+        """Request code to handler; PULL is one that nobody serves."""
+        return dict.fromkeys(_CLASSES, self.handle)
+
+    def handle(self, channel: Channel, request: RemotingCommand) -> "Deferred[RemotingCommand]":
+        """
+        Have the core answer; a stranger is answered with 401 and read no further.
+
+        :raises ProtocolViolation: the body cannot be read; the peer gets code 1 with the reason.
+        """
+        asked, answers = _CLASSES[request.code]
+        host = host_of(channel.remote_text)
+        message = GroupMessage()
+        reason = self._members.refusal_unread(request.code, host)
+        if not reason:
+            message = decode_body(asked, request.body)
+            reason = self._members.refusal(request.code, message, host)
+        answered: Answered = Deferred()
+        if reason:
+            self._refused(host, request.code, reason)
+            answered.callback(
+                answers(
+                    group=message.group,
+                    remote_id=message.remote_id,
+                    local_id=message.local_id,
+                    code=ResponseCode.UNKNOWN_MEMBER,
+                )
+            )
+        else:
+            self._serve(request.code, message, answered)
+        return answered.addCallback(_frame, request)
+
+
+def _frame(message: GroupMessage, request: RemotingCommand) -> RemotingCommand:
+    """A response: the header says 200, whatever the body says."""
+    return request.response(ResponseCode.SUCCESS, None, None, encode_body(message))
+
+
+def request_frame(code: int, message: GroupMessage) -> RemotingCommand:
+    """A request to another member."""
+    return RemotingCommand(int(code), body=encode_body(message))
+
+
+def read_response(code: int, response: RemotingCommand) -> GroupMessage:
+    """
+    What a member answered.
+
+    :param code: of the request.
+    :raises RemotingError: it is not an answer of DLedger's.
+    """
+    if response.body is None:
+        raise RemotingError(f"code {response.code}: {response.remark}")
+    try:
+        return decode_body(_CLASSES[code][1], response.body)
+    except ProtocolViolation as error:
+        raise RemotingError(str(error)) from error

@@ -1,0 +1,141 @@
+"""What a quorum has stored: watermarks, the committed index, and the puts that wait for it."""
+
+from collections import deque
+from collections.abc import Iterable
+
+from rmq_ha.base.store_format.dledger_values import Role
+from rmq_ha.server.dledger.actions import Committed, Completed
+from rmq_ha.server.dledger.codes import ResponseCode
+from rmq_ha.server.dledger.member import NEVER, Member
+from rmq_ha.server.dledger.vouched import Vouched
+
+
+def quorum_index(marks: Iterable[int]) -> int:
+    """
+    The highest index that more than half of the members have.
+
+    Spec: dledger.md, section 10.3
+    """
+    falling = sorted(marks, reverse=True)
+    return falling[len(falling) // 2]
+
+
+class Quorum:
+    """
+    The leader's account of one leadership.
+
+    Spec: dledger.md, sections 10.2 to 10.4 and 13.1
+
+    :ivar wake: when `tick` has something to do.
+    """
+
+    def __init__(self, member: Member, vouched: Vouched) -> None:
+        self._member = member
+        self._vouched = vouched
+        self._is_leading = False
+        self._marks: dict[str, int] = {}
+        self._first_own = 0
+        self._last_put = -1
+        self._waiting: deque[tuple[int, int]] = deque()
+        self._behind_since: dict[str, int] = {}
+        self._uncommitted_since: int | None = None
+        member.observers.append(self._role_changed)
+
+    @property
+    def wake(self) -> int:
+        """When `tick` has something to do."""
+        return self._waiting[0][1] if self._waiting else NEVER
+
+    @property
+    def pending(self) -> int:
+        """Entries of this leadership that no quorum has."""
+        ledger = self._member.ledger
+        return ledger.end_index - max(ledger.committed_index, self._first_own - 1)
+
+    @property
+    def stalled_ms(self) -> int:
+        """For how long entries of this leader wait, and none of them was committed."""
+        since = self._uncommitted_since
+        return 0 if since is None else self._member.now - since
+
+    def behind_ms(self, peer: str) -> int:
+        """For how long a member has lacked entries, and has acknowledged none."""
+        return self._member.now - self._behind_since.get(peer, self._member.now)
+
+    def watermark(self, peer: str) -> int:
+        """The highest index known to be stored at a member; -1: none, or this one does not lead."""
+        return self._marks.get(peer, -1)
+
+    def _role_changed(self) -> None:
+        member = self._member
+        is_leading = member.role is Role.LEADER
+        if is_leading == self._is_leading:
+            return
+        self._is_leading = is_leading
+        self._waiting.clear()
+        self._behind_since.clear()
+        self._uncommitted_since = None
+        if is_leading:
+            self._first_own, self._last_put = member.ledger.end_index + 1, -1
+            self._marks = dict.fromkeys(member.settings.peers, -1)
+            if member.ledger.end_index >= 0:
+                self._behind_since = dict.fromkeys(member.settings.peers, member.now)
+            self.stored()
+        else:
+            self._marks = {}
+            self._fail_puts()
+
+    def _fail_puts(self) -> None:
+        """Tell those who wait that this member decides nothing any more (18.1, 7)."""
+        if self._last_put > self._member.ledger.committed_index:
+            self._member.outbox.append(Completed(self._last_put, ResponseCode.NOT_LEADER))
+
+    def appended(self, last_index: int) -> None:
+        """A put of this leadership has been written up to here."""
+        member = self._member
+        self._last_put = last_index
+        self._waiting.append((last_index, member.now + member.settings.max_wait_ack + 1))
+        if self._uncommitted_since is None:
+            self._uncommitted_since = member.now
+        for peer in self._marks:
+            self._behind_since.setdefault(peer, member.now)
+        self.stored()
+
+    def stored(self) -> None:
+        """More of the own ledger may count as stored."""
+        if self._is_leading:
+            self._vouched.want(self._member.ledger.end_index)
+            self.mark(self._member.self_id, self._vouched.index)
+
+    def mark(self, peer: str, index: int) -> None:
+        """What a member has, for certain."""
+        before, self._marks[peer] = self._marks.get(peer, -1), index
+        if index >= self._member.ledger.end_index:
+            self._behind_since.pop(peer, None)
+        elif index > before or peer not in self._behind_since:
+            self._behind_since[peer] = self._member.now
+        self._advance()
+
+    def _advance(self) -> None:
+        member, ledger = self._member, self._member.ledger
+        index = min(quorum_index(self._marks.values()), ledger.end_index)
+        if index <= ledger.committed_index:
+            return
+        if index < self._first_own and member.settings.commit_own_term_only:
+            return
+        ledger.commit(index)
+        self._uncommitted_since = member.now if self.pending > 0 else None
+        member.outbox.append(Committed(index))
+        if index >= self._first_own:
+            member.outbox.append(Completed(index, ResponseCode.SUCCESS))
+        while self._waiting and self._waiting[0][0] <= index:
+            self._waiting.popleft()
+
+    def tick(self) -> None:
+        """Puts that have waited too long; their entries stay in the ledger."""
+        now, last = self._member.now, -1
+        while self._waiting and self._waiting[0][1] <= now:
+            last = self._waiting.popleft()[0]
+        if last >= 0:
+            code = ResponseCode.WAIT_QUORUM_ACK_TIMEOUT
+            self._member.outbox.append(Completed(last, code))

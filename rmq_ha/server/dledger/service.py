@@ -1,0 +1,507 @@
+"""DLedgerService: one member of a group: its port, its calls to the others, its one timer.
+
+Spec: dledger.md, chapters 2, 5 and 10; section 18.2.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IDelayedCall
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from rmq_ha.base.config.broker_configuration import BrokerConfiguration
+from rmq_ha.base.config.dledger import dledger_port
+from rmq_ha.base.config.dledger_settings import DLedgerSettings
+from rmq_ha.base.config.netty import NettyClientConfig
+from rmq_ha.base.errors import RemotingError, RequestRejected
+from rmq_ha.base.model.message import Address
+from rmq_ha.base.model.status import Decided, PutMessageStatus
+from rmq_ha.base.remoting.client import RemotingClient
+from rmq_ha.base.remoting.dispatcher import RequestDispatcher
+from rmq_ha.base.remoting.server import RemotingServer
+from rmq_ha.base.seams import Host
+from rmq_ha.base.store_format.dledger_values import Role as MemberRole
+from rmq_ha.base.timing.timer import rearm, within
+from rmq_ha.base.tls.ha import HaCalls, HaTls
+from rmq_ha.base.tls.refusals import Refusals
+from rmq_ha.base.wire.codes import ResponseCode as RemotingCode
+from rmq_ha.base.wire.command import RemotingCommand
+from rmq_ha.server.dledger.actions import (
+    Action,
+    Answer,
+    Committed,
+    Completed,
+    Persist,
+    RoleChanged,
+    Send,
+    Sync,
+)
+from rmq_ha.server.dledger.assembly import dledger_directory, make_members, make_settings
+from rmq_ha.server.dledger.codes import RequestCode, ResponseCode
+from rmq_ha.server.dledger.commit_log import DLedgerCommitLog
+from rmq_ha.server.dledger.flush import LedgerFlusher
+from rmq_ha.server.dledger.lookups import Lookups
+from rmq_ha.server.dledger.member import NEVER
+from rmq_ha.server.dledger.messages import GroupMessage, LeadershipTransferRequest
+from rmq_ha.server.dledger.node import Node
+from rmq_ha.server.dledger.protocol import Answered, PeerRequests, read_response, request_frame
+from rmq_ha.server.dledger.puts import WaitingPuts
+from rmq_ha.server.dledger.resigning import Resigning
+from rmq_ha.server.dledger.statistics import statistics_of
+from rmq_ha.server.dledger.term_file import TermFile
+from rmq_ha.server.dledger.transfer import HAND_OVER_S, order_to_best
+from rmq_ha.server.dledger.why_not import why_no_puts
+from rmq_ha.server.ha.alone import Alone
+from rmq_ha.server.store.journal import Role
+
+_RETRY_S = 1.0
+_LAST_PUTS_S = 1.0
+"""How long a stop waits for puts that are on their way."""
+
+
+class DLedgerService:
+    """
+    Drives the core: requests, answers and the time go in; what it wants done is done in order,
+    and nothing behind a term or vote before that is on the disk.
+
+    To the store it is the replication: a put is replicated when a quorum has it.
+
+    :param log: whose ledger the group agrees on; loaded before `start`.
+    :param settings: others than the configuration says; for tests.
+    :ivar role: of the broker, as the group wants it.
+    :ivar node: None until `start`.
+    :ivar tls: who may connect, and how we connect to the others.
+    """
+
+    log = Logger()
+
+    def __init__(
+        self,
+        host: Host,
+        configuration: BrokerConfiguration,
+        log: DLedgerCommitLog,
+        settings: DLedgerSettings | None = None,
+    ) -> None:
+        self._host = host
+        self._configuration = configuration
+        self._log = log
+        self._ledger = log.ledger
+        self.settings = settings or make_settings(configuration)
+        self.port = dledger_port(configuration)
+        self.role = Role(configuration.store, self)
+        self._flusher: LedgerFlusher | None = None
+        self.node: Node | None = None
+        broker = configuration.broker
+        self._address = Address.parse(
+            broker.broker_ip1 or "127.0.0.1", configuration.server.listen_port
+        )
+        self._term_file = TermFile(host.disk, dledger_directory(configuration))
+        self._members = make_members(configuration, self.settings)
+        self._lookups = Lookups(host, self._members)
+        self._refusals = Refusals(host.clock)
+        self._refused_requests = 0
+        requests = PeerRequests(self._serve, self._members, self._refused)
+        dispatcher = RequestDispatcher()
+        dispatcher.routes.update(requests.routes())
+        self.tls = HaTls(configuration.plugin_options, host.disk.read_bytes, host.now_ms)
+        self._server = RemotingServer(host, configuration.server, dispatcher, self.tls)
+        self._client = RemotingClient(host, NettyClientConfig(), HaCalls(self.tls))
+        self._actions: deque[Action] = deque()
+        self._is_barred = self._is_running = self._is_stopped = False
+        self._timer: IDelayedCall | None = None
+        self._again: IDelayedCall | None = None
+        self._puts = WaitingPuts(host.clock)
+        self._told_index = self._seen_end = -1
+        self._rests_until = 0.0
+        self._resigning = Resigning(
+            host.clock, self.settings, configuration.store, log, lambda: self.node
+        )
+        self._elections = 0
+        self._silent: dict[str, str] = {}
+        self._alone = Alone(host.clock, self._tell_alone)
+        self._do: dict[type[Any], Callable[[Any], None]] = {
+            Persist: self._persist,
+            Send: self._send,
+            Answer: self._answer,
+            Sync: self._sync,
+            Completed: self._completed,
+            RoleChanged: self._role_changed,
+            Committed: self._committed,
+        }
+        log.leadership = self
+
+    def attach(self, flusher: LedgerFlusher) -> None:
+        """:param flusher: of the ledger; before `start`."""
+        self._flusher = flusher
+
+    @property
+    def slave_id(self) -> int:
+        """The brokerId of this broker while it is a slave."""
+        return int(self.settings.self_id[1:]) + 1
+
+    @property
+    def epoch(self) -> int | None:
+        """As `Electorate` says: members of 4.9.7 tell no name server of their term."""
+        return None
+
+    # ------------------------------------------------------------ beginning and end
+
+    def start(self) -> "Deferred[None]":
+        """
+        Listen, and take part.
+
+        :returns: fires when listening; fails with CannotListenError, or with StoreError when term
+            and vote cannot be read.
+        """
+        return Deferred.fromCoroutine(self._start())
+
+    async def _start(self) -> None:
+        state = self._term_file.load()
+        self.node = Node(self.settings, self._ledger, state, self._host.random, self._now())
+        self._told_index = self._seen_end = self._ledger.end_index
+        self._lookups.start()
+        self._alone.begin()
+        await self._server.listen(self.port, self._configuration.ours.bind_address)
+        self.log.info(
+            "member {self_id} of DLedger group {group} listens on port {port}, term {term}",
+            self_id=self.settings.self_id,
+            group=self.settings.group,
+            port=self.port,
+            term=self.node.term,
+        )
+        self._run()
+
+    def stop(self) -> "Deferred[None]":
+        """
+        Let the puts that are on their way arrive, then say nothing more.
+
+        :returns: fires when every connection is closed and every put is answered.
+        """
+        return Deferred.fromCoroutine(self._stop())
+
+    async def _stop(self) -> None:
+        self._log.admits = False
+        if self._puts:
+            await within(self._host.clock, _LAST_PUTS_S, self._puts.drained())
+        await self._hand_over()
+        self._is_stopped = True
+        self._alone.end()
+        if self._again is not None:
+            self._again.cancel()
+            self._again = None
+        self._timer = rearm(self._host.clock, self._timer, None, self._on_time)
+        await self._server.stop()
+        await self._client.stop()
+        self._puts.fail()
+        while self._is_barred:
+            later: Deferred[None] = Deferred()
+            self._host.clock.callLater(0.005, later.callback, None)
+            await later
+
+    async def _hand_over(self) -> None:
+        """A leader that stops asks the best follower to lead: no six seconds without one."""
+        order = None if self.node is None else order_to_best(self.node, self.settings)
+        if order is not None:
+            await self._order(order)
+
+    async def _order(self, order: LeadershipTransferRequest) -> None:
+        """As if an operator had given it."""
+        answered: Answered = Deferred()
+        self._serve(RequestCode.LEADERSHIP_TRANSFER, order, answered)
+        await within(self._host.clock, HAND_OVER_S, answered)
+
+    # ------------------------------------------------------------ in
+
+    def _now(self) -> int:
+        """Milliseconds of a clock that nobody sets."""
+        return int(self._host.clock.seconds() * 1000 + 0.001)
+
+    def _serve(self, code: int, message: GroupMessage, answered: Answered) -> None:
+        if self.node is None or self._is_stopped:
+            raise RequestRejected(
+                RemotingCode.SYSTEM_ERROR, "this member does not take part yet, or not any more"
+            )
+        if not self._enter(self.node.request, code, message, answered) and not answered.called:
+            reason = "this member failed; its log says why"
+            answered.errback(RequestRejected(RemotingCode.SYSTEM_ERROR, reason))
+
+    def _refused(self, host: str, code: int, reason: str) -> None:
+        """Not a member's, as far as we know; a name may stand for another address by now."""
+        self._refused_requests += 1
+        self._lookups.again()
+        more = self._refusals.admit(host, reason)
+        if more is not None:
+            self.log.warn(
+                "{host} refused on the DLedger port, request {code}: {reason}; if it is a member "
+                "that others see at another address (NAT, several interfaces), add that to "
+                "dLegerPeerHosts{more}",
+                host=host,
+                code=code,
+                reason=reason,
+                more=more,
+            )
+
+    def _enter(self, function: Callable[..., None], *args: Any) -> bool:
+        """
+        Into the core, then do what it wants; what it does not expect must not end it.
+
+        :returns: whether it went well.
+        """
+        is_done = True
+        try:
+            function(*args, self._now())
+        except Exception:
+            is_done = False
+            self.log.failure("the DLedger member goes on after a failure")
+            if not args:  # a tick would come again at once; what peers send puts off no heartbeat
+                self._rests_until = self._host.clock.seconds() + _RETRY_S
+        self._run()
+        return is_done
+
+    def _on_time(self) -> None:
+        if self.node is not None and not self._is_stopped:
+            self._enter(self.node.tick)
+
+    def _called(self, answer: "RemotingCommand | Failure", send: Send) -> None:
+        """What became of a call."""
+        if self.node is None or self._is_stopped:
+            return
+        message = None
+        if isinstance(answer, Failure):
+            self._silent[send.peer] = answer.getErrorMessage()
+        else:
+            self._silent.pop(send.peer, None)
+            try:
+                message = read_response(send.code, answer)
+            except RemotingError as error:
+                self.log.debug("{peer} answered: {error}", peer=send.peer, error=error)
+        self._enter(self.node.response, send.peer, send.call_id, message)
+
+    def appended(self) -> None:
+        """The log grew, or more of it is committed; called once a turn."""
+        self._tell_appended()
+
+    def _tell_appended(self) -> None:
+        node, end = self.node, self._ledger.end_index
+        if node is not None and node.role is MemberRole.LEADER and end > self._told_index:
+            self._told_index = self._seen_end = end
+            self._enter(node.appended, end)
+
+    # ------------------------------------------------------------ out
+
+    def _run(self) -> None:
+        """Do what the core wants, in order, up to the next thing that must be on the disk first."""
+        if self._is_running or self.node is None:
+            return
+        self._is_running = True
+        try:
+            while True:
+                self._actions.extend(self.node.outbox)
+                self.node.outbox.clear()
+                if self._is_barred or not self._actions:
+                    break
+                self._act(self._actions.popleft())
+        finally:
+            self._is_running = False
+        if self._ledger.end_index != self._seen_end:
+            self._seen_end = self._ledger.end_index
+            self._act(Committed(self._ledger.committed_index))
+        self._resign()
+        self._arm()
+
+    def _resign(self) -> None:
+        """A leader that can write nothing more would keep all clients from sending."""
+        order = None if self._is_stopped else self._resigning.order()
+        if order is not None:
+            Deferred.fromCoroutine(self._order(order)).addErrback(self._surprised)
+
+    def deletes_early(self) -> bool:
+        """Whether files that have not expired may be deleted for want of disk space."""
+        return self._resigning.deletes_early()
+
+    def _act(self, action: Action) -> None:
+        """One that fails must take neither the others nor the timer with it."""
+        try:
+            self._do[type(action)](action)
+        except Exception:
+            self.log.failure("the DLedger member could not do {action}", action=type(action))
+
+    def _arm(self) -> None:
+        if self.node is None or self._is_stopped:
+            return
+        wake = self.node.next_wake
+        deadline = None if wake >= NEVER else max(wake / 1000 + 0.0001, self._rests_until)
+        self._timer = rearm(self._host.clock, self._timer, deadline, self._on_time)
+
+    def _persist(self, action: Persist) -> None:
+        self._is_barred = True
+        saved = self._host.worker.call(self._term_file.save, action.state)
+        saved.addCallbacks(self._persisted, self._not_persisted)
+        saved.addErrback(self._surprised)
+
+    def _persisted(self, _: None) -> None:
+        self._is_barred = False
+        self._run()
+
+    def _not_persisted(self, failure: Failure) -> None:
+        """Whoever cannot remember its vote must not vote, nor lead, until the next start."""
+        self._is_barred = False
+        self._is_stopped = True
+        self._log.fault = f"term and vote cannot be kept: {failure.getErrorMessage()}"
+        self.log.critical(
+            "this member leaves the group until its next start: {reason}", reason=self._log.fault
+        )
+        self._actions.clear()
+        self._timer = rearm(self._host.clock, self._timer, None, self._on_time)
+        self._puts.fail()
+
+    def _surprised(self, failure: Failure) -> None:
+        self.log.failure("the DLedger member failed", failure)
+
+    def _send(self, action: Send) -> None:
+        if self._is_stopped:
+            return
+        address = self.settings.peers[action.peer]
+        frame = request_frame(action.code, action.message)
+        called = self._client.invoke(address, frame, action.timeout_ms)
+        called.addBoth(self._called, action).addErrback(self._surprised)
+
+    def _answer(self, action: Answer) -> None:
+        action.token.callback(action.message)
+
+    def _sync(self, action: Sync) -> None:
+        if self._flusher is not None:
+            self._flusher.sync(self._synced)
+
+    def _synced(self, index: int) -> None:
+        if self.node is not None and not self._is_stopped:
+            self._enter(self.node.synced, index)
+
+    def _completed(self, action: Completed) -> None:
+        self._puts.complete(action.index, action.code)
+
+    def _committed(self, action: Committed) -> None:
+        self._log.grown()
+
+    def _role_changed(self, action: RoleChanged) -> None:
+        self._elections += action.role is MemberRole.CANDIDATE
+        self.log.info(
+            "member {self_id} is {role} in term {term}; the leader is {leader}",
+            self_id=self.settings.self_id,
+            role=action.role.value,
+            term=action.term,
+            leader=action.leader_id or "not known",
+        )
+        if action.leader_id is not None:
+            self._alone.end()
+        elif not self._is_stopped:
+            self._alone.begin()
+        if action.role is MemberRole.LEADER:
+            self._told_index = self._ledger.end_index  # of another leadership until now
+            self._begin_term(action.term)
+        else:
+            self._log.admits = False
+            self._log.pending.clear()
+        if action.role is MemberRole.LEADER:
+            self.role.lead(action.term)
+        elif action.role is MemberRole.FOLLOWER:
+            self.role.follow()
+        else:
+            self.role.stand()
+
+    def _tell_alone(self) -> None:
+        self.log.warn(
+            "this member knows no leader since {seconds:.0f} s: {why}; what it serves gets old",
+            seconds=self._alone.seconds or 0.0,
+            why=self.why_no_puts(),
+        )
+
+    def _begin_term(self, term: int) -> None:
+        """With `commit_own_term_only` nothing is committed before an entry of this term."""
+        if not self.settings.commit_own_term_only or not self.leads(term):
+            return
+        is_begun = self._log.begin_term(term, self._address, self._host.now_ms())
+        if not is_begun and not self._is_stopped:
+            if self._again is not None:  # of a term before
+                self._again.cancel()
+            self._again = self._host.clock.callLater(_RETRY_S, self._begin_again, term)
+
+    def _begin_again(self, term: int) -> None:
+        self._again = None
+        self._begin_term(term)
+
+    # ------------------------------------------------------------ what others ask
+
+    def term_to_append(self) -> int | None:
+        """The term in which a put may be appended; None while none may."""
+        node = self.node
+        if node is None or self._is_stopped or self._is_barred:
+            return None
+        return node.term if node.why_not_append() == ResponseCode.SUCCESS else None
+
+    def leads(self, term: int) -> bool:
+        """This member is the leader of that term, still."""
+        node = self.node
+        return node is not None and node.role is MemberRole.LEADER and node.term == term
+
+    @property
+    def is_sure_to_lead(self) -> bool:
+        """A quorum answered this leader a moment ago, so none can have elected another one."""
+        node = self.node
+        return (
+            node is not None
+            and node.role is MemberRole.LEADER
+            and self._now() - node.member.last_quorum < node.settings.leader_silence / 2
+        )
+
+    def is_settled(self) -> bool:
+        """Every entry is committed."""
+        return self._ledger.committed_index >= self._ledger.end_index
+
+    def admit_puts(self, admitted: bool) -> None:
+        """Let clients' messages into the log, or not."""
+        self._log.admits = admitted
+
+    # ------------------------------------------------------------ as the store's replication
+
+    def when_replicated(
+        self, next_offset: int, start_offset: int, decided: Decided
+    ) -> PutMessageStatus | None:
+        """Wait for a quorum: called in the turn of the append, whose entry is the last one."""
+        if self.node is None or self.node.role is not MemberRole.LEADER or self._is_stopped:
+            return PutMessageStatus.SERVICE_NOT_AVAILABLE
+        self._puts.add(self._ledger.end_index, decided)
+        self._tell_appended()
+        return None
+
+    def is_replicated(self, start_offset: int, next_offset: int) -> bool:
+        """A quorum has it."""
+        return next_offset <= self._ledger.committed_pos
+
+    def replicated_offset(self) -> int:
+        """Up to where a quorum has the log."""
+        return self._log.max_offset
+
+    def set_master_address(self, address: str | None) -> None:
+        """The group finds its leader itself."""
+
+    def why_no_puts(self) -> str:
+        """Who answers, who does not and what to do, for those whose puts are not taken."""
+        return why_no_puts(self.settings, self.node, self._silent, len(self._puts))
+
+    def statistics(self) -> dict[str, Any]:
+        """
+        What the member knows of itself and, if it leads, of its followers; `refuses` says why its
+        ledger takes no entries, and is empty while it takes them.
+        """
+        return {
+            **statistics_of(self.settings, self.node, self._ledger),
+            "refuses": self._log.fault or self._ledger.refuses,
+            "waiting": len(self._puts),
+            "elections": self._elections,
+            "refused": self._refused_requests,
+            "alone_seconds": self._alone.seconds,
+        }

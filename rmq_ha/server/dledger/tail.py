@@ -1,0 +1,120 @@
+"""What of a ledger is committed and not dispatched yet.
+
+Spec: dledger.md, sections 15.2 and 15.3.
+"""
+
+from typing import Protocol
+
+from twisted.logger import Logger
+
+from rmq_ha.base.errors import StoreError
+from rmq_ha.base.model.message import Row
+from rmq_ha.base.store_format.commitlog import row_at
+from rmq_ha.base.store_format.dledger import BLANK, BLANK_MAGIC, BLANK_SIZE, decode_header
+from rmq_ha.base.store_format.dledger_values import ENTRY_HEADER_SIZE, TERM_TOPIC
+from rmq_ha.base.store_format.run import SLICE, SLICE_WORK, PendingRuns, Run, work_of
+from rmq_ha.base.store_format.walk import READ_SIZE
+from rmq_ha.server.dledger.classic import ClassicPart
+
+
+class CommittedLog(Protocol):
+    """
+    What the tail reads.
+
+    :ivar classic: what lies before the first entry.
+    :ivar pending: what this leader appended; each run starts where the entry before ends.
+    """
+
+    classic: ClassicPart
+    pending: PendingRuns
+
+    @property
+    def file_size(self) -> int:
+        """Bytes of a data file."""
+
+    @property
+    def delay_levels(self) -> list[int]:
+        """Ms of level 1, 2, ..."""
+
+    @property
+    def max_offset(self) -> int:
+        """Where the last committed entry ends."""
+
+    def read(self, physical_offset: int, limit: int) -> bytes:
+        """Bytes of one file."""
+
+
+class LedgerTail:
+    """
+    The records of committed entries.
+
+    Differs from 4.9.7 on purpose: an entry that holds no record is left out, and not the rest of
+    the log with it.
+    """
+
+    log = Logger()
+    # What is not committed is not read, and what is unreadable raises.
+    unreadable_at: int | None = None
+
+    def __init__(self, source: CommittedLog) -> None:
+        self._source = source
+
+    def next_slice(self, position: int, waits: bool) -> Run | None:
+        """As `rmq_ha.server.store.log.tail.Tail` says; a ledger never waits for bytes."""
+        classic = self._source.classic
+        if position < classic.end:
+            return classic.next_slice(position)
+        source = self._source
+        run = source.pending.take(position, source.max_offset)
+        return self._read_slice(position) if run is None else run
+
+    def _read_slice(self, position: int) -> Run:
+        source = self._source
+        end = source.max_offset
+        data = source.read(position, min(READ_SIZE, end - position))
+        rows: list[Row] = []
+        at = work = 0
+        for _ in range(SLICE):
+            if work >= SLICE_WORK:
+                break
+            if len(data) - at >= BLANK_SIZE and BLANK.unpack_from(data, at)[0] == BLANK_MAGIC:
+                next_file = position - position % source.file_size + source.file_size
+                return Run(position, next_file, rows, work)
+            if len(data) - at < ENTRY_HEADER_SIZE:
+                break
+            size = decode_header(data, at).size
+            if size < ENTRY_HEADER_SIZE:
+                raise unreadable(position + at)
+            if at + size > len(data):
+                if at:
+                    break  # the next look begins here
+                data = source.read(position, size)
+                if len(data) < size:
+                    raise unreadable(position)
+            work += self._take(rows, data, at, size, position)
+            at += size
+        if not at:
+            raise unreadable(position)
+        return Run(position, position + at, rows, work)
+
+    def _take(self, rows: list[Row], data: bytes, at: int, size: int, position: int) -> int:
+        """The record of an entry, if it has one; how much work that is."""
+        start = at + ENTRY_HEADER_SIZE
+        row = row_at(data, start, at + size, self._source.delay_levels)
+        if isinstance(row, int) or row[2] != position + start:
+            self.log.error(
+                "the entry at {position} holds no record that belongs there; it is left out",
+                position=position + at,
+            )
+            return 0
+        if row[0] != TERM_TOPIC:
+            rows.append(row)
+        return work_of(row)
+
+
+def unreadable(position: int) -> StoreError:
+    """Damage that recovery did not see: nothing behind it is delivered, and nothing is lost."""
+    return StoreError(
+        f"the DLedger log cannot be read at {position}: stop this member and, while the others "
+        "have a leader, empty its directory but for currterm: it then copies the leader's"
+    )

@@ -1,0 +1,279 @@
+"""Handing leadership over: on an operator's order, or to a member that is preferred."""
+
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple, Protocol
+
+from rmq_ha.base.config.dledger_settings import DLedgerSettings
+from rmq_ha.base.store_format.dledger_values import Role, Room
+from rmq_ha.server.dledger.codes import RequestCode, ResponseCode
+from rmq_ha.server.dledger.follower import Follower
+from rmq_ha.server.dledger.member import NEVER, Member
+from rmq_ha.server.dledger.messages import LeadershipTransferRequest, LeadershipTransferResponse
+from rmq_ha.server.dledger.quorum import Quorum
+
+_OK = ResponseCode.SUCCESS
+
+
+HAND_OVER_S = 2.0
+"""That long a leader that stops waits for another one."""
+
+
+class Leading(Protocol):
+    """What of a `Node` says to whom to hand over."""
+
+    @property
+    def role(self) -> Role:
+        """Of this member."""
+
+    @property
+    def term(self) -> int:
+        """The current one."""
+
+    def watermark(self, peer: str) -> int:
+        """Up to which index a member has the log; -1: nothing is known."""
+
+
+def order_to_best(
+    node: Leading, settings: DLedgerSettings, able: Iterable[str] | None = None
+) -> LeadershipTransferRequest | None:
+    """
+    A leader that stops asks the best follower to lead: no six seconds without one.
+
+    :param able: the followers that may be asked; None: all.
+    :returns: the order, which this member serves as if it were an operator's; None: it does not
+        lead, or there is no such follower.
+    """
+    followers = list(settings.others if able is None else able)
+    if node.role is not Role.LEADER or not followers:
+        return None
+    best = max(followers, key=node.watermark)
+    if node.watermark(best) < 0:
+        return None
+    return LeadershipTransferRequest(
+        group=settings.group,
+        remote_id=settings.self_id,
+        transfer_id=settings.self_id,
+        transferee_id=best,
+        term=node.term,
+    )
+
+
+class _Taking(NamedTuple):
+    """What the transferee has been asked for."""
+
+    request: LeadershipTransferRequest
+    token: Any
+    deadline: int
+
+
+class Transfer:
+    """
+    Both halves of a transfer, and the search for a preferred leader.
+
+    Spec: dledger.md, sections 6.6 and 9
+
+    :param room: of a member's disk; one with less than this member's is not asked to lead, as it
+        would hand over at once.
+
+    :ivar wake: when `tick` has something to do.
+    """
+
+    def __init__(
+        self,
+        member: Member,
+        quorum: Quorum,
+        follower: Follower,
+        room: Callable[[str], Room],
+    ) -> None:
+        self._member = member
+        self._quorum = quorum
+        self._follower = follower
+        self._room = room
+        self._waiting: _Taking | None = None
+        self._electing: _Taking | None = None
+        self._next_check = NEVER
+        self._not_before = 0
+        member.observers.append(self._role_changed)
+
+    @property
+    def wake(self) -> int:
+        """When `tick` has something to do."""
+        if self._waiting is None:
+            return self._next_check
+        return min(self._waiting.deadline, self._next_check)
+
+    def request(self, request: LeadershipTransferRequest, token: Any) -> None:
+        """An operator's order, or the leader's."""
+        self_id = self._member.self_id
+        if self_id == request.transfer_id:
+            self._order(request, token)
+        elif self_id == request.transferee_id:
+            self._take(request, token)
+        else:
+            self._answer(request, token, ResponseCode.UNEXPECTED_ARGUMENT)
+
+    def _answer(
+        self, request: LeadershipTransferRequest, token: Any, code: int, term: int | None = None
+    ) -> None:
+        """:param token: None: nobody asked."""
+        if token is None:
+            return
+        answered = request.term if term is None else term
+        if code == _OK:
+            response = LeadershipTransferResponse(term=answered)
+        else:
+            response = LeadershipTransferResponse(
+                group=request.group,
+                remote_id=request.remote_id,
+                local_id=request.local_id,
+                leader_id=self._member.leader_id,
+                term=answered,
+                code=code,
+            )
+        self._member.answer(token, response)
+
+    # The leader's side
+
+    def _order(self, request: LeadershipTransferRequest, token: Any) -> None:
+        member = self._member
+        transferee = request.transferee_id
+        if transferee is None or transferee not in member.settings.peers:
+            code: int = ResponseCode.UNKNOWN_MEMBER
+        elif request.term != member.term:
+            code = ResponseCode.INCONSISTENT_TERM
+        elif member.role is not Role.LEADER:
+            code = ResponseCode.NOT_LEADER
+        elif transferee == member.self_id:
+            code = ResponseCode.UNEXPECTED_ARGUMENT
+        elif self._lag(transferee) >= member.settings.max_leadership_transfer_wait_index:
+            code = ResponseCode.FALL_BEHIND_TOO_MUCH
+        elif member.transferee is not None:
+            code = ResponseCode.LEADER_TRANSFERRING
+        elif self._room(transferee) < self._own_room:
+            code = ResponseCode.DISK_FULL
+        else:
+            self._start(transferee, request, token)
+            return
+        self._answer(request, token, code)
+
+    @property
+    def _own_room(self) -> Room:
+        """The least that another leader has to have."""
+        member = self._member
+        return member.ledger.room if member.settings.hand_over_when_full else Room.NONE
+
+    def _lag(self, peer: str) -> int:
+        """Entries that a member is behind; without any known to be equal, as far as can be."""
+        end, mark = self._member.ledger.end_index, self._quorum.watermark(peer)
+        return NEVER if mark < 0 <= end else end - mark
+
+    def _start(self, transferee: str, order: LeadershipTransferRequest, token: Any) -> None:
+        """From here on appends are refused, until the transfer has ended."""
+        member = self._member
+        member.transferee = transferee
+        request = LeadershipTransferRequest(
+            group=member.settings.group,
+            remote_id=transferee,
+            local_id=member.self_id,
+            leader_id=member.self_id,
+            term=member.term,
+            transfer_id=member.self_id,
+            transferee_id=transferee,
+            take_leadership_ledger_index=member.ledger.end_index,
+        )
+        context = (order, token, member.term)
+        member.call(transferee, RequestCode.LEADERSHIP_TRANSFER, request, self._taken_over, context)
+
+    def _taken_over(
+        self,
+        peer: str,
+        message: LeadershipTransferResponse | None,
+        context: tuple[LeadershipTransferRequest, Any, int],
+    ) -> None:
+        order, token, term = context
+        member = self._member
+        if member.transferee == peer and member.term == term:
+            member.transferee = None
+        if message is None:
+            self._answer(order, token, ResponseCode.NETWORK_ERROR)
+        else:
+            self._answer(order, token, message.code, message.term)
+
+    # The transferee's side
+
+    def _take(self, request: LeadershipTransferRequest, token: Any) -> None:
+        member = self._member
+        if request.transfer_id is None or request.transfer_id != member.leader_id:
+            self._answer(request, token, ResponseCode.INCONSISTENT_LEADER)
+            return
+        if self._waiting is not None:
+            self._answer(request, token, ResponseCode.REPEATED_REQUEST)
+            return
+        deadline = member.now + member.settings.leadership_transfer_wait_timeout
+        self._waiting = _Taking(request, token, deadline)
+
+    def progressed(self) -> None:
+        """After everything: the ledger may have grown to what the old leader has."""
+        waiting, member = self._waiting, self._member
+        if waiting is None:
+            return
+        request = waiting.request
+        if request.term != member.term:
+            self._waiting = None
+            self._answer(request, waiting.token, ResponseCode.INCONSISTENT_TERM, member.term)
+        elif self._has(request.take_leadership_ledger_index):
+            self._waiting = None
+            self._electing = waiting  # alone: who becomes a follower has ended the one before
+            member.term_to_take_leadership = member.term + 1
+            member.become_candidate(member.term + 1, increase=True)
+        elif member.now >= waiting.deadline:
+            self._waiting = None
+            self._answer(request, waiting.token, ResponseCode.TAKE_LEADERSHIP_FAILED)
+
+    def _has(self, index: int) -> bool:
+        """A tail that is not the leader's does not count."""
+        member = self._member
+        checks = member.settings.check_previous
+        return (self._follower.matched if checks else member.ledger.end_index) >= index
+
+    def _role_changed(self) -> None:
+        member, settings = self._member, self._member.settings
+        self._next_check = NEVER
+        searches = settings.preferred_leader_ids and not settings.is_preferred
+        if member.role is Role.LEADER and searches:
+            first = member.now + settings.preferred_leader_interval
+            self._next_check = max(first, self._not_before)
+        if self._electing is None:
+            return
+        term = member.term_to_take_leadership
+        if member.term > term:
+            self._finish_taking(ResponseCode.EXPIRED_TERM)
+        elif member.term == term and member.role is Role.LEADER:
+            self._finish_taking(_OK)
+        elif member.term == term and member.role is Role.FOLLOWER:
+            self._finish_taking(ResponseCode.TAKE_LEADERSHIP_FAILED)
+        elif member.term < term and member.role is not Role.CANDIDATE:
+            self._finish_taking(ResponseCode.INTERNAL_ERROR)
+
+    def _finish_taking(self, code: int) -> None:
+        taking, self._electing = self._electing, None
+        if taking is not None:
+            self._answer(taking.request, taking.token, code, self._member.term)
+
+    def tick(self) -> None:
+        """A leader's: look for a preferred one, when it is time."""
+        member = self._member
+        if member.now < self._next_check:
+            return
+        self._next_check = member.now + member.settings.preferred_leader_interval
+        if member.transferee is not None:
+            return
+        named = member.settings.preferred_leader_ids
+        own = self._own_room
+        preferred = [peer for peer in named if member.alive.get(peer) and self._room(peer) >= own]
+        if preferred:
+            best = min(preferred, key=self._lag)
+            if self._lag(best) < member.settings.max_leadership_transfer_wait_index:
+                retry = member.now + member.settings.preferred_leader_retry
+                self._next_check = self._not_before = retry
+                self._start(best, LeadershipTransferRequest(), None)

@@ -1,0 +1,137 @@
+"""
+The bytes of a replication connection.
+
+Slave to master, the report: what the slave holds, and at first what it asks for.
+
+======  ====  =====  ==================================================================
+offset  size  type   meaning
+======  ====  =====  ==================================================================
+0       8     int64  end of the slave's commit log, bytes
+======  ====  =====  ==================================================================
+
+Master to slave, the transfer frame: a piece of the commit log, or (size 0) a heartbeat.
+
+======  ====  =====  ==================================================================
+offset  size  type   meaning
+======  ====  =====  ==================================================================
+0       8     int64  physical offset of the body's first byte
+8       4     int32  size of the body
+12      size  bytes  commit log; cut anywhere, but never across the end of a file
+======  ====  =====  ==================================================================
+
+Big-endian. Spec: ha.md, section 3.
+"""
+
+from collections.abc import Iterator
+from struct import Struct
+from typing import NamedTuple
+
+from rmq_ha.base.errors import ReplicationError
+
+_REPORT = Struct(">q")
+_HEADER = Struct(">qi")
+REPORT_SIZE = 8
+HEADER_SIZE = 12
+assert (_REPORT.size, _HEADER.size) == (REPORT_SIZE, HEADER_SIZE)
+
+MAX_BODY_SIZE = 4 * 1024 * 1024 - HEADER_SIZE
+"""A Java slave's buffer has to hold the whole frame."""
+
+
+def encode_report(physical_offset: int) -> bytes:
+    """The slave's eight bytes."""
+    return _REPORT.pack(physical_offset)
+
+
+def encode_frame(physical_offset: int, body: bytes = b"") -> bytes:
+    """
+    A transfer frame; without a body, a heartbeat.
+
+    :param body: at most MAX_BODY_SIZE bytes.
+    """
+    return _HEADER.pack(physical_offset, len(body)) + body
+
+
+class ReportReader:
+    """Finds the newest report in what arrives; holds back at most seven bytes."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    def receive_data(self, data: bytes) -> int | None:
+        """The last complete report, whose predecessors it makes obsolete; None if there is none."""
+        words = self._whole_words(data)
+        if not words:
+            return None
+        offset: int
+        (offset,) = _REPORT.unpack_from(words, len(words) - REPORT_SIZE)
+        return offset
+
+    def receive_all(self, data: bytes) -> list[int]:
+        """Every complete report."""
+        return [offset for (offset,) in _REPORT.iter_unpack(self._whole_words(data))]
+
+    def _whole_words(self, data: bytes) -> bytes:
+        if self._rest:
+            data = self._rest + data
+        whole = len(data) - len(data) % REPORT_SIZE
+        self._rest = data[whole:]
+        return data[:whole]
+
+
+class Piece(NamedTuple):
+    """
+    A part of one frame.
+
+    :ivar physical_offset: of the first byte of `body`.
+    :ivar body: a view of the data that were received; do not keep it.
+    :ivar size: the size that the header announced, on the first piece of a frame; else None.
+    :ivar is_last: the frame is complete.
+    """
+
+    physical_offset: int
+    body: memoryview
+    size: int | None
+    is_last: bool
+
+
+class FrameReader:
+    """Cuts a master's stream into pieces of frames; holds back at most eleven bytes."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+        self._offset = 0
+        self._left = 0
+
+    def receive_data(self, data: bytes) -> Iterator[Piece]:
+        """
+        The pieces in order; exhaust the iterator. A header is reported as soon as its twelve
+        bytes are there, with whatever has come of the body.
+
+        :raises ReplicationError: a header that no master sends.
+        """
+        if self._rest:
+            data = self._rest + data
+            self._rest = b""
+        view = memoryview(data)
+        position, end = 0, len(data)
+        while position < end:
+            size = None
+            if not self._left:
+                if end - position < HEADER_SIZE:
+                    self._rest = data[position:]
+                    return
+                self._offset, size = _HEADER.unpack_from(data, position)
+                if self._offset < 0 or not 0 <= size <= MAX_BODY_SIZE:
+                    raise ReplicationError(
+                        f"the master announces {size} bytes at {self._offset}; is it a RocketMQ "
+                        "HA port?"
+                    )
+                self._left = size
+                position += HEADER_SIZE
+            body = view[position : position + self._left]
+            start, taken = self._offset, len(body)
+            position += taken
+            self._offset += taken
+            self._left -= taken
+            yield Piece(start, body, size, not self._left)

@@ -1,0 +1,137 @@
+"""Where records begin in a log that is entered anywhere.
+
+Spec: store.md, section 2.
+"""
+
+from collections.abc import Iterator
+from struct import Struct
+from typing import NamedTuple
+
+from rmq_ha.base.store_format.commitlog import (
+    BLANK_MAGIC,
+    BLANK_SIZE,
+    MESSAGE_MAGIC,
+    RECORD_OVERHEAD,
+)
+from rmq_ha.server.store.log.journal_log import LogBytes
+
+_HEAD = Struct(">iI")
+_PLACE = Struct(">q")
+_PLACE_AT = 28
+HEAD_SIZE = _PLACE_AT + _PLACE.size
+_MAGIC = MESSAGE_MAGIC.to_bytes(4, "big")
+WINDOWS = (1 << 16, 1 << 20, 1 << 24)
+"""How far back a record is looked for, bytes; the last holds several of the largest."""
+
+
+class Chain(NamedTuple):
+    """
+    Records side by side, up to some place.
+
+    :ivar last: start of the last one that is whole.
+    :ivar end: where the next one begins: at that place, or before it, if it was cut off there.
+    """
+
+    last: int
+    end: int
+
+
+def lowest_place(log: LogBytes) -> int:
+    """The smallest offset that a report may name: 0 would mean an empty log."""
+    return max(int(log.min_offset), 1)
+
+
+def begins_at(report: int) -> int:
+    """Where the log is wanted from: 1 stands for its first byte, as 0 would mean an empty log."""
+    return 0 if report == 1 else report
+
+
+def holds_nothing(log: LogBytes) -> bool:
+    """There is no record in it; its first file may be there, anywhere."""
+    return int(log.max_offset) <= max(int(log.min_offset), 0)
+
+
+def stretch(log: LogBytes, start: int, end: int) -> bytes:
+    """
+    What the log holds between two offsets, over the ends of files.
+
+    :raises StoreError: the disk cannot read it.
+    """
+    pieces = []
+    while start < end and (piece := log.read(start, end - start)):
+        pieces.append(piece)
+        start += len(piece)
+    return b"".join(pieces)
+
+
+def record_size(data: bytes | bytearray, position: int, physical_offset: int, room: int) -> int:
+    """
+    How many bytes the record or blank at `position` takes, by its head.
+
+    :param physical_offset: of `position`.
+    :param room: bytes from there to the end of the file.
+    :returns: 0 where there is none; -1 where the head is cut off.
+    """
+    if position + BLANK_SIZE > len(data):
+        return -1
+    size, magic = _HEAD.unpack_from(data, position)
+    if magic == BLANK_MAGIC:
+        return size if size == room else 0
+    if magic != MESSAGE_MAGIC or not RECORD_OVERHEAD <= size <= room:
+        return 0
+    if position + HEAD_SIZE > len(data):
+        return -1
+    return size if _PLACE.unpack_from(data, position + _PLACE_AT) == (physical_offset,) else 0
+
+
+def chain_to(log: LogBytes, low: int, end: int) -> Chain | None:
+    """
+    The records that lead up to `end`, the earliest first that can be told.
+
+    What looks like a record within somebody's body does not lead there, unless it was made to.
+
+    :param low: look at nothing before it.
+    :returns: None if no whole record leads there.
+    :raises StoreError: the disk cannot read it.
+    """
+    for window in WINDOWS:
+        start = max(low, end - window)
+        chain = _find(stretch(log, start, end), start, log.file_size)
+        if chain is not None or start == low:
+            return chain
+    return None
+
+
+def _find(data: bytes, start: int, file_size: int) -> Chain | None:
+    failed: set[int] = set()
+    for position in _candidates(data):
+        chain = _walk(data, start, position, file_size, failed)
+        if chain is not None:
+            return chain
+    return None
+
+
+def _candidates(data: bytes) -> Iterator[int]:
+    """Where records may begin; a blank leads to one, but is no place to begin with."""
+    at = data.find(_MAGIC, 4)
+    while at >= 0:
+        yield at - 4
+        at = data.find(_MAGIC, at + 1)
+
+
+def _walk(data: bytes, start: int, position: int, file_size: int, failed: set[int]) -> Chain | None:
+    """From one record to the next; `failed` has the places from where it leads nowhere."""
+    last = -1
+    while position not in failed:
+        place = start + position
+        room = file_size - place % file_size
+        size = record_size(data, position, place, room)
+        if size == 0:
+            break
+        if size < 0 or position + size > len(data):
+            return None if last < 0 else Chain(last, place)
+        failed.add(position)
+        if data[position + 4 : position + 8] == _MAGIC:
+            last = place
+        position += size
+    return None

@@ -1,0 +1,61 @@
+"""The secrets that master and slaves share, of which several are valid while they are changed."""
+
+from collections.abc import Callable
+
+from rmq_ha.base.config.ours import RmqHaConfig
+from rmq_ha.base.config.values import LEAST_SECRET
+from rmq_ha.base.errors import ConfigurationError
+
+_MOST = 16
+
+
+class SharedSecrets:
+    """
+    `haSecret`, or the lines of `haSecretFile`, which can be read again.
+
+    :ivar all: what a slave may prove; the first is what we prove ourselves. None: nothing.
+    """
+
+    subject = "haSecretFile"
+
+    def __init__(self, own: RmqHaConfig, read_bytes: Callable[[str], bytes]) -> None:
+        """
+        :param read_bytes: reads a file.
+        :raises ConfigurationError: the file cannot be used.
+        """
+        self._path = own.ha_secret_file
+        self._read_bytes = read_bytes
+        self.all: tuple[bytes, ...] = (own.ha_secret.encode(),) if own.ha_secret else ()
+        self.reload()
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """What was read: a change of it is worth a `reload`."""
+        return (self._path,) if self._path else ()
+
+    def reload(self) -> None:
+        """
+        Read the file again, for connections to come.
+
+        :raises ConfigurationError: it cannot be used; what there was stays.
+        """
+        if self._path:
+            self.all = self._read(self._path)
+
+    def _read(self, path: str) -> tuple[bytes, ...]:
+        try:
+            lines = self._read_bytes(path).splitlines()
+        except OSError as error:
+            raise ConfigurationError(f"haSecretFile={path}: {error.strerror or error}") from None
+        secrets = [(number, line.strip()) for number, line in enumerate(lines, 1) if line.strip()]
+        for number, secret in secrets:
+            if len(secret) < LEAST_SECRET:
+                raise ConfigurationError(
+                    f"haSecretFile={path}:{number}: needs at least {LEAST_SECRET} characters"
+                )
+        if not 1 <= len(secrets) <= _MOST:
+            raise ConfigurationError(
+                f"haSecretFile={path}: must have 1 to {_MOST} lines with a secret each, not "
+                f"{len(secrets)}"
+            )
+        return tuple(secret for _, secret in secrets)

@@ -1,0 +1,71 @@
+"""KVConfigManager: the name server's own small key-value store.
+
+Spec: remoting.md, section 9.6; store.md, section 12.7.
+"""
+
+from collections.abc import Mapping
+
+from twisted.internet.defer import Deferred
+
+from rmq_ha.base.errors import ProtocolViolation
+from rmq_ha.base.persisted import PersistedTable
+from rmq_ha.base.seams import Disk, Worker
+from rmq_ha.base.wire import fastjson
+
+ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"
+WIPED_WRITE_PERM = "WIPED_WRITE_PERM"
+"""Broker names that producers are to avoid until addWritePerm; ours."""
+
+
+class KVConfigManager(PersistedTable):
+    """Namespace to key to value, in memory and in `kvConfig.json`, written at every change."""
+
+    def __init__(self, disk: Disk, worker: Worker, path: str) -> None:
+        super().__init__(disk, worker, path)
+        self._namespaces: dict[str, dict[str, str]] = {}
+
+    def put(self, namespace: str, key: str, value: str) -> "Deferred[bool]":
+        """
+        Store a value.
+
+        :returns: as `persist`.
+        """
+        self._namespaces.setdefault(namespace, {})[key] = value
+        return self.persist()
+
+    def get(self, namespace: str, key: str) -> str | None:
+        """A value, if there is one."""
+        return self._namespaces.get(namespace, {}).get(key)
+
+    def delete(self, namespace: str, key: str) -> "Deferred[bool]":
+        """
+        Forget a value; the namespace stays, even when it is empty now.
+
+        :returns: as `persist`.
+        """
+        self._namespaces.get(namespace, {}).pop(key, None)
+        return self.persist()
+
+    def namespace(self, namespace: str) -> Mapping[str, str] | None:
+        """All of a namespace; None where nothing was ever put into it."""
+        return self._namespaces.get(namespace)
+
+    def encode(self) -> bytes:
+        """`kvConfig.json`, compact."""
+        return fastjson.encode({"configTable": self._namespaces})
+
+    def decode(self, data: bytes) -> None:
+        """
+        Take a file's values.
+
+        :raises ProtocolViolation: it is not such a file.
+        """
+        value = fastjson.parse(data, None)
+        table = value.get("configTable") if isinstance(value, dict) else None
+        if not isinstance(table, dict):
+            raise ProtocolViolation("it holds no configTable object")
+        self._namespaces = {
+            str(namespace): {str(key): str(item) for key, item in entries.items()}
+            for namespace, entries in table.items()
+            if isinstance(entries, dict)
+        }

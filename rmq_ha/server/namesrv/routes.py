@@ -1,0 +1,441 @@
+"""RouteInfoManager: which brokers there are, and which queues they have.
+
+Pure: the time (seconds of any steady clock) and the connections come in as arguments; what is to
+be closed or answered is returned.
+
+Spec: remoting.md, chapter 9.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import NamedTuple, Protocol
+
+from rmq_ha.base.model.broker_identity import MASTER_ID, BrokerIdentity
+from rmq_ha.base.model.data_version import DataVersion
+from rmq_ha.base.model.flags import PERM_READ, PERM_WRITE, TOPIC_UNIT, TOPIC_UNIT_SUB
+from rmq_ha.base.model.topic_config import TopicConfig
+from rmq_ha.base.wire.route_bodies import BrokerRoute, ClusterInfo, QueueRoute, Rival, TopicRoute
+from rmq_ha.server.namesrv.claims import Claims
+
+BROKER_EXPIRED_SECONDS = 120.0
+
+
+class BrokerChannel(Protocol):
+    """What is kept of a `rmq_ha.base.remoting.channel.Channel`: told apart by identity."""
+
+    @property
+    def remote_text(self) -> str:
+        """`ip:port` of the peer."""
+
+    def abort(self) -> object:
+        """End the connection now."""
+
+
+@dataclass(slots=True)
+class BrokerLive:
+    """The last registration of one address."""
+
+    last_update: float
+    data_version: DataVersion
+    channel: BrokerChannel
+    ha_server_address: str
+
+
+class RegisterResult(NamedTuple):
+    """
+    A slave learns its master's addresses; both are None otherwise.
+
+    :ivar is_first: this id had no address before.
+    :ivar displaced: another address that had this id, and whose connection is still there.
+    :ivar holder: another address that has this id and keeps it; nothing was changed.
+    :ivar is_outdated: `holder` keeps it as the epoch of this registration is lower than its own.
+    :ivar is_news: this address did not claim the id of `holder` before.
+    """
+
+    is_first: bool
+    ha_server_address: str | None = None
+    master_address: str | None = None
+    displaced: str | None = None
+    holder: str | None = None
+    is_outdated: bool = False
+    is_news: bool = False
+
+
+class ExpiredBroker(NamedTuple):
+    """An address that stopped registering; its connection is to be closed."""
+
+    address: str
+    channel: BrokerChannel
+
+
+class RouteInfoManager:
+    """
+    The name server's tables; all of them in memory only.
+
+    Topics are added and updated by registrations of masters and never removed by them.
+
+    :param is_wiped: says of a broker name that producers are to avoid it, whatever it registers.
+    :param last_wins: says that an id belongs to whoever registered last, as in 4.9.
+    :ivar pairs: how many pairs of topic and broker name there are.
+    :ivar claims: who lost which id, and claims it still.
+    """
+
+    def __init__(
+        self,
+        is_wiped: Callable[[str], bool] = lambda broker_name: False,
+        last_wins: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._is_wiped = is_wiped
+        self._last_wins = last_wins
+        self.claims = Claims()
+        self._topics: dict[str, dict[str, QueueRoute]] = {}
+        self.pairs = 0
+        self._brokers: dict[str, BrokerRoute] = {}
+        self._clusters: dict[str, dict[str, None]] = {}
+        self._live: dict[str, BrokerLive] = {}
+        self._filter_servers: dict[str, list[str]] = {}
+
+    def rival(self, broker: BrokerIdentity, channel: BrokerChannel) -> str | None:
+        """
+        The connection, `ip:port`, of another machine that has this broker's address, or name and
+        id, and is there still; None: there is none.
+        """
+        data = self._brokers.get(broker.broker_name)
+        taken = None if data is None else data.addresses.get(broker.broker_id)
+        host = _host(channel)
+        for address in (broker.address, taken):
+            live = None if address is None else self._live.get(address)
+            if live is not None and _host(live.channel) != host:
+                return live.channel.remote_text
+        return None
+
+    def register(
+        self,
+        broker: BrokerIdentity,
+        data_version: DataVersion,
+        topics: Mapping[str, TopicConfig],
+        filter_servers: list[str] | None,
+        channel: BrokerChannel,
+        now: float,
+        takes_over: str = "",
+    ) -> RegisterResult:
+        """
+        REGISTER_BROKER.
+
+        Of two addresses that want one id, the higher epoch (`stateVersion`) gets it, as in 5.x.
+        Of equal epochs the newcomer gets it; an address that lost the id that way does not get it
+        back while the other one lives.
+
+        :param topics: all of the broker's topics, or some of them.
+        :param takes_over: an address whose broker is dead, or leads no more, as the broker that
+            registers found out.
+        """
+        holder = self._living_holder(broker)
+        if holder is not None and not self._last_wins():
+            theirs, ours = self._live[holder].data_version.state_version, data_version.state_version
+            if theirs > ours or (
+                theirs == ours
+                and broker.broker_id == MASTER_ID
+                and takes_over != holder
+                and self.claims.has_lost(broker.broker_name, MASTER_ID, broker.address)
+            ):
+                return self._refused(broker, holder, now, is_outdated=theirs > ours)
+        if holder is not None:
+            self._displaced(broker, holder, data_version, now)
+        self.claims.given(broker.broker_name, broker.broker_id, broker.address)
+        self._clusters.setdefault(broker.cluster, {})[broker.broker_name] = None
+        data = self._brokers.get(broker.broker_name)
+        if data is None:
+            data = BrokerRoute(broker.cluster, broker.broker_name)
+            self._brokers[broker.broker_name] = data
+        for broker_id, address in list(data.addresses.items()):
+            if address == broker.address and broker_id != broker.broker_id:
+                del data.addresses[broker_id]
+        is_first = broker.broker_id not in data.addresses
+        data.addresses[broker.broker_id] = broker.address
+        known = self._live.get(broker.address)
+        is_new = is_first or known is None or known.data_version != data_version
+        if broker.broker_id == MASTER_ID and is_new:
+            self._put_topics(broker.broker_name, topics)
+        self._live[broker.address] = BrokerLive(
+            now, replace(data_version), channel, broker.ha_address
+        )
+        self._put_filter_servers(broker.address, filter_servers)
+        return RegisterResult(is_first, *self._master_of(broker), displaced=holder)
+
+    def _has(self, broker_name: str, broker_id: int, address: str) -> bool:
+        data = self._brokers.get(broker_name)
+        return data is not None and data.addresses.get(broker_id) == address
+
+    def _living_holder(self, broker: BrokerIdentity) -> str | None:
+        """Another address that has this id, and is registered still."""
+        data = self._brokers.get(broker.broker_name)
+        holder = None if data is None else data.addresses.get(broker.broker_id)
+        return holder if holder != broker.address and holder in self._live else None
+
+    def _master_of(self, broker: BrokerIdentity) -> tuple[str | None, str | None]:
+        """Where a slave replicates from, and its master's own address; of a master None."""
+        data = self._brokers.get(broker.broker_name)
+        if data is None or broker.broker_id == MASTER_ID:
+            return None, None
+        master = data.addresses.get(MASTER_ID)
+        live = None if master is None else self._live.get(master)
+        return (None, None) if live is None else (live.ha_server_address, master)
+
+    def _refused(
+        self, broker: BrokerIdentity, holder: str, now: float, *, is_outdated: bool
+    ) -> RegisterResult:
+        """Nothing is changed, and a slave learns its master all the same."""
+        self.claims.refused += 1
+        is_news = self.claims.claimed(broker.broker_name, broker.broker_id, broker.address, now)
+        return RegisterResult(
+            False, *self._master_of(broker), None, holder, is_outdated, is_news=is_news
+        )
+
+    def _displaced(
+        self, broker: BrokerIdentity, holder: str, data_version: DataVersion, now: float
+    ) -> None:
+        """An election is no takeover; a route that changes to and fro is one each time."""
+        if data_version.state_version <= self._live[holder].data_version.state_version:
+            self.claims.takeovers += 1
+            if self.claims.has_lost(broker.broker_name, broker.broker_id, broker.address):
+                self.claims.claimed(broker.broker_name, broker.broker_id, holder, now)
+
+    def unregister(self, broker: BrokerIdentity, channel: BrokerChannel) -> bool:
+        """
+        UNREGISTER_BROKER.
+
+        An id that another address took over in the meantime stays: after a role switch the old
+        master's late good-bye must not remove the new one (Java removes it). So does an address
+        that registered over another connection: whoever says good-bye for it is not it.
+
+        :returns: false when it changed nothing for that reason.
+        """
+        live = self._live.get(broker.address)
+        if live is not None and live.channel is not channel:
+            return False
+        self._live.pop(broker.address, None)
+        self._filter_servers.pop(broker.address, None)
+        data = self._brokers.get(broker.broker_name)
+        if data is not None and data.addresses.get(broker.broker_id) == broker.address:
+            del data.addresses[broker.broker_id]
+            self._drop_if_empty(data)
+        return True
+
+    def connection_lost(self, channel: BrokerChannel) -> list[str]:
+        """
+        The connection is gone: so are the brokers that registered last over it.
+
+        :returns: their addresses.
+        """
+        lost = [address for address, live in self._live.items() if live.channel is channel]
+        for address in lost:
+            self._remove_address(address)
+        return lost
+
+    def registrations(self) -> dict[str, float]:
+        """Each live address and when it registered last, or said that nothing changed."""
+        return {address: live.last_update for address, live in self._live.items()}
+
+    def expire(self, now: float) -> list[ExpiredBroker]:
+        """
+        Remove every broker that did not register for 120 s.
+
+        :returns: those; the caller closes their connections.
+        """
+        expired = [
+            ExpiredBroker(address, live.channel)
+            for address, live in self._live.items()
+            if live.last_update + BROKER_EXPIRED_SECONDS < now
+        ]
+        for broker in expired:
+            self._remove_address(broker.address)
+        return expired
+
+    def rivals(self, now: float) -> list[Rival]:
+        """Who claims an id that a registered broker holds."""
+        return [
+            rival
+            for rival in self.claims.rivals(now)
+            if rival.holder in self._live
+            and self._has(rival.broker_name, rival.broker_id, rival.holder)
+        ]
+
+    def claim(self, broker: BrokerIdentity, now: float) -> None:
+        """A broker names itself as the master, and does not register: is there another one?"""
+        if broker.broker_id == MASTER_ID and self._living_holder(broker) is not None:
+            self.claims.claimed(broker.broker_name, MASTER_ID, broker.address, now)
+
+    def query_data_version(
+        self, address: str, data_version: DataVersion, now: float
+    ) -> tuple[bool, DataVersion | None]:
+        """
+        QUERY_DATA_VERSION; an equal version counts as a sign of life.
+
+        :returns: whether the broker should register, and the version that is known here.
+        """
+        live = self._live.get(address)
+        if live is None:
+            return True, None
+        changed = live.data_version != data_version
+        if not changed:
+            live.last_update = now
+        return changed, live.data_version
+
+    def route(self, topic: str) -> TopicRoute | None:
+        """Where a topic is; None where no registered broker has it."""
+        queues = self._topics.get(topic, {})
+        brokers = [self._brokers[name] for name in queues if name in self._brokers]
+        if not brokers:
+            return None
+        filters = {
+            address: self._filter_servers[address]
+            for data in brokers
+            for address in data.addresses.values()
+            if address in self._filter_servers
+        }
+        return TopicRoute(list(queues.values()), brokers, filters)
+
+    def cluster_info(self) -> ClusterInfo:
+        """All brokers and clusters; to be encoded at once, for it shares our tables."""
+        return ClusterInfo(
+            self._brokers, {cluster: list(names) for cluster, names in self._clusters.items()}
+        )
+
+    def topics(self) -> list[str]:
+        """Every topic that a master registered."""
+        return list(self._topics)
+
+    def topics_of_cluster(self, cluster: str) -> list[str]:
+        """Topics on any broker of the cluster; empty for an unknown one."""
+        names = self._clusters.get(cluster, {})
+        return [
+            topic for topic, queues in self._topics.items() if not names.keys().isdisjoint(queues)
+        ]
+
+    def system_topics(self) -> tuple[list[str], str | None]:
+        """The topics named as clusters and brokers, and the address of any broker."""
+        topics: dict[str, None] = {}
+        for cluster, names in self._clusters.items():
+            topics[cluster] = None
+            topics.update(names)
+        address = next(
+            (item for data in self._brokers.values() for item in data.addresses.values()), None
+        )
+        return list(topics), address
+
+    def unit_topics(self) -> list[str]:
+        """Topics of a unit."""
+        return self._topics_with(lambda flag: bool(flag & TOPIC_UNIT))
+
+    def unit_sub_topics(self) -> list[str]:
+        """Topics with a subscription from a unit."""
+        return self._topics_with(lambda flag: bool(flag & TOPIC_UNIT_SUB))
+
+    def unit_sub_non_unit_topics(self) -> list[str]:
+        """Those of them that do not belong to a unit."""
+        return self._topics_with(
+            lambda flag: flag & (TOPIC_UNIT | TOPIC_UNIT_SUB) == TOPIC_UNIT_SUB
+        )
+
+    def has_broker(self, broker_name: str) -> bool:
+        """A broker of this name is registered."""
+        return broker_name in self._brokers
+
+    def wipe_write_perm(self, broker_name: str) -> int:
+        """
+        Let producers avoid a broker, until it registers changed topics and is not `is_wiped`.
+
+        :returns: on how many topics.
+        """
+        return self._each_queue(broker_name, lambda perm: perm & ~PERM_WRITE)
+
+    def add_write_perm(self, broker_name: str) -> int:
+        """
+        Let producers come back.
+
+        :returns: on how many topics.
+        """
+        return self._each_queue(broker_name, lambda perm: PERM_READ | PERM_WRITE)
+
+    def delete_topic(self, topic: str, cluster: str | None = None) -> None:
+        """Forget a topic, everywhere or on the brokers of one cluster."""
+        if cluster is None:
+            self.pairs -= len(self._topics.pop(topic, ()))
+            return
+        queues = self._topics.get(topic)
+        if queues is None:
+            return
+        for name in self._clusters.get(cluster, {}):
+            self.pairs -= queues.pop(name, None) is not None
+        if not queues:
+            del self._topics[topic]
+
+    def pairs_with(self, broker_name: str, topics: Mapping[str, TopicConfig]) -> int:
+        """How many there would be once these are registered."""
+        known = self._topics
+        return self.pairs + sum(broker_name not in known.get(name, ()) for name in topics)
+
+    def _put_topics(self, broker_name: str, topics: Mapping[str, TopicConfig]) -> None:
+        allowed = ~PERM_WRITE if self._is_wiped(broker_name) else -1
+        for name, config in topics.items():
+            queues = self._topics.setdefault(name, {})
+            self.pairs += broker_name not in queues
+            queues[broker_name] = QueueRoute(
+                broker_name,
+                config.read_queue_nums,
+                config.write_queue_nums,
+                config.perm & allowed,
+                config.topic_sys_flag,
+            )
+
+    def _put_filter_servers(self, address: str, filter_servers: list[str] | None) -> None:
+        if filter_servers:
+            self._filter_servers[address] = filter_servers
+        elif filter_servers is not None:
+            self._filter_servers.pop(address, None)
+
+    def _remove_address(self, address: str) -> None:
+        self._live.pop(address, None)
+        self._filter_servers.pop(address, None)
+        for data in list(self._brokers.values()):
+            for broker_id, known in list(data.addresses.items()):
+                if known == address:
+                    del data.addresses[broker_id]
+            self._drop_if_empty(data)
+
+    def _drop_if_empty(self, data: BrokerRoute) -> None:
+        """The last replica went: its name, its place in the cluster and its queues go, too."""
+        if data.addresses:
+            return
+        name = data.broker_name
+        del self._brokers[name]
+        for cluster, names in list(self._clusters.items()):
+            names.pop(name, None)
+            if not names:
+                del self._clusters[cluster]
+        for topic, queues in list(self._topics.items()):
+            if queues.pop(name, None) is not None:
+                self.pairs -= 1
+                if not queues:
+                    del self._topics[topic]
+
+    def _topics_with(self, matches: Callable[[int], bool]) -> list[str]:
+        return [
+            topic
+            for topic, queues in self._topics.items()
+            if queues and matches(next(iter(queues.values())).topic_sys_flag)
+        ]
+
+    def _each_queue(self, broker_name: str, change: Callable[[int], int]) -> int:
+        count = 0
+        for queues in self._topics.values():
+            queue = queues.get(broker_name)
+            if queue is not None:
+                queue.perm = change(queue.perm)
+                count += 1
+        return count
+
+
+def _host(channel: BrokerChannel) -> str:
+    return channel.remote_text.rpartition(":")[0]

@@ -1,0 +1,58 @@
+"""NamesrvSettings: the name server's configuration while it runs.
+
+Spec: remoting.md, sections 2.3, 7.9 and 9.6.
+"""
+
+from twisted.internet.defer import Deferred
+from twisted.logger import Logger
+
+from rmq_ha.base.config import properties
+from rmq_ha.base.config.from_afar import refusal
+from rmq_ha.base.config.namesrv import NamesrvConfig
+from rmq_ha.base.config.netty import NettyServerConfig
+from rmq_ha.base.config.settings import change, render_objects
+from rmq_ha.base.errors import RequestRejected
+from rmq_ha.base.properties_file import PropertiesFile
+from rmq_ha.base.seams import Disk, Worker
+from rmq_ha.base.wire.codes import ResponseCode
+
+
+class NamesrvSettings:
+    """
+    Shows and changes both configuration objects, and keeps their file up to date.
+
+    :ivar file: that holds the settings.
+    """
+
+    log = Logger()
+
+    def __init__(
+        self,
+        disk: Disk,
+        worker: Worker,
+        namesrv_config: NamesrvConfig,
+        server_config: NettyServerConfig,
+    ) -> None:
+        self.file = PropertiesFile(disk, worker, namesrv_config.config_store_path)
+        self._targets = (namesrv_config, server_config)
+
+    def render(self) -> str:
+        """`key=value` lines of everything."""
+        return "".join(f"{line}\n" for line in render_objects(self._targets))
+
+    def update(self, text: str) -> "Deferred[bool]":
+        """
+        Change what a properties text names; unknown keys are ignored.
+
+        :returns: fires with whether the file was written; never fails.
+        :raises ConfigurationError: the text is no properties text, or a value does not fit;
+            nothing was changed.
+        :raises RequestRejected: it names what must not be changed from afar.
+        """
+        texts = {item.key: item.value for item in properties.parse(text)}
+        refused = refusal(list(texts))
+        if refused is not None:
+            raise RequestRejected(ResponseCode.NO_PERMISSION, refused)
+        changes = change(self._targets, texts)
+        self.log.info("configuration changed: {changes}", changes=changes)
+        return self.file.change(changes)

@@ -1,0 +1,117 @@
+"""Finds the plugins that a configuration names.
+
+An installed plugin that no name asks for sleeps. Twisted logs a plugin file that cannot be imported
+and goes on without it; here a missing name stops the start.
+"""
+
+from collections.abc import Callable, Iterable
+from types import FunctionType
+from typing import Any
+
+from twisted.plugin import getPlugins
+
+from rmq_ha.base.config.broker_configuration import BrokerConfiguration
+from rmq_ha.base.config.journal import journal_name
+from rmq_ha.base.errors import ConfigurationError, PluginNotFound
+from rmq_ha.base.interfaces import (
+    IAccessPlugin,
+    IDispatcherPlugin,
+    IHookPlugin,
+    IJournalPlugin,
+    IMessageStorePlugin,
+)
+from rmq_ha.server.store.journal import Journal
+
+Find = Callable[[Any], Iterable[Any]]
+
+
+def split_names(text: str) -> list[str]:
+    """The names of a comma-separated setting, in order."""
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def load_plugins(interface: Any, names: Iterable[str], find: Find = getPlugins) -> list[Any]:
+    """
+    The plugins called `names`, in that order.
+
+    :param interface: one of the `I...Plugin` interfaces.
+    :param find: all that are installed of an interface; who starts many brokers remembers it.
+    :raises PluginNotFound: with the interface, the name, and the names there are; or two installed
+        plugins have one of the names.
+    """
+    names = list(names)
+    if not names:
+        return []
+    installed: dict[str, list[Any]] = {}
+    for plugin in find(interface):
+        installed.setdefault(plugin.name, []).append(plugin)
+    for name in names:
+        plugins = installed.get(name, [])
+        if not plugins:
+            known = ", ".join(sorted(installed)) or "none"
+            raise PluginNotFound(
+                f"no {interface.__name__} called {name!r} is installed; installed: {known}"
+            )
+        if len(plugins) > 1:
+            places = " and ".join(sorted(type(plugin).__module__ for plugin in plugins))
+            raise PluginNotFound(
+                f"{len(plugins)} of {interface.__name__} are called {name!r}: in {places}; "
+                f"uninstall all but one"
+            )
+    return [installed[name][0] for name in names]
+
+
+def checked(plugin: Any, made: Any, *interfaces: Any) -> Any:
+    """
+    What a plugin made, if it is something that the broker can use.
+
+    :param interfaces: it must provide one of them.
+    :raises ConfigurationError: it does not, and would be left out in silence or fail later.
+    """
+    if any(interface.providedBy(made) for interface in interfaces):
+        return made
+    names = " nor ".join(interface.__name__ for interface in interfaces)
+    raise ConfigurationError(
+        f"plugin {plugin.name!r} of {type(plugin).__module__} made {made!r}, which does not "
+        f"provide {names}: its class needs zope's @implementer"
+    )
+
+
+def checked_journal(plugin: Any, made: Any) -> Journal:
+    """
+    As `checked`, of a journal.
+
+    :raises ConfigurationError: it lacks methods of a `Journal`; the message says what.
+    """
+    methods = [name for name, item in vars(Journal).items() if isinstance(item, FunctionType)]
+    missing = sorted(n for n in methods if not n.startswith("_") and not hasattr(made, n))
+    if not missing:
+        journal: Journal = made
+        return journal
+    raise ConfigurationError(
+        f"plugin {plugin.name!r} of {type(plugin).__module__} made {made!r}, which is no Journal: "
+        f"it has no {', '.join(missing)}; subclass rmq_ha.server.ha.journal.ClassicJournal"
+    )
+
+
+def load_configured(
+    configuration: BrokerConfiguration, find: Find = getPlugins
+) -> dict[Any, list[Any]]:
+    """
+    Every plugin that a broker's configuration names.
+
+    :param find: as `load_plugins` says.
+    :raises PluginNotFound: one is missing, or is there twice.
+    """
+    own = configuration.ours
+    named = {
+        IJournalPlugin: journal_name(configuration),
+        IMessageStorePlugin: configuration.broker.message_store_plug_in,
+        IDispatcherPlugin: own.dispatcher_plug_in,
+        IHookPlugin: own.hook_plug_in,
+        IAccessPlugin: own.acl_plug_in,
+    }
+    return {
+        interface: load_plugins(interface, split_names(text), find)
+        for interface, text in named.items()
+    }

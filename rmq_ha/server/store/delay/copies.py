@@ -1,0 +1,53 @@
+"""Messages made of records: what waited goes where it belongs, or to wait again.
+
+Spec: store.md, sections 10.3 and 11; remoting.md, section 4.7.
+"""
+
+from collections.abc import Mapping
+
+from rmq_ha.base.errors import CorruptRecord
+from rmq_ha.base.model.message import Message
+from rmq_ha.base.model.properties import REAL_QID, REAL_TOPIC
+from rmq_ha.base.store_format.commitlog import Record
+
+_SHOWN = 40
+_QUEUE_ID_DIGITS = 9
+
+
+def copy_of(
+    record: Record, topic: str, queue_id: int, properties: dict[str, str], stored: str
+) -> Message:
+    """
+    A message for another place, which waits for neither flush nor replica.
+
+    :param stored: its properties as the log is to have them.
+    """
+    return Message(
+        topic,
+        queue_id,
+        record.body,
+        record.born_host,
+        record.store_host,
+        record.born_timestamp,
+        record.flag,
+        record.sys_flag,
+        record.reconsume_times,
+        0,
+        properties,
+        stored,
+        wait_store_ok=False,
+    )
+
+
+def real_place(properties: Mapping[str, str]) -> tuple[str, int]:
+    """
+    Topic and queue that a delayed or half message was sent to.
+
+    :raises CorruptRecord: it does not say.
+    """
+    topic, queue_id = properties.get(REAL_TOPIC, ""), properties.get(REAL_QID, "")
+    if not topic:
+        raise CorruptRecord(f"it has no {REAL_TOPIC}")
+    if not (queue_id.isascii() and queue_id.isdigit() and len(queue_id) <= _QUEUE_ID_DIGITS):
+        raise CorruptRecord(f"its {REAL_QID} is {queue_id[:_SHOWN]!r}")
+    return topic, int(queue_id)

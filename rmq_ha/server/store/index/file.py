@@ -1,0 +1,320 @@
+"""One IndexFile: a hash table from keys to physical offsets, with the store time beside it.
+
+Spec: store.md, section 4.
+"""
+
+import sys
+from array import array
+from collections.abc import Iterator, Sequence
+
+from rmq_ha.base.errors import CorruptRecord, NotNow, StoreError
+from rmq_ha.base.seams import Disk, File
+from rmq_ha.base.store_flags import may_pass
+from rmq_ha.base.store_format.index import (
+    HEADER,
+    HEADER_SIZE,
+    ITEM,
+    ITEM_SIZE,
+    MAX_TIME_DIFFERENCE,
+    SLOT,
+    SLOT_SIZE,
+    IndexHeader,
+    index_file_size,
+)
+
+# Disk space for so many items is taken at once, and their pages are let go of when full.
+_ITEMS_STEP = (1 << 20) // ITEM_SIZE
+
+ITEMS_AT_ONCE = 1000
+"""Of a chain that are looked at without a pause: some ms."""
+
+Entry = tuple[int, int, int]
+"""Hash of a key, physical offset and store timestamp of its record."""
+
+
+class IndexFile:
+    """
+    A file of slots and items, written through its map and read with `pread`.
+
+    The file is opened when it is needed; `close` gives descriptor and map back.
+
+    :param slots: hash slots.
+    :param items: that the file has room for, and one.
+    :ivar header: as it is in the file.
+    :ivar is_dirty: something was written since the last `sync`.
+    """
+
+    def __init__(self, disk: Disk, path: str, slots: int, items: int) -> None:
+        self._disk = disk
+        self.path = path
+        self._slots = slots
+        self._items = items
+        self._items_at = HEADER_SIZE + SLOT_SIZE * slots
+        self._file: File | None = None
+        self._reserved = 0
+        self._slots_are_reserved = False
+        self.header = IndexHeader()
+        self.is_dirty = False
+
+    @property
+    def room(self) -> int:
+        """How many items still fit."""
+        return max(0, self._items - self.header.index_count)
+
+    def _opened(self) -> File:
+        if self._file is None:
+            size = index_file_size(self._slots, self._items)
+            try:
+                self._file = self._disk.open(self.path, size)
+            except OSError as error:
+                kind = NotNow if may_pass(error) else StoreError
+                raise kind(f"cannot open {self.path}: {error}") from error
+        return self._file
+
+    def _read(self, size: int, position: int) -> bytes:
+        try:
+            return self._opened().pread(size, position)
+        except OSError as error:
+            raise StoreError(f"cannot read {self.path}: {error}") from error
+
+    def load(self) -> None:
+        """
+        Read the header.
+
+        :raises StoreError: the file has another size, or the disk refuses.
+        """
+        self.header = IndexHeader.decode(self._read(HEADER_SIZE, 0))
+        self._reserved = min(self._items, self.header.index_count) // _ITEMS_STEP * _ITEMS_STEP
+
+    def create(self, previous: IndexHeader | None) -> None:
+        """
+        Make the file, with what the previous one knows of the log's end.
+
+        :raises StoreError: the disk refuses.
+        """
+        if previous is not None:
+            end, offset = previous.end_timestamp, previous.end_physical_offset
+            self.header = IndexHeader(end, end, offset, offset)
+        self.reserve(1)
+        self._opened().map()[:HEADER_SIZE] = self.header.encode()
+        self.is_dirty = True
+
+    def reserve(self, count: int) -> None:
+        """
+        Make sure that so many more items cannot run out of disk.
+
+        :raises StoreError: the disk refuses.
+        """
+        needed = self.header.index_count + count
+        if needed <= self._reserved and self._slots_are_reserved:
+            return
+        step = min(self._items, -(-needed // _ITEMS_STEP) * _ITEMS_STEP)
+        file = self._opened()
+        try:
+            if not self._slots_are_reserved:
+                file.reserve(0, self._items_at)
+                self._slots_are_reserved = True
+            position = self._items_at + self._reserved * ITEM_SIZE
+            if step > self._reserved:
+                file.reserve(position, (step - self._reserved) * ITEM_SIZE)
+        except OSError as error:
+            raise StoreError(
+                f"cannot make room in {self.path}: {error}; free some disk space"
+            ) from error
+        self._reserved = max(self._reserved, step)
+
+    def put(self, entries: Sequence[Entry]) -> None:
+        """
+        Insert items, for which there is room in the file.
+
+        :param entries: in log order, at least one.
+        :raises StoreError: the disk refuses, and nothing was inserted.
+        """
+        begin, _, begin_offset, _, used, count = self.header
+        number = count
+        if count + len(entries) > self._reserved or not self._slots_are_reserved:
+            self.reserve(len(entries))
+        if number == 1:
+            begin_offset, begin = entries[0][1], entries[0][2]
+        buffer = self._opened().map()
+        slots, items_at = self._slots, self._items_at
+        unpack, pack_slot, pack_item = SLOT.unpack_from, SLOT.pack_into, ITEM.pack_into
+        for key_hash, physical_offset, timestamp in entries:
+            seconds = (timestamp - begin) // 1000 if begin > 0 else 0
+            if not 0 <= seconds <= MAX_TIME_DIFFERENCE:
+                seconds = 0 if seconds < 0 else MAX_TIME_DIFFERENCE
+            slot_at = HEADER_SIZE + key_hash % slots * SLOT_SIZE
+            (previous,) = unpack(buffer, slot_at)
+            if not 0 < previous < number:
+                used += previous == 0
+                previous = 0
+            position = items_at + number * ITEM_SIZE
+            pack_item(buffer, position, key_hash, physical_offset, seconds, previous)
+            pack_slot(buffer, slot_at, number)
+            number += 1
+        _, end_offset, end = entries[-1]
+        header = (begin, end, begin_offset, end_offset, used, number)
+        self.header = tuple.__new__(IndexHeader, header)
+        HEADER.pack_into(buffer, 0, *header)
+        self.is_dirty = True
+        if number // _ITEMS_STEP > count // _ITEMS_STEP or number >= self._items:
+            # the pages go back to the page cache, or else the whole file counts as our memory
+            size = self._items_at + number * ITEM_SIZE
+            self._opened().forget(0, size)
+
+    def undo_half_put(self) -> None:
+        """
+        The process may have died in `put`: slots that lead to items which do not count get back
+        what they led to before, or whatever is older in their chains would be lost.
+
+        :raises CorruptRecord: the header does not belong to the last item.
+        :raises StoreError: the disk refuses.
+        """
+        count, put = self.header.index_count, []
+        if not 0 <= count <= self._items:
+            raise CorruptRecord(f"the header of {self.path} tells of {count} items")
+        if count > 1 and self._item(count - 1)[1] != self.header.end_physical_offset:
+            raise CorruptRecord(f"the header of {self.path} does not fit its last item")
+        for number in range(count, self._items):
+            key_hash, _, _, previous = self._item(number)
+            slot_at = HEADER_SIZE + key_hash % self._slots * SLOT_SIZE
+            (slot,) = SLOT.unpack(self._read(SLOT_SIZE, slot_at))
+            if slot < count:
+                break
+            put.append((number, slot_at, previous))
+        if not put:
+            return
+        buffer = self._opened().map()
+        for number, slot_at, previous in reversed(put):
+            if SLOT.unpack_from(buffer, slot_at)[0] == number:
+                SLOT.pack_into(buffer, slot_at, previous)
+        self.is_dirty = True
+
+    def restore(self, count: int) -> None:
+        """
+        After lost power: the first items are on the disk, and so were the slots that led to them.
+
+        Of what came since any part may be there, or not. It goes: a slot that leads to it gets back
+        the newest of the first items that belongs to it.
+
+        :param count: as the header had it; more than 1.
+        :raises CorruptRecord: the file does not have so many.
+        :raises StoreError: the disk refuses.
+        """
+        begin, end, begin_offset, _, _, said = self.header
+        if not 1 < count <= said <= self._items:
+            raise CorruptRecord(f"{self.path} has {said} items instead of {count} at least")
+        slots = array("i", self._read(SLOT_SIZE * self._slots, HEADER_SIZE))
+        if sys.byteorder == "little":
+            slots.byteswap()
+        newest = {slot: 0 for slot, number in enumerate(slots) if not 0 <= number < count}
+        if newest:
+            for number, key_hash in self._hashes(count):
+                if (slot := key_hash % self._slots) in newest:
+                    newest[slot] = number
+            buffer = self._opened().map()
+            for slot, number in newest.items():
+                SLOT.pack_into(buffer, HEADER_SIZE + slot * SLOT_SIZE, number)
+        used = len(slots) - slots.count(0) - list(newest.values()).count(0)
+        _, end_offset, seconds, _ = self._item(count - 1)
+        end = min(end, begin + seconds * 1000 + 999)
+        self.header = IndexHeader(begin, end, begin_offset, end_offset, used, count)
+        self._opened().map()[:HEADER_SIZE] = self.header.encode()
+        self.is_dirty = True
+
+    def _hashes(self, count: int) -> Iterator[tuple[int, int]]:
+        """Number and hash of each item."""
+        for first in range(1, count, _ITEMS_STEP):
+            size = min(_ITEMS_STEP, count - first) * ITEM_SIZE
+            data = self._read(size, self._items_at + first * ITEM_SIZE)
+            for number, (key_hash, *_) in enumerate(ITEM.iter_unpack(data), first):
+                yield number, key_hash
+
+    def _item(self, number: int) -> tuple[int, int, int, int]:
+        data = self._read(ITEM_SIZE, self._items_at + number * ITEM_SIZE)
+        if len(data) < ITEM_SIZE:
+            raise CorruptRecord(f"{self.path} has no item {number}")
+        item: tuple[int, int, int, int] = ITEM.unpack(data)
+        return item
+
+    def truncate(self, physical_offset: int) -> None:
+        """
+        Take the items at and behind a physical offset out again, the newest first.
+
+        :raises StoreError: the disk refuses.
+        """
+        begin, end, begin_offset, end_offset, used, number = self.header
+        if end_offset < physical_offset:
+            return
+        buffer = self._opened().map()
+        while number > 1:
+            position = self._items_at + (number - 1) * ITEM_SIZE
+            key_hash, end_offset, seconds, previous = ITEM.unpack_from(buffer, position)
+            if end_offset < physical_offset:
+                end = min(end, begin + seconds * 1000 + 999)
+                break
+            number -= 1
+            SLOT.pack_into(buffer, HEADER_SIZE + key_hash % self._slots * SLOT_SIZE, previous)
+            used -= previous == 0
+        self.header = IndexHeader(begin, end, begin_offset, end_offset, used, number)
+        buffer[:HEADER_SIZE] = self.header.encode()
+        self.is_dirty = True
+
+    def overlaps(self, begin: int, end: int) -> bool:
+        """Some item may be from this span of time, ms."""
+        return begin <= self.header.end_timestamp and end >= self.header.begin_timestamp
+
+    def find(
+        self, key_hash: int, most: int, begin: int, end: int, places: list[int]
+    ) -> Iterator[None]:
+        """
+        Physical offsets of the items with that hash and a time in the span, newest first.
+
+        A chain may have millions of items of other times and keys: each step looks at
+        `ITEMS_AT_ONCE` of them.
+
+        :param most: of them in `places`, which gets them.
+        :param begin: ms; the times in the file are whole seconds after its first one.
+        :raises CorruptRecord: the chain is broken.
+        :raises StoreError: the disk refuses.
+
+        Spec: store.md, section 4.4.
+        """
+        count, begin_timestamp = self.header.index_count, self.header.begin_timestamp
+        slot = self._read(SLOT_SIZE, HEADER_SIZE + key_hash % self._slots * SLOT_SIZE)
+        (number,) = SLOT.unpack(slot)
+        seen = 0
+        while 0 < number < count and len(places) < most:
+            seen += 1
+            if seen % ITEMS_AT_ONCE == 0:
+                yield
+            item_hash, physical_offset, seconds, previous = self._item(number)
+            time = begin_timestamp + seconds * 1000
+            if seconds < 0 or time < begin:
+                break
+            if item_hash == key_hash and time <= end:
+                places.append(physical_offset)
+            if previous >= number:
+                break  # no chain of ours goes forward
+            number = previous
+
+    def sync(self) -> None:
+        """
+        What was written is on the disk. Blocks.
+
+        :raises NotNow: it cannot be opened just now.
+        :raises StoreError: the disk refuses, and what is on it is not known.
+        """
+        file = self._opened()
+        self.is_dirty = False
+        try:
+            file.sync()
+        except OSError as error:
+            self.is_dirty = True
+            raise StoreError(f"cannot flush {self.path}: {error}") from error
+
+    def close(self) -> None:
+        """Give descriptor and map back; any use opens them again."""
+        file, self._file = self._file, None
+        if file is not None:
+            file.close()

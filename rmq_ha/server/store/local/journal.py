@@ -1,0 +1,281 @@
+"""A journal on the disk of one broker: RocketMQ's commit log and what keeps it in order.
+
+Spec: store.md, section 5.
+"""
+
+from collections.abc import Iterator
+
+from twisted.internet.defer import Deferred
+from twisted.logger import Logger
+
+from rmq_ha.base.config.store import MessageStoreConfig
+from rmq_ha.base.errors import StoreError
+from rmq_ha.server.store.journal import Role, StoreAround
+from rmq_ha.server.store.journal_base import JournalBase
+from rmq_ha.server.store.local.absent_log import AbsentLog, tell_lost_files
+from rmq_ha.server.store.local.damaged_log import DamagedLog, Promise
+from rmq_ha.server.store.local.owed import OwedLog
+from rmq_ha.server.store.local.rebuild import QueueRebuild
+from rmq_ha.server.store.local.tailcut import TailCut
+from rmq_ha.server.store.log.boot import Left
+from rmq_ha.server.store.log.clean import LogCleaner
+from rmq_ha.server.store.log.commitlog import CommitLog
+from rmq_ha.server.store.log.flush import CommitLogFlusher
+from rmq_ha.server.store.log.recovery import LogRecovery, RecoveredLog
+from rmq_ha.server.store.log.setaside import Keeper, TailAside
+from rmq_ha.server.store.log.tail import LogTail
+from rmq_ha.server.store.queues.ends import FILE_NAME, QueueEnd, QueueEnds, read_ends
+
+_FOR_EVER = 1 << 62
+_HOUR_MS = 3_600_000
+_HOW = {
+    Left.CLEAN: "a clean stop",
+    Left.KILLED: "a kill of the process",
+    Left.CRASHED: "an abnormal stop",
+}
+
+
+class LocalJournal(JournalBase):
+    """
+    RocketMQ's commit log on the disk of this broker, and what keeps it in order.
+
+    :param role: None: as the configuration says, until the next start.
+    :ivar log: the commit log.
+    """
+
+    logger = Logger()
+    goes_on_after_kill = True
+    log: CommitLog
+    flusher: CommitLogFlusher
+    tail: LogTail
+
+    def __init__(
+        self, log: CommitLog, config: MessageStoreConfig, role: Role | None = None
+    ) -> None:
+        super().__init__(log, config, role or Role(config))
+        self._rebuild: QueueRebuild | None = None
+
+    def attach(self, store: StoreAround) -> None:
+        """See `Journal`."""
+        host, configuration, log = store.host, store.configuration, self.log
+        config = configuration.store
+        self._store = store
+        self.tail = self._make_tail()
+        self.flusher = CommitLogFlusher(
+            host.clock,
+            host.worker,
+            config,
+            log,
+            store.checkpoint,
+            self.log_flushed,
+            store.boot.forget,
+        )
+        self.cleaner = LogCleaner(
+            config,
+            host.disk,
+            host.worker,
+            log,
+            f"{store.root}/consumequeue",
+            store.flags,
+            host.now_ms,
+            full_ratio=configuration.ours.disk_space_warning_level_ratio / 100,
+            force_ratio=configuration.ours.disk_space_clean_forcibly_ratio / 100,
+        )
+        self._tail_cut = TailCut(store, log, self.flusher, self.tail)
+        super().attach(store)
+
+    def _make_tail(self) -> LogTail:
+        return LogTail(self.log)
+
+    def set_aside(self, end: int, why: str) -> "Deferred[TailAside]":
+        """See `Journal`."""
+        return self._tail_cut.set_aside(end, why)
+
+    def set_all_aside(self, why: str) -> "Deferred[TailAside]":
+        """See `Journal`."""
+        return self._tail_cut.set_all_aside(why)
+
+    async def is_whole(self) -> None:
+        """See `Journal`."""
+        while self._tail_cut.running is not None:
+            await self._tail_cut.running
+
+    def log_flushed(self) -> None:
+        """More of the log is on the disk."""
+        self._store.log_flushed()
+
+    def load(self) -> None:
+        """See `Journal`."""
+        self.log.row.load()
+
+    def check_presence(self) -> None:
+        """See `Journal`."""
+        store = self._store
+        if not self.log.row.starts:
+            AbsentLog(store.host.disk, store.root, self.log).settle(
+                store.queues,
+                store.checkpoint,
+                may_start=store.configuration.ours.start_without_commit_log,
+                now_ms=store.host.now_ms(),
+            )
+
+    def recover(self, left: Left) -> None:
+        """See `Journal`; after a crash what was not surely written is dispatched again."""
+        store, log = self._store, self.log
+        config, queues = store.configuration.store, store.queues
+        recovery = LogRecovery(log, config.check_crcon_recover)
+        ends = read_ends(store.host.disk, store.root)
+        rebuild = QueueRebuild(log, queues, store.index)
+        if left is Left.CLEAN:
+            verify = store.configuration.ours.verify_log_at_start
+            lasts = () if verify else (ends.last if ends else None, queues.last_record())
+            recovered = recovery.normal(*lasts, dispatched=queues.max_physical_offset)
+            safe = recovered.end
+        elif left is Left.KILLED:
+            begin = self._whole_to()
+            queues.truncate(begin)  # a unit that is written in part would pass for a good one
+            if store.index is not None:
+                store.index.truncate(begin)
+            recovered = recovery.normal(queues.last_record(), dispatched=queues.max_physical_offset)
+            safe = recovered.end
+            rebuild.again_from(begin)
+        else:
+            safe = self._sure_to(recovery)
+            queues.truncate(safe)  # a torn unit there would pass for a good one
+            rebuild.look()
+            if ends is not None:
+                rebuild.compare(ends, is_exact=False)
+            rebuild.audit(safe)
+            rebuild.begin_again(safe)
+            recovered = recovery.abnormal(safe, rebuild.again)
+            store.checkpoint.logics = max(store.checkpoint.logics, recovered.last_store_timestamp)
+        self.logger.info(
+            "the commit log ends at {end} after {how}; {records} records read",
+            end=recovered.end,
+            how=_HOW[left],
+            records=recovered.records,
+        )
+        self._settle(recovered, self._promise(ends, left is Left.CLEAN))
+        store.checkpoint.give_up(recovered.end, recovered.last_store_timestamp)
+        recovery.cut(recovered.end, safe)
+        log.last_store_timestamp = recovered.last_store_timestamp
+        if queues.max_physical_offset >= recovered.end:
+            queues.truncate(recovered.end)
+        if store.index is not None:  # a full file of it is on the disk before the log may be
+            store.index.truncate(recovered.end)
+        kept_ms = config.file_reserved_time * _HOUR_MS
+        tell_lost_files(log, queues, kept_ms, store.host.now_ms())
+        if left is Left.CLEAN:
+            self._compare(rebuild, ends, recovered.end)
+        elif left is Left.KILLED:
+            rebuild.look()
+            self._rebuild = rebuild
+
+    def _sure_to(self, recovery: LogRecovery) -> int:
+        """
+        After lost power: what lies below is on the disk, in log, queues and index.
+
+        The last record that the queues had when all was whole is looked at once more: it has to
+        stand where they say, or this is not the log of which that was said.
+        """
+        store = self._store
+        if store.whole.offset:
+            store.queues.truncate(store.whole.offset)
+            last = store.queues.last_record()
+            if last is not None and recovery.stands(*last):
+                if store.index is not None:
+                    store.index.truncate(last[0])
+                return last[0]
+        return recovery.first_unsure(store.sure_until_ms())
+
+    def _whole_to(self) -> int:
+        """
+        After a kill: what lies below this physical offset is in the queues and in the index.
+
+        Slices are dispatched one after the other, to the queues first; the one in which the
+        process died lies within one file. So all before the last key of the index is in the
+        queues, and in any case all before the file that they reach.
+        """
+        queues, index, low = self._store.queues, self._store.index, self.log.min_offset
+        reached = queues.max_physical_offset
+        begin = self.log.row.start_of(reached - 1)
+        if index is not None:
+            begin = max(begin, min(index.reached, reached))
+        return max(begin, low, 0)
+
+    def _compare(self, rebuild: QueueRebuild, ends: QueueEnds | None, end: int) -> None:
+        """After a clean stop: find the queues that do not fit the log."""
+        log = self.log
+        rebuild.look()
+        if ends is not None and ends.log_end == end:
+            if log.min_offset > ends.log_min:
+                self.logger.warn(
+                    "the commit log begins at {now}, and began at {before} when it was stopped: "
+                    "what lay between is gone",
+                    now=log.min_offset,
+                    before=ends.log_min,
+                )
+            rebuild.compare(ends, is_exact=True)
+        else:
+            rebuild.audit(end)
+        self._rebuild = rebuild
+
+    def mend(self) -> Iterator[None]:
+        """See `Journal`."""
+        rebuild, self._rebuild = self._rebuild, None
+        if rebuild is None:
+            return
+        try:
+            yield from rebuild.steps(self.log.readable_end)
+            rebuild.leave_out()
+        except (OSError, StoreError) as error:
+            self.dispatch_from = rebuild.begin
+            self.logger.error(
+                "queues cannot be built anew from {begin} on, which is tried again: {error}",
+                begin=rebuild.begin,
+                error=error,
+            )
+
+    def _promise(self, ends: QueueEnds | None, last_exit_ok: bool) -> Promise:
+        """What of the log was surely on the disk."""
+        times = self._store.checkpoint.times
+        if last_exit_ok:
+            return Promise(ends.log_end if ends else 0, _FOR_EVER, "the clean stop before")
+        return Promise(times.flushed_offset, times.physic_msg_timestamp, "the checkpoint")
+
+    def _settle(self, recovered: RecoveredLog, promise: Promise) -> None:
+        """What lies behind the end, before it is cut."""
+        store = self._store
+        damaged = DamagedLog(
+            self.log,
+            Keeper(store.host.disk, store.root, self.log),
+            is_slave=self.role.is_slave,
+            may_cut=not store.configuration.ours.keep_damaged_log,
+        )
+        damaged.settle_owed(recovered.end, OwedLog(store.host.disk, store.root))
+        newest = recovered.last_store_timestamp
+        aside = damaged.settle(recovered.end, newest, promise, store.host.now_ms())
+        if aside is not None:
+            store.statistics.set_aside_bytes += aside.end - aside.start
+            store.statistics.set_aside_messages += aside.messages
+
+    def note_ends(self) -> None:
+        """See `Journal`."""
+        store = self._store
+        queues = {
+            key: QueueEnd(queue.first_offset, queue.max_offset, queue.max_physical_offset)
+            for key, queue in store.queues.items()
+            if queue.max_offset
+        }
+        ends = QueueEnds(
+            self.log.min_offset, self.log.max_offset, store.queues.last_record(), queues
+        )
+        store.host.disk.replace(f"{store.root}/{FILE_NAME}", ends.encode())
+
+    def stopped(self) -> None:
+        """See `Journal`."""
+        self.log.drop_spare()
+
+    def close(self) -> None:
+        """See `Journal`."""
+        self.log.row.close()

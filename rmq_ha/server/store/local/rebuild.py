@@ -1,0 +1,264 @@
+"""Queues and index are built anew from the log, where what is on the disk does not fit.
+
+Spec: store.md, sections 3.4 and 6.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+
+from twisted.logger import Logger
+
+from rmq_ha.base.model.message import DispatchRequest, Row
+from rmq_ha.base.store_format.record_checks import message_check
+from rmq_ha.server.store.index.index import IndexService
+from rmq_ha.server.store.log.commitlog import CommitLog
+from rmq_ha.server.store.log.search import whole_records
+from rmq_ha.server.store.queues.ends import QueueEnds
+from rmq_ha.server.store.queues.queue import ConsumeQueue
+from rmq_ha.server.store.queues.table import ConsumeQueueTable
+
+_NOT_FOR_CONSUMERS = 0x4
+_LOOK_BACK = 8 << 20
+"""Bytes of the log that a store without `queueEnds` is compared with."""
+
+
+def _lies_below(end: int, queue_offset: int, physical_offset: int, size: int) -> bool:
+    return queue_offset < end
+
+
+class QueueRebuild:
+    """
+    Finds queues that lack messages of the log, and gives them what they lack.
+
+    What the others have already changes nothing in them. Records whose body is damaged count, as
+    their numbers are taken; a stretch that holds no record is passed over.
+
+    :param log: its end is known to the caller, it is not asked.
+    :ivar begin: physical offset where the last `run` began.
+    """
+
+    log = Logger()
+
+    def __init__(
+        self, log: CommitLog, queues: ConsumeQueueTable, index: IndexService | None
+    ) -> None:
+        self._log = log
+        self._row = log.row
+        self._queues = queues
+        self._index = index
+        self._from: int | None = None
+        self.begin = 0
+        self._safe = -1
+        self._seen: set[tuple[str, int]] = set()
+        self._lacks: list[tuple[ConsumeQueue, str, int]] = []
+        self._given: dict[tuple[str, int], int] = {}
+
+    def look(self) -> None:
+        """Take notice of what loading and recovery found damaged, in queues and index."""
+        for _, queue in self._queues.items():
+            if queue.damage:
+                self._lacking(queue, queue.damage)
+        if self._index is not None and self._index.damage:
+            begin = max(self._index.reached, self._log.min_offset)
+            self.log.warn(
+                "{damage}; it is removed, and its keys are taken from the log again, from {begin} "
+                "on",
+                damage=self._index.damage,
+                begin=begin,
+            )
+            self._need(begin)
+
+    def compare(self, ends: QueueEnds, *, is_exact: bool) -> None:
+        """
+        Take notice of queues that do not end where they did.
+
+        :param is_exact: nothing has changed since; else there may be more than that, not less.
+        """
+        for key, end in ends.queues.items():
+            if self._queues.is_deleted(key, end.reached - 1):
+                continue
+            if is_exact:
+                self._given[key] = end.end
+            if end.reached <= self._log.min_offset:
+                continue  # the log has nothing of it
+            queue = self._queues.get(*key)
+            if queue is None or queue.max_offset < end.end:
+                state = "is gone" if queue is None else f"ends at {queue.max_offset}"
+                self._lacking(self._queues.queue(*key), f"{state}, and ended at {end.end}")
+            elif is_exact and queue.max_offset > end.end:
+                queue.cut_back(partial(_lies_below, end.end))
+            if queue is None or not is_exact:
+                continue
+            if queue.first_offset > end.first:
+                queue.empty()
+                self._lacking(queue, f"begins at {queue.first_offset}, and began at {end.first}")
+            elif queue.max_offset == end.end and queue.max_physical_offset != end.reached:
+                queue.cut_back(self._fits(queue))
+                self._lacking(queue, f"pointed to {end.reached} at its end, and does no more")
+
+    def audit(self, end: int) -> None:
+        """
+        Compare the queues with the log's first and last records, as nothing says how they were.
+
+        :param end: of the log, or up to where the queues should have it.
+        """
+        low = self._log.min_offset
+        for request in self._requests(low, min(low + _LOOK_BACK, end)):
+            queue = self._queues.get(request.topic, request.queue_id)
+            if queue is not None and request.queue_offset < queue.first_offset:
+                why = f"begins at {queue.first_offset}, and the log has {request.queue_offset}"
+                queue.empty()
+                self._lacking(queue, why)
+        for request in self._requests(max(end - _LOOK_BACK, low), end):
+            if request[:2] not in self._seen:
+                self._check_start(request, 1)
+
+    def _requests(self, begin: int, end: int) -> Iterator[DispatchRequest]:
+        """Records of the log that belong into a queue."""
+        for start, stop in self._stretches(begin, end):
+            for batch in self._records(start, stop):
+                for row in batch:
+                    if not row[9] & _NOT_FOR_CONSUMERS:
+                        yield DispatchRequest._make(row)
+
+    def _lacking(self, queue: ConsumeQueue, why: str) -> None:
+        """What is behind the end of a queue is needed, also where more of it was needed before."""
+        begin = queue.max_physical_offset
+        if queue.last_record() is None or begin < self._log.min_offset:  # nothing to go on from
+            queue.empty()
+            begin = self._log.min_offset
+        key = queue.topic, queue.queue_id
+        if key not in self._seen:
+            self._seen.add(key)
+            self._lacks.append((queue, why, queue.max_offset))
+        self._need(begin)
+
+    def again_from(self, begin: int) -> None:
+        """What lies behind may be missing; nothing is damaged."""
+        self._need(begin)
+
+    def _need(self, begin: int) -> None:
+        self._from = begin if self._from is None else min(begin, self._from)
+
+    def _fits(self, queue: ConsumeQueue) -> Callable[[int, int, int], bool]:
+        is_message = message_check(queue.topic, queue.queue_id)
+
+        def fits(queue_offset: int, physical_offset: int, size: int) -> bool:
+            data = self._log.record_at(physical_offset, size)
+            return data is not None and is_message(data, physical_offset, size, queue_offset)
+
+        return fits
+
+    def run(self, end: int) -> None:
+        """
+        Build what is missing, up to a physical offset.
+
+        :raises StoreError: the disk refuses.
+        :raises OSError: likewise.
+        """
+        for _ in self.steps(end):
+            pass
+
+    def steps(self, end: int) -> Iterator[None]:
+        """As `run`, a piece each time that the caller asks for more."""
+        if self._from is None:
+            return
+        begin, self._from = self._from, None
+        self.begin = begin
+        for start, stop in self._stretches(begin, end):
+            for batch in self._records(start, stop):
+                self._queues.put_requests(batch)
+                if self._index is not None:
+                    self._index.put_requests(batch)
+                yield
+        self._tell(begin)
+
+    def leave_out(self) -> None:
+        """
+        The log was read: numbers that were given to messages it lost are not given again.
+
+        :raises StoreError: the disk refuses.
+        """
+        for key, end in self._given.items():
+            queue = self._queues.queue(*key)
+            if queue.max_offset < end:
+                self.log.warn(
+                    "the queue {topic} {queue_id} ends at {found}, and ended at {end}: the log has "
+                    "lost these messages, and their numbers are left out",
+                    topic=queue.topic,
+                    queue_id=queue.queue_id,
+                    found=queue.max_offset,
+                    end=end,
+                )
+                queue.leave_out(end)
+
+    def _tell(self, begin: int) -> None:
+        lacks, self._lacks = self._lacks, []
+        for queue, why, before in lacks:
+            if queue.max_offset == before and self._safe >= 0:
+                continue  # a crash left it so, and nothing is missing below `safe`
+            self.log.warn(
+                "the queue {topic} {queue_id} {why}; what it lacks was taken from the log, from "
+                "{begin} on: it goes from {low} to {high} now",
+                topic=queue.topic,
+                queue_id=queue.queue_id,
+                why=why,
+                begin=begin,
+                low=queue.first_offset,
+                high=queue.max_offset,
+            )
+
+    # After a crash
+
+    def begin_again(self, safe: int) -> None:
+        """
+        Queues are cut at a physical offset, and what lies behind is put into them again.
+
+        :param safe: what lies before should be in them.
+        """
+        self._safe = safe
+        self.run(safe)
+        self._seen.clear()
+
+    def again(self, rows: Sequence[Row]) -> None:
+        """
+        Put good records from `safe` on, in order.
+
+        A queue that lacks something before its first one gets that first.
+        """
+        if self._safe > self._log.min_offset:
+            for row in rows:
+                key = row[:2]
+                if key not in self._seen:
+                    if not row[9] & _NOT_FOR_CONSUMERS:
+                        self._check_start(DispatchRequest._make(row), 0)
+                    self._seen.add(key)
+            self.run(rows[0][2])
+        self._queues.put_requests(rows)
+        if self._index is not None:
+            self._index.put_requests(rows)
+
+    def _check_start(self, request: DispatchRequest, more: int) -> None:
+        """The queue reaches up to this message, or `more` messages farther."""
+        if self._queues.is_deleted(request[:2], request.physical_offset):
+            return
+        queue = self._queues.queue(request.topic, request.queue_id)
+        if queue.max_offset < request.queue_offset + more:
+            state = f"ends at {queue.max_offset}, and the log has {request.queue_offset}"
+            self._lacking(queue, state)
+
+    def _stretches(self, begin: int, end: int) -> list[tuple[int, int]]:
+        size = self._row.file_size
+        cut = [(max(begin, start), min(end, start + size)) for start in self._row.starts]
+        return [(start, stop) for start, stop in cut if start < stop]
+
+    def _records(self, begin: int, end: int) -> Iterator[Sequence[Row]]:
+        start = self._row.start_of(begin)
+        file = self._row.file(start)
+        return whole_records(
+            lambda size, position: file.pread(size, position - start),
+            begin,
+            end,
+            self._log.delay_levels,
+            check_crc=False,
+        )

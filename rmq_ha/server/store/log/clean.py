@@ -1,0 +1,201 @@
+"""Deleting what is old or in the way, and refusing writes when the disk is full.
+
+Spec: store.md, section 9.
+"""
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Protocol
+
+from twisted.internet.defer import Deferred
+from twisted.logger import Logger
+
+from rmq_ha.base.config.store import MessageStoreConfig
+from rmq_ha.base.seams import Disk, Worker
+from rmq_ha.base.store_flags import Flag, RunningFlags
+from rmq_ha.server.store.log.files import FileRow
+
+FORCE_RATIO = 0.85
+FULL_RATIO = 0.90
+_MANUAL_ROUNDS = 20
+_FILES_A_ROUND = 10
+_HOUR_MS = 3_600_000
+
+
+def disk_ratio(disk: Disk, path: str) -> float:
+    """How full the partition is, 0 to 1 in whole percents rounded up; -1 without the path."""
+    usage = disk.usage(path)
+    if usage is None:
+        return -1.0
+    available = usage.used + usage.usable
+    return -(-100 * usage.used // available) / 100 if available else 1.0
+
+
+class Cleanable(Protocol):
+    """A log as its cleaner sees it."""
+
+    @property
+    def row(self) -> FileRow:
+        """Its files."""
+
+    @property
+    def may_resume(self) -> bool:
+        """It refuses writes, but for a reason that may have passed."""
+
+    @property
+    def max_offset(self) -> int:
+        """End of what may be read."""
+
+    @property
+    def flushed_offset(self) -> int:
+        """Everything below is on the disk."""
+
+    def resume(self) -> None:
+        """Take writes again, if the disk does."""
+
+    def drop_oldest(self, count: int) -> list[str]:
+        """Take files out of the log; their paths are returned, for deletion in this order."""
+
+
+class LogCleaner:
+    """
+    Deletes commit log files that are due, or earlier when the disk fills up.
+
+    :param log_paths: where the commit log may grow; the least used one counts.
+    :param queue_path: of the consume queues.
+    :param full_ratio: of the disk, 0 to 1; above it puts are refused.
+    :param force_ratio: above it files are deleted before they expire.
+    :param extra_hours: that files are kept beyond `fileReservedTime`.
+    :ivar forced_deletions: files that were deleted before they expired.
+    """
+
+    log = Logger()
+
+    def __init__(
+        self,
+        configuration: MessageStoreConfig,
+        disk: Disk,
+        worker: Worker,
+        log: Cleanable,
+        queue_path: str,
+        flags: RunningFlags,
+        now_ms: Callable[[], int],
+        *,
+        full_ratio: float = FULL_RATIO,
+        force_ratio: float = FORCE_RATIO,
+        extra_hours: int = 0,
+    ) -> None:
+        self._configuration = configuration
+        self._disk = disk
+        self._worker = worker
+        self._log = log
+        self._queue_path = queue_path
+        self._flags = flags
+        self._now_ms = now_ms
+        self._full_ratio = full_ratio
+        self._force_ratio = force_ratio
+        self._extra_hours = extra_hours
+        self._manual_rounds = 0
+        self.forced_deletions = 0
+
+    def clean_manually(self) -> None:
+        """The next 20 rounds delete what is expired, whatever the hour."""
+        self._manual_rounds = _MANUAL_ROUNDS
+
+    def log_ratio(self) -> float:
+        """Of the least used directory of the commit log."""
+        return min(disk_ratio(self._disk, path) for path in self._log.row.directories)
+
+    def queue_ratio(self) -> float:
+        """Of the directory of the consume queues."""
+        return disk_ratio(self._disk, self._queue_path)
+
+    def check_disk(self) -> None:
+        """Refuse puts while the disk is full; take them again when it is not."""
+        ratio = self.log_ratio()
+        limit = self._full_ratio
+        if ratio > limit:
+            reason = f"the commit log's disk is {ratio:.0%} full; above {limit:.0%} puts stop"
+            if self._flags.hoist(Flag.DISK_FULL, reason):
+                self.log.error("disk full: {reason}", reason=reason)
+        elif self._flags.lower(Flag.DISK_FULL):
+            self.log.info("the disk has room again, {ratio:.0%} used", ratio=ratio)
+        if ratio <= limit and self._log.may_resume:
+            self._log.resume()
+
+    def clean(self) -> "Deferred[int]":
+        """
+        One round.
+
+        :returns: fires with the number of files that were deleted; fails if the disk refuses.
+        """
+        log_ratio, queue_ratio = self.log_ratio(), self.queue_ratio()
+        ratio = min(max(self._configuration.disk_max_used_space_ratio, 10), 95) / 100
+        too_full = any(not 0 <= ratio_now <= ratio for ratio_now in (log_ratio, queue_ratio))
+        is_manual = self._manual_rounds > 0
+        if not (self._is_the_hour() or too_full or is_manual):
+            return self._worker.call(int)
+        if is_manual:
+            self._manual_rounds -= 1
+        force = (
+            self._configuration.clean_file_forcibly_enable
+            and (log_ratio > self._force_ratio or queue_ratio > self._force_ratio)
+            and self.may_force()
+        )
+        reason = f"log {log_ratio:.0%}, queues {queue_ratio:.0%}, limit {self._force_ratio:.0%}"
+        count = self._due(force)
+        for start in self._log.row.starts[:count]:
+            self._tell(start, reason)
+        return self._worker.call(self._remove, self._log.drop_oldest(count))
+
+    def may_force(self) -> bool:
+        """Files that have not expired may be deleted when the disk is too full."""
+        return True
+
+    def _tell(self, start: int, reason: str) -> None:
+        """Say what is deleted; louder where it has not expired."""
+        row, now = self._log.row, self._now_ms()
+        path = row.path(start)
+        written = self._disk.mtime_ms(path)
+        if now >= written + self._kept_ms():
+            self.log.info("deleting {path}", path=path)
+            return
+        self.forced_deletions += 1
+        self.log.warn(
+            "deleting {path} before its time, because the disk is too full ({reason}): messages "
+            "from {start} to {end} of the log, the last of {hours:.1f} hours ago, are gone; "
+            "fileReservedTime asks for {kept} hours: free disk space, or ask for less",
+            path=path,
+            reason=reason,
+            start=start,
+            end=start + row.file_size,
+            hours=max(0, now - written) / _HOUR_MS,
+            kept=self._kept_ms() // _HOUR_MS,
+        )
+
+    def _kept_ms(self) -> int:
+        return (self._configuration.file_reserved_time + self._extra_hours) * _HOUR_MS
+
+    def _remove(self, paths: list[str]) -> int:
+        for path in paths:
+            self._disk.remove(path)
+        return len(paths)
+
+    def _due(self, force: bool) -> int:
+        """How many of the oldest may go now; never one that holds the end or is not flushed."""
+        now, kept_ms = self._now_ms(), self._kept_ms()
+        row = self._log.row
+        due = 0
+        for start in row.starts[:_FILES_A_ROUND]:
+            end = start + row.file_size
+            if end > self._log.flushed_offset or end >= self._log.max_offset:
+                break
+            if not force and now < self._disk.mtime_ms(row.path(start)) + kept_ms:
+                break
+            due += 1
+        return due
+
+    def _is_the_hour(self) -> bool:
+        hour = datetime.fromtimestamp(self._now_ms() / 1000).hour
+        hours = self._configuration.delete_when.split(";")
+        return any(part.strip().isdigit() and int(part) == hour for part in hours)

@@ -1,0 +1,171 @@
+"""A row of files of one size, named by the offset of their first byte.
+
+Spec: store.md, section 1.
+"""
+
+from collections.abc import Callable, Sequence
+
+from rmq_ha.base.errors import StoreError
+from rmq_ha.base.seams import Disk, File
+
+_NAME_DIGITS = 20
+_MAX_OPEN = 64
+
+
+def file_name(start: int) -> str:
+    """The name of the file whose first byte is at `start`."""
+    return f"{start:0{_NAME_DIGITS}d}"
+
+
+class FileRow:
+    """
+    Files side by side, without a gap, over one or several directories.
+
+    Files are opened when they are needed; only so many stay open.
+
+    :param directories: where files are created, and where they are found.
+    :param read_only: further directories where files are found.
+    :param has_room: whether a new file may go to this directory.
+    :ivar starts: first offset of each file, rising.
+    """
+
+    def __init__(
+        self,
+        disk: Disk,
+        directories: Sequence[str],
+        file_size: int,
+        read_only: Sequence[str] = (),
+        has_room: Callable[[str], bool] = lambda directory: True,
+    ) -> None:
+        self._disk = disk
+        self.directories = sorted(set(directories))
+        self._read_only = sorted(set(read_only) - set(directories))
+        self._has_room = has_room
+        self.file_size = file_size
+        self.starts: list[int] = []
+        self._paths: dict[int, str] = {}
+        self._open: dict[int, File] = {}
+
+    def load(self) -> None:
+        """
+        Look which files there are.
+
+        :raises StoreError: a file of another size or name lies there, or one is missing.
+        """
+        for directory in [*self.directories, *self._read_only]:
+            for name in self._disk.list_dir(directory):
+                path = f"{directory}/{name}"
+                self._check(path, name)
+                if int(name) in self._paths:
+                    raise StoreError(f"{path} is there twice: also as {self._paths[int(name)]}")
+                self._paths[int(name)] = path
+        self.starts = sorted(self._paths)
+        while self.starts and self._disk.size(self._paths[self.starts[-1]]) == 0:
+            self.delete(self.starts[-1])  # a crash came between its name and its size
+        self._drop_empty_before_gap()
+        for before, after in zip(self.starts, self.starts[1:], strict=False):
+            if after - before != self.file_size:
+                raise StoreError(
+                    f"between {self._paths[before]} and {self._paths[after]} is not one file of "
+                    f"{self.file_size} bytes; restore what is missing or move the older files away"
+                )
+
+    def _drop_empty_before_gap(self) -> None:
+        """A crash came when the row had just been begun anew elsewhere."""
+        empty: list[int] = []
+        for start in list(self.starts):
+            if empty and start - empty[-1] != self.file_size:
+                for other in empty:
+                    self.delete(other)
+                empty.clear()
+            if self._disk.size(self._paths[start]):
+                return
+            empty.append(start)
+
+    def _check(self, path: str, name: str) -> None:
+        if len(name) != _NAME_DIGITS or not (name.isascii() and name.isdigit()):
+            raise StoreError(f"{path} does not belong there; move it away")
+        size = self._disk.size(path)
+        if size not in (0, self.file_size):
+            raise StoreError(
+                f"{path} has {size} bytes, but files of {self.file_size} are configured; "
+                "where all are so, start with the file size with which the store was written; "
+                "where only this one is, it was cut off: restore it from a copy, or lead with a "
+                "replica"
+            )
+        if int(name) % self.file_size:
+            raise StoreError(f"{path} does not start at a multiple of {self.file_size}")
+
+    def path(self, start: int) -> str:
+        """Where the file is that starts there."""
+        return self._paths[start]
+
+    def start_of(self, offset: int) -> int:
+        """The start of the file that holds, or would hold, an offset."""
+        return offset - offset % self.file_size
+
+    def file(self, start: int) -> File:
+        """
+        The file that starts there.
+
+        :raises OSError: it cannot be opened.
+        :raises StoreError: it is none of this row's.
+        """
+        file = self._open.get(start)
+        if file is None:
+            path = self._paths.get(start)
+            if path is None:
+                raise StoreError(f"{self.directories[0]} has no file {file_name(start)}")
+            self._open[start] = file = self._disk.open(path, self.file_size)
+        return file
+
+    def create(self, start: int) -> File:
+        """
+        The file that starts there, new at the end of the row if it is missing.
+
+        :raises OSError: the disk refuses.
+        """
+        file = self._open.get(start)
+        if file is not None:
+            return file
+        if start not in self._paths:
+            path = f"{self._directory_for(start)}/{file_name(start)}"
+            self._open[start] = self._disk.open(path, self.file_size)
+            self._paths[start] = path
+            self.starts.append(start)
+        return self.file(start)
+
+    def _directory_for(self, start: int) -> str:
+        free = [directory for directory in self.directories if self._has_room(directory)]
+        candidates = free or self.directories
+        return candidates[start // self.file_size % len(candidates)]
+
+    def close_idle(self, before: int) -> None:
+        """
+        Give descriptors back when many are open.
+
+        :param before: files that end there or earlier may be closed.
+        """
+        if len(self._open) <= _MAX_OPEN:
+            return
+        idle = [start for start in self._open if start + self.file_size <= before]
+        for start in idle[: len(self._open) - _MAX_OPEN]:
+            self._open.pop(start).close()
+
+    def forget(self, start: int) -> str:
+        """Take a file out of the row; its path is returned for deletion."""
+        self.starts.remove(start)
+        file = self._open.pop(start, None)
+        if file is not None:
+            file.close()
+        return self._paths.pop(start)
+
+    def delete(self, start: int) -> None:
+        """Take a file out of the row and off the disk."""
+        self._disk.remove(self.forget(start))
+
+    def close(self) -> None:
+        """Close every file; the row may be used again."""
+        for file in self._open.values():
+            file.close()
+        self._open.clear()

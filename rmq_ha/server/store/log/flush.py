@@ -1,0 +1,421 @@
+"""When what was written reaches the disk, and who waits for it.
+
+Spec: store.md, sections 5.1, 7.1 and 7.2.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from twisted.internet.defer import Deferred, succeed
+from twisted.internet.interfaces import IDelayedCall, IReactorTime
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from rmq_ha.base.config.store import MessageStoreConfig
+from rmq_ha.base.errors import NotNow, StoreError
+from rmq_ha.base.model.status import Decided, FlushDiskType, PutMessageStatus
+from rmq_ha.base.seams import File, Worker
+from rmq_ha.base.store_format.checkpoint import CheckpointTimes, Whole
+from rmq_ha.server.store.log.checkpoint import Checkpoint
+from rmq_ha.server.store.log.commitlog import CommitLog
+
+_PAGE = 4096
+_OPEN_AGAIN_S = 0.5
+_WHOLE_EVERY = 128 << 20
+"""Bytes of the log after which a round comes early: so many a start reads after lost power."""
+_ALL = 1 << 63
+"""Behind every physical offset."""
+
+
+def _sync_all(files: Iterable[File]) -> None:
+    for file in files:
+        file.sync()
+
+
+class CommitLogFlusher:
+    """
+    Flushes the commit log: at once and for all waiters together, or now and then.
+
+    No timer runs while everything is on the disk.
+
+    :param flushed: called when more of the log is on the disk.
+    :param doubt: called when a flush failed: the page cache may have lost what it was to write.
+    """
+
+    log = Logger()
+
+    def __init__(
+        self,
+        clock: IReactorTime,
+        worker: Worker,
+        configuration: MessageStoreConfig,
+        log: CommitLog,
+        checkpoint: Checkpoint,
+        flushed: Callable[[], None],
+        doubt: Callable[[], None],
+    ) -> None:
+        self._clock = clock
+        self._worker = worker
+        self._configuration = configuration
+        self._log = log
+        self._checkpoint = checkpoint
+        self._tell_flushed = flushed
+        self._doubt = doubt
+        self._is_broken = self._is_stopping = False
+        self._waiters: deque[tuple[int, float, Decided]] = deque()
+        self._running: Deferred[None] | None = None
+        self._wanted = False
+        self._is_held = False
+        self._deadline_timer: IDelayedCall | None = None
+        self._flush_timer: IDelayedCall | None = None
+        self._again: IDelayedCall | None = None
+        self._last_thorough = clock.seconds()
+
+    @property
+    def waiting(self) -> int:
+        """How many puts wait for the disk."""
+        return len(self._waiters)
+
+    def when_flushed(self, next_offset: int, decided: Decided) -> PutMessageStatus | None:
+        """
+        Wait for a flush, which `appended` starts once for all puts of a turn.
+
+        :param next_offset: end of the record(s) that were put.
+        :returns: PUT_OK where nothing needs waiting; None: `decided` hears PUT_OK or
+            FLUSH_DISK_TIMEOUT.
+        """
+        if (
+            self._configuration.flush_disk_type is FlushDiskType.ASYNC_FLUSH
+            or next_offset <= self._log.flushed_offset
+        ):
+            return PutMessageStatus.PUT_OK
+        if self._is_broken:
+            return PutMessageStatus.FLUSH_DISK_TIMEOUT
+        deadline = self._clock.seconds() + self._configuration.sync_flush_timeout / 1000
+        self._waiters.append((next_offset, deadline, decided))
+        if self._deadline_timer is None:
+            self._deadline_timer = self._clock.callLater(
+                self._configuration.sync_flush_timeout / 1000, self._overdue
+            )
+        return None
+
+    def appended(self) -> None:
+        """The log grew: flush at once (SYNC_FLUSH) or by and by."""
+        if self._configuration.flush_disk_type is FlushDiskType.SYNC_FLUSH:
+            self._want()
+        elif self._flush_timer is None and self._running is None:
+            self._arm()
+
+    def _arm(self) -> None:
+        self._flush_timer = self._clock.callLater(
+            max(self._configuration.flush_interval_commit_log, 1) / 1000, self._on_interval
+        )
+
+    def _on_interval(self) -> None:
+        self._flush_timer = None
+        dirty = self._log.max_offset // _PAGE - self._log.flushed_offset // _PAGE
+        thorough = self._configuration.flush_commit_log_thorough_interval / 1000
+        if (
+            dirty >= self._configuration.flush_commit_log_least_pages
+            or self._clock.seconds() >= self._last_thorough + thorough
+        ):
+            self._want()
+        elif self._log.max_offset > self._log.flushed_offset:
+            self._arm()
+
+    def _want(self) -> None:
+        """Flush up to the present end; while a flush runs, the next one follows it."""
+        if self._running is not None or self._is_held or self._again is not None:
+            self._wanted = True
+        elif not self._is_broken and self._log.max_offset > self._log.flushed_offset:
+            self._flush()
+
+    async def hold(self) -> None:
+        """No flush begins until `release`; one that runs is over when this returns."""
+        self._is_held = True
+        while self._running is not None:
+            await self._running
+
+    def release(self) -> None:
+        """Flush again, what was wanted in the meantime at once."""
+        self._is_held = False
+        if self._wanted and self._running is None:
+            self._want()
+
+    def _flush(self) -> bool:
+        """Begin one; whether the files could be opened, else it is tried again by and by."""
+        self._wanted = False
+        log, row = self._log, self._log.row
+        target, newest = log.max_offset, log.last_store_timestamp
+        try:
+            files = [
+                row.file(start)
+                for start in row.starts
+                if start < target and start + row.file_size > log.flushed_offset
+            ]
+        except (OSError, StoreError) as error:
+            self._put_off(error)
+            return False
+        self._last_thorough = self._clock.seconds()
+        running: Deferred[None] = Deferred()
+        self._running = running
+        synced = self._worker.call(_sync_all, files)
+        synced.addCallbacks(self._flushed, self._failed, callbackArgs=(target, newest))
+        synced.addBoth(self._next, running)
+        return True
+
+    def _put_off(self, error: Exception) -> None:
+        """No sync has failed: whoever waits goes on waiting."""
+        self.log.warn("cannot open the commit log to flush it: {error}", error=error)
+        if self._again is None:
+            self._again = self._clock.callLater(_OPEN_AGAIN_S, self._on_open_again)
+
+    def _on_open_again(self) -> None:
+        self._again = None
+        self._want()
+
+    def _flushed(self, _: Any, target: int, newest: int) -> None:
+        self._log.flushed_offset = target
+        self._checkpoint.physic = max(self._checkpoint.physic, newest)
+        self._checkpoint.flushed = target
+        self._tell_flushed()
+
+    def _failed(self, failure: Failure) -> None:
+        if isinstance(failure.value, NotNow) and not self._is_stopping:
+            self._put_off(failure.value)
+            return
+        # after a failed fsync nobody knows what is on the disk: stop, do not try again
+        self._is_broken = True
+        self._doubt()
+        self._log.refuse_writes(
+            f"flush failed: {failure.getErrorMessage()}; what is on the disk is not known before "
+            "the log is read again: repair the disk and start this broker again"
+        )
+
+    def _next(self, _: Any, running: "Deferred[None]") -> None:
+        self._running = None
+        if self._is_broken:
+            self._complete(_ALL, PutMessageStatus.FLUSH_DISK_TIMEOUT)
+        else:
+            self._complete(self._log.flushed_offset, PutMessageStatus.PUT_OK)
+            if self._running is None and (self._waiters or self._wanted):
+                self._want()
+            elif self._running is None and self._log.max_offset > self._log.flushed_offset:
+                self.appended()
+        running.callback(None)
+
+    def _complete(self, up_to: int, status: PutMessageStatus) -> None:
+        done = []
+        while self._waiters and self._waiters[0][0] <= up_to:
+            done.append(self._waiters.popleft()[2])
+        self._stop_deadline_if_idle()
+        now = self._clock.seconds()
+        for decided in done:
+            decided(status, now)
+
+    def _overdue(self) -> None:
+        """Deadlines rise along the deque: look at its front, then sleep until the next one."""
+        self._deadline_timer = None
+        now = self._clock.seconds()
+        late = []
+        while self._waiters and self._waiters[0][1] <= now:
+            late.append(self._waiters.popleft()[2])
+        if self._waiters:
+            self._deadline_timer = self._clock.callLater(self._waiters[0][1] - now, self._overdue)
+        for decided in late:
+            decided(PutMessageStatus.FLUSH_DISK_TIMEOUT, now)
+
+    def _stop_deadline_if_idle(self) -> None:
+        if not self._waiters and self._deadline_timer is not None:
+            self._deadline_timer.cancel()
+            self._deadline_timer = None
+
+    async def stop(self) -> None:
+        """Flush what is left; every waiter has fired afterwards."""
+        self._is_stopping = True
+        while self._running is not None or (
+            not self._is_broken and self._log.max_offset > self._log.flushed_offset
+        ):
+            if self._running is None and not self._flush():
+                break
+            await (self._running or succeed(None))
+        self._complete(_ALL, PutMessageStatus.FLUSH_DISK_TIMEOUT)
+        self._cancel_timers()
+
+    def _cancel_timers(self) -> None:
+        for timer in (self._flush_timer, self._again):
+            if timer is not None:
+                timer.cancel()
+        self._flush_timer = self._again = None
+
+
+class QueueFlusher:
+    """
+    Flushes queues and checkpoint some time after they changed; sleeps while nothing does.
+
+    :param sync: flushes the queues; blocks, as `sync_index`.
+    :param whole: what will be complete on the disk when both have run that are called after it.
+    :param doubt: as `CommitLogFlusher`'s.
+    :ivar is_broken: a flush failed; what is on the disk is not known, so the checkpoint stays. Puts
+        go on: the next start builds queues and index again from where the checkpoint is.
+    :ivar index_end: end of the last index file that is complete, ms.
+    """
+
+    log = Logger()
+
+    def __init__(
+        self,
+        clock: IReactorTime,
+        worker: Worker,
+        configuration: MessageStoreConfig,
+        checkpoint: Checkpoint,
+        sync: Callable[[], None],
+        sync_index: Callable[[], None],
+        whole: Callable[[], Whole],
+        doubt: Callable[[], None],
+    ) -> None:
+        self._clock = clock
+        self._worker = worker
+        self._configuration = configuration
+        self._checkpoint = checkpoint
+        self._whole = whole
+        self._sync = sync
+        self._sync_index = sync_index
+        self._doubt = doubt
+        self.index_end = 0
+        self._is_held = False
+        self._timer: IDelayedCall | None = None
+        self._stamp: IDelayedCall | None = None
+        self._running: Deferred[None] | None = None
+        self._dirty = False
+        self._last_thorough: float | None = None
+        self._is_stopping = False
+        self.is_broken = False
+
+    def dispatched(self) -> None:
+        """The queues grew."""
+        self._dirty = True
+        if self._timer is None and self._running is None and not self.is_broken:
+            self._arm()
+
+    def log_flushed(self) -> None:
+        """More of the log is on the disk: the checkpoint says so soon, also between the rounds."""
+        self.dispatched()
+        if self._whole().offset - self._checkpoint.whole.offset >= _WHOLE_EVERY:
+            self._come_early()
+        if self._stamp is None and self._checkpoint.flushed and not self.is_broken:
+            self._stamp = self._clock.callLater(self._soon_s, self._on_stamp)
+
+    def _on_stamp(self) -> None:
+        self._stamp = None
+        checkpoint = self._checkpoint
+        if self._running is not None:
+            self.log_flushed()
+        elif not self._is_held and checkpoint.flushed != checkpoint.written.flushed_offset:
+            self._running = Deferred()
+            written = self._worker.call(
+                checkpoint.write_flushed,
+                checkpoint.physic,
+                checkpoint.flushed,
+                checkpoint.confirmed,
+            )
+            written.addErrback(self._failed).addBoth(self._done, self._running)
+
+    async def hold(self) -> None:
+        """No round begins until `release`; one that runs is over when this returns."""
+        self._is_held = True
+        while self._running is not None:
+            await self._running
+
+    def release(self) -> None:
+        """Go on with the rounds."""
+        self._is_held = False
+        self.log_flushed()
+
+    def index_file_full(self, end_timestamp: int) -> None:
+        """An index file is complete: with the next round it is on the disk up to this time, ms."""
+        self.index_end = max(self.index_end, end_timestamp)
+
+    @property
+    def _soon_s(self) -> float:
+        """After which a first round, or a stamp, comes; an operator may change it."""
+        return max(self._configuration.flush_interval_consume_queue, 1) / 1000
+
+    def _arm(self) -> None:
+        delay = self._soon_s
+        if self._last_thorough is not None:
+            every = self._configuration.flush_consume_queue_thorough_interval / 1000
+            delay = max(delay, self._last_thorough + every - self._clock.seconds())
+        self._timer = self._clock.callLater(delay, self._round)
+
+    def _come_early(self) -> None:
+        """The next round comes as soon as the first one does."""
+        delay = self._soon_s
+        if self._timer is not None and self._timer.getTime() > self._clock.seconds() + delay:
+            self._timer.reset(delay)
+
+    def _round(self) -> None:
+        self._timer = None
+        if self._is_held or self._running is not None:
+            return  # still dirty: `release`, or what runs, arms it again
+        self._last_thorough = self._clock.seconds()
+        self._dirty = False
+        running: Deferred[None] = Deferred()
+        self._running = running
+        times, whole = self._checkpoint.times, self._whole()
+        if whole.offset <= self._checkpoint.whole.offset:
+            whole = self._checkpoint.whole
+        written = self._worker.call(self._write, times, self.index_end, whole)
+        written.addCallbacks(self._written, self._failed).addBoth(self._done, running)
+
+    def _write(self, times: CheckpointTimes, index_end: int, whole: Whole) -> int:
+        """In the worker: what is stored must not be newer than what was flushed before."""
+        self._sync()
+        if index_end > times.index_msg_timestamp or whole != self._checkpoint.whole:
+            self._sync_index()
+        if index_end > times.index_msg_timestamp:
+            times = times._replace(index_msg_timestamp=index_end)
+        self._checkpoint.write(times, whole)
+        return times.index_msg_timestamp
+
+    def _written(self, index_timestamp: int) -> None:
+        self._checkpoint.index = index_timestamp
+
+    def _failed(self, failure: Failure) -> None:
+        if isinstance(failure.value, NotNow) and not self._is_stopping:
+            self._dirty = True  # no sync has failed: the next round does it all
+            self.log.warn("queues are flushed later: {error}", error=failure.getErrorMessage())
+            return
+        self.is_broken = True
+        self._cancel_timers()
+        self._doubt()
+        self.log.error(
+            "cannot flush queues and index: {error}; the checkpoint stays where it is, and the "
+            "next start builds them again from there: repair the disk and start again",
+            error=failure.getErrorMessage(),
+        )
+
+    def _done(self, _: Any, running: "Deferred[None]") -> None:
+        self._running = None
+        if self._dirty and self._timer is None and not self.is_broken:
+            self._arm()
+        running.callback(None)
+
+    async def stop(self) -> None:
+        """Flush all queues and write the checkpoint."""
+        self._is_stopping = True
+        while self._running is not None:
+            await self._running
+        self._cancel_timers()
+        if not self.is_broken:
+            await self._worker.call(self._sync_index).addErrback(self._failed)
+            times, whole = self._checkpoint.times, self._checkpoint.whole
+            written = self._worker.call(self._write, times, self.index_end, whole)
+            await written.addCallbacks(self._written, self._failed)
+
+    def _cancel_timers(self) -> None:
+        for timer in (self._timer, self._stamp):
+            if timer is not None:
+                timer.cancel()
+        self._timer = self._stamp = None

@@ -1,0 +1,71 @@
+"""Where a store's files are, and which settings it cannot serve.
+
+Spec: store.md, sections 1 and 14.3.
+"""
+
+import os
+
+from rmq_ha.base.config.store import MessageStoreConfig
+from rmq_ha.base.errors import ConfigurationError
+from rmq_ha.base.seams import Disk
+from rmq_ha.base.store_format.delay_levels import parse_delay_levels
+from rmq_ha.server.store.log.clean import FORCE_RATIO, disk_ratio
+from rmq_ha.server.store.log.commitlog import CommitLog
+from rmq_ha.server.store.log.files import FileRow
+
+
+def refuse_unsupported(config: MessageStoreConfig) -> None:
+    """
+    Check the settings that this store does not serve.
+
+    :raises ConfigurationError: with the key, the reason and what to do.
+    """
+    if config.duplication_enable:
+        raise ConfigurationError(
+            "duplicationEnable=true stops all delivery in RocketMQ 4.9; remove it"
+        )
+
+
+def store_root(config: MessageStoreConfig) -> str:
+    """The store's directory."""
+    return config.store_path_root_dir or os.path.join(os.path.expanduser("~"), "store")
+
+
+def make_commit_log(disk: Disk, config: MessageStoreConfig) -> CommitLog:
+    """
+    The log in the configured directories, one or several; nothing is read before the store loads.
+
+    :raises ConfigurationError: the delay levels cannot be read, or another log is asked for.
+    """
+    if config.enable_dleger_commit_log:
+        raise ConfigurationError(
+            "enableDLegerCommitLog=true: this is not the log of a DLedger group"
+        )
+    return CommitLog(*log_files(disk, config))
+
+
+def classic_commit_log(disk: Disk, config: MessageStoreConfig) -> CommitLog:
+    """The log of a broker that is in no group, where it is to be read by one that is."""
+    return CommitLog(*log_files(disk, config))
+
+
+def log_files(
+    disk: Disk, config: MessageStoreConfig
+) -> tuple[MessageStoreConfig, FileRow, list[int]]:
+    """
+    What a commit log is built with.
+
+    :raises ConfigurationError: the delay levels cannot be read.
+    """
+
+    def has_room(directory: str) -> bool:
+        return disk_ratio(disk, directory) <= FORCE_RATIO
+
+    paths = _split(config.store_path_commit_log) or [f"{store_root(config)}/commitlog"]
+    read_only = _split(config.read_only_commit_log_store_paths)
+    files = FileRow(disk, paths, config.mapped_file_size_commit_log, read_only, has_room)
+    return config, files, parse_delay_levels(config.message_delay_level)
+
+
+def _split(paths: str | None) -> list[str]:
+    return [path.strip() for path in (paths or "").split(",") if path.strip()]

@@ -1,0 +1,75 @@
+"""Whole records in a stretch of the log, whatever lies between them.
+
+Spec: store.md, sections 2.1 and 5.6.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+
+from rmq_ha.base.model.message import Row
+from rmq_ha.base.store_format.commitlog import MESSAGE_MAGIC
+from rmq_ha.base.store_format.walk import MORE, READ_SIZE, walk
+
+_BATCH = 1024
+_MAGIC = MESSAGE_MAGIC.to_bytes(4, "big")
+_MAGIC_AT = 4
+_PLACE_AT = 28
+_HEAD = 36
+"""Bytes at the start of a record up to the end of its physical offset."""
+
+Read = Callable[[int, int], bytes]
+"""Bytes of one file: how many, and from which physical offset on."""
+
+
+def whole_records(
+    read: Read,
+    begin: int,
+    end: int,
+    delay_levels: list[int],
+    *,
+    check_crc: bool = True,
+    next_data: Callable[[int], int] = lambda position: position,
+) -> Iterator[Sequence[Row]]:
+    """
+    Every record with the right magic, size and physical offset, in order; a batch at a time.
+
+    :param begin: physical offset; where the first record starts, or anywhere.
+    :param end: physical offset; the end of the same file at most.
+    :param check_crc: leave out those whose body is damaged.
+    :param next_data: where zeros end that need not be read, from a physical offset on: the rest of
+        a file that was just begun is a gibibyte of them.
+    """
+    position, needed = begin, READ_SIZE
+    while position < end:
+        data = read(min(needed, end - position), position)
+        if not data:
+            return
+        walked = walk(data, position, delay_levels, _BATCH, check_crc)
+        if walked.run.rows:
+            yield walked.run.rows
+        position += walked.size
+        needed = max(READ_SIZE, walked.needed)
+        if walked.verdict == MORE and (walked.size or len(data) < walked.needed <= end - position):
+            continue
+        needed = READ_SIZE
+        position = _next_candidate(read, position + 1, end, next_data)
+
+
+def _next_candidate(read: Read, position: int, end: int, next_data: Callable[[int], int]) -> int:
+    """
+    Where the next record may start that knows its own place; `end` for none.
+
+    Its size, which comes first, may begin with zeros: these may end what need not be read.
+    """
+    while (position := max(position, next_data(position) - _MAGIC_AT)) + _HEAD <= end:
+        data = read(min(READ_SIZE, end - position), position)
+        if len(data) < _HEAD:
+            break
+        at = data.find(_MAGIC, _MAGIC_AT)
+        while at >= 0 and at - _MAGIC_AT + _HEAD <= len(data):
+            start = at - _MAGIC_AT
+            place = data[start + _PLACE_AT : start + _HEAD]
+            if int.from_bytes(place, "big") == position + start:
+                return position + start
+            at = data.find(_MAGIC, at + 1)
+        position += len(data) - _HEAD + 1
+    return end

@@ -1,0 +1,422 @@
+"""DefaultMessageStore: log, queues, index and all that keeps them going.
+
+Spec: store.md.
+"""
+
+from collections.abc import Callable, Hashable, Sequence
+from functools import partial
+from typing import Any
+
+from twisted.internet.defer import Deferred
+from twisted.logger import Logger
+from zope.interface import implementer
+
+from rmq_ha.base.config.broker_configuration import BrokerConfiguration
+from rmq_ha.base.interfaces import IMessageStore
+from rmq_ha.base.model.message import (
+    AppendResult,
+    Draft,
+    Message,
+    MessageBatch,
+    PutMessageResult,
+    Row,
+    draft_of,
+)
+from rmq_ha.base.model.status import BrokerRole, PutMessageStatus
+from rmq_ha.base.model.topics import SCHEDULE_TOPIC
+from rmq_ha.base.seams import Host
+from rmq_ha.base.store_flags import Flag, RunningFlags
+from rmq_ha.base.store_format.checkpoint import NO_INDEX, NOTHING_WHOLE, Whole
+from rmq_ha.base.store_format.delay_levels import parse_delay_levels
+from rmq_ha.base.timing.slices import Lane
+from rmq_ha.server.store.delay.redirect import asks_for_delay, redirect_delayed
+from rmq_ha.server.store.delay.schedule import ScheduleMessageService
+from rmq_ha.server.store.index.index import IndexService
+from rmq_ha.server.store.journal import Journal
+from rmq_ha.server.store.local.journal import LocalJournal
+from rmq_ha.server.store.log.append import Group
+from rmq_ha.server.store.log.batch import MEMBERS_A_TURN, BatchLayout
+from rmq_ha.server.store.log.boot import BootMark
+from rmq_ha.server.store.log.checkpoint import Checkpoint
+from rmq_ha.server.store.log.dispatch import Dispatcher
+from rmq_ha.server.store.log.flush import QueueFlusher
+from rmq_ha.server.store.log.layout import make_commit_log, refuse_unsupported, store_root
+from rmq_ha.server.store.maintenance import StoreMaintenance
+from rmq_ha.server.store.queues.deleted import DeletedQueues
+from rmq_ha.server.store.queues.files import FEWEST_QUEUE_FILES
+from rmq_ha.server.store.queues.queue import Restarted
+from rmq_ha.server.store.queues.table import ConsumeQueueTable
+from rmq_ha.server.store.reading.damage import ReadDamage
+from rmq_ha.server.store.reading.pulls import MessageReader
+from rmq_ha.server.store.reading.starts import record_starting_at, unqueued_record_at
+from rmq_ha.server.store.service import StoreService
+from rmq_ha.server.store.settle import Done, Others, PutSettler, results_of
+from rmq_ha.server.store.statistics import StoreStatistics
+from rmq_ha.server.store.turns import TurnWatch
+
+DEFAULT_MEMORY = 8 << 30
+KEYS_AT_ONCE = 1024
+"""That the index gets in one turn: a few ms; one record may have 16,000, a batch 800,000."""
+_OTHER_FILES = 768
+"""Of the log and the index, and those of queues that were just made."""
+_BUSY_AT_MOST_MS = 10_000_000
+
+
+@implementer(IMessageStore)
+class DefaultMessageStore(StoreMaintenance):
+    """
+    The store of one broker.
+
+    `load`, then `start`; `stop` at the end. What one reactor turn appends is replicated, flushed
+    and dispatched together in the next.
+
+    :param journal: keeps the messages; without one this disk does, alone.
+    :param memory_bytes: of this machine.
+    :ivar on_new_life: called with topic, queue id and queue offset when a deleted queue begins
+        anew: no consumer can be beyond that offset yet, whatever it committed before.
+    :ivar slow_until: see `is_page_cache_busy`; 0 as a rule.
+    :ivar turns: see `waited_ms`.
+    :ivar on_forced_deletion: called when messages were deleted before their time.
+    :ivar on_renumbered: called when the queues' numbering was taken from what is on the disk.
+    """
+
+    logger = Logger()
+
+    def __init__(
+        self,
+        host: Host,
+        configuration: BrokerConfiguration,
+        journal: Journal | None = None,
+        memory_bytes: int = DEFAULT_MEMORY,
+    ) -> None:
+        config = configuration.store
+        refuse_unsupported(config)
+        self.root = root = store_root(config)
+        self.host = host
+        self.configuration = configuration
+        self.delay_levels = parse_delay_levels(config.message_delay_level)
+        flags = RunningFlags()
+        if journal is None:
+            journal = LocalJournal(make_commit_log(host.disk, config), config)
+        self.journal = journal
+        log = journal.log
+        extension_size = config.mapped_file_size_consume_queue_ext
+        self.deleted = DeletedQueues(host.disk, host.worker, root)
+        queues = ConsumeQueueTable(
+            host.disk,
+            root,
+            config.mapped_file_size_consume_queue,
+            max(FEWEST_QUEUE_FILES, host.open_files - _OTHER_FILES),
+            extension_file_size=extension_size if config.enable_consume_queue_ext else None,
+            begins=self.deleted.table,
+        )
+        index = None
+        if config.message_index_enable:
+            index = IndexService(
+                host.disk, root, config.max_hash_slot_num, config.max_index_num, host.now_ms
+            )
+        damage = ReadDamage(log, configuration.ours.check_crc_on_read)
+        super().__init__(
+            config,
+            log,
+            queues,
+            index,
+            MessageReader(config, log, queues, damage, memory_bytes, host.clock.seconds),
+            damage,
+            flags,
+            StoreStatistics(host.now_ms(), host.steady_ms()),
+            memory_bytes,
+        )
+        self.checkpoint = Checkpoint(host.disk, f"{root}/checkpoint")
+        self.whole, self.is_whole = NOTHING_WHOLE, False
+        is_wanted = configuration.ours.trust_page_cache_after_kill
+        self.boot = BootMark(host.disk, root, is_wanted=is_wanted)
+        journal.attach(self)
+        self.cleaner = journal.cleaner
+        self._settler = PutSettler(journal, self.statistics)
+        self.queue_flusher = QueueFlusher(
+            host.clock,
+            host.worker,
+            config,
+            self.checkpoint,
+            queues.sync,
+            index.sync if index is not None else lambda: None,
+            self._complete,
+            self.boot.forget,
+        )
+        if index is not None:
+            index.on_file_full = self.queue_flusher.index_file_full
+        self.dispatcher = Dispatcher(
+            host.clock,
+            log,
+            config,
+            self._dispatched,
+            flags,
+            journal.tail,
+        )
+        self.dispatcher.add_target(Flag.CONSUME_QUEUE, queues.put_requests, 30)
+        if index is not None:
+            put_requests = partial(index.put_requests, most=KEYS_AT_ONCE)
+            self.dispatcher.add_target(Flag.INDEX_FILE, put_requests, 3)
+        self.schedule = ScheduleMessageService(
+            host.clock,
+            host.now_ms,
+            host.disk,
+            host.worker,
+            root,
+            self.delay_levels,
+            queues,
+            self.record_at,
+            damage.find,
+            self.put_many,
+            config.flush_delay_offset_interval,
+            lambda: log.last_store_timestamp,
+        )
+        self.on_new_life: Restarted = lambda topic, queue_id, queue_offset: None
+        self.on_forced_deletion: Callable[[], None] = lambda: None
+        self.on_renumbered: Callable[[], None] = lambda: None
+        self._new_lives: set[tuple[str, int]] = set()
+        queues.restarted = self._restarted
+        self._arrivals: list[Callable[[Sequence[Row]], None]] = []
+        self._service = StoreService(self)
+        self.slow_until = 0.0
+        self.turns = TurnWatch()
+        self._lane = Lane(host.clock)
+        log.subscribe(self._service.poke)
+
+    # Assembling
+
+    @property
+    def is_slave(self) -> bool:
+        """What this broker is now; an election changes it (`RoleSwitch`)."""
+        return self.journal.role.is_slave
+
+    def on_arrival(self, callback: Callable[[Sequence[Row]], None]) -> None:
+        """
+        Have `callback` called with what can be read now, on a slave as on a master.
+
+        What it raises is logged and forgotten.
+        """
+        self._arrivals.append(callback)
+
+    # Reading
+
+    def record_starting_at(self, physical_offset: int) -> bytes | None:
+        """See `rmq_ha.server.store.reading.starts`."""
+        return record_starting_at(self, physical_offset)
+
+    def unqueued_record_at(self, physical_offset: int) -> bytes | None:
+        """See `rmq_ha.server.store.reading.starts`."""
+        return unqueued_record_at(self, physical_offset)
+
+    # Putting
+
+    @property
+    def is_writable(self) -> bool:
+        """Messages may be put."""
+        return self.why_not_writable() == ""
+
+    def why_not_writable(self) -> str:
+        """The reason that a person should read; empty when puts are taken."""
+        if not self.is_open:
+            return "the store is not started, or it is stopping"
+        if self._configuration.broker_role is BrokerRole.SLAVE:
+            return "this broker is a slave"
+        if self.log.fault is not None:
+            return self.log.fault
+        return "" if self.flags.is_writable else "; ".join(self.flags.reasons)
+
+    def is_page_cache_busy(self) -> bool:
+        """The last write took too long, just now."""
+        if self.slow_until and self.host.clock.seconds() >= self.slow_until:
+            self.slow_until = 0.0
+        return self.slow_until > 0
+
+    def waited_ms(self, sender: Hashable, sends: int) -> int:
+        """
+        How long sends that are handled now may have waited in their socket.
+
+        :param sender: one connection; 0 while it waits for each answer.
+        :param sends: how many it brings, to be counted; 0 only asks.
+        """
+        if not self.turns.came(sender, sends) or not self.turns.shortest:
+            return 0
+        return self.turns.waiting_ms(self.host.clock.seconds())
+
+    def _refusal(self) -> PutMessageStatus | None:
+        """Why nothing is put now."""
+        if not (self.is_open and self.log.fault is None and self.flags.is_writable):
+            return PutMessageStatus.SERVICE_NOT_AVAILABLE
+        if self._configuration.broker_role is BrokerRole.SLAVE:
+            return PutMessageStatus.SERVICE_NOT_AVAILABLE
+        is_busy = self.slow_until and self.is_page_cache_busy()
+        return PutMessageStatus.OS_PAGECACHE_BUSY if is_busy else None
+
+    def put_message(self, message: Message) -> "Deferred[PutMessageResult]":
+        """Store one message; fires once, with how it ended, and never fails."""
+        result: Deferred[PutMessageResult] = Deferred()
+        self.put_many([message], lambda results: result.callback(results[0]))
+        return result
+
+    def put_batch(self, batch: MessageBatch) -> "Deferred[PutMessageResult]":
+        """Store several messages side by side, all or none; many are laid out over some turns."""
+        layout = self.lay_out(batch)
+        if len(batch.members) <= MEMBERS_A_TURN:
+            layout.add(batch.members)
+            return self.put_layout(layout)
+        slices = layout.add_in_slices(batch.members)
+        laid_out: Deferred[Any] = self._lane.run(batch.born_host.ip.hex(), slices)
+        return laid_out.addCallback(lambda _: self.put_layout(layout))
+
+    def lay_out(self, batch: MessageBatch) -> BatchLayout:
+        """For `put_layout`: a batch that is laid out over several turns of the reactor."""
+        return self.log.encoder.lay_out(batch, self._configuration.max_message_size)
+
+    def put_layout(self, batch: BatchLayout) -> "Deferred[PutMessageResult]":
+        """As `put_batch`, of the members that were added."""
+        result: Deferred[PutMessageResult] = Deferred()
+        began = ended = self.host.clock.seconds()
+        whole: AppendResult | PutMessageStatus | None = self._refusal()
+        if whole is None:
+            whole = self.journal.append_batch(batch, self.host.now_ms())
+            ended = self.host.clock.seconds()
+            self._was_slow(began, ended)
+        wait = batch.batch.wait_store_ok
+        self._settler.settle_batch(whole, wait, result.callback, began, ended)
+        return result
+
+    def put_many(
+        self, messages: list[Message], done: Callable[[list[PutMessageResult]], None]
+    ) -> None:
+        """
+        Store messages with one write; each for itself.
+
+        :param messages: at least one. All wait for flush and replica, or none.
+        :param done: called once with one result for each, when the last one's is known.
+        """
+        ready: Sequence[Message | None] = messages
+        if asks_for_delay(messages):
+            ready = redirect_delayed(messages, len(self.delay_levels))
+        drafts = [draft_of(message) for message in ready if message is not None]
+        if len(drafts) < len(ready):
+            self._settler.refused(PutMessageStatus.MESSAGE_ILLEGAL, len(ready) - len(drafts))
+
+        def settled(
+            status: PutMessageStatus, rows: Sequence[Row | None], others: Others, now: float
+        ) -> None:
+            done(results_of(ready, status, rows, others))
+
+        self.put_drafts(drafts, messages[0].wait_store_ok, settled)
+
+    def put_drafts(
+        self, drafts: Sequence[Draft], wait: bool, done: Done, began: float | None = None
+    ) -> None:
+        """
+        As `put_many`, of what needs no delay: the hot path.
+
+        :param wait: for flush and replica.
+        :param began: what the clock says, for whoever has just asked it.
+        """
+        clock = self.host.clock
+        ended = began = clock.seconds() if began is None else began
+        refusal = self._refusal()
+        if refusal is None:
+            group = self.journal.append(drafts, self.host.now_ms())
+            ended = clock.seconds()
+            if (ended - began) * 1000 > self._configuration.os_page_cache_busy_time_out_mills:
+                self._was_slow(began, ended)
+        else:
+            group = Group.refused(len(drafts), refusal)
+        self._settler.settle_group(group, wait, done, began, ended)
+
+    def _was_slow(self, began: float, ended: float) -> None:
+        """A write that took too long keeps others away for a while."""
+        took_ms = int((ended - began) * 1000)
+        limit = self._configuration.os_page_cache_busy_time_out_mills
+        if limit < took_ms < _BUSY_AT_MOST_MS:
+            self.slow_until = ended + limit / 1000
+
+    # Dispatching
+
+    def _dispatched(self, rows: Sequence[Row]) -> None:
+        newest = rows[-1][5]
+        self.checkpoint.logics = newest
+        self.queue_flusher.dispatched()
+        if self._configuration.broker_role is BrokerRole.SLAVE:
+            self.log.last_store_timestamp = newest
+            self.statistics.put_times += len(rows)
+            self.statistics.put_size += sum([row[3] for row in rows])
+        else:
+            for row in rows:
+                if row[0] == SCHEDULE_TOPIC:
+                    self.schedule.arrived(row[1] + 1)
+        for callback in self._arrivals:
+            try:
+                callback(rows)
+            except Exception:
+                self.logger.failure("{callback!r} failed at new messages", callback=callback)
+
+    def _restarted(self, topic: str, queue_id: int, queue_offset: int) -> None:
+        if self.is_open:
+            self.on_new_life(topic, queue_id, queue_offset)
+        else:
+            self._new_lives.add((topic, queue_id))
+
+    def tell_new_lives(self) -> None:
+        """What recovery and catching up have found; by now consumers may have read all of it."""
+        for topic, queue_id in self._new_lives:
+            self.on_new_life(topic, queue_id, self.max_offset_in_queue(topic, queue_id))
+        self._new_lives.clear()
+
+    def log_flushed(self) -> None:
+        """More of the log is on the disk; the checkpoint says so in time."""
+        self.queue_flusher.log_flushed()
+
+    # Beginning and end
+
+    def load(self) -> None:
+        """
+        Lock the store, look what is there, and repair what a crash left behind.
+
+        :raises StoreLocked: another broker has it open.
+        :raises StoreError: it cannot be used; the message says which file and why.
+        """
+        self._service.load()
+
+    def sure_until_ms(self) -> int:
+        """After a crash: what was stored up to then is on the disk, in log, queues and index."""
+        config, times = self._configuration, self.checkpoint.times
+        is_safe = config.message_index_safe or self.configuration.ours.duplicate_window_millis > 0
+        with_index = config.message_index_enable and is_safe
+        return times.min_timestamp_index if with_index else times.min_timestamp
+
+    def _complete(self) -> Whole:
+        """What is whole as soon as queues and index are on the disk, where the log is already."""
+        if not self.is_whole:
+            return NOTHING_WHOLE
+        end = min(self.dispatcher.position, self.log.flushed_offset)
+        return Whole(end, *((NO_INDEX, 0) if self.index is None else self.index.place))
+
+    def renumber(self) -> None:
+        """Take the numbering and the first offsets of all queues from what is on the disk."""
+        self.log.encoder.queue_offsets.clear()
+        self.log.encoder.queue_offsets.update(self.queues.topic_queue_table())
+        if self.log.min_offset >= 0:
+            self.queues.correct_min_offsets(self.log.min_offset)
+        self.on_renumbered()
+
+    def start(self) -> "Deferred[None]":
+        """
+        Dispatch what is not dispatched, start replication, take puts.
+
+        :returns: fires when all of that is done; fails if the disk refuses.
+        """
+        return Deferred.fromCoroutine(self._service.start())
+
+    def stop(self) -> "Deferred[None]":
+        """Take no more puts, bring everything to the disk, close; fires when done."""
+        return Deferred.fromCoroutine(self._service.stop())
+
+    def close(self) -> None:
+        """Give up files and lock."""
+        self._service.close()

@@ -1,0 +1,217 @@
+"""The files of all consume queues: few descriptors for very many files.
+
+Spec: store.md, section 1.
+"""
+
+from collections import deque
+from errno import EMFILE, ENFILE
+
+from rmq_ha.base.errors import NotNow, StoreError
+from rmq_ha.base.seams import Disk, File
+from rmq_ha.base.store_flags import may_pass
+
+FEWEST_QUEUE_FILES = 256
+"""Kept open: a queue beyond them is opened and closed for each write, at four times the calls."""
+
+
+class QueueFiles:
+    """
+    Reads and writes files of one size by their path; the least used descriptors are given back.
+
+    All calls belong to the reactor's thread but `sync`, which blocks and runs in the worker,
+    never twice at once. It opens files for itself, so that no descriptor is closed under its
+    feet. Only a file that was just made is flushed through the object that made it, as that one
+    knows which directories are new as well; when very many are made at once, the file system's
+    journal has to do for some of them.
+
+    What the two threads share needs no lock: a path is marked dirty after the write and unmarked
+    before the flush, only the reactor's thread closes what it opened, and it removes no file that
+    the worker is just opening.
+
+    :param file_size: bytes of each file.
+    :param most_open: descriptors that are kept, and as many again, but no more than
+        `FEWEST_QUEUE_FILES`, for files just made.
+    """
+
+    def __init__(self, disk: Disk, file_size: int, most_open: int = FEWEST_QUEUE_FILES) -> None:
+        self._disk = disk
+        self.file_size = file_size
+        self._most_open = most_open
+        self._most_made = min(most_open, FEWEST_QUEUE_FILES)
+        self._open: dict[str, File] = {}
+        self._dirty: dict[str, int] = {}
+        self._made: dict[str, File] = {}
+        self._synced: deque[tuple[str, File]] = deque()
+        self._opening: str | None = None
+
+    def _file(self, path: str, is_new: bool = False) -> File:
+        file = self._open.pop(path, None) or self._made.get(path)
+        if file is None:
+            file = self._opened(path)
+            if is_new and len(self._made) < self._most_made:
+                self._made[path] = file
+        self._open[path] = file
+        if len(self._open) > self._most_open:
+            self._give_up(next(iter(self._open)))
+        if self._synced:
+            self._release_synced()
+        return file
+
+    def _opened(self, path: str) -> File:
+        """A file; what is kept open is given back where the process has no descriptor left."""
+        try:
+            return self._disk.open(path, self.file_size)
+        except OSError as error:
+            if error.errno not in (EMFILE, ENFILE) or not self._open:
+                raise
+        for idle in list(self._open):
+            self._give_up(idle)
+        return self._disk.open(path, self.file_size)
+
+    def _give_up(self, path: str) -> None:
+        file = self._open.pop(path, None)
+        if file is not None and self._made.get(path) is not file:
+            file.close()
+
+    def _release_synced(self) -> None:
+        """Files that were just made and are on the disk now are files like any other."""
+        while self._synced:
+            path, file = self._synced.popleft()
+            if self._made.get(path) is file:
+                del self._made[path]
+                if self._open.get(path) is not file:
+                    file.close()
+
+    def read(self, path: str, size: int, position: int) -> bytes:
+        """:raises StoreError: the disk refuses."""
+        try:
+            return self._file(path).pread(size, position)
+        except OSError as error:
+            raise StoreError(f"cannot read {path}: {error}") from error
+
+    def write(self, path: str, data: bytes, position: int, is_new: bool) -> None:
+        """
+        Write into a file that is created if it is missing.
+
+        :param is_new: this is its first write.
+        :raises StoreError: the disk refuses; any part of `data` may be there.
+        """
+        try:
+            self._file(path, is_new).pwrite(data, position)
+        except OSError as error:
+            raise StoreError(
+                f"cannot write {len(data)} bytes to {path}: {error}; free some disk space or "
+                "repair the disk"
+            ) from error
+        self._dirty[path] = self._dirty.get(path, 0) + len(data)
+
+    def zero(self, path: str, position: int) -> None:
+        """
+        Everything from `position` to the end of the file reads as zero.
+
+        :raises StoreError: the disk refuses.
+        """
+        try:
+            self._file(path).zero(position)
+        except OSError as error:
+            raise StoreError(f"cannot clear {path} from {position}: {error}") from error
+        self._dirty.setdefault(path, 0)
+
+    def remove(self, path: str) -> None:
+        """
+        Delete a file.
+
+        :raises StoreError: the disk refuses.
+        """
+        self._forget(path)
+        try:
+            self._disk.remove(path)
+        except OSError as error:
+            raise StoreError(f"cannot remove {path}: {error}") from error
+
+    def remove_tree(self, directory: str) -> None:
+        """
+        Delete a directory and all files in it.
+
+        :raises StoreError: the disk refuses.
+        """
+        inside = directory + "/"
+        paths = {*list(self._dirty), *self._open, *self._made}
+        paths.add(self._opening or "")  # looked at last: it was unmarked before it is opened
+        for path in paths:
+            if path.startswith(inside):
+                self._forget(path)
+        try:
+            self._disk.remove_tree(directory)
+        except OSError as error:
+            raise StoreError(f"cannot remove {directory}: {error}") from error
+
+    def _forget(self, path: str) -> None:
+        """Close the file, and see to it that the worker does not open it (again)."""
+        self._dirty.pop(path, None)
+        made = self._made.pop(path, None)
+        for file in (self._open.pop(path, None), made):
+            if file is not None:
+                file.close()
+        while self._opening == path:
+            pass  # it takes microseconds, and opening a removed file would make it anew
+
+    @property
+    def dirty_bytes(self) -> int:
+        """What was written since the last `sync`."""
+        return sum(list(self._dirty.values()))
+
+    def sync(self) -> None:
+        """
+        What was written before this call is on the disk. Blocks: call it in the worker.
+
+        :raises NotNow: a file cannot be opened just now; what is left waits for the next time.
+        :raises StoreError: the disk refuses, and what is on it is not known.
+        """
+        for path in list(self._dirty):
+            count = 0
+            try:
+                self._opening = path
+                try:
+                    dirty = self._dirty.pop(path, None)
+                    made = self._made.get(path)
+                    if dirty is None or not (made or self._disk.exists(path)):
+                        continue
+                    count = dirty
+                    file = made or self._open_to_sync(path)
+                finally:
+                    self._opening = None
+                self._sync(path, file, made)
+            except (OSError, StoreError) as error:
+                self._dirty[path] = self._dirty.get(path, 0) + count
+                if isinstance(error, NotNow):
+                    raise
+                raise StoreError(f"cannot flush {path}: {error}") from error
+
+    def _open_to_sync(self, path: str) -> File:
+        try:
+            return self._disk.open(path, self.file_size)
+        except OSError as error:
+            if may_pass(error):
+                raise NotNow(f"cannot open {path} to flush it: {error}") from error
+            raise
+
+    def _sync(self, path: str, file: File, made: File | None) -> None:
+        try:
+            file.sync()
+        except OSError:
+            if made is None or self._made.get(path) is made:
+                raise
+            return  # removed, and closed, in the meantime
+        finally:
+            if made is None:
+                file.close()
+        if made is not None:
+            self._synced.append((path, made))
+
+    def close(self) -> None:
+        """Give all descriptors back; twice is harmless, and any use opens them again."""
+        for file in (*self._open.values(), *self._made.values()):
+            file.close()
+        self._open.clear()
+        self._made.clear()

@@ -1,0 +1,147 @@
+"""Looking for a unit in a consume queue: by store time, by physical offset, and for the last one.
+
+Positions are bytes in the queue; `unit` reads the unit at one: physical offset, size, tag code.
+
+Spec: store.md, sections 3.4, 3.5 and 3.9.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from rmq_ha.base.store_format.consumequeue import (
+    FILLER_SIZE,
+    UNIT,
+    UNIT_SIZE,
+    count_valid,
+    is_torn_filler,
+)
+
+WALK_SIZE = 800 * UNIT_SIZE
+
+UnitAt = Callable[[int], tuple[int, int, int]]
+BehindFillers = Callable[[int, int], int]
+"""The first position between two that holds no filler; the second one if there is none."""
+StoreTimeOf = Callable[[int, int], int]
+
+
+class Bounds(NamedTuple):
+    """
+    Where the units of a queue are.
+
+    :ivar starts: of its files, ascending; at least one.
+    :ivar first: position of the first unit that may be read.
+    :ivar end: position behind the last one.
+    """
+
+    starts: Sequence[int]
+    file_size: int
+    first: int
+    end: int
+
+
+def nearest_in_time(
+    bounds: Bounds,
+    unit: UnitAt,
+    behind_fillers: BehindFillers,
+    ms: int,
+    store_time_of: StoreTimeOf,
+    min_physical_offset: int,
+) -> int:
+    """
+    The position of the message that was stored nearest to a time.
+
+    :param store_time_of: of a record, by physical offset and size; negative if it is gone.
+    :param min_physical_offset: of the CommitLog.
+    """
+    start = _file_by_time(bounds, unit, ms, store_time_of)
+    low = max(start, bounds.first)
+    high = min(start + bounds.file_size, bounds.end) - UNIT_SIZE
+    before, before_time, after, after_time = start, -1, -1, -1
+    while low <= high:
+        middle = _middle(low, high)
+        at = behind_fillers(middle, high + UNIT_SIZE)
+        if at > high:
+            high = middle - UNIT_SIZE
+            continue
+        physical_offset, size, _ = unit(at)
+        if physical_offset < min_physical_offset:
+            low = at + UNIT_SIZE
+            before = at
+            continue
+        time = store_time_of(physical_offset, size)
+        if time < 0:
+            return 0
+        if time == ms:
+            return at
+        if time > ms:
+            high = middle - UNIT_SIZE
+            after, after_time = at, time
+        else:
+            low = at + UNIT_SIZE
+            before, before_time = at, time
+    if after >= 0 and (before_time < 0 or ms - before_time > after_time - ms):
+        return after
+    return before
+
+
+def _file_by_time(bounds: Bounds, unit: UnitAt, ms: int, store_time_of: StoreTimeOf) -> int:
+    """The start of the first file whose last message is not older; else of the last file."""
+    low, high = 0, len(bounds.starts) - 1
+    while low < high:
+        middle = (low + high) // 2
+        physical_offset, size, _ = unit(bounds.starts[middle] + bounds.file_size - UNIT_SIZE)
+        if size != FILLER_SIZE and store_time_of(physical_offset, size) >= ms:
+            high = middle
+        else:
+            low = middle + 1
+    return bounds.starts[low]
+
+
+def first_from(
+    unit: UnitAt, behind_fillers: BehindFillers, low: int, high: int, physical_offset: int
+) -> int:
+    """
+    The position of the first message at or behind a physical offset; `high` if none.
+
+    Fillers stand where a queue began late, and where a damaged record was left out: what they are
+    worth, the message behind them says.
+    """
+    end = high
+    while low < high:
+        middle = _middle(low, high)
+        at = behind_fillers(middle, high)
+        if at < high:
+            offset, size, _ = unit(at)
+            # a hole, which lost power may leave, lies behind all that is surely there
+            if offset < physical_offset and size > 0:
+                low = at + UNIT_SIZE
+                continue
+        high = middle
+    return behind_fillers(low, end)
+
+
+def valid_part(read: Callable[[int, int], bytes], file_size: int) -> tuple[int, int]:
+    """
+    How many bytes of a file are valid units, and where the last record ends; -1 without one.
+
+    :param read: so many bytes, from a position in the file on.
+    """
+    position, reached = 0, -1
+    while position < file_size:
+        data = read(WALK_SIZE, position)
+        valid = count_valid(data) * UNIT_SIZE
+        for at in range(valid - UNIT_SIZE, -1, -UNIT_SIZE):
+            physical_offset, size, _ = UNIT.unpack_from(data, at)
+            if at == valid - UNIT_SIZE and is_torn_filler(size):
+                valid = at
+            elif size != FILLER_SIZE:
+                reached = physical_offset + size
+                break
+        position += valid
+        if not valid or valid < len(data):
+            break
+    return position, reached
+
+
+def _middle(low: int, high: int) -> int:
+    return (low + high) // (2 * UNIT_SIZE) * UNIT_SIZE

@@ -1,0 +1,314 @@
+"""The units of one consume queue, in its files.
+
+Spec: store.md, section 3.
+"""
+
+from bisect import bisect_right
+from collections.abc import Callable
+
+from rmq_ha.base.model.extension_unit import ExtensionUnit
+from rmq_ha.base.store_format.consumequeue import (
+    FILLER_SIZE,
+    UNIT,
+    UNIT_SIZE,
+    decode_units,
+    is_extension_address,
+)
+from rmq_ha.server.store.queues.ext import QueueExtension
+from rmq_ha.server.store.queues.files import QueueFiles
+from rmq_ha.server.store.queues.search import WALK_SIZE, Bounds, first_from, nearest_in_time
+
+MAX_POSITION = 1 << 62
+_NOTHING = (0, 0, 0)
+
+
+class QueueUnits:
+    """
+    Where the units of a queue are, and how they are read, written and cut.
+
+    Positions are bytes in the queue (20 times a queue offset); files start at multiples of the
+    file size.
+
+    :param extension: where store times and bit maps go; None: nowhere.
+    :ivar max_physical_offset: end of the last record that the queue knows; -1 for none.
+    :ivar damage: what loading and recovery found that should not be; empty: nothing.
+    """
+
+    __slots__ = (
+        "_directory",
+        "_end",
+        "_extension",
+        "_files",
+        "_min",
+        "_min_is_good_for",
+        "_size",
+        "_starts",
+        "damage",
+        "max_physical_offset",
+        "queue_id",
+        "topic",
+    )
+
+    def __init__(
+        self,
+        files: QueueFiles,
+        directory: str,
+        topic: str,
+        queue_id: int,
+        extension: QueueExtension | None = None,
+    ) -> None:
+        self._files = files
+        self._extension = extension
+        self._size = files.file_size
+        self._directory = directory
+        self.topic = topic
+        self.queue_id = queue_id
+        self.damage = ""
+        self._clear()
+
+    def _clear(self, reached: int = -1) -> None:
+        self._starts: list[int] = []
+        self._end = 0
+        self._min = 0
+        self._min_is_good_for = -1
+        self.max_physical_offset = reached
+
+    # Bounds
+
+    @property
+    def max_offset(self) -> int:
+        """The queue offset that the next message gets."""
+        return self._end // UNIT_SIZE
+
+    @property
+    def min_offset(self) -> int:
+        """The first queue offset that may be read."""
+        return self._min // UNIT_SIZE
+
+    @property
+    def first_offset(self) -> int:
+        """The queue offset of its first file's first unit."""
+        return self._starts[0] // UNIT_SIZE if self._starts else 0
+
+    def first_record(self) -> int:
+        """
+        Physical offset that its first file's first unit points to; very high for none.
+
+        :raises StoreError: the disk refuses.
+        """
+        offset, size, _ = self._unit(self._starts[0]) if self._starts else _NOTHING
+        return offset if 0 < size < FILLER_SIZE else MAX_POSITION
+
+    @property
+    def first_file(self) -> str:
+        """The path of its first file; empty without any."""
+        return self._path(self._starts[0]) if self._starts else ""
+
+    def next_file_offset(self, queue_offset: int) -> int:
+        """The first queue offset of the file after the one that holds this offset."""
+        units = self._size // UNIT_SIZE
+        return queue_offset + units - queue_offset % units
+
+    # Reading
+
+    def _path(self, start: int) -> str:
+        return f"{self._directory}/{start:020d}"
+
+    def _start_of(self, position: int) -> int:
+        """The start of the file that holds a position; -1 if there is none."""
+        starts = self._starts
+        if not starts:
+            return -1
+        start = starts[-1]
+        if position < start:
+            start = starts[bisect_right(starts, position) - 1]
+        return start if start <= position < start + self._size else -1
+
+    def unit_bytes(self, queue_offset: int, max_bytes: int) -> bytes:
+        """
+        Whole units from an offset on, at most to the end of their file; empty outside the bounds.
+
+        :raises StoreError: the disk refuses.
+        """
+        position = queue_offset * UNIT_SIZE
+        if not (self._starts and self._min <= position < self._end):
+            return b""
+        start, end = self._starts[-1], self._end  # mostly its last file
+        if position < start:
+            start = self._start_of(position)
+            if start < 0:
+                return b""
+            end = start + self._size
+        room = end - position
+        length = (room if room < max_bytes else max_bytes) // UNIT_SIZE * UNIT_SIZE
+        return self._files.read(f"{self._directory}/{start:020d}", length, position - start)
+
+    def units(self, queue_offset: int, count: int) -> list[tuple[int, int, int]]:
+        """
+        Up to `count` units (physical offset, size, tag code) from an offset on, of one file.
+
+        A size of `FILLER_SIZE` is no message.
+
+        :raises StoreError: the disk refuses.
+        """
+        return decode_units(self.unit_bytes(queue_offset, count * UNIT_SIZE))
+
+    def unit(self, queue_offset: int) -> tuple[int, int, int] | None:
+        """As `units`, but the one at this offset; None: the queue does not have it."""
+        for unit in self.units(queue_offset, 1):
+            return unit
+        return None
+
+    def extended(self, address: int) -> ExtensionUnit | None:
+        """
+        What the extension has for a unit's tag code that is an address; None: nothing, any more.
+
+        :raises StoreError: the disk refuses.
+        """
+        return None if self._extension is None else self._extension.get(address)
+
+    @property
+    def is_extended(self) -> bool:
+        """Tag codes may be addresses that `extended` knows."""
+        return self._extension is not None
+
+    def _unit(self, position: int) -> tuple[int, int, int]:
+        start = self._start_of(position)
+        data = self._files.read(self._path(start), UNIT_SIZE, position - start)
+        (unit,) = decode_units(data) or [_NOTHING]
+        return unit
+
+    def _behind_fillers(self, position: int, end: int) -> int:
+        """The first position between two of one file that holds no filler; `end` if none."""
+        start = self._start_of(position)
+        size = UNIT_SIZE  # a message is there, mostly
+        while position < end:
+            data = self._files.read(self._path(start), min(size, end - position), position - start)
+            for _, unit_size, _ in decode_units(data):
+                if unit_size != FILLER_SIZE:
+                    return position
+                position += UNIT_SIZE
+            size = WALK_SIZE
+        return end
+
+    def offset_by_time(
+        self, ms: int, store_time_of: Callable[[int, int], int], min_physical_offset: int
+    ) -> int:
+        """
+        The queue offset of the message that was stored nearest to a time.
+
+        :param store_time_of: of a record, by physical offset and size; negative if it is gone.
+        :param min_physical_offset: of the CommitLog.
+        :raises StoreError: the disk refuses.
+
+        Spec: store.md, section 3.9, with the file chosen by the store time of its last unit.
+        """
+        if not self._starts:
+            return 0
+        bounds = Bounds(self._starts, self._size, self._min, self._end)
+        position = nearest_in_time(
+            bounds, self._unit, self._behind_fillers, ms, store_time_of, min_physical_offset
+        )
+        return position // UNIT_SIZE
+
+    def offset_by_place(self, physical_offset: int) -> int:
+        """
+        The first queue offset whose message is at or behind a physical offset; the end if none.
+
+        :raises StoreError: the disk refuses.
+        """
+        earliest = self._end
+        for start in reversed(self._starts):
+            limit = min(start + self._size, self._end)
+            low = self._behind_fillers(max(start, self._min), limit)
+            if low >= limit:
+                continue
+            first = first_from(self._unit, self._behind_fillers, low, limit, physical_offset)
+            if first < limit:
+                earliest = first
+            if first > low:
+                break
+        return earliest // UNIT_SIZE
+
+    def last_record(self) -> tuple[int, int] | None:
+        """
+        Physical offset and size of the last message that the queue knows; None without one.
+
+        :raises StoreError: the disk refuses.
+        """
+        last = self._behind_last_message(self._end)
+        return None if last < 0 else self._unit(last - UNIT_SIZE)[:2]
+
+    def _behind_last_message(self, position: int) -> int:
+        """The position behind the last unit before one that is a message; -1 for none."""
+        while self._starts and position > self._starts[0]:
+            start = self._start_of(position - UNIT_SIZE)
+            size = min(WALK_SIZE, position - start)
+            data = self._files.read(self._path(start), size, position - size - start)
+            for _, unit_size, _ in reversed(decode_units(data)):
+                if unit_size != FILLER_SIZE:
+                    return position
+                position -= UNIT_SIZE
+        return -1
+
+    # Writing and cutting
+
+    def mend(self, queue_offset: int, unit: tuple[int, int, int]) -> None:
+        """
+        Write a unit within the bounds anew.
+
+        :param unit: physical offset, size and tag code.
+        :raises StoreError: the disk refuses.
+        """
+        position = queue_offset * UNIT_SIZE
+        start = self._start_of(position)
+        self._files.write(self._path(start), UNIT.pack(*unit), position - start, False)
+
+    def _write(self, data: bytes, position: int) -> None:
+        """Write units, over as many files as they take, which are created if missing."""
+        done, length = 0, len(data)
+        while done < length:
+            start = position - position % self._size
+            size = min(length - done, start + self._size - position)
+            piece = data if size == length else data[done : done + size]
+            is_new = not self._starts or self._starts[-1] < start
+            path = f"{self._directory}/{start:020d}"
+            self._files.write(path, piece, position - start, is_new)
+            if is_new:
+                self._starts.append(start)
+            done += size
+            position += size
+
+    def _cut(self, position: int) -> None:
+        """Forget the units from a position on; there are some before it."""
+        while self._starts[-1] >= position:  # the last one first: a crash must leave no hole
+            self._files.remove(self._path(self._starts[-1]))
+            self._starts.pop()
+        start = self._starts[-1]
+        self._files.zero(self._path(start), position - start)
+        self._end = position
+        self._settle_extension()
+
+    def _empty(self, reached: int = -1) -> None:
+        """
+        Be empty: no message is left, and lost power may have kept only some of the fillers.
+
+        The next message then says with its own number where the queue begins.
+        """
+        for start in self._starts:
+            self._files.remove(self._path(start))
+        self._clear(reached)
+        if self._extension is not None:
+            self._extension.clear()
+
+    def _settle_extension(self) -> None:
+        """The queue was cut, or found as it is: its extension goes on behind its last address."""
+        if self._extension is None:
+            return
+        start = self._start_of(self._end - UNIT_SIZE)
+        codes: list[int] = []
+        if start >= 0 and self._end > self._starts[0]:
+            first = max(start, self._end - WALK_SIZE)
+            data = self._files.read(self._path(start), self._end - first, first - start)
+            codes = [code for *_, code in decode_units(data) if is_extension_address(code)]
+        self._extension.settle(max(codes, default=None))

@@ -1,0 +1,365 @@
+"""MessageReader: what a pull finds in a queue.
+
+Spec: store.md, section 8.
+"""
+
+from bisect import bisect_right
+from collections.abc import Callable
+from itertools import accumulate
+
+from rmq_ha.base.config.store import MessageStoreConfig
+from rmq_ha.base.interfaces import IMessageFilter
+from rmq_ha.base.model.message import GetMessageResult
+from rmq_ha.base.model.status import BrokerRole, GetMessageStatus
+from rmq_ha.base.store_format.commitlog import store_timestamp_of
+from rmq_ha.base.store_format.consumequeue import (
+    FILLER_SIZE,
+    UNIT_SIZE,
+    decode_places,
+    is_extension_address,
+)
+from rmq_ha.base.store_format.walk import MAX_RECORD_SIZE
+from rmq_ha.server.store.log.windows import LogWindows, WindowLog
+from rmq_ha.server.store.queues.table import ConsumeQueue, ConsumeQueueTable
+from rmq_ha.server.store.reading.damage import ReadDamage
+
+# At most so many bytes of units are looked at, unless more messages are asked for.
+_MAX_FILTER_SIZE = 16000
+# The longest start of a record that has its store timestamp, with room for an IPv6 host.
+_RECORD_HEAD = 91 + 24
+# What filters or damage may take of a reactor turn, seconds; the consumer asks again at once.
+_BUDGET_S = 0.1
+
+_Unit = tuple[int, int, int]
+
+
+_Limits = tuple[int, int]
+"""When a pull has enough: with so many messages or bytes."""
+
+
+class MessageReader:
+    """
+    Reads messages by queue offset.
+
+    :param log: where the records are.
+    :param memory_bytes: of this machine; what is farther behind the end of the log than the
+        configured share of it counts as cold and is given out in smaller batches.
+    :param seconds: a clock that never jumps, for filters that take long.
+    """
+
+    def __init__(
+        self,
+        config: MessageStoreConfig,
+        log: WindowLog,
+        queues: ConsumeQueueTable,
+        damage: ReadDamage,
+        memory_bytes: int,
+        seconds: Callable[[], float] = lambda: 0.0,
+    ) -> None:
+        self._config = config
+        self._log = log
+        self._queues = queues
+        self._damage = damage
+        self._memory = memory_bytes
+        self._seconds = seconds
+        self._windows = LogWindows(log)
+
+    def get_message(
+        self,
+        group: str,
+        topic: str,
+        queue_id: int,
+        queue_offset: int,
+        max_nums: int,
+        message_filter: IMessageFilter | None,
+    ) -> GetMessageResult:
+        """
+        The messages from a queue offset on, to the end of that consume queue file at most.
+
+        :param group: for other stores that wrap this one.
+        :param message_filter: None for everything.
+        :raises StoreError: the disk refuses.
+
+        Spec: store.md, section 8.1.
+        """
+        queue = self._queues.get(topic, queue_id)
+        low, high = (queue.min_offset, queue.max_offset) if queue else (0, 0)
+        if queue is None or high == 0:
+            status, next_offset = GetMessageStatus.NO_MESSAGE_IN_QUEUE, 0
+        elif queue_offset < low:
+            status, next_offset = GetMessageStatus.OFFSET_TOO_SMALL, low
+        elif queue_offset == high:
+            status, next_offset = GetMessageStatus.OFFSET_OVERFLOW_ONE, queue_offset
+        elif queue_offset > high:
+            status, next_offset = GetMessageStatus.OFFSET_OVERFLOW_BADLY, high
+        else:
+            config = self._config
+            ratio = config.access_message_in_memory_max_ratio / 100.0
+            hot_from = self._log.max_offset - int(self._memory * ratio)
+            hot: _Limits = (
+                min(max_nums, config.max_transfer_count_on_message_in_memory),
+                config.max_transfer_bytes_on_message_in_memory,
+            )
+            cold: _Limits = (
+                min(max_nums, config.max_transfer_count_on_message_in_disk),
+                config.max_transfer_bytes_on_message_in_disk,
+            )
+            scan = _Scan(
+                self._log.min_offset,
+                self._windows,
+                self._damage,
+                queue,
+                queue_offset,
+                hot_from,
+                hot,
+                cold,
+                message_filter,
+                self._seconds,
+            )
+            scan.run(max(_MAX_FILTER_SIZE // UNIT_SIZE, max_nums))
+            if scan.seen:
+                return GetMessageResult(
+                    GetMessageStatus.FOUND if scan.messages else scan.status,
+                    queue_offset + scan.consumed,
+                    low,
+                    high,
+                    scan.messages,
+                    0 <= scan.last_physical < hot_from,
+                )
+            status = GetMessageStatus.OFFSET_FOUND_NULL
+            next_offset = min(queue.next_file_offset(queue_offset), high)
+        is_slave = self._config.broker_role is BrokerRole.SLAVE
+        if is_slave and not self._config.offset_check_in_slave:
+            next_offset = queue_offset
+        return GetMessageResult(status, next_offset, low, high, [])
+
+    def store_timestamp_at(self, physical_offset: int, size: int) -> int:
+        """
+        When the record was stored, ms; -1 if the log does not have it.
+
+        :param size: of the record, as the consume queue says.
+        """
+        log = self._log
+        if physical_offset < log.min_offset or physical_offset + size > log.max_offset:
+            return -1
+        return store_timestamp_of(log.read(physical_offset, _RECORD_HEAD)) or -1
+
+
+class _Scan:
+    """
+    One walk along a queue.
+
+    All records that a pull can take are read before the first one is looked at. A unit that leads
+    to no record is left out alone, or mended; searching the log for its record takes time, so that
+    the pull ends there.
+
+    :param low: where the log begins.
+    :param queue_offset: where the walk begins.
+    :param hot_from: physical offset from which records count as being in memory.
+    :param hot: the limits of what is.
+    :param cold: of what is not.
+    :ivar consumed: units that the next pull need not see again.
+    :ivar seen: some unit could be read.
+    :ivar last_physical: of the last unit that was looked at.
+    """
+
+    __slots__ = (
+        "_ahead",
+        "_checks",
+        "_cold",
+        "_damage",
+        "_filter",
+        "_first",
+        "_hot",
+        "_hot_from",
+        "_is_late",
+        "_low",
+        "_matches",
+        "_queue",
+        "_seconds",
+        "_size",
+        "_until",
+        "_windows",
+        "consumed",
+        "last_physical",
+        "messages",
+        "seen",
+        "status",
+    )
+
+    def __init__(
+        self,
+        low: int,
+        windows: LogWindows,
+        damage: ReadDamage,
+        queue: ConsumeQueue,
+        queue_offset: int,
+        hot_from: int,
+        hot: _Limits,
+        cold: _Limits,
+        message_filter: IMessageFilter | None,
+        seconds: Callable[[], float],
+    ) -> None:
+        self._low = low
+        self._windows = windows
+        self._damage = damage
+        self._checks = damage.checks_for(queue)
+        self._queue = queue
+        self._first = queue_offset
+        self._hot_from = hot_from
+        self._hot = hot
+        self._cold = cold
+        self._filter = message_filter
+        self._seconds = seconds
+        self._until = 0.0
+        self._is_late = False
+        self._matches: Callable[[int], bool] | None = None
+        self._ahead: dict[int, bytes] = {}
+        self._size = 0
+        self.messages: list[bytes] = []
+        self.status = GetMessageStatus.NO_MATCHED_MESSAGE
+        self.consumed = 0
+        self.seen = False
+        self.last_physical = -1
+
+    def run(self, most: int) -> None:
+        """Take units until the pull is full, the file or the time ends or `most` were looked at."""
+        queue = self._queue
+        if self._filter is not None:
+            self._until = self._seconds() + _BUDGET_S
+            self._matches = unit_matcher(queue, self._filter)
+        elif self._take_plain():
+            return
+        step = self._hot[0] + 8
+        while most > self.consumed:
+            asked = max(1, min(step, most - self.consumed))
+            units = queue.units(self._first + self.consumed, asked)
+            if not units:
+                return
+            self.seen = True
+            if self._take(units) or len(units) < asked or self._crosses():
+                return
+            step = 800  # a filter at work: few match
+
+    def _crosses(self) -> bool:
+        """The last unit that was taken is the last one of its file."""
+        offset = self._first + self.consumed
+        return self._queue.next_file_offset(offset - 1) == offset
+
+    def _take(self, units: list[_Unit]) -> bool:
+        """Go through some units; True: the pull is full, or its time is over."""
+        matches, checks, messages, ahead = self._matches, self._checks, self.messages, self._ahead
+        passes = None if self._filter is None else self._filter.matches_record
+        queue_offset = self._first + self.consumed
+        ahead.clear()
+        for index, (physical_offset, size, tags_code) in enumerate(units):
+            most, room = self._hot if physical_offset >= self._hot_from else self._cold
+            if messages and (len(messages) >= most or self._size + size > room):
+                return True
+            record: bytes | None = None
+            if size == FILLER_SIZE:  # a lost message, or one that only the queue has lost
+                record = self._found(queue_offset, units[index])
+            else:
+                self.last_physical = physical_offset
+                if matches is not None and not matches(tags_code):
+                    self.status = GetMessageStatus.NO_MATCHED_MESSAGE
+                else:
+                    if index not in ahead:
+                        self._read_ahead(units, index)
+                    record = ahead.pop(index, b"")
+                    if not checks((record,), (physical_offset,), (size,), (queue_offset,)):
+                        record = self._found(queue_offset, units[index])
+            self.consumed += 1
+            queue_offset += 1
+            if record is not None:
+                if passes is None or passes(record):
+                    messages.append(record)
+                    self._size += len(record)
+                else:
+                    self._is_late = self._is_late or self._seconds() > self._until
+                    self.status = GetMessageStatus.NO_MATCHED_MESSAGE
+            if self._is_late:
+                return True
+        return False
+
+    def _take_plain(self) -> bool:
+        """
+        Take what lies in order, up to the limits, as one; True: the pull has enough.
+
+        The first unit that is anything else, or leads to no record, is where it ends.
+        """
+        first, asked = self._first, max(1, self._hot[0])
+        data = self._queue.unit_bytes(first, asked * UNIT_SIZE)
+        if not data:
+            return False
+        self.seen = True
+        places, sizes = decode_places(data)
+        units_read, low, hot_from = len(places), places[0], self._hot_from
+        if low < self._low or min(sizes) <= 0 or sizes[0] > MAX_RECORD_SIZE:
+            return False
+        if low < hot_from <= places[-1]:
+            return False  # some are in memory and some are not
+        most, room = self._hot if low >= hot_from else self._cold
+        count = units_read
+        if count > most or sum(sizes) > room:
+            count = max(1, min(most, bisect_right(list(accumulate(sizes)), room)))
+            places, sizes = places[:count], sizes[:count]
+        records = self._windows.records(places, sizes)
+        good = self._checks(records, places, sizes, range(first, first + len(records)))
+        self.consumed = good
+        if good:
+            self.last_physical = places[good - 1]
+        if good == count and (count < units_read or count == most or units_read < asked):
+            self.messages = records
+            return True
+        self.messages = records[:good]
+        self._size = sum(sizes[:good])
+        return False
+
+    def _found(self, queue_offset: int, unit: _Unit) -> bytes | None:
+        """The record of a unit that leads to none; None: it has expired, or it is damaged."""
+        searches = self._damage.searches
+        self._until = self._until or self._seconds() + _BUDGET_S
+        record = self._damage.find(self._queue, queue_offset, unit)
+        self._is_late = self._damage.searches > searches or self._seconds() > self._until
+        if record is None:
+            self.status = GetMessageStatus.MESSAGE_WAS_REMOVING
+        return record
+
+    def _read_ahead(self, units: list[_Unit], index: int) -> None:
+        """Read this unit's record and those behind it that the pull can take, too."""
+        start, size, _ = units[index]
+        if not 0 < size <= MAX_RECORD_SIZE or start < self._low:
+            return
+        end = start + size
+        most, room = self._hot if start >= self._hot_from else self._cold
+        room -= self._size + size
+        left = most - len(self.messages) - 1
+        matches = self._matches
+        chosen = [index]
+        for place in range(index + 1, len(units)):
+            physical_offset, more, tags_code = units[place]
+            if left <= 0 or physical_offset < end or not 0 < more <= room:
+                break
+            if matches is None or matches(tags_code):
+                end = physical_offset + more
+                room -= more
+                left -= 1
+                chosen.append(place)
+        places, sizes, _ = zip(*[units[place] for place in chosen], strict=True)
+        self._ahead.update(zip(chosen, self._windows.records(places, sizes), strict=True))
+
+
+def unit_matcher(queue: ConsumeQueue, message_filter: IMessageFilter) -> Callable[[int], bool]:
+    """What a filter says of a unit, by its tag code or by what that is the address of."""
+    matches_unit: Callable[[int], bool] = message_filter.matches_unit
+    if not queue.is_extended:
+        return matches_unit
+
+    def matches(code: int) -> bool:
+        if not is_extension_address(code):
+            return matches_unit(code)
+        unit = queue.extended(code)
+        return unit is None or bool(message_filter.matches_extension(*unit))
+
+    return matches

@@ -1,0 +1,233 @@
+"""The reading half of the store.
+
+Spec: store.md, sections 4.4, 8 and 9.3.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from rmq_ha.base.config.store import MessageStoreConfig
+from rmq_ha.base.interfaces import IMessageFilter
+from rmq_ha.base.model.message import GetMessageResult
+from rmq_ha.base.model.status import GetMessageStatus
+from rmq_ha.base.store_flags import RunningFlags
+from rmq_ha.base.store_format.commitlog import store_timestamp_of
+from rmq_ha.base.store_format.record_checks import is_of_topic
+from rmq_ha.server.store.index.index import IndexService
+from rmq_ha.server.store.log.dispatch import Dispatcher
+from rmq_ha.server.store.log.journal_log import JournalLog
+from rmq_ha.server.store.queues.table import ConsumeQueueTable
+from rmq_ha.server.store.reading.damage import ReadDamage
+from rmq_ha.server.store.reading.pulls import MessageReader
+from rmq_ha.server.store.statistics import StoreStatistics
+
+_HEAD_SIZE = 96
+_READ_AT_ONCE = 1 << 20
+"""Bytes of records that a query reads and checks without a pause."""
+_MAX_ANSWER = (1 << 24) - (1 << 16)
+"""Bytes of records: a frame holds 16 MiB (remoting.md, section 1.1)."""
+
+
+class QueryResult(NamedTuple):
+    """
+    What a look-up by key found.
+
+    :ivar records: whole records, oldest first; some may have another key of the same hash.
+    :ivar index_last_update_timestamp: end of the newest index file, ms.
+    :ivar index_last_update_offset: its last physical offset.
+    """
+
+    records: list[bytes]
+    index_last_update_timestamp: int
+    index_last_update_offset: int
+
+
+class StoreReads:
+    """
+    Everything that can be asked of a store.
+
+    :param index: None with `messageIndexEnable=false`.
+    :ivar dispatcher: what it has not dispatched nobody sees.
+    :ivar damage: what readers have found.
+    """
+
+    dispatcher: Dispatcher
+
+    def __init__(
+        self,
+        configuration: MessageStoreConfig,
+        log: JournalLog,
+        queues: ConsumeQueueTable,
+        index: IndexService | None,
+        reader: MessageReader,
+        damage: ReadDamage,
+        flags: RunningFlags,
+        statistics: StoreStatistics,
+        memory_bytes: int,
+    ) -> None:
+        self._configuration = configuration
+        self.log = log
+        self.queues = queues
+        self.index = index
+        self.flags = flags
+        self.statistics = statistics
+        self._reader = reader
+        self.damage = damage
+        self._memory_bytes = memory_bytes
+        self.is_open = False
+
+    @property
+    def is_readable(self) -> bool:
+        """Messages may be read."""
+        return self.is_open
+
+    def get_message(
+        self,
+        group: str,
+        topic: str,
+        queue_id: int,
+        queue_offset: int,
+        max_nums: int,
+        message_filter: IMessageFilter | None,
+    ) -> GetMessageResult | None:
+        """
+        The messages of a queue from an offset on.
+
+        :returns: None when the store cannot be read.
+        :raises StoreError: the disk refuses.
+        """
+        if not self.is_readable:
+            return None
+        self.dispatcher.hurry()
+        result = self._reader.get_message(
+            group, topic, queue_id, queue_offset, max_nums, message_filter
+        )
+        if result.status is GetMessageStatus.FOUND:
+            self.statistics.get_found += 1
+            self.statistics.get_transferred += len(result.messages)
+        else:
+            self.statistics.get_missed += 1
+        return result
+
+    def record_at(self, physical_offset: int, size: int | None = None) -> bytes | None:
+        """
+        One record by its physical offset; None where none starts, or a damaged one.
+
+        :param size: from its queue entry; asked of the log when None.
+        :raises StoreError: the disk refuses.
+        """
+        record = self.log.record_at(physical_offset, size)
+        if record is None or not self.damage.is_sound(record, physical_offset):
+            return None
+        return record
+
+    def query(self, topic: str, key: str, max_nums: int, begin_ms: int, end_ms: int) -> QueryResult:
+        """As `query_in_slices`, all at once."""
+        results: list[QueryResult] = []
+        for _ in self.query_in_slices(topic, key, max_nums, begin_ms, end_ms, results.append):
+            pass
+        (result,) = results
+        return result
+
+    def query_in_slices(
+        self,
+        topic: str,
+        key: str,
+        max_nums: int,
+        begin_ms: int,
+        end_ms: int,
+        take: Callable[[QueryResult], None],
+    ) -> Iterator[None]:
+        """
+        Records by key, over the index: the newest, and of these as many as an answer may hold.
+
+        :param begin_ms: store time; seconds are what the index knows.
+        :param take: gets the result in the end.
+        :returns: does a part of the work whenever it is asked for the next item.
+        :raises StoreError: the disk refuses.
+        """
+        if self.index is None:
+            take(QueryResult([], 0, 0))
+            return
+        self.dispatcher.hurry()
+        most = min(max_nums, self._configuration.max_msgs_num_batch)
+        offsets: list[int] = []
+        yield from self.index.find(topic, key, most, begin_ms, end_ms, offsets)
+        timestamp, last_offset = self.index.reached_timestamp, self.index.reached
+        records: list[bytes] = []
+        size = 0
+        for offset in sorted(offsets, reverse=True):
+            record = self.record_at(offset)
+            if record is None:
+                if self.log.min_offset <= offset < self.log.max_offset:
+                    self.damage.bad_record(offset)
+            # A hash leads to other topics' messages, too, and whoever asks may choose it.
+            elif is_of_topic(record, topic):
+                before, size = size, size + len(record)
+                if records and size > _MAX_ANSWER:
+                    break
+                records.append(record)
+                if before // _READ_AT_ONCE < size // _READ_AT_ONCE:
+                    yield
+        take(QueryResult(records[::-1], timestamp, last_offset))
+
+    def max_offset_in_queue(self, topic: str, queue_id: int) -> int:
+        """The queue offset that the next message gets; 0 for an unknown queue."""
+        self.dispatcher.hurry()
+        queue = self.queues.get(topic, queue_id)
+        return queue.max_offset if queue is not None else 0
+
+    def min_offset_in_queue(self, topic: str, queue_id: int) -> int:
+        """The first queue offset that can be read; 0 for an unknown queue."""
+        queue = self.queues.get(topic, queue_id)
+        return queue.min_offset if queue is not None else 0
+
+    def offset_by_time(self, topic: str, queue_id: int, ms: int) -> int:
+        """
+        The queue offset of the message stored nearest to a time; 0 for an unknown queue.
+
+        :raises StoreError: the disk refuses.
+        """
+        self.dispatcher.hurry()
+        queue = self.queues.get(topic, queue_id)
+        if queue is None:
+            return 0
+        return queue.offset_by_time(ms, self._store_timestamp, self.log.min_offset)
+
+    def store_timestamp_at(self, topic: str, queue_id: int, queue_offset: int) -> int:
+        """When that message was stored, ms; -1 unknown."""
+        unit = self._unit(topic, queue_id, queue_offset)
+        return self._store_timestamp(unit[0], unit[1]) if unit is not None else -1
+
+    def earliest_message_time(self, topic: str | None = None, queue_id: int = 0) -> int:
+        """
+        When the oldest message of a queue, or of the log, was stored, ms; -1 unknown.
+
+        Of the log it is told as RocketMQ does, for tools that compare brokers: only once the first
+        file holds twice `maxMessageSize`.
+
+        Spec: store.md, section 8.5.
+        """
+        if topic is None:
+            first = max(self.log.min_offset, 0)
+            end = min(first + self.log.file_size, self.log.max_offset)
+            if end - first < 2 * self._configuration.max_message_size:
+                return -1
+            return self._store_timestamp(first, 1)
+        return self.store_timestamp_at(topic, queue_id, self.min_offset_in_queue(topic, queue_id))
+
+    def is_in_disk(self, topic: str, queue_id: int, queue_offset: int) -> bool:
+        """The message is so far behind the end of the log that it may not be in memory."""
+        unit = self._unit(topic, queue_id, queue_offset)
+        ratio = self._configuration.access_message_in_memory_max_ratio / 100
+        return unit is not None and self.log.max_offset - unit[0] > self._memory_bytes * ratio
+
+    def _unit(self, topic: str, queue_id: int, queue_offset: int) -> tuple[int, int, int] | None:
+        self.dispatcher.hurry()
+        queue = self.queues.get(topic, queue_id)
+        return None if queue is None else queue.unit(queue_offset)
+
+    def _store_timestamp(self, physical_offset: int, size: int) -> int:
+        if physical_offset + size > self.log.max_offset:
+            return -1
+        return store_timestamp_of(self.log.read(physical_offset, _HEAD_SIZE)) or -1

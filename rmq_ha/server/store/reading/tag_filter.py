@@ -1,0 +1,49 @@
+"""Which messages of a queue a consumer gets, decided by the consume queue's numbers.
+
+Spec: store.md, section 8.3.
+"""
+
+from zope.interface import implementer
+
+from rmq_ha.base.interfaces import IMessageFilter
+from rmq_ha.base.model.subscription import SUB_ALL, TAG_TYPES, SubscriptionData
+from rmq_ha.base.store_format.consumequeue import is_extension_address
+
+
+@implementer(IMessageFilter)
+class TagFilter:
+    """
+    Lets messages pass whose tag has the hash of one that is subscribed to.
+
+    Different tags may share a hash: clients compare the strings. A subscription that is not by
+    tags (SQL92, class filter) lets everything pass here.
+    """
+
+    def __init__(self, subscription: SubscriptionData) -> None:
+        by_tags = subscription.expression_type in TAG_TYPES
+        self.matches_all = (
+            not by_tags or subscription.class_filter_mode or subscription.sub_string == SUB_ALL
+        )
+        self._codes = frozenset(code & 0xFFFFFFFF for code in subscription.code_set)
+
+    def matches_unit(self, tags_code: int) -> bool:
+        """By the lower 32 bits; the address of an extension unit always matches."""
+        return (
+            self.matches_all
+            or tags_code & 0xFFFFFFFF in self._codes
+            or is_extension_address(tags_code)
+        )
+
+    def matches_extension(
+        self, tags_code: int, store_timestamp: int, bit_map: bytes | None
+    ) -> bool:
+        """By the tag code that it holds."""
+        return self.matches_unit(tags_code)
+
+    def matches_record(self, record: bytes) -> bool:
+        """The number has decided already."""
+        return True
+
+    def matches_properties(self, properties: dict[str, str]) -> bool:
+        """The number has decided already."""
+        return True

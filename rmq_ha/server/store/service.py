@@ -1,0 +1,362 @@
+"""Loading, start, turns, rounds and stop of a store.
+
+Spec: store.md, sections 5.3 to 5.5, 5.7 and 9.
+"""
+
+from collections.abc import Callable
+from typing import Protocol
+
+from twisted.internet.defer import Deferred, maybeDeferred
+from twisted.internet.interfaces import IDelayedCall
+from twisted.logger import Logger
+
+from rmq_ha.base.errors import StoreError
+from rmq_ha.base.seams import Lock
+from rmq_ha.base.store_flags import Flag
+from rmq_ha.base.store_format.checkpoint import NOTHING_WHOLE
+from rmq_ha.base.store_format.commitlog import store_timestamp_of
+from rmq_ha.base.timing.periodic import Periodic
+from rmq_ha.server.store.journal import Cleaner, Journal, StoreAround
+from rmq_ha.server.store.log.boot import Left
+from rmq_ha.server.store.log.journal_log import JournalLog
+from rmq_ha.server.store.statistics import SAMPLE_S
+from rmq_ha.server.store.turns import TurnWatch
+
+_SLICES_AT_ONCE = 64
+_DISK_CHECK_S = 10.0
+_FIRST_CLEANING_S = 60.0
+_CATCH_UP_S = 5.0
+_HEAD_SIZE = 96
+
+
+class LivingStore(StoreAround, Protocol):
+    """
+    A store as it begins, lives and ends.
+
+    :ivar is_open: it takes puts and answers.
+    :ivar turns: how long the reactor's took.
+    :ivar is_whole: queues and index lack nothing of what was dispatched.
+    :ivar on_forced_deletion: is called when messages were deleted before their time.
+    """
+
+    journal: Journal
+    log: JournalLog
+    cleaner: Cleaner
+    turns: TurnWatch
+    is_open: bool
+    is_whole: bool
+    on_forced_deletion: Callable[[], None]
+
+    def tell_new_lives(self) -> None:
+        """What recovery and catching up have found of deleted queues is told."""
+
+    def close(self) -> None:
+        """Give up files and lock."""
+
+
+class StoreService:
+    """The life of a `DefaultMessageStore`."""
+
+    log = Logger()
+
+    def __init__(self, store: LivingStore) -> None:
+        self._store = store
+        self._lock: Lock | None = None
+        self._turn: IDelayedCall | None = None
+        self._rounds: list[Periodic] = []
+        self._is_running = False
+        self._is_stopping = False
+        self._cleaned_to = -1
+        self._poked_at = 0.0
+
+    def load(self) -> None:
+        """As `DefaultMessageStore.load` says."""
+        store = self._store
+        self._lock = store.host.disk.lock(f"{store.root}/lock")
+        try:
+            self._load()
+        except OSError as error:
+            self._unlock()
+            raise StoreError(f"cannot load the store at {store.root}: {error}") from error
+        except StoreError:
+            self._unlock()
+            raise
+
+    def _load(self) -> None:
+        store = self._store
+        disk = store.host.disk
+        left = store.boot.how_it_was_left(store.log.directories)
+        if left is Left.KILLED and not store.journal.goes_on_after_kill:
+            left = Left.CRASHED
+        store.journal.load()
+        store.queues.load()
+        store.checkpoint.load()
+        whole = store.checkpoint.take_whole()
+        verify = store.configuration.ours.verify_log_at_start
+        if left is Left.CRASHED and store.journal.goes_on_after_kill and not verify:
+            store.whole = whole
+        store.deleted.load()
+        store.journal.check_presence()
+        disk.remove(store.boot.path)  # what recovery does is not to be gone on with
+        if store.index is not None:
+            store.index.load(
+                left is not Left.CRASHED,
+                store.checkpoint.index,
+                is_killed=left is Left.KILLED,
+                whole=store.whole,
+            )
+            if not store.index.is_whole:
+                store.whole = NOTHING_WHOLE
+        store.queues.recover(left is Left.CLEAN)
+        store.journal.recover(left)
+        self._finish_deletions()
+        store.renumber()
+        store.schedule.load()
+        abort = disk.open(f"{store.root}/abort", 0)
+        abort.sync()  # before anything is written that a clean stop would have finished
+        abort.close()
+
+    def _finish_deletions(self) -> None:
+        """A crash came between the note that queues are deleted and the deletion."""
+        store = self._store
+        store.deleted.cut(store.log.written_end)
+        for key, begin in store.deleted.table.items():
+            queue = store.queues.get(*key)
+            if queue is not None and queue.max_physical_offset <= begin:
+                store.queues.remove_queue(*key)
+
+    def poke(self) -> None:
+        """The log grew: replicate, flush and dispatch in the next turn."""
+        if self._turn is None and self._is_running:
+            clock = self._store.host.clock
+            self._poked_at = clock.seconds()
+            self._turn = clock.callLater(0, self._on_turn)
+
+    def _on_turn(self) -> None:
+        self._turn = None
+        store = self._store
+        now = store.host.clock.seconds()
+        store.turns.took(now - self._poked_at, now)
+        for tell in store.journal.once_a_turn:
+            tell()
+        store.dispatcher.run(now)
+
+    async def start(self) -> None:
+        """
+        Catch up, then open.
+
+        :raises StoreError: the disk refuses, or `stop` came first.
+
+        Spec: store.md, section 5.5.
+        """
+        store = self._store
+        log = store.log
+        await store.deleted.persist_if_dirty()  # what came to lie behind the log's end
+        store.dispatcher.position = max(log.min_offset, store.queues.max_physical_offset, 0)
+        await self._mend()
+        if store.journal.dispatch_from is not None:
+            store.dispatcher.position = min(store.dispatcher.position, store.journal.dispatch_from)
+        if store.configuration.ours.duplicate_window_millis:
+            store.dispatcher.position = min(store.dispatcher.position, self._unindexed_from())
+        await self._catch_up()
+        self._number()
+        self._is_running = True
+        store.dispatcher.start()
+        await store.journal.start()
+        self._check_wanted()
+        store.tell_new_lives()
+        store.is_open = True
+        if store.journal.dispatch_from is None:
+            store.boot.set()
+            store.is_whole = store.journal.goes_on_after_kill
+        if store.journal.role.begins_as_master:
+            store.schedule.start()
+        store.queue_flusher.dispatched()  # recovery and catching up may have written queues
+        self._start_rounds()
+        self.log.info(
+            "store at {root} is open: log from {low} to {high}, dispatched to {position}",
+            root=store.root,
+            low=log.min_offset,
+            high=log.max_offset,
+            position=store.dispatcher.position,
+        )
+        self.poke()
+
+    async def _mend(self) -> None:
+        """Give queues that are damaged what they lack; other work gets its turn in between."""
+        for _ in self._store.journal.mend():
+            await self._next_turn()
+            self._check_wanted()
+
+    async def _catch_up(self) -> None:
+        """Dispatch what the queues do not have; other work gets its turn in between."""
+        slices = 0
+        while self._store.dispatcher.run_slice():
+            slices += 1
+            if slices % _SLICES_AT_ONCE == 0:
+                await self._next_turn()
+                self._check_wanted()
+
+    def _unindexed_from(self) -> int:
+        """
+        Where to begin so that the index knows what was stored in the window for duplicates.
+
+        An index that lost files, or is new, is built anew as far back as that; nothing else needs
+        it, and queues know what they have.
+        """
+        store, log = self._store, self._store.log
+        index = store.index
+        if index is None or not log.max_offset or (index.reached and not index.damage):
+            return log.max_offset
+        since = store.host.now_ms() - store.configuration.ours.duplicate_window_millis
+        low = max(log.min_offset, 0)
+        for start in reversed(range(low, log.max_offset, log.file_size)):
+            head = log.read(start + log.encoder.gap, _HEAD_SIZE)
+            if 0 < store_timestamp_of(head) < since:
+                return start
+        return low
+
+    def _number(self) -> None:
+        """
+        Take the queues' numbering, or refuse puts while the queues do not know all of the log.
+
+        A put that took its number from such a queue would get that of an older message. An elected
+        master looks for itself (`RoleSwitch`), a slave gives no numbers.
+        """
+        store = self._store
+        trouble = store.dispatcher.trouble
+        numbers = store.journal.role.begins_as_master
+        if trouble and numbers and store.dispatcher.behind > 0:
+            store.flags.hoist(Flag.QUEUES_BEHIND, trouble)
+        else:
+            store.renumber()
+
+    def _check_disk(self) -> None:
+        store = self._store
+        store.cleaner.check_disk()
+        if store.flags.is_up(Flag.QUEUES_BEHIND) and store.dispatcher.behind <= 0:
+            store.renumber()
+            store.flags.lower(Flag.QUEUES_BEHIND)
+            self.log.info("the queues know all of the log: puts are taken")
+
+    def _check_wanted(self) -> None:
+        if self._is_stopping:
+            raise StoreError("the store was stopped while it started")
+
+    def _next_turn(self) -> "Deferred[None]":
+        later: Deferred[None] = Deferred()
+        self._store.host.clock.callLater(0, later.callback, None)
+        return later
+
+    def _start_rounds(self) -> None:
+        store, clock = self._store, self._store.host.clock
+        every = max(store.configuration.store.clean_resource_interval, 100) / 1000
+        self._rounds = [
+            Periodic(clock, "store statistics", self._sample, SAMPLE_S),
+            Periodic(clock, "disk check", self._check_disk, _DISK_CHECK_S, 1.0),
+            Periodic(clock, "cleaning", self.clean, every, _FIRST_CLEANING_S),
+        ]
+        for periodic in self._rounds:
+            periodic.start()
+
+    def _sample(self) -> None:
+        host = self._store.host
+        self._store.statistics.sample(host.now_ms(), host.steady_ms())
+
+    def clean(self) -> "Deferred[None]":
+        """One round: log files first, then what pointed to them."""
+        forced = self._store.cleaner.forced_deletions
+        return self._store.cleaner.clean().addCallback(self._clean_queues, forced)
+
+    def _clean_queues(self, _: int, forced: int) -> None:
+        store = self._store
+        lowest = store.log.min_offset
+        if lowest <= self._cleaned_to:
+            return
+        self._cleaned_to = lowest
+        store.queues.delete_expired(lowest)
+        store.deleted.expire(lowest)
+        if store.index is not None:
+            store.index.delete_expired(lowest)
+        if store.cleaner.forced_deletions > forced:
+            store.on_forced_deletion()
+
+    async def stop(self) -> None:
+        """
+        Close so that the next start is a normal one, if all went well.
+
+        Spec: store.md, section 5.7.
+        """
+        store = self._store
+        if self._is_stopping:
+            return
+        self._is_stopping = True
+        store.is_open = False
+        for periodic in self._rounds:
+            await maybeDeferred(periodic.stop)
+        self._rounds = []
+        await store.schedule.stop()
+        await store.journal.stop()
+        await store.journal.is_whole()
+        was_running, self._is_running = self._is_running, False
+        if self._turn is not None:
+            self._turn.cancel()
+        if was_running:
+            await self._drain()
+        store.dispatcher.stop()
+        await store.journal.flush()
+        await store.queue_flusher.stop()
+        await store.deleted.persist_if_dirty()
+        await self._close(was_running)
+
+    async def _drain(self) -> None:
+        """Give the dispatcher up to five seconds."""
+        clock = self._store.host.clock
+        deadline = clock.seconds() + _CATCH_UP_S
+        while self._store.dispatcher.run_slice() and clock.seconds() < deadline:
+            await self._next_turn()
+
+    async def _note_ends(self) -> None:
+        """Without the note the next start compares queues and log for itself."""
+        store = self._store
+        try:
+            await store.host.worker.call(store.journal.note_ends)
+        except (OSError, StoreError) as error:
+            self.log.warn("cannot note where the queues end: {error}", error=error)
+
+    async def _close(self, was_running: bool) -> None:
+        store = self._store
+        is_clean = (
+            was_running
+            and store.dispatcher.behind <= 0
+            and store.log.max_offset <= store.log.flushed_offset
+            and store.flags.may_be_closed_cleanly
+            and not store.queue_flusher.is_broken
+        )
+        store.journal.stopped()
+        store.boot.forget()
+        if is_clean:
+            await self._note_ends()
+            store.host.disk.remove(f"{store.root}/abort")
+        else:
+            self.log.warn(
+                "store at {root} closes with work left: the next start repairs it",
+                root=store.root,
+            )
+        store.close()
+        self.log.info("store at {root} is closed", root=store.root)
+
+    def close(self) -> None:
+        """As `DefaultMessageStore.close` says."""
+        store = self._store
+        store.journal.close()
+        store.queues.close()
+        if store.index is not None:
+            store.index.close()
+        store.checkpoint.close()
+        self._unlock()
+
+    def _unlock(self) -> None:
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None

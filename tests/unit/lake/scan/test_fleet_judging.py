@@ -1,0 +1,185 @@
+"""One broker judged by facts made by hand: which windows differ, and what is said of them."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from rmq_ha.lake.scan.fleet.facts import SCHEMAS, WINDOWS, Replica, State, directory_of, keep
+from rmq_ha.lake.scan.fleet.judging import Patience, Told, differing, judge
+from rmq_ha.lake.scan.replica.codes import finding
+from rmq_ha.ops.offsets.findings import Finding, Outcome
+from rmq_ha.ops.offsets.kept import append
+from rmq_ha.ops.offsets.model import SLAVE_ROLE, Snapshot, log_fact
+from rmq_ha.ops.offsets.verdict import Limits
+
+Window = tuple[int, int, str]
+NOW = 1_000_000_000
+MINUTE = 60_000
+
+
+def replica(
+    to: Path, broker_id: int, windows: Sequence[Window], end: int = 0, **more: Any
+) -> Replica:
+    """Its facts and its tables, as a scan keeps them; a window's content is a letter."""
+    directory = directory_of(str(to), "b", broker_id)
+    rows = [(low, high, text.encode() * 16) for low, high, text in windows]
+    table = pa.table([*zip(*rows, strict=True)] or [[], [], []], SCHEMAS[WINDOWS])
+    files = keep(directory, (), [(WINDOWS, False, table)], "0")
+    place = f"/nowhere/{broker_id}"
+    given = {"host": "host-1", "low": 0, "high": end, "scanned_at": NOW} | more
+    state = State("b", broker_id, place, window=16, end=end, files=files, **given)
+    role = SLAVE_ROLE if broker_id else "ASYNC_MASTER"
+    kinds = frozenset({"log", "offset"})
+    facts = (log_fact(0, 99),)
+    append(
+        Snapshot(place, "b", broker_id, role, True, 0, 0, kinds, facts), f"{directory}/snapshots"
+    )
+    return Replica(directory, state)
+
+
+def judged(*replicas: Replica, now: int = NOW, **given: Any) -> Told:
+    return judge(replicas, Limits(), Patience(0, **given), now)
+
+
+def codes(told: Told) -> list[str]:
+    return [one.code for one in told.findings]
+
+
+MASTER: list[Window] = [(0, 16, "a"), (16, 32, "b"), (32, 48, "c")]
+
+
+@pytest.mark.parametrize(
+    ("slave", "bounds", "same", "spans"),
+    [
+        (MASTER, (0, 48), 48, []),
+        ([(0, 16, "a"), (16, 32, "x"), (32, 48, "c")], (0, 48), 32, [(16, 32)]),
+        # Whatever the order in which they were found, they are told in the log's.
+        ([(32, 48, "z"), (16, 32, "y"), (0, 16, "x")], (0, 48), 0, [(0, 16), (16, 32), (32, 48)]),
+        # Of one that grew the digests cannot be compared.
+        ([(0, 16, "a"), (16, 30, "x")], (0, 48), 16, []),
+        # Only what both have from end to end.
+        ([(0, 16, "x"), (16, 32, "b"), (32, 48, "z")], (1, 47), 16, []),
+        ([(0, 16, "x"), (16, 32, "b"), (32, 48, "z")], (0, 48), 16, [(0, 16), (32, 48)]),
+        ([(16, 32, "x"), (48, 64, "d")], (0, 48), 0, [(16, 32)]),
+        # What was read twice is as it was read last.
+        ([(0, 16, "a"), (16, 32, "x"), (16, 32, "b")], (0, 48), 32, []),
+        (
+            [(0, 16, "a"), (16, 30, "x"), (16, 32, "y"), (0, 16, "z")],
+            (0, 48),
+            0,
+            [(0, 16), (16, 32)],
+        ),
+        ([], (0, 48), 0, []),
+    ],
+)
+def test_windows_are_compared_where_both_sides_have_the_same_one(
+    tmp_path: Path,
+    slave: list[Window],
+    bounds: tuple[int, int],
+    same: int,
+    spans: list[tuple[int, int]],
+) -> None:
+    one, other = replica(tmp_path, 0, MASTER), replica(tmp_path, 1, slave)
+    assert differing(one, other, *bounds) == (same, spans)
+    assert differing(other, one, *bounds) == (same, spans)
+
+
+def test_all_bytes_of_a_comparison_are_accounted_for(tmp_path: Path) -> None:
+    """What is equal and what differs is compared; of the rest only one side has a digest."""
+    master = replica(tmp_path, 0, MASTER, 50)
+    told = judged(
+        master,
+        replica(tmp_path, 1, [(0, 16, "a"), (16, 32, "x")], 50),
+        replica(tmp_path, 2, [(16, 32, "x"), (32, 48, "y")], 48, low=16),
+    )
+    assert (told.replicas, told.compared, told.differing, told.left) == (3, 64, 3, 18)
+    assert told.fetched == 0  # these stores are not seen from here
+    assert told.outcome is Outcome.VIOLATED
+    assert told.verdict.startswith("3 errors, first DIGEST_DIFFERS; safe to fail over: yes")
+    assert told.is_safe is False
+    nothing = judged(master, replica(tmp_path, 3, [], 10, low=60))
+    assert (nothing.compared, nothing.left) == (0, 0)
+
+
+def test_of_many_windows_that_differ_the_first_sixteen_are_looked_at(tmp_path: Path) -> None:
+    windows = [(16 * at, 16 * at + 16, "a") for at in range(20)]
+    master = replica(tmp_path, 0, windows, 320)
+    slave = replica(tmp_path, 1, [(low, high, "x") for low, high, _ in windows], 320)
+    for fetches, count in ((True, 16), (False, 0)):
+        found = [
+            one for one in judged(master, slave, fetches=fetches).findings if one.code[0] == "D"
+        ]
+        assert [one.physical_offset for one in found] == [low for low, *_ in windows]
+        assert {one.broker for one in found} == {"/nowhere/1"}
+        seen = ["it was not fetched" not in one.detail for one in found]
+        assert seen == [at < count for at in range(20)]
+        assert found[0].detail.startswith("[0, 16) of /nowhere/0 and /nowhere/1; ")
+
+
+@pytest.mark.parametrize(
+    ("master", "slave", "told"),
+    [
+        ((48, NOW), (48, NOW), []),
+        ((48, NOW), (64, NOW), ["SLAVE_AHEAD"]),
+        ((48, NOW), (64, NOW - 1), ["SLAVE_AHEAD"]),
+        ((48, NOW), (64, NOW + 1), []),  # it was scanned later: its master has grown as well
+        ((48, NOW), (32, NOW + 1), ["MASTER_AHEAD"]),
+        ((48, NOW), (32, NOW - 1), ["MASTER_AHEAD"]),
+    ],
+)
+def test_who_is_ahead_is_judged_as_far_as_the_times_of_the_scans_allow(
+    tmp_path: Path, master: tuple[int, int], slave: tuple[int, int], told: list[str]
+) -> None:
+    sides = [
+        replica(tmp_path, number, MASTER, high, scanned_at=at)
+        for number, (high, at) in enumerate((master, slave))
+    ]
+    assert codes(judged(*sides)) == told
+
+
+def test_facts_that_are_older_than_wanted_are_named(tmp_path: Path) -> None:
+    sides = [replica(tmp_path, 0, MASTER, 48), replica(tmp_path, 1, MASTER, 48, host="")]
+    assert codes(judged(*sides, now=NOW + 5 * MINUTE, age_ms=5 * MINUTE)) == []
+    told = judged(*sides, now=NOW + 5 * MINUTE + 1, age_ms=5 * MINUTE)
+    assert codes(told) == ["FACTS_OLD"] * 2
+    assert [one.broker for one in told.findings] == ["/nowhere/0", "/nowhere/1"]
+    assert told.findings[0].detail.startswith("Scanned 5 minutes ago on host-1.")
+    assert told.findings[1].detail.startswith("Scanned 5 minutes ago on an unnamed host.")
+
+
+def test_a_broker_without_a_slave_is_neither_safe_nor_undecided(tmp_path: Path) -> None:
+    told = judged(replica(tmp_path, 0, MASTER, 48))
+    assert (told.is_safe, told.outcome, codes(told)) == (None, Outcome.HOLDS, ["NO_REPLICA"])
+    assert told.verdict == "no slave"
+
+
+def test_without_a_slaves_tables_nothing_is_decided(tmp_path: Path) -> None:
+    """What its log said before stays said."""
+    master, slave = replica(tmp_path, 0, MASTER, 48), replica(tmp_path, 1, MASTER[:1], 16)
+    for path in sorted((tmp_path / "b-1" / "snapshots").rglob("*"), reverse=True):
+        path.unlink() if path.is_file() else path.rmdir()
+    told = judged(master, slave)
+    assert told.verdict.startswith("could not decide: snapshot:")
+    assert (told.is_safe, told.outcome, told.compared) == (None, Outcome.UNDECIDED, 16)
+    assert codes(told) == ["MASTER_AHEAD"]
+
+
+@pytest.mark.parametrize(
+    ("is_safe", "replicas", "found", "outcome"),
+    [
+        (True, 2, [], Outcome.HOLDS),
+        (False, 2, [], Outcome.HOLDS),
+        (None, 2, [], Outcome.UNDECIDED),
+        (None, 1, [], Outcome.HOLDS),
+        (None, 2, [finding("LOG_DIFFERS")], Outcome.VIOLATED),
+        (True, 2, [finding("NO_REPLICA"), finding("LOG_DIFFERS")], Outcome.VIOLATED),
+        (True, 2, [finding("MASTER_AHEAD")], Outcome.HOLDS),
+    ],
+)
+def test_the_outcome_of_one_broker(
+    is_safe: bool | None, replicas: int, found: list[Finding], outcome: Outcome
+) -> None:
+    assert Told("b", replicas, is_safe, "", found).outcome is outcome

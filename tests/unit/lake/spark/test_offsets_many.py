@@ -1,0 +1,159 @@
+"""Many pairs: one answer for all."""
+
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import Row
+
+from rmq_ha.client.rules.settings import ClientConfig
+from rmq_ha.lake.spark.offsets import history, many
+from rmq_ha.lake.spark.offsets.history import Past, Trend
+from rmq_ha.lake.spark.offsets.job import lag
+from rmq_ha.lake.spark.offsets.many import PAIRS, PairWork, decided, verify
+from rmq_ha.ops.offsets.findings import COLUMNS, Outcome
+from rmq_ha.ops.offsets.opening import seen
+from rmq_ha.ops.offsets.pairing import Forecast
+from rmq_ha.ops.offsets.places import StorePlace
+from rmq_ha.ops.offsets.sampling import Patience
+from rmq_ha.ops.offsets.verdict import Limits, answer
+from tests.unit.lake.spark.golden_stores import java_store
+from tests.unit.lake.spark.plans import Plan, Session, columns_without_java
+
+__all__ = ("columns_without_java",)
+
+
+def row(code: int, verdict: str = "v", repeats: int | None = 0) -> Any:
+    numbers = dict.fromkeys(Forecast._fields, repeats)
+    return Row(master="m", slaves=["s"], safe=code == 0, exitCode=code, verdict=verdict, **numbers)
+
+
+@pytest.mark.parametrize(
+    ("codes", "past", "outcome", "says"),
+    [
+        ([0, 0], 0, Outcome.HOLDS, "safe to fail over: yes, all 2 pairs; 0 messages"),
+        ([0, 3, 1], 0, Outcome.VIOLATED, "no: 2 of 3 pairs; 0 messages"),
+        ([0, 3], 0, Outcome.UNDECIDED, "no: 1 of 2 pairs; 0 messages"),
+        ([0], 2, Outcome.VIOLATED, "the history holds 2 violations"),
+    ],
+)
+def test_the_worst_pair_counts(codes: list[int], past: int, outcome: Outcome, says: str) -> None:
+    rows = [row(code, f"verdict {code}") for code in codes]
+    answered, verdict = decided(rows, past)
+    assert (answered, says in verdict) == (outcome, True)
+    worst = next((code for code in (1, 3) if code in codes), None)
+    assert worst is None or verdict.endswith(f"first: m: verdict {worst}")
+
+
+def test_numbers_are_added_up_and_what_is_unknown_is_none() -> None:
+    rows = [row(0, repeats=3), row(0, repeats=4), row(3, repeats=None)]
+    assert "7 messages would be repeated, 7 skipped, 7 lost; 1 could not" in decided(rows)[1]
+
+
+def test_a_pair_that_cannot_be_read_is_one_row_and_no_failure(tmp_path: Path) -> None:
+    work = PairWork(ClientConfig(), Patience(), Limits())
+    found = work.row(5, [StorePlace(str(tmp_path / name)) for name in "ms"])
+    assert (found["number"], found["safe"], found["exitCode"]) == (5, False, 3)
+    assert (found["master"], found["slaves"]) == (str(tmp_path / "m"), [str(tmp_path / "s")])
+    assert found["verdict"].startswith(f"could not decide: {tmp_path / 'm'} has no commit log")
+    same = work.row(0, [StorePlace(str(tmp_path))] * 2)
+    assert "are the same place" in same["verdict"]
+
+
+@pytest.mark.parametrize("records", [False, True])
+def test_a_pairs_row_is_what_the_command_would_say_of_it(tmp_path: Path, records: bool) -> None:
+    """Its numbers are those of its best slave; what was seen is kept if a history is named."""
+    master, good = java_store("clean", tmp_path / "m"), tmp_path / "good"
+    shutil.copytree(master, good)
+    bad = Path(shutil.copytree(master, tmp_path / "bad"))
+    table = bad / "config" / "consumerOffset.json"
+    table.write_bytes(b'{"offsetTable":{}}')
+    places = [StorePlace(str(place)) for place in (master, bad, good)]
+    folder = str(tmp_path / "history") if records else None
+    line = PairWork(ClientConfig(), Patience(), Limits(), folder).row(7, places)
+    told = answer(seen(ClientConfig(), places, Patience()), Limits())
+    assert (line["number"], line["master"]) == (7, str(master))
+    assert line["slaves"] == [str(bad), str(good)]
+    assert (line["safe"], line["exitCode"]) == (told.numbers["safe"], int(told.outcome))
+    assert line["verdict"] == told.verdict
+    best = told.by_slave[str(good)]
+    assert {name: line[name] for name in Forecast._fields} == best._asdict()
+    assert best != told.by_slave[str(bad)]
+    assert [found["code"] for found in line["findings"]] == [each.code for each in told.findings]
+    assert line["findings"]
+    assert list(line["findings"][0]) == list(COLUMNS)
+    assert line["lag"] == lag(told.rows).to_pylist() != []
+    assert len(list(tmp_path.glob("history/*/*"))) == (3 if records else 0)
+
+
+@pytest.mark.usefixtures("columns_without_java")
+@pytest.mark.parametrize(
+    ("codes", "past", "outcome"),
+    [
+        ([0, 0], 0, Outcome.HOLDS),
+        ([0, 3, 1], 0, Outcome.VIOLATED),
+        ([0, 0], 2, Outcome.VIOLATED),
+    ],
+)
+def test_all_pairs_are_judged_by_tasks_and_the_worst_are_shown_first(
+    monkeypatch: pytest.MonkeyPatch, codes: list[int], past: int, outcome: Outcome
+) -> None:
+    asked: list[Any] = []
+    made: list[Any] = []
+
+    class Fixed(PairWork):
+        def row(self, number: int, places: Sequence[Any]) -> dict[str, Any]:
+            line = dict.fromkeys(Forecast._fields, 5) | {"findings": [], "lag": []}
+            line |= {"number": number, "master": places[0], "slaves": places[1:]}
+            code = codes[number]
+            return line | {"safe": not code, "exitCode": code, "verdict": f"v{number}"}
+
+    def spread(
+        spark: Any, tasks: list[Any], work: Callable[[Iterator[Any]], Any], schema: Any, most: int
+    ) -> Plan:
+        asked.extend(tasks)
+        rows = [row for batch in work(iter(tasks)) for row in batch.to_pylist()]
+        made.extend(rows)
+        return Plan("pairs", [Row(**row) for row in rows])
+
+    monkeypatch.setattr(many, "spread", spread)
+    trend = Trend([5000], {"g": [1.0]})
+    there = Past(Plan("then"), past, trend) if past else Past()  # type: ignore[arg-type]
+    monkeypatch.setattr(history, "past", lambda spark, where: there if where == "h" else None)
+    pairs: Any = [[f"m{at}", f"s{at}", f"t{at}"] for at in range(len(codes))]
+    session: Any = Session()
+    told = verify(session, pairs, Fixed(ClientConfig(), Patience(), Limits()), "h")
+    assert asked == list(enumerate(pairs))
+    assert (told.outcome, told.verdict) == decided([Row(**row) for row in made], past)
+    assert told.outcome is outcome
+    table, *plots = told.sections
+    order = sorted(range(len(codes)), key=lambda at: (codes[at] == 0, codes[at]))
+    assert table.rows == [(f"m{at}", f"s{at}, t{at}", f"v{at}") for at in order]  # type: ignore[union-attr]
+    assert len(plots) == bool(past)
+    assert told.numbers["safe"] is not any(codes)
+    assert told.numbers["historyViolations"] == past
+    assert [row["master"] for row in told.numbers["pairs"]] == [pair[0] for pair in pairs]
+    frames = {name: str(frame) for name, frame in told.frames.items()}
+    of_pairs = f"pairs.persist().orderBy(number).select({', '.join(PAIRS.names)})"
+    assert frames == {"pairs": of_pairs, "lag": "pairs.persist().select(inline(lag))"}
+    now = "pairs.persist().select(inline(findings))"
+    assert str(told.findings) == (f"{now}.unionByName(then)" if past else now)
+
+
+@pytest.mark.usefixtures("columns_without_java")
+def test_of_many_pairs_three_hundred_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [row(0, f"v{at}") for at in range(301)]
+    monkeypatch.setattr(many, "spread", lambda *given: Plan("pairs", rows))
+    session: Any = Session()
+    told = verify(session, [], PairWork(ClientConfig(), Patience(), Limits()))
+    (table,) = told.sections
+    assert len(table.rows) == 300  # type: ignore[union-attr]
+    assert len(told.numbers["pairs"]) == 301
+
+
+def test_of_pairs_that_are_not_safe_a_violated_one_is_told_before_an_undecided_one() -> None:
+    rows = [row(3, "not known"), row(1, "lost"), row(1, "other")]
+    _, verdict = decided(rows)
+    assert verdict.endswith("; 1 could not be decided; first: m: lost")

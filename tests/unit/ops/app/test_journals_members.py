@@ -1,0 +1,80 @@
+"""Who replicates what to whom, from what each kind of replication tells."""
+
+from typing import Any
+
+import pytest
+
+from rmq_ha.base.model.status import BrokerRole
+from rmq_ha.ops.app.journals import members as shown
+from rmq_ha.ops.app.page.values import Tone
+
+SLAVE = {"address": "10.0.0.2:4000", "requested": 0, "stage": "caught up", "lag": 0}
+
+
+def seen(members: list[Any]) -> list[tuple[str, str, str, Tone]]:
+    return [(item.name, item.role, item.state, item.tone) for item in members]
+
+
+@pytest.mark.parametrize(
+    ("slave", "tone"),
+    [
+        (SLAVE, Tone.GOOD),
+        ({**SLAVE, "stage": "catching up"}, Tone.WARN),
+        ({**SLAVE, "lag": 5 << 20}, Tone.WARN),
+        ({**SLAVE, "stage": "stranded"}, Tone.ERROR),
+    ],
+)
+def test_a_master_and_its_slave(slave: dict[str, Any], tone: Tone) -> None:
+    told = {"slaves": [slave, {**SLAVE, "requested": None}], "master": None}
+    members = shown.members_of_pair(told, BrokerRole.SYNC_MASTER, "10.0.0.1:1", "")
+    assert seen(members) == [
+        ("10.0.0.1:1", "master", "takes messages", Tone.GOOD),
+        ("slave 10.0.0.2", "slave", slave["stage"], tone),
+    ]
+
+
+def test_a_master_that_takes_nothing_says_why() -> None:
+    (here,) = shown.members_of_pair({}, BrokerRole.SYNC_MASTER, "10.0.0.1:1", "the disk is full")
+    assert (here.state, here.tone, here.note) == ("no puts", Tone.ERROR, "the disk is full")
+
+
+@pytest.mark.parametrize(
+    ("link", "expected"),
+    [
+        ({"state": "following", "address": "m:1"}, [Tone.GOOD, Tone.GOOD]),
+        ({"state": "connecting", "address": "m:1"}, [Tone.WARN, Tone.WARN]),
+        ({"state": "diverged", "address": "m:1", "fault": "why"}, [Tone.ERROR, Tone.WARN]),
+        (None, [Tone.WARN, Tone.WARN]),
+    ],
+)
+def test_a_slave(link: dict[str, Any] | None, expected: list[Tone]) -> None:
+    members = shown.members_of_pair({"master": link}, BrokerRole.SLAVE, "10.0.0.1:1", "")
+    assert [item.role for item in members] == ["slave", "master"]
+    assert [item.tone for item in members] == expected
+
+
+def test_a_group() -> None:
+    told = {"role": "LEADER", "self": "n0", "leader": "n0", "diverged": False,
+            "behind": {"n1": (0, 0), "n2": (7, 2 << 20)}}  # fmt: skip
+    assert seen(shown.members_of_group(told, "")) == [
+        ("n0", "leader", "takes messages", Tone.GOOD),
+        ("n1", "follower", "caught up", Tone.GOOD),
+        ("n2", "follower", "behind", Tone.WARN),
+    ]
+    told |= {"role": "FOLLOWER", "leader": "n1", "behind": {}}
+    assert seen(shown.members_of_group(told, "no puts here")) == [
+        ("n0", "follower", "following", Tone.GOOD),
+        ("n1", "leader", "answers", Tone.GOOD),
+    ]
+    told |= {"role": None, "leader": None}
+    assert seen(shown.members_of_group(told, "")) == [("n0", "candidate", "no leader", Tone.WARN)]
+
+
+def test_a_set() -> None:
+    told = {"leads": True, "id": 1, "master": None, "slaves": [{**SLAVE, "broker_id": 2}]}
+    assert seen(shown.members_of_set(told, "a:1", "")) == [
+        ("broker 1 at a:1", "master", "takes messages", Tone.GOOD),
+        ("broker 2 at 10.0.0.2", "slave", "caught up", Tone.GOOD),
+    ]
+    told = {"leads": False, "id": None, "master": None, "slaves": []}
+    assert seen(shown.members_of_set(told, "a:1", "")) == [("a:1", "slave", "unknown", Tone.WARN)]

@@ -1,0 +1,100 @@
+"""What the page of a broker says that somebody should look at."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from rmq_ha.base.model.status import BrokerRole
+from rmq_ha.ops.app.page.broker import BrokerBoard
+from rmq_ha.ops.app.page.values import Disk, Member, Tone
+from rmq_ha.ops.app.page.watch import GONE
+from rmq_ha.ops.app.status.health import Health
+
+EMPTY, SOUND = Disk(0.1, 0.9), Health(True, "")
+
+
+def notices(
+    *members: Member,
+    disk: Disk = EMPTY,
+    role: BrokerRole = BrokerRole.ASYNC_MASTER,
+    mode: str = "pair",
+    health: Health = SOUND,
+) -> list[tuple[Tone, str]]:
+    """Of a broker that knows these members of its pair, group or set."""
+    store = SimpleNamespace(broker_role=role)
+    board: Any = SimpleNamespace(
+        _broker=SimpleNamespace(configuration=SimpleNamespace(store=store)),
+        _status=SimpleNamespace(health=lambda: health, journal=SimpleNamespace(mode=lambda: mode)),
+        watch=SimpleNamespace(members=list(members)),
+        _of_dead=list,
+    )
+    return [(item.tone, item.text) for item in BrokerBoard._notices(board, disk)]
+
+
+def member(role: str = "slave", state: str = "following", **more: Any) -> Member:
+    return Member(key="m", name="m", role=role, state=state, tone=Tone.GOOD, **more)
+
+
+def test_a_sound_broker_has_none_and_one_that_is_not_ready_says_why() -> None:
+    assert notices(member()) == []
+    assert notices(health=Health(False, "starting")) == [(Tone.ERROR, "starting")]
+
+
+@pytest.mark.parametrize(
+    ("members", "role", "mode", "is_alone"),
+    [
+        ([], BrokerRole.SYNC_MASTER, "pair", True),
+        ([member("master"), member(state=GONE)], BrokerRole.SYNC_MASTER, "pair", True),
+        ([member()], BrokerRole.SYNC_MASTER, "pair", False),
+        ([], BrokerRole.ASYNC_MASTER, "pair", False),
+        ([], BrokerRole.SYNC_MASTER, "group", False),
+    ],
+)
+def test_a_master_of_a_pair_that_waits_for_a_slave_says_that_none_is_there(
+    members: list[Member], role: BrokerRole, mode: str, is_alone: bool
+) -> None:
+    found = [text for _, text in notices(*members, role=role, mode=mode)]
+    alone = "no slave is connected: what is acknowledged now is on this machine only"
+    assert found == ([alone] if is_alone else [])
+
+
+@pytest.mark.parametrize(
+    ("seen", "is_lost"),
+    [
+        (member(state="connecting", is_here=True), True),
+        (member(state="following", is_here=True), False),
+        (member(state="connecting", is_here=False), False),
+        (member("master", "connecting", is_here=True), False),
+        (member(state="connecting", is_here=True, note="it says why"), False),
+    ],
+)
+def test_a_slave_that_follows_nobody_says_so_unless_its_note_does(
+    seen: Member, is_lost: bool
+) -> None:
+    lost = [(Tone.WARN, "this slave follows no master (connecting)")]
+    assert notices(seen) == (lost if is_lost else [])
+    assert notices(member(), seen) == (lost if is_lost else []), "each member is looked at"
+
+
+@pytest.mark.parametrize(
+    ("seen", "is_late"),
+    [
+        (member(lag_seconds=5.0), False),
+        (member(lag_seconds=5.1), True),
+        (member(lag_seconds=None), False),
+        (member(state=GONE, lag_seconds=9.0), False),
+    ],
+)
+def test_who_is_more_than_five_seconds_behind_is_named(seen: Member, is_late: bool) -> None:
+    assert notices(seen) == ([(Tone.WARN, "m is 5 s behind")] if is_late else [])
+
+
+@pytest.mark.parametrize(
+    ("used", "tone"), [(0.74, None), (0.75, Tone.WARN), (0.89, Tone.WARN), (0.9, Tone.ERROR)]
+)
+def test_a_disk_is_worth_a_look_before_it_refuses_messages(used: float, tone: Tone | None) -> None:
+    text = f"the disk of the commit log is {used:.0%} full"
+    assert notices(disk=Disk(used, 0.9)) == ([(tone, text)] if tone else [])
