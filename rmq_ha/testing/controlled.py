@@ -84,7 +84,7 @@ class Asker:
 
 class ControllerDesk:
     """
-    One group of controllers `n0`, `n1` ...
+    One group of controllers `n0`, `n1` ..., and the machine of their operator, `tool`.
 
     :param config: of each controller, beside what makes it one of them.
     """
@@ -94,10 +94,11 @@ class ControllerDesk:
         self.config = config
         self.hosts = [self.world.add(f"n{number}") for number in range(size)]
         self.addresses = [f"{host.ip}:{PORT}" for host in self.hosts]
+        self.tool = Asker(self.world, self.world.add("tool"))
+        self.config.setdefault("controller_operator_hosts", self.tool.host.ip)
         self.services = [self.make(number) for number in range(size)]
         for service in self.services:
             wait(self.world, service.start())
-        self.tool = Asker(self.world, self.world.add("tool"))
         self.leader()
 
     def make(self, number: int) -> ControllerService:

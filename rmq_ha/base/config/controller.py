@@ -48,6 +48,52 @@ class ControllerConfig:
     config_store_path: str | None = key(
         "configStorePath", None, "the file that updateControllerConfig changes"
     )
+    controller_allowed_brokers: str = key(
+        "controllerAllowedBrokers",
+        "",
+        "ours: addresses and networks, comma-separated, from which brokers get ids, and speak for "
+        "brokers that have registered another address (NAT); empty: each broker from the host that "
+        "it registers, a new one from anywhere",
+    )
+    controller_operator_hosts: str = key(
+        "controllerOperatorHosts",
+        "",
+        "ours: addresses and networks, comma-separated, from which operators elect, forget brokers "
+        "and configure, besides the controllers' own machines",
+    )
+    controller_open_to_all: bool = key(
+        "controllerOpenToAll",
+        False,
+        "ours: ask nobody who he is, as RocketMQ: whoever reaches the port elects masters, changes "
+        "sets and keeps dead brokers alive",
+    )
+    acl_enable: bool = key(
+        "aclEnable",
+        False,
+        "ours: brokers (unless they are in controllerAllowedBrokers) and operators need an admin's "
+        "signature, by plain_acl.yml",
+    )
+    acl_directory: str | None = key(
+        "aclDirectory",
+        None,
+        "ours: where plain_acl.yml and the folder acl are; without it the directory of this file",
+    )
+    acl_requires_tls: bool = key(
+        "aclRequiresTls", False, "ours: refuse signed requests that come by plain TCP"
+    )
+    acl_requires_signed_time: bool = key(
+        "aclRequiresSignedTime",
+        False,
+        "ours: take only signatures that cover code, time and number of a request",
+    )
+    acl_signed_time_window: int = key(
+        "aclSignedTimeWindow",
+        300,
+        "ours: seconds by which the time of a signed request may differ from this server's clock",
+    )
+    acl_signed_sessions: int = key(
+        "aclSignedSessions", 10000, "ours: clients' sessions of one account that are remembered"
+    )
     bind_address: str = key("bindAddress", "", "ours: interface to listen on; empty: all")
     metrics_port: int = key(
         "metricsPort", 0, "ours: serve /metrics (of the process) and /healthz here; 0: do not"

@@ -29,6 +29,7 @@ _REASONS = {
     "says who may do what": (
         "aclEnable aclStrict aclDirectory aclAccessKey aclSecretKey aclRequiresTls "
         "aclRequiresSignedTime aclSignedTimeWindow aclSignedSessions dLegerOperatorHosts "
+        "controllerAllowedBrokers controllerOperatorHosts controllerOpenToAll "
         "dLegerPeerHosts haAllowedSlaves haSecret haSecretFile haSecretRequired "
         "haTrustedMasters haFirstOffsetMax haCutConfirmedTo namesrvAllowedBrokers "
         "namesrvBrokerTakeover namesrvLastRegistrationWins pageEnable pageToken metricsHostNames"

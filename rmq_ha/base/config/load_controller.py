@@ -3,6 +3,7 @@
 Spec: controller.md, section 2.3.
 """
 
+import os.path
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -52,6 +53,8 @@ def load_controller(
         configuration.server.listen_port = _complete(own, settings, surroundings)
         if own.config_store_path or name:
             own.config_store_path = surroundings.absolute(own.config_store_path or name)
+        if own.acl_enable:
+            own.acl_directory = surroundings.absolute(own.acl_directory or _beside(name))
         check_metrics_port(controller_port_plan(configuration), settings)
         notices += unknown_keys(configuration.plugin_options, settings)
         note_doubts((own, configuration.server), settings, notices)
@@ -100,6 +103,16 @@ def _complete(
         own.controller_store_path or surroundings.below_home("DLedgerController")
     )
     return _own_port(own.controller_dleger_peers, own)
+
+
+def _beside(name: str) -> str:
+    """Where plain_acl.yml is if nobody says so."""
+    if not name:
+        raise ConfigurationError(
+            "aclEnable=true: set aclDirectory to the directory of plain_acl.yml; without a "
+            "properties file nothing tells where it is"
+        )
+    return os.path.dirname(name)
 
 
 def _own_port(text: str, own: ControllerConfig) -> int:

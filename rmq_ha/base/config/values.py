@@ -27,6 +27,8 @@ _DELAY_LEVEL = re.compile(r"[0-9]{1,9}[smhd]")
 _ADDRESS_LISTS = {"namesrvAddr"}
 _ADDRESSES = {"haMasterAddress"}
 _NETWORKS = {
+    "controllerAllowedBrokers",
+    "controllerOperatorHosts",
     "dLegerOperatorHosts",
     "dLegerPeerHosts",
     "haAllowedSlaves",

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from rmq_ha.base.errors import WrongUsage
+from rmq_ha.base.model.networks import canonical
 from rmq_ha.ops.admin.sites import (
     BROKER_STATUS,
     CONTROLLER_STATUS,
@@ -135,10 +136,14 @@ def failover(place: Site) -> list[Planned]:
     made, addresses = [], []
     for number, host in enumerate(hosts[:2]):
         address, port, planned = _namesrv(place, host, number, ports)
-        within = ["enableControllerInNamesrv=true", *_member(place, peers, number)]
+        within = [
+            "enableControllerInNamesrv=true",
+            *_member(place, peers, number),
+            *_listed("controllerAllowedBrokers", hosts[:2]),
+        ]
         made.append(planned._replace(text=planned.text + _text(within)))
         addresses.append(joined(address, port))
-    made.append(_controller(place, peers, 2, hosts[2], ports))
+    made.append(_controller(place, peers, 2, hosts[2], ports, brokers=hosts[:2]))
     for number, host in enumerate(hosts[:2]):
         lines = [
             f"brokerName={place.name}",
@@ -146,6 +151,8 @@ def failover(place: Site) -> list[Planned]:
             "enableControllerMode=true",
             f"controllerAddr={_addr_list(peers)}",
             "allAckInSyncStateSet=true",
+            *_listed("haAllowedSlaves", hosts[:2]),
+            f"haTrustedMasters={','.join(dict.fromkeys(hosts[:2]))}",
             *_addresses(host),
         ]
         file = f"broker-{number + 1}"
@@ -153,11 +160,19 @@ def failover(place: Site) -> list[Planned]:
     return made
 
 
-def _controller(place: Site, peers: Sequence[str], number: int, host: str, ports: Ports) -> Planned:
+def _controller(
+    place: Site,
+    peers: Sequence[str],
+    number: int,
+    host: str,
+    ports: Ports,
+    brokers: Sequence[str] = (),
+) -> Planned:
     status = ports.status(host, CONTROLLER_STATUS)
     lines = [
         f"# A controller; brokers in controller mode get controllerAddr={_addr_list(peers)}",
         *_member(place, peers, number),
+        *(_listed("controllerAllowedBrokers", brokers) if brokers else ()),
         *bound(host),
         *status_lines(place, host, status),
     ]
@@ -173,6 +188,14 @@ def _member(place: Site, peers: Sequence[str], number: int) -> list[str]:
         f"controllerDLegerSelfId=n{number}",
         f"controllerStorePath={place.data}/controller-n{number}",
     ]
+
+
+def _listed(key: str, hosts: Sequence[str]) -> list[str]:
+    """The hosts that may come, as addresses: no name is looked up where the list is read."""
+    known = ",".join(dict.fromkeys(hosts))
+    if all(canonical(host) for host in hosts):
+        return [f"{key}={known}"]
+    return [f"# Write the addresses of {known} here, or strangers may come: {key}="]
 
 
 def _addr_list(peers: Sequence[str]) -> str:

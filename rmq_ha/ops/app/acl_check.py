@@ -3,6 +3,7 @@
 import time
 
 from rmq_ha.base.config.broker_configuration import BrokerConfiguration
+from rmq_ha.base.config.controller import ControllerConfiguration
 from rmq_ha.base.config.load import PLAIN_ACL
 from rmq_ha.base.config.namesrv_configuration import NamesrvConfiguration
 from rmq_ha.base.host.disk import RealDisk
@@ -11,7 +12,9 @@ from rmq_ha.server.acl.rules import Rules
 from rmq_ha.server.plugins import split_names
 
 
-def check_acl(configuration: BrokerConfiguration | NamesrvConfiguration) -> list[str]:
+def check_acl(
+    configuration: BrokerConfiguration | NamesrvConfiguration | ControllerConfiguration,
+) -> list[str]:
     """
     Read the files of the built-in access control, if it is chosen.
 
@@ -23,6 +26,9 @@ def check_acl(configuration: BrokerConfiguration | NamesrvConfiguration) -> list
         own = configuration.ours
         strict, directory = own.acl_strict, own.acl_directory
         is_wanted = PLAIN_ACL in split_names(own.acl_plug_in)
+    elif isinstance(configuration, ControllerConfiguration):
+        directory = configuration.controller.acl_directory
+        is_wanted = configuration.controller.acl_enable
     else:
         directory = configuration.namesrv.acl_directory
         is_wanted = configuration.namesrv.acl_enable

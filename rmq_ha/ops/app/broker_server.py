@@ -9,6 +9,8 @@ from twisted.logger import LogEvent, Logger
 
 from rmq_ha.base.config.addresses import ANY_ADDRESS
 from rmq_ha.base.config.broker_configuration import BrokerConfiguration
+from rmq_ha.base.config.controller import ControllerConfig
+from rmq_ha.base.config.controller_mode import is_controlled
 from rmq_ha.base.config.dledger import dledger_port, is_dledger
 from rmq_ha.base.config.journal import CLASSIC, CONTROLLER, journal_name
 from rmq_ha.base.config.load import PLAIN_ACL
@@ -160,7 +162,13 @@ class BrokerServer:
             warning = group_exposure(own.bind_address, options, port)
         elif warning is None:
             port = self._configuration.server.listen_port + 1
-            warning = replication_exposure(own.bind_address, options, port, own.ha_allowed_slaves)
+            warning = replication_exposure(
+                own.bind_address,
+                options,
+                port,
+                own.ha_allowed_slaves,
+                is_controlled=is_controlled(self._configuration),
+            )
         if warning is not None:
             self.log.warn("{warning}", warning=warning)
 
@@ -175,14 +183,14 @@ class BrokerServer:
         namesrv = self._namesrv = NamesrvPart(
             self._host,
             self._namesrv_config(address),
-            configuration.controller if own.enable_controller_in_namesrv else None,
+            self._controller_config(address) if own.enable_controller_in_namesrv else None,
             replace(configuration.server, listen_port=own.embedded_namesrv_port),
             interface,
             configuration.plugin_options,
         )
         if namesrv.controller is not None:
-            port = namesrv.controller.port
-            warning = controller_exposure(interface, self._tls_modes(), port)
+            told = self._controller_config(address)
+            warning = controller_exposure(interface, self._tls_modes(), told)
             if warning is not None:
                 self.log.warn("{warning}", warning=warning)
         await namesrv.start()
@@ -212,6 +220,18 @@ class BrokerServer:
             acl_signed_time_window=own.acl_signed_time_window,
             acl_signed_sessions=own.acl_signed_sessions,
         )
+
+    def _controller_config(self, address: str) -> ControllerConfig:
+        """
+        Of the one in the embedded name server: this broker may always use it.
+
+        :param address: that this broker comes from.
+        """
+        own = self._configuration.controller
+        allowed, here = own.controller_allowed_brokers, canonical(address) or "localhost"
+        has_acl = PLAIN_ACL in split_names(self._configuration.ours.acl_plug_in)
+        listed = f"{allowed},{here}".strip(",") if allowed or has_acl else ""
+        return replace(own, controller_allowed_brokers=listed, acl_enable=has_acl)
 
     async def _stop(self) -> None:
         if self._status is not None:

@@ -29,6 +29,7 @@ def check_report(
     known = [notice.text for notice in notices if not _fails(notice)]
     known += check_tls(configuration)
     if isinstance(configuration, ControllerConfiguration):
+        known += check_acl(configuration)
         plan = controller_port_plan(configuration)
     elif isinstance(configuration, BrokerConfiguration):
         known += check_acl(configuration)

@@ -5,7 +5,7 @@ from twisted.logger import Logger
 from rmq_ha.base.config.controller import ControllerConfiguration
 from rmq_ha.base.config.plans import controller_port_plan
 from rmq_ha.base.seams import Host
-from rmq_ha.ops.app.exposure import exposure
+from rmq_ha.ops.app.exposure import controller_exposure
 from rmq_ha.ops.app.lone_server import LoneServer
 from rmq_ha.ops.app.page.other import ControllerBoard
 from rmq_ha.ops.app.page.port import PageSettings
@@ -35,7 +35,7 @@ class ControllerServer(LoneServer):
             )
             status.add(CertificatesStatus("rmqcontroller", part.tls))
             status.health = lambda: Health(*part.state())
-        exposed = exposure(own.bind_address, options)
+        exposed = controller_exposure(own.bind_address, options, own)
         super().__init__(
             part,
             status,

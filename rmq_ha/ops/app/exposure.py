@@ -7,7 +7,7 @@ from typing import Any
 
 from rmq_ha.base.config.addresses import ANY_ADDRESS
 from rmq_ha.base.config.broker_configuration import BrokerConfiguration
-from rmq_ha.base.config.controller import ControllerConfiguration
+from rmq_ha.base.config.controller import ControllerConfig, ControllerConfiguration
 from rmq_ha.base.config.limits import TLS_KEYS
 from rmq_ha.base.model.networks import EVERYBODY
 from rmq_ha.base.tls.options import TlsOptions
@@ -34,13 +34,19 @@ def exposure(bind_address: str, options: dict[str, str], *, has_acl: bool = Fals
 
 
 def replication_exposure(
-    bind_address: str, options: dict[str, str], port: int, allowed_slaves: str
+    bind_address: str,
+    options: dict[str, str],
+    port: int,
+    allowed_slaves: str,
+    *,
+    is_controlled: bool = False,
 ) -> str | None:
     """
     A warning for a broker that guards its clients' ports and not this one; None when it does.
 
     :param port: for slaves.
     :param allowed_slaves: `haAllowedSlaves`.
+    :param is_controlled: it is in controller mode, which has no TLS on this port.
     """
     if allowed_slaves.strip() not in ("", EVERYBODY):
         return None
@@ -48,8 +54,8 @@ def replication_exposure(
         return None
     return (
         f"port {port} on {_where(bind_address)} gives every message to whoever connects and says "
-        "to be a slave, and believes its acknowledgements: set haAllowedSlaves, better "
-        "tls.ha.mode=enforcing with tls.ha.trustCertPath"
+        "to be a slave, and believes its acknowledgements: set haAllowedSlaves"
+        + ("" if is_controlled else ", better tls.ha.mode=enforcing with tls.ha.trustCertPath")
     )
 
 
@@ -68,17 +74,27 @@ def group_exposure(bind_address: str, options: dict[str, str], port: int) -> str
     )
 
 
-def controller_exposure(bind_address: str, options: dict[str, str], port: int) -> str | None:
+def controller_exposure(
+    bind_address: str, options: dict[str, str], own: ControllerConfig
+) -> str | None:
     """
-    The same for a controller in a server that asks who wants something.
+    A warning for a controller that strangers may join or command; None when they may not.
 
-    :param port: of the controller.
+    :param bind_address: of its port, which `controllerDLegerPeers` has.
     """
-    if exposure(bind_address, options) is None:
+    if own.controller_open_to_all:
+        return (
+            f"controllerOpenToAll=true: whoever reaches the controller's port on "
+            f"{_where(bind_address)} elects masters, changes sets and keeps dead brokers alive, as "
+            "with RocketMQ's controllers. Remove it; Java's brokers need no more than "
+            "controllerAllowedBrokers with their addresses"
+        )
+    is_guarded = bool(own.controller_allowed_brokers.strip()) or own.acl_enable
+    if is_guarded or exposure(bind_address, options) is None:
         return None
     return (
-        f"port {port} on {_where(bind_address)} is a controller's, which has no access control: "
-        "whoever reaches it may elect; set bindAddress, or tls.server.mode=enforcing"
+        f"the controller's port on {_where(bind_address)} gives an id to whoever says to be a new "
+        "broker: set controllerAllowedBrokers to the brokers' addresses, or aclEnable=true"
     )
 
 
@@ -90,7 +106,7 @@ def readable_secrets(configuration: Any, properties_file: str | None) -> list[st
     """
     A warning for each file of secrets that every user of this machine may read.
 
-    :param configuration: of a broker or a name server.
+    :param configuration: of a broker, a name server or a controller.
     :param properties_file: where it was read from.
     :raises ConfigurationError: `tls.config.file` cannot be read.
     """
@@ -104,7 +120,7 @@ def readable_secrets(configuration: Any, properties_file: str | None) -> list[st
 def _secrets(configuration: Any, properties_file: str | None) -> Iterator[tuple[str, str]]:
     is_broker = isinstance(configuration, BrokerConfiguration)
     if isinstance(configuration, ControllerConfiguration):
-        directory = None  # no ACL here
+        directory = configuration.controller.acl_directory
     else:
         directory = (configuration.ours if is_broker else configuration.namesrv).acl_directory
     if directory:

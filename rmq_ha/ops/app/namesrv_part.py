@@ -23,8 +23,8 @@ class NamesrvPart:
     Starts the name server first and stops it last: brokers look for both.
 
     :param controller: None: no controller.
-    :param interface: that both listen on; a controller asks nobody who he is, so it is reached no
-        further than its name server.
+    :param interface: that both listen on: a controller is reached no further than its name server.
+        Both ask for the signatures of the same accounts.
     :ivar namesrv: always there.
     :ivar controller: None where it was not asked for.
     """
@@ -42,7 +42,12 @@ class NamesrvPart:
         self.controller: ControllerService | None = None
         self._status = NamesrvStatus(host, self.namesrv)
         if controller is not None:
-            within = replace(controller, bind_address=interface)
+            within = replace(
+                controller,
+                bind_address=interface,
+                acl_enable=namesrv.acl_enable,
+                acl_directory=namesrv.acl_directory,
+            )
             self.controller = ControllerService(host, within, server, tls)
             self.controller.settings.file = self.namesrv.settings.file
 

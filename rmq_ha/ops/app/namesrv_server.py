@@ -1,5 +1,6 @@
 """What `twistd rmqnamesrv` runs."""
 
+from dataclasses import replace
 from typing import Any
 
 from twisted.logger import Logger
@@ -43,8 +44,10 @@ class NamesrvServer(LoneServer):
             status.add(CertificatesStatus("rmqnamesrv", part.namesrv.tls))
             status.health = part.health
         exposed = exposure(own.bind_address, options, has_acl=own.acl_enable)
-        if exposed is None and part.controller is not None:
-            exposed = controller_exposure(own.bind_address, options, part.controller.port)
+        if controller is not None:
+            within = replace(controller, acl_enable=own.acl_enable)
+            told = (exposed, controller_exposure(own.bind_address, options, within))
+            exposed = ". And: ".join(filter(None, told)) or None
         self._part = part
         super().__init__(
             part,

@@ -471,7 +471,9 @@ class AutoSwitchHAService:
                     "lack messages: start the pair's master in controller mode; if that one is "
                     "lost for ever, set brokerRole=SYNC_MASTER here"
                 )
-            return f"no controller ({addresses}) has said who leads; try again"
+            complaint = "" if self.controllers is None else self.controllers.complaint
+            text = f"no controller ({addresses}) has said who leads; try again"
+            return f"{text}. {complaint}" if complaint else text
         if not self._state.has_enough:
             return (
                 f"{len(self._state.known.members)} brokers are in sync, and "

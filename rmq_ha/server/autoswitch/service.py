@@ -92,6 +92,12 @@ class ControllerClient:
         now = self._now()
         return self._host.clock.seconds() - now + self.manager.led_until(now)
 
+    @property
+    def complaint(self) -> str:
+        """What is wrong with controllers, for operators; empty: all that were asked answer."""
+        told = "; ".join(f"{address} {why}" for address, why in self._complained.items())
+        return f"controller {told}" if told else ""
+
     def start(self) -> None:
         """Look for the controllers."""
         self._is_running = True
@@ -190,6 +196,8 @@ class ControllerClient:
         answer = Answer(response.code, response.remark, response.ext or {}, response.body or b"")
         if response.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
             self._complain(ask.address, "is no controller; correct controllerAddr")
+        elif response.code == ResponseCode.NO_PERMISSION:
+            self._complain(ask.address, f"refuses this broker: {response.remark}")
         elif self._complained.pop(ask.address, None) is not None:
             self.log.info("controller {address} answers again", address=ask.address)
         self._over(ask, answer)

@@ -25,6 +25,7 @@ from rmq_ha.base.tls.reload import TlsReload
 from rmq_ha.base.tls.server import ServerTls
 from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.base.wire.ext_fields import ext_fields
+from rmq_ha.server.controller.access import ControllerAccess
 from rmq_ha.server.controller.broker_sets import BrokerSets
 from rmq_ha.server.controller.codes import RequestCode
 from rmq_ha.server.controller.events import Event, MasterElected, decode_event
@@ -92,10 +93,20 @@ class ControllerService:
             self._decided,
             self._lost,
         )
-        dispatcher = RequestDispatcher()
+        self.access = ControllerAccess(
+            host,
+            config,
+            self.sets,
+            self.liveness,
+            settings.peers.values(),
+            lambda: self.group.leads,
+        )
+        dispatcher = RequestDispatcher([self.access])
         dispatcher.routes.update(self._requests.routes())
         dispatcher.routes.update(self.group.routes())
         rules = None if tls is None else ServerTls(tls, host.disk.read_bytes, host.now_ms)
+        if rules is not None and self.access.administrators and config.acl_requires_tls:
+            rules.must_be_possible("aclRequiresTls=true")
         self.tls = TlsReload(host, [] if rules is None else [rules])
         self._server = RemotingServer(host, server_config, dispatcher, rules)
         self._scans = [
@@ -136,6 +147,8 @@ class ControllerService:
         for scan in self._scans:
             scan.start()
         self.tls.start()
+        if self.access.administrators is not None:
+            self.access.administrators.start()
         self.log.info("controller listens on port {port}", port=self.port)
 
     async def _stop(self) -> None:
@@ -143,6 +156,8 @@ class ControllerService:
         for scan in self._scans:
             await scan.stop()
         await self.tls.stop()
+        if self.access.administrators is not None:
+            await self.access.administrators.stop()
         await self.group.stop()
         await self._server.stop()
         await self._client.stop()

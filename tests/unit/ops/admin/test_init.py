@@ -119,6 +119,21 @@ def test_other_machines_reach_the_health_of_each_server(tmp_path: Path, layout: 
     assert again["pageToken"] != token
 
 
+def test_a_pair_that_elects_is_nobody_elses(tmp_path: Path) -> None:
+    """Only its two brokers get ids, replicate and are followed; names have to be replaced."""
+    assert init(str(tmp_path / "new"), "--failover", *THREE)[0] == 0
+    brokers = ",".join(THREE[1].split(",")[:2])
+    for path in (tmp_path / "new").glob("*.properties"):
+        settings = lines_of(path)
+        if path.name.startswith("broker"):
+            assert settings["haAllowedSlaves"] == settings["haTrustedMasters"] == brokers
+        else:
+            assert settings["controllerAllowedBrokers"] == brokers
+    assert init(str(tmp_path / "named"), "--failover", "--hosts", "a.x,b.x,c.x")[0] == 0
+    text = (tmp_path / "named" / "controller-n2.properties").read_text()
+    assert "# Write the addresses of a.x,b.x here, or strangers may come: " in text
+
+
 def test_the_documents_have_the_plan_of_ports(tmp_path: Path) -> None:
     """`docs/install.md` says what the ports are, one server of a kind after the other."""
     text = (Path(__file__).parents[4] / "docs" / "install.md").read_text()

@@ -132,7 +132,10 @@ def test_the_image_is_built_of_what_is_there_and_allowed() -> None:
 def test_the_composed_pair_is_a_pair_that_elects() -> None:
     composed = yaml.safe_load((DOCKER / "compose.yaml").read_text())
     services = composed["services"]
-    names = {name: f"172.18.0.{number}" for number, name in enumerate(services, 2)}
+    names = {name: f"172.30.238.{number}" for number, name in enumerate(services, 2)}
+    for name in ("broker-1", "broker-2"):
+        names[name] = services[name]["networks"]["rmqha"]["ipv4_address"]
+    of_brokers = f"{names['broker-1']},{names['broker-2']}"
     brokers, groups = [], {}
     for name, service in services.items():
         program, *arguments = service["command"]
@@ -155,12 +158,15 @@ def test_the_composed_pair_is_a_pair_that_elects() -> None:
             assert service["environment"] == {"RMQHA_STATUS_PORT": str(status)}
             assert status == {"rmqha-namesrv": 5558, "rmqha-controller": 5559}[program]
             groups[controller.controller_dleger_self_id] = controller.controller_dleger_peers
+            assert controller.controller_allowed_brokers == of_brokers
             continue
         text = (DOCKER / mounted["/etc/rmqha/broker.properties"]).read_text()
         configuration, notices = load_broker(text, here)
         assert [notice.text for notice in notices if notice.is_unknown] == []
         assert configuration.broker.broker_ip1 == names[name]
         assert configuration.ours.metrics_port == 5557
+        assert configuration.ours.ha_allowed_slaves == of_brokers
+        assert configuration.ours.ha_trusted_masters == of_brokers
         assert str(configuration.store.store_path_root_dir).startswith("/var/lib/rmqha/")
         for address in str(configuration.broker.namesrv_addr).split(";"):
             assert address.removesuffix(f":{NAMESRV_PORT}") in services

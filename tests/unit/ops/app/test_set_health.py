@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from rmq_ha.base.config.broker_configuration import BrokerConfiguration
-from rmq_ha.base.config.controller import ControllerConfiguration
+from rmq_ha.base.config.controller import ControllerConfig, ControllerConfiguration
 from rmq_ha.base.config.namesrv_configuration import NamesrvConfiguration
 from rmq_ha.ops.app.exposure import controller_exposure, group_exposure, replication_exposure
 from rmq_ha.ops.app.journals.controlled import set_health, tell_set
@@ -105,12 +105,19 @@ def test_an_open_port_of_a_group_of_a_controller_and_for_slaves_is_warned_of(
     where = "on 10.0.0.1 " if address == "10.0.0.1" else "on all addresses "
     for warning in (
         group_exposure(address, options, 4),
-        controller_exposure(address, options, 4),
         replication_exposure(address, options, 4, ""),
     ):
         assert (warning is not None) is is_open
         assert warning is None or f"port 4 {where}" in warning
     assert replication_exposure(address, options, 4, "10.0.0.7") is None
+    controller = ControllerConfig()
+    told = controller_exposure(address, options, controller)
+    assert (told is not None) is is_open
+    assert told is None or "set controllerAllowedBrokers" in told
+    controller.controller_allowed_brokers = "10.0.0.7"
+    assert controller_exposure(address, options, controller) is None
+    controller.controller_open_to_all = True
+    assert "Remove it" in (controller_exposure(address, options, controller) or "")
 
 
 def test_each_server_has_settings_of_its_own() -> None:

@@ -46,6 +46,7 @@ class InNameServers(Controllers):
                 controller_store_path="/controller",
                 mapped_file_size=1 << 16,
                 config_store_path=FILE,
+                **self.config,
             ),
             NettyServerConfig(listen_port=NAMESRV_PORT),
             "",

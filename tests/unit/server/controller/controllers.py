@@ -75,19 +75,29 @@ class Controllers(ControllerDesk):
         broker = self.brokers[number]
         names = {"clusterName": "c", "brokerName": "b"}
         code = f"{broker.address};1"
-        taken = self.ask(1013, {**names, "appliedBrokerId": str(number), "registerCheckCode": code})
+        applied = {**names, "appliedBrokerId": str(number), "registerCheckCode": code}
+        taken = self.ask_as(number, 1013, applied)
         assert taken.code == 0, taken.remark
-        known = self.ask(1003, {**names, "brokerId": str(number), "brokerAddress": broker.address})
+        here = {**names, "brokerId": str(number), "brokerAddress": broker.address}
+        known = self.ask_as(number, 1003, here)
         assert known.code == 0, known.remark
+
+    def ask_as(
+        self, number: int, code: int, ext: Ext | None = None, body: bytes | None = None
+    ) -> RemotingCommand:
+        """What the leader answers that broker."""
+        address = self.addresses[self.leader()]
+        return self.brokers[number].asker.ask(address, code, ext, body)
 
     def pair(self) -> None:
         """Both are in the set, 1 leads."""
         for number in self.brokers:
             self.join(number)
         self.world.clock.run_for(1.5)
-        assert self.ask(1002, {"brokerName": "b", "brokerId": "1"}).code == 0
+        assert self.ask_as(1, 1002, {"brokerName": "b", "brokerId": "1"}).code == 0
         info = self.info()
-        altered = self.ask(
+        altered = self.ask_as(
+            1,
             1001,
             {"brokerName": "b", "masterBrokerId": "1", "masterEpoch": info[0]["masterEpoch"]},
             encode_set(SyncStateSet((1, 2), info[1].epoch)),

@@ -371,7 +371,7 @@ def test_a_member_that_has_moved_is_looked_up_when_it_asks_and_may_lead() -> Non
 
 def test_an_answer_is_not_taken_from_tables_that_miss_what_may_be_agreed_on() -> None:
     """The id may have been given: nobody may be told that it was not."""
-    desk = ControllerDesk(3)
+    desk = ControllerDesk(3, controller_open_to_all=True)
     leader = desk.leader()
     for number in {0, 1, 2} - {leader}:
         desk.crash(number)

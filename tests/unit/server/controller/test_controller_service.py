@@ -84,7 +84,7 @@ def test_who_only_connects_anew_goes_on_leading() -> None:
 
 def test_a_strangers_heartbeat_kills_nobody() -> None:
     """It names a port where nobody listens, and goes away: who is registered is asked himself."""
-    desk = Controllers()
+    desk = Controllers(controller_open_to_all=True)
     desk.pair()
     forged = {"brokerName": "b", "brokerId": "1", "brokerAddr": f"{desk.hosts[0].ip}:1"}
     assert desk.tool.ask(desk.addresses[0], 904, forged).code == 0
@@ -184,7 +184,7 @@ def test_who_leads_is_not_said_while_somebody_is_being_elected() -> None:
 
 def test_all_whose_heartbeats_came_by_one_connection_are_looked_at() -> None:
     """Who forwards them for several goes: that each is dead is seen at once."""
-    desk = Controllers()
+    desk = Controllers(controller_open_to_all=True)
     for broker in desk.brokers.values():
         broker.silence = 60_000
     desk.pair()
@@ -251,7 +251,7 @@ def test_a_heartbeat_that_has_arrived_is_read_before_its_broker_is_given_up(watc
 
 def test_every_set_whose_brokers_fell_silent_is_without_a_master() -> None:
     """One after the other: none waits for another one's turn."""
-    desk = Controllers(brokers=0)
+    desk = Controllers(brokers=0, controller_open_to_all=True)
     for name in ("a", "b", "c"):
         broker = {"clusterName": "c", "brokerName": name, "brokerId": "1"}
         address = {"brokerAddress": "h:1", "brokerAddr": "h:1", "registerCheckCode": "h:1;1"}
@@ -404,7 +404,7 @@ def test_a_stop_answers_who_waits() -> None:
 
 
 def test_a_controller_whose_disk_fails_makes_room_for_another() -> None:
-    desk = Controllers(size=3)
+    desk = Controllers(size=3, controller_open_to_all=True)
     desk.pair()
     leader, before = desk.leader(), desk.info()
     desk.hosts[leader].disk.sync_fails = True
@@ -594,7 +594,7 @@ OURS: dict[str, str] = {
 
 def test_the_recorded_conversation() -> None:
     """What Java 5.3.3 answered to all requests, right and wrong; ours, but for `OURS`."""
-    desk = Controllers(brokers=0)
+    desk = Controllers(brokers=0, controller_open_to_all=True)
     world, differs = desk.world, set()
     world.clock.run_for(11.0)  # it has led for long enough to know who is dead
     beats = {number: Asker(world, world.add(f"broker{number}")) for number in (1, 2)}
