@@ -22,6 +22,12 @@ class NamesrvConfig:
     order_message_enable: bool = key(
         "orderMessageEnable", False, "answer ordered-topic configuration"
     )
+    delete_topic_with_broker_registration: bool = key(
+        "deleteTopicWithBrokerRegistration",
+        True,
+        "a broker leaves the route of a topic that it no longer registers, as in RocketMQ 5 with "
+        "this key; false: it stays there until name servers are told, as in RocketMQ 4.9",
+    )
     keep_wiped_write_perm: bool = key(
         "keepWipedWritePerm",
         True,

@@ -126,6 +126,13 @@ class RmqHaConfig:
         "as TIMER_DELAY_SEC, a priority or a lite topic; false: store them and deliver them at "
         "once, as RocketMQ 4.9 does",
     )
+    time_search_nearest: bool = key(
+        "timeSearchNearest",
+        False,
+        "answer searches by time, and with them resets of groups and consumers that begin by time, "
+        "with the message that was stored nearest, as RocketMQ 4.9 does; false: with the first one "
+        "that was stored then or later, as RocketMQ 5 does",
+    )
     slave_drops_deleted_topics: bool = key(
         "slaveDropsDeletedTopics",
         True,

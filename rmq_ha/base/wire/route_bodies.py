@@ -24,6 +24,8 @@ HOLDER = "brokerIdHolder"
 """Of ours, in the answer that refuses a registration: the address that holds its brokerId."""
 TAKES_OVER = "takesOverFrom"
 """Of ours, in a registration: the address whose broker was found to be dead, or to lead no more."""
+ALL_TOPICS = "allTopics"
+"""Of ours, in a registration: `true` where it has all topics of the broker, `false` for some."""
 RIVALS = "brokerIdRivals"
 """Of ours, beside the cluster's table: JSON, rows of brokerName, brokerId, address, holder."""
 

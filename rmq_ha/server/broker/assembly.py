@@ -171,7 +171,10 @@ def _table_processors(broker: BrokerParts) -> list[Processor]:
             control=next(iter(broker.access_controls), None), identity=broker.identity
         ),
         AdminOffsetsProcessor(
-            store=store, consumer_offsets=offsets, delay_offsets=broker.delay_offset_table
+            store=store,
+            config=configuration.ours,
+            consumer_offsets=offsets,
+            delay_offsets=broker.delay_offset_table,
         ),
         AdminTopicsProcessor(
             store=store,
@@ -237,6 +240,7 @@ def _client_processors(broker: BrokerParts) -> list[Processor]:
         RelayProcessor(store=store, consumers=consumers, broker_name=name),
         ResetOffsetProcessor(
             store=store,
+            config=configuration.ours,
             topics=topics,
             consumers=consumers,
             consumer_offsets=offsets,

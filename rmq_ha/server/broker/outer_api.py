@@ -24,7 +24,7 @@ from rmq_ha.base.wire.bodies import (
 from rmq_ha.base.wire.codes import RequestCode, ResponseCode
 from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.base.wire.pages import FIRST, next_page
-from rmq_ha.base.wire.route_bodies import body_crc32
+from rmq_ha.base.wire.route_bodies import ALL_TOPICS, body_crc32
 from rmq_ha.server.broker.tables.delay_offsets import check_delay_offsets
 
 SLAVE_TIMEOUT_MS = 3000
@@ -41,10 +41,15 @@ class RemotingCalls(Protocol):
 
 
 class RegisterBody(NamedTuple):
-    """A REGISTER_BROKER body as it is sent; the same to every name server."""
+    """
+    A REGISTER_BROKER body as it is sent; the same to every name server.
+
+    :ivar has_all: all topics of this broker are in it.
+    """
 
     data: bytes
     compressed: bool = False
+    has_all: bool = False
 
 
 class RegisterBrokerResult(NamedTuple):
@@ -138,6 +143,7 @@ class BrokerOuterAPI:
     def _register_command(self, broker: BrokerIdentity, body: RegisterBody) -> RemotingCommand:
         ext = broker.to_ext()
         ext["compressed"] = "true" if body.compressed else "false"
+        ext[ALL_TOPICS] = "true" if body.has_all else "false"
         ext["bodyCrc32"] = str(body_crc32(body.data))
         return RemotingCommand(RequestCode.REGISTER_BROKER, ext=ext, body=body.data)
 

@@ -358,7 +358,8 @@ class Registration:
         table = {config.topic_name: config for config in topics}
         compressed = self._config.compressed_register
         body = RegisterBrokerBody(self._version, table)
-        return RegisterBody(body.encode(compressed=compressed), compressed)
+        has_all = len(table) == len(self._topics.table)
+        return RegisterBody(body.encode(compressed=compressed), compressed, has_all)
 
     @property
     def _timeout_ms(self) -> int:

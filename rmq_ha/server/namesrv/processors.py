@@ -33,6 +33,7 @@ from rmq_ha.base.wire.route_bodies import (
 from rmq_ha.server.namesrv.answers import Answer, Handler, required, when_written
 from rmq_ha.server.namesrv.kv_config import ORDER_TOPIC_CONFIG, KVConfigManager
 from rmq_ha.server.namesrv.routes import RegisterResult, RouteInfoManager
+from rmq_ha.server.namesrv.whole import names_all_topics
 from rmq_ha.server.namesrv.wiped import WipedBrokers
 
 MOST_RIVALS = 20
@@ -129,6 +130,8 @@ class RouteProcessor:
             channel,
             self._clock.seconds(),
             ext.get(TAKES_OVER, ""),
+            has_all=self._config.delete_topic_with_broker_registration
+            and names_all_topics(request, broker.broker_name, body.topics),
         )
         if result.holder is not None:
             return self._refuse_rival(request, broker, result)

@@ -6,7 +6,7 @@ be closed or answered is returned.
 Spec: remoting.md, chapter 9.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol
 
@@ -72,7 +72,7 @@ class RouteInfoManager:
     """
     The name server's tables; all of them in memory only.
 
-    Topics are added and updated by registrations of masters and never removed by them.
+    Topics are added and updated by registrations of masters, and removed by those that have all.
 
     :param is_wiped: says of a broker name that producers are to avoid it, whatever it registers.
     :param last_wins: says that an id belongs to whoever registered last, as in 4.9.
@@ -118,6 +118,8 @@ class RouteInfoManager:
         channel: BrokerChannel,
         now: float,
         takes_over: str = "",
+        *,
+        has_all: bool = False,
     ) -> RegisterResult:
         """
         REGISTER_BROKER.
@@ -129,6 +131,7 @@ class RouteInfoManager:
         :param topics: all of the broker's topics, or some of them.
         :param takes_over: an address whose broker is dead, or leads no more, as the broker that
             registers found out.
+        :param has_all: a topic that is not among them is not at this broker any more.
         """
         holder = self._living_holder(broker)
         if holder is not None and not self._last_wins():
@@ -157,6 +160,8 @@ class RouteInfoManager:
         is_new = is_first or known is None or known.data_version != data_version
         if broker.broker_id == MASTER_ID and is_new:
             self._put_topics(broker.broker_name, topics)
+            if has_all:
+                self._drop_topics_but(topics, broker.broker_name)
         self._live[broker.address] = BrokerLive(
             now, replace(data_version), channel, broker.ha_address
         )
@@ -414,8 +419,12 @@ class RouteInfoManager:
             names.pop(name, None)
             if not names:
                 del self._clusters[cluster]
+        self._drop_topics_but((), name)
+
+    def _drop_topics_but(self, kept: Container[str], broker_name: str) -> None:
+        """A broker's queues leave the routes of all other topics."""
         for topic, queues in list(self._topics.items()):
-            if queues.pop(name, None) is not None:
+            if topic not in kept and queues.pop(broker_name, None) is not None:
                 self.pairs -= 1
                 if not queues:
                     del self._topics[topic]

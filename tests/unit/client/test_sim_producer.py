@@ -8,6 +8,8 @@ from twisted.internet.defer import CancelledError, Deferred
 
 from rmq_ha.base.model.message import Address
 from rmq_ha.base.model.topic_config import TopicConfig
+from rmq_ha.base.wire.codes import RequestCode
+from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.client.connection.hooks import SendContext
 from rmq_ha.client.connection.parts import CheckHeader
 from rmq_ha.client.lookup.requests import pull_request
@@ -395,6 +397,21 @@ def test_oneway_to_a_broker_that_does_not_read(bench: Callable[..., Bench]) -> N
         end.resumeProducing()
     it.cluster.run(5)
     assert it.producer.in_flight == 0
+
+
+def test_a_topic_that_was_deleted_at_one_broker(bench: Callable[..., Bench]) -> None:
+    """As `mqadmin` with a broker's address deletes it: the route has the other broker only."""
+    it = bench("a", "b")
+    for broker in it.cluster.brokers.values():
+        broker.topics.update(TopicConfig("T", 4, 4))
+    it.cluster.run(31)
+    route = it.cluster.namesrv.controller.routes.route("T")
+    assert {queue.broker_name for queue in route.queues} == {"a", "b"}
+    command = RemotingCommand(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "T"})
+    assert it.wait(it.instance.invoke(it.cluster.address("a"), command, 3000)).code == 0
+    it.cluster.run(31)
+    route = it.cluster.namesrv.controller.routes.route("T")
+    assert {queue.broker_name for queue in route.queues} == {"b"}
 
 
 def test_properties_that_only_rocketmq_5_acts_on_are_not_sent(bench: Callable[..., Bench]) -> None:

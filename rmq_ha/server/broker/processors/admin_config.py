@@ -85,6 +85,7 @@ MUTABLE_KEYS = frozenset(
         "startAcceptSendRequestTimeStamp",
         "storeReplyMessageEnable",
         "syncFlushTimeout",
+        "timeSearchNearest",
         "traceOn",
         "transactionCheckInterval",
         "transactionCheckMax",

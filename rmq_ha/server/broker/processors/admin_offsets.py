@@ -6,6 +6,7 @@ Spec: remoting.md, section 7.4 and chapter 8.
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
+from rmq_ha.base.config.ours import RmqHaConfig
 from rmq_ha.base.remoting.channel import Channel
 from rmq_ha.base.wire import fastjson
 from rmq_ha.base.wire.codes import RequestCode
@@ -26,8 +27,14 @@ class QueueBounds(Protocol):
     def min_offset_in_queue(self, topic: str, queue_id: int) -> int:
         """0 for an unknown queue."""
 
-    def offset_by_time(self, topic: str, queue_id: int, timestamp_ms: int) -> int:
-        """The queue offset stored nearest to this time; 0 for an unknown queue."""
+    def offset_by_time(
+        self, topic: str, queue_id: int, timestamp_ms: int, *, nearest: bool = False
+    ) -> int:
+        """
+        The first queue offset that was stored at this time or later; 0 for an unknown queue.
+
+        :param nearest: the one that was stored nearest to this time instead.
+        """
 
     def earliest_message_time(self, topic: str, queue_id: int) -> int:
         """Store time of the first message, ms; -1 unknown."""
@@ -44,10 +51,12 @@ class AdminOffsetsProcessor:
         self,
         *,
         store: QueueBounds,
+        config: RmqHaConfig,
         consumer_offsets: ConsumerOffsetManager,
         delay_offsets: Callable[[], Mapping[int, int]],
     ) -> None:
         self._store = store
+        self._config = config
         self._consumer_offsets = consumer_offsets
         self._delay_offsets = delay_offsets
 
@@ -65,7 +74,8 @@ class AdminOffsetsProcessor:
     def search_offset(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
         """SEARCH_OFFSET_BY_TIMESTAMP."""
         timestamp_ms = fields.int64(fields.header(request), "timestamp")
-        offset = self._store.offset_by_time(*_queue(request), timestamp_ms)
+        nearest = self._config.time_search_nearest
+        offset = self._store.offset_by_time(*_queue(request), timestamp_ms, nearest=nearest)
         return request.response(ext={"offset": str(offset)})
 
     def max_offset(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:

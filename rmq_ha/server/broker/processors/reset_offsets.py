@@ -8,6 +8,7 @@ from typing import cast
 
 from twisted.logger import Logger
 
+from rmq_ha.base.config.ours import RmqHaConfig
 from rmq_ha.base.errors import RequestRejected
 from rmq_ha.base.model.topic_config import TopicConfig
 from rmq_ha.base.remoting.channel import Channel
@@ -41,12 +42,14 @@ class ResetOffsetProcessor:
         self,
         *,
         store: QueueBounds,
+        config: RmqHaConfig,
         topics: TopicConfigManager,
         consumers: ConsumerManager,
         consumer_offsets: ConsumerOffsetManager,
         broker_name: str,
     ) -> None:
         self._store = store
+        self._config = config
         self._topics = topics
         self._consumers = consumers
         self._consumer_offsets = consumer_offsets
@@ -124,7 +127,8 @@ class ResetOffsetProcessor:
             if timestamp_ms == TO_THE_END:
                 target = self._store.max_offset_in_queue(topic, queue_id)
             else:
-                target = self._store.offset_by_time(topic, queue_id, timestamp_ms)
+                nearest = self._config.time_search_nearest
+                target = self._store.offset_by_time(topic, queue_id, timestamp_ms, nearest=nearest)
             target = max(0, target)
             if not force:
                 target = min(target, committed)

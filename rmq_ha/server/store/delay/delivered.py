@@ -176,8 +176,7 @@ class DeliveredCopies:
 
     def _by_time(self, queue: ConsumeQueue, ms: int) -> int:
         """Not behind the first message that was stored at a time, or later."""
-        # One ms before: of several with the same time, any may be found.
-        return max(queue.offset_by_time(ms - 1, self._store_time, 0), queue.min_offset)
+        return max(queue.offset_by_time(ms, self._store_time, 0), queue.min_offset)
 
     def _store_time(self, physical_offset: int, size: int) -> int:
         record = self._record_at(physical_offset, size)

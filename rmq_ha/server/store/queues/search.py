@@ -17,6 +17,8 @@ from rmq_ha.base.store_format.consumequeue import (
 )
 
 WALK_SIZE = 800 * UNIT_SIZE
+_UNREADABLE_IN_A_ROW = 16
+"""Records whose time nobody can tell, before a search takes what is there for new."""
 
 UnitAt = Callable[[int], tuple[int, int, int]]
 BehindFillers = Callable[[int, int], int]
@@ -48,7 +50,9 @@ def nearest_in_time(
     min_physical_offset: int,
 ) -> int:
     """
-    The position of the message that was stored nearest to a time.
+    The position of the message that was stored nearest to a time: the answer of RocketMQ 4.9.
+
+    Of several messages with one time it is any of them, so that whoever begins there misses some.
 
     :param store_time_of: of a record, by physical offset and size; negative if it is gone.
     :param min_physical_offset: of the CommitLog.
@@ -97,11 +101,82 @@ def _file_by_time(bounds: Bounds, unit: UnitAt, ms: int, store_time_of: StoreTim
     return bounds.starts[low]
 
 
+def first_since(
+    bounds: Bounds,
+    unit: UnitAt,
+    behind_fillers: BehindFillers,
+    ms: int,
+    store_time_of: StoreTimeOf,
+    min_physical_offset: int,
+) -> int:
+    """
+    The position of the first message that was stored at a time or later; the end if there is none.
+
+    :param store_time_of: as in `nearest_in_time`.
+    :param min_physical_offset: of the CommitLog.
+    """
+
+    def is_older(at: int, limit: int) -> bool:
+        """Where a record cannot be read, the next one tells; at last nothing is left out."""
+        for _ in range(_UNREADABLE_IN_A_ROW):
+            physical_offset, size, _ = unit(at)
+            if physical_offset < min_physical_offset:
+                return True
+            time = store_time_of(physical_offset, size)
+            at = behind_fillers(at + UNIT_SIZE, limit) if time < 0 else at
+            if time >= 0 or at >= limit:
+                return 0 <= time < ms
+        return False
+
+    def span(number: int) -> tuple[int, int]:
+        """The first message of a file, and the end of its units; the end twice if it has none."""
+        start = bounds.starts[number]
+        limit = min(start + bounds.file_size, bounds.end)
+        low = max(start, bounds.first)
+        return (behind_fillers(low, limit) if low < limit else limit), limit
+
+    def first_in(number: int) -> int:
+        low, limit = span(number)
+        return _first_that_is_not(lambda at: is_older(at, limit), behind_fillers, low, limit)
+
+    def has_some(number: int) -> bool:
+        _, limit = span(number)
+        last = limit - UNIT_SIZE
+        if unit(last)[1] != FILLER_SIZE:
+            return not is_older(last, limit)
+        return first_in(number) < limit
+
+    left, right = 0, len(bounds.starts)
+    while left < right:
+        middle = number = (left + right) // 2
+        while number > left and span(number)[0] == span(number)[1]:  # it holds fillers only
+            number -= 1
+        low, limit = span(number)
+        if low < limit and has_some(number):
+            right = number
+        else:
+            left = middle + 1
+    return first_in(left) if left < len(bounds.starts) else bounds.end
+
+
 def first_from(
     unit: UnitAt, behind_fillers: BehindFillers, low: int, high: int, physical_offset: int
 ) -> int:
+    """The position of the first message at or behind a physical offset; `high` if none."""
+
+    def is_before(at: int) -> bool:
+        offset, size, _ = unit(at)
+        # a hole, which lost power may leave, lies behind all that is surely there
+        return offset < physical_offset and size > 0
+
+    return _first_that_is_not(is_before, behind_fillers, low, high)
+
+
+def _first_that_is_not(
+    is_before: Callable[[int], bool], behind_fillers: BehindFillers, low: int, high: int
+) -> int:
     """
-    The position of the first message at or behind a physical offset; `high` if none.
+    The first position in a file whose message does not lie before what is looked for.
 
     Fillers stand where a queue began late, and where a damaged record was left out: what they are
     worth, the message behind them says.
@@ -110,13 +185,10 @@ def first_from(
     while low < high:
         middle = _middle(low, high)
         at = behind_fillers(middle, high)
-        if at < high:
-            offset, size, _ = unit(at)
-            # a hole, which lost power may leave, lies behind all that is surely there
-            if offset < physical_offset and size > 0:
-                low = at + UNIT_SIZE
-                continue
-        high = middle
+        if at < high and is_before(at):
+            low = at + UNIT_SIZE
+        else:
+            high = middle
     return behind_fillers(low, end)
 
 

@@ -16,7 +16,13 @@ from rmq_ha.base.store_format.consumequeue import (
 )
 from rmq_ha.server.store.queues.ext import QueueExtension
 from rmq_ha.server.store.queues.files import QueueFiles
-from rmq_ha.server.store.queues.search import WALK_SIZE, Bounds, first_from, nearest_in_time
+from rmq_ha.server.store.queues.search import (
+    WALK_SIZE,
+    Bounds,
+    first_from,
+    first_since,
+    nearest_in_time,
+)
 
 MAX_POSITION = 1 << 62
 _NOTHING = (0, 0, 0)
@@ -192,13 +198,19 @@ class QueueUnits:
         return end
 
     def offset_by_time(
-        self, ms: int, store_time_of: Callable[[int, int], int], min_physical_offset: int
+        self,
+        ms: int,
+        store_time_of: Callable[[int, int], int],
+        min_physical_offset: int,
+        *,
+        nearest: bool = False,
     ) -> int:
         """
-        The queue offset of the message that was stored nearest to a time.
+        The queue offset of the first message that was stored at a time or later; the end if none.
 
         :param store_time_of: of a record, by physical offset and size; negative if it is gone.
         :param min_physical_offset: of the CommitLog.
+        :param nearest: of the message that was stored nearest to the time instead.
         :raises StoreError: the disk refuses.
 
         Spec: store.md, section 3.9, with the file chosen by the store time of its last unit.
@@ -206,7 +218,8 @@ class QueueUnits:
         if not self._starts:
             return 0
         bounds = Bounds(self._starts, self._size, self._min, self._end)
-        position = nearest_in_time(
+        look = nearest_in_time if nearest else first_since
+        position = look(
             bounds, self._unit, self._behind_fillers, ms, store_time_of, min_physical_offset
         )
         return position // UNIT_SIZE

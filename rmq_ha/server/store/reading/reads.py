@@ -182,17 +182,18 @@ class StoreReads:
         queue = self.queues.get(topic, queue_id)
         return queue.min_offset if queue is not None else 0
 
-    def offset_by_time(self, topic: str, queue_id: int, ms: int) -> int:
+    def offset_by_time(self, topic: str, queue_id: int, ms: int, *, nearest: bool = False) -> int:
         """
-        The queue offset of the message stored nearest to a time; 0 for an unknown queue.
+        Where a time begins in a queue, as `ConsumeQueue.offset_by_time`; 0 for an unknown queue.
 
+        :param nearest: the message that was stored nearest to the time, before or behind it.
         :raises StoreError: the disk refuses.
         """
         self.dispatcher.hurry()
         queue = self.queues.get(topic, queue_id)
         if queue is None:
             return 0
-        return queue.offset_by_time(ms, self._store_timestamp, self.log.min_offset)
+        return queue.offset_by_time(ms, self._store_timestamp, self.log.min_offset, nearest=nearest)
 
     def store_timestamp_at(self, topic: str, queue_id: int, queue_offset: int) -> int:
         """When that message was stored, ms; -1 unknown."""

@@ -198,8 +198,10 @@ class FakeStore:
     def is_in_disk(self, topic: str, queue_id: int, queue_offset: int) -> bool:
         return self.in_disk
 
-    def offset_by_time(self, topic: str, queue_id: int, timestamp_ms: int) -> int:
-        return timestamp_ms % 7
+    def offset_by_time(
+        self, topic: str, queue_id: int, timestamp_ms: int, *, nearest: bool = False
+    ) -> int:
+        return 0 if nearest else timestamp_ms % 7
 
     def store_timestamp_at(self, topic: str, queue_id: int, queue_offset: int) -> int:
         units = self.queues.get((topic, queue_id), [])
@@ -337,7 +339,10 @@ class Kit:
                 queue_locks=RebalanceLockManager(), limits=self.limits, steady_ms=self.steady_ms
             ),
             AdminOffsetsProcessor(
-                store=self.store, consumer_offsets=self.offsets, delay_offsets=lambda: {1: 3, 3: 4}
+                store=self.store,
+                config=self.configuration.ours,
+                consumer_offsets=self.offsets,
+                delay_offsets=lambda: {1: 3, 3: 4},
             ),
             AdminTopicsProcessor(
                 store=self.store,

@@ -112,6 +112,7 @@ class RegistrationTests(SynchronousTestCase):
         self.assertEqual(len(command.body), len(BODY_A5))
         crc = command.ext.pop("bodyCrc32") if command.ext else ""
         self.assertEqual(len(crc) and int(crc) > 0, True)
+        self.assertEqual(command.ext and command.ext.pop("allTopics"), "true")
         self.assertEqual(
             command.ext,
             {

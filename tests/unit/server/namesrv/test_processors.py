@@ -17,6 +17,7 @@ from rmq_ha.base.model.topic_config import TopicConfig
 from rmq_ha.base.wire.codes import ResponseCode
 from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.base.wire.route_bodies import RegisterBrokerBody, Rival, decode_rivals
+from rmq_ha.base.wire.versions import V5_0_0
 from rmq_ha.server.namesrv.config_processor import ConfigProcessor
 from rmq_ha.server.namesrv.kv_config import KVConfigManager
 from rmq_ha.server.namesrv.processors import RouteProcessor
@@ -75,11 +76,17 @@ class ProcessorTests(SynchronousTestCase):
         return answer
 
     def register(
-        self, *topics: str, counter: int = 1, broker_id: int = 0, port: int = 10911
+        self,
+        *topics: str,
+        counter: int = 1,
+        broker_id: int = 0,
+        port: int = 10911,
+        version: int = 407,
+        **more: str,
     ) -> RemotingCommand:
         table = {name: TopicConfig(name, 8, 8) for name in topics}
         body = RegisterBrokerBody(DataVersion(1, counter), table).encode()
-        return self.ask(103, body, **self.broker(broker_id, port))
+        return self.ask(103, body, version=version, **self.broker(broker_id, port), **more)
 
     def broker(self, broker_id: int = 0, port: int = 10911) -> dict[str, str]:
         return {
@@ -103,6 +110,25 @@ class ProcessorTests(SynchronousTestCase):
         found = self.ask(105, topic="TopicA")
         assert found.body is not None
         self.assertIn(b'"brokerAddrs":{"0":"127.0.0.1:10911"}', found.body)
+
+    def test_a_topic_that_was_deleted_in_a_broker_leaves_its_route(self) -> None:
+        """At the next whole registration of a broker of ours or of 4.9; the key keeps the topic."""
+        built_in = ("SELF_TEST_TOPIC", "OFFSET_MOVED_EVENT", "SCHEDULE_TOPIC_XXXX", "broker-a")
+        counters = iter(range(1, 99))
+
+        def left(*topics: str, **more: Any) -> bool:
+            """Whether the topic is gone when these are registered."""
+            self.register("Old", *built_in, counter=next(counters), allTopics="false")
+            self.register(*topics, counter=next(counters), **more)
+            return "Old" not in self.routes.topics()
+
+        self.assertTrue(left("T", allTopics="true"))
+        self.assertTrue(left(*built_in, "T"))
+        self.assertFalse(left("T"))
+        self.assertFalse(left(*built_in, "T", allTopics="false"))
+        self.assertFalse(left(*built_in, "T", version=V5_0_0))
+        self.config.delete_topic_with_broker_registration = False
+        self.assertFalse(left("T", allTopics="true"))
 
     def test_a_takeover_waits_for_the_end_of_the_other(self) -> None:
         """namesrvBrokerTakeover=false: the address, or name and id, of one that is connected."""

@@ -94,6 +94,21 @@ class TestRegister:
         assert routes.perm("T") == 6
         assert routes.perm("U") == 4
 
+    def test_a_whole_body_removes_the_topics_that_are_not_in_it(self) -> None:
+        """Of its own broker; a topic that nobody has is forgotten."""
+        routes = Routes()
+        routes.put(MASTER, topic("T"), topic("U"), topic("V"))
+        routes.put(OTHER, topic("T"))
+        routes.put(MASTER, topic("U"), version=V2)
+        assert routes.pairs == 4
+        table = {"U": topic("U")}
+        routes.register(MASTER, DataVersion(3, 3), table, None, FakeChannel(), 0.0, has_all=True)
+        route = routes.route("T")
+        assert route is not None
+        assert [queue.broker_name for queue in route.queues] == ["b"]
+        assert routes.route("V") is None
+        assert routes.pairs == 2
+
     def test_first_counts_although_the_version_is_known(self) -> None:
         """A slave that becomes master under its address and version brings its topics."""
         routes = Routes()

@@ -330,6 +330,36 @@ def test_the_first_message_is_looked_for_again_when_the_queue_was_cut() -> None:
     assert queue.min_offset == 3
 
 
+@settings(max_examples=60)
+@given(st.lists(st.integers(0, 3), min_size=1, max_size=130), st.integers(0, 300))
+def test_the_first_message_of_a_time(steps: list[int], ms: int) -> None:
+    """Over several files, with many messages of one time: none of that time is left out."""
+    stamps = [sum(steps[: i + 1]) for i in range(len(steps))]
+    table, by_offset = stamped(*stamps)
+    queue = table.queue("T", 0)
+    begun = queue.offset_by_time(ms, lambda offset, size: by_offset[offset], 0)
+    assert begun == next((i for i, stamp in enumerate(stamps) if stamp >= ms), len(stamps))
+
+
+def test_a_search_in_time_where_records_are_gone_or_unreadable() -> None:
+    """What the log has lost at its beginning is old; what cannot be read hides no message."""
+    table, stamps = stamped(*range(1000, 1100, 10))
+    queue = table.queue("T", 0)
+
+    def begun(ms: int, low: int = 0) -> int:
+        return queue.offset_by_time(ms, lambda offset, size: stamps.get(offset, -1), low)
+
+    assert [begun(ms) for ms in (0, 1000, 1001, 1090, 1091)] == [0, 0, 1, 9, 10]
+    assert begun(0, low=300) == 3
+    del stamps[500], stamps[600]
+    assert [begun(ms) for ms in (1040, 1050, 1070)] == [4, 5, 5]
+    del stamps[900]
+    assert begun(1085) == 9
+    stamps.clear()
+    assert begun(1040) == 0
+    assert table.queue("U", 0).offset_by_time(0, lambda offset, size: 5, 0) == 0
+
+
 @pytest.mark.parametrize("last_exit_ok", [True, False])
 def test_what_a_crash_left_far_behind_the_end_does_not_come_back(last_exit_ok: bool) -> None:
     """Units that were written before those in front of them are none, however far they are."""
@@ -642,7 +672,10 @@ def test_nearest_message_by_time() -> None:
     queue = table.queue("T", 0)
 
     def find(ms: int, low: int = 0) -> int:
-        return queue.offset_by_time(ms, lambda offset, size: stamps.get(offset, -1), low)
+        def time_of(offset: int, size: int) -> int:
+            return stamps.get(offset, -1)
+
+        return queue.offset_by_time(ms, time_of, low, nearest=True)
 
     assert [find(ms) for ms in (0, 1040, 1060, 1109, 1159, 1160, 9999)] == [0, 0, 1, 1, 1, 2, 2]
     assert find(0, low=100) == 1
@@ -657,7 +690,8 @@ def test_time_search_over_files(steps: list[int], ms: int) -> None:
     """The message found is nearest within its file, and no later file begins before the time."""
     stamps = [sum(steps[: i + 1]) for i in range(len(steps))]
     table, by_offset = stamped(*stamps)
-    found = table.queue("T", 0).offset_by_time(ms, lambda offset, size: by_offset[offset], 0)
+    queue = table.queue("T", 0)
+    found = queue.offset_by_time(ms, lambda offset, size: by_offset[offset], 0, nearest=True)
     start = next(
         (i for i in range(0, len(stamps), 40) if stamps[min(i + 39, len(stamps) - 1)] >= ms),
         (len(stamps) - 1) // 40 * 40,

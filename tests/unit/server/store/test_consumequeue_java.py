@@ -232,11 +232,13 @@ def test_offsets_by_time(clean: Path, log: FileLog, expected: dict[str, Any]) ->
         queue = table.queue(topic, int(queue_id))
         for entry in described["entries"]:
             stamp = stamps[entry[0]]
-            found = queue.offset_by_time(stamp, reader.store_timestamp_at, 0)
-            assert stamps[described["entries"][found][0]] == stamp
+            for nearest in (False, True):
+                found = queue.offset_by_time(stamp, reader.store_timestamp_at, 0, nearest=nearest)
+                assert stamps[described["entries"][found][0]] == stamp
+                assert nearest or not found or stamps[described["entries"][found - 1][0]] < stamp
         first, last = described["entries"][0][0], described["entries"][-1][0]
         early, late = stamps[first] - 1000, stamps[last] + 1000
         assert queue.offset_by_time(early, reader.store_timestamp_at, 0) == 0
-        assert (
-            queue.offset_by_time(late, reader.store_timestamp_at, 0) == described["maxOffset"] - 1
-        )
+        end = described["maxOffset"]
+        assert queue.offset_by_time(late, reader.store_timestamp_at, 0) == end
+        assert queue.offset_by_time(late, reader.store_timestamp_at, 0, nearest=True) == end - 1

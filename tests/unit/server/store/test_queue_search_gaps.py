@@ -165,11 +165,21 @@ def test_nothing_is_taken_back_behind_a_gap() -> None:
     assert queue.max_physical_offset == 1000
 
 
+@given(numbers=st.sets(st.integers(0, 160), min_size=1), wanted=st.integers(0, 170))
+def test_the_first_of_a_time_over_files_with_gaps(numbers: set[int], wanted: int) -> None:
+    """Some files end in fillers, and some hold nothing else."""
+    there, queue = sorted(numbers), a_queue(sorted(numbers))
+    begun = queue.offset_by_time(10 * wanted, lambda offset, size: offset // 10, 0)
+    assert begun == next((n for n in there if n >= wanted), queue.max_offset)
+
+
 @given(numbers=st.sets(st.integers(0, 39), min_size=1), wanted=st.integers(0, 45))
 def test_by_time(numbers: set[int], wanted: int) -> None:
     """The nearest message in time, whatever is missing; ms 10 n for number n."""
-    there = sorted(numbers)
-    found = a_queue(there).offset_by_time(10 * wanted, lambda offset, size: offset // 10, 0)
+    there, queue = sorted(numbers), a_queue(sorted(numbers))
+    begun = queue.offset_by_time(10 * wanted, lambda offset, size: offset // 10, 0)
+    assert begun == next((n for n in there if n >= wanted), queue.max_offset)
+    found = queue.offset_by_time(10 * wanted, lambda offset, size: offset // 10, 0, nearest=True)
     distance = min(abs(n - wanted) for n in there)
     assert found in there
     assert abs(found - wanted) == distance
