@@ -100,6 +100,7 @@ class StrandedLog(DivergedLog):
             "keeps messages (fileReservedTime) or has room for"
         )
         self.end = end
+        self.begins = begins
         self.length = length
 
 

@@ -175,6 +175,12 @@ class RmqHaConfig:
         "away for longer than the master keeps messages) moves its log into a folder below "
         "setaside and fetches all of the master's; false: it changes nothing and stays away",
     )
+    ha_refetch_stranded_pair: bool = key(
+        "haRefetchStrandedPair",
+        False,
+        "the same for a slave of a pair without controllers, whose master nobody elected: it "
+        "believes whoever its configuration or its name servers name",
+    )
     ha_allowed_slaves: str = key(
         "haAllowedSlaves",
         "",

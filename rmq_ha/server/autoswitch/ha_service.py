@@ -26,7 +26,6 @@ from rmq_ha.base.tls.refusals import Refusals
 from rmq_ha.base.tls.server import TlsMode
 from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.server.autoswitch.actions import Adopt, Follow, Lead, Progress, StepDown
-from rmq_ha.server.autoswitch.anew import why_not_anew
 from rmq_ha.server.autoswitch.commit_log import EpochCommitLog
 from rmq_ha.server.autoswitch.epochs import BEFORE_CONTROLLERS, Epoch, Epochs
 from rmq_ha.server.autoswitch.feed import EpochFeed, Report
@@ -42,6 +41,7 @@ from rmq_ha.server.autoswitch.settings import ManagerSettings, ReplicationSettin
 from rmq_ha.server.autoswitch.shared_end import SharedEnd
 from rmq_ha.server.autoswitch.sync_state import SyncState
 from rmq_ha.server.autoswitch.tables import Entry, Tables
+from rmq_ha.server.ha.anew import why_not_anew
 from rmq_ha.server.ha.lag import AppendTimes
 from rmq_ha.server.ha.places import chain_to, holds_nothing
 from rmq_ha.server.ha.shell import OpenConnections
@@ -544,7 +544,8 @@ class AutoSwitchHAService:
     def why_not_anew(self, stranded: StrandedLog) -> str:
         """As `Follower` says."""
         directory = self._log.directories[0]
-        return why_not_anew(self._host.disk, self._configuration, directory, stranded)
+        host, configuration = self._host, self._configuration
+        return why_not_anew(host.disk, configuration, directory, stranded, is_elected=True)
 
     def begin_anew(self, stranded: StrandedLog) -> "Deferred[None]":
         """As `Follower` says."""

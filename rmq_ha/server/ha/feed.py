@@ -55,7 +55,8 @@ class Feed:
 
     A slave of ours greets with a checksum (`greeting`). If that is ours it is believed; if not, or
     if the slave is ahead, the log is sent from before that place, for the slave to find where the
-    two part; and two heartbeats at the end of our log tell it at once that there is no more. As a
+    two part; and two heartbeats at the end of our log tell it at once that there is no more. Of one
+    that needs deleted bytes the first heartbeat says where our log begins, the second its end. As a
     slave ourselves we send that to none: it would set aside what only it may have.
 
     With a frame unacknowledged that was all there was, a master gathers what is put meanwhile, up
@@ -238,6 +239,8 @@ class Feed:
         """What to write now; empty when nothing is to be sent."""
         if self.requested is None or self._paused:
             return b""
+        if self._beats_left and self.is_stranded:
+            return self._stranded_beat(now)
         if now >= self._last_write + self._store.ha_send_heartbeat_interval / 1000:
             self._last_write = now
             return encode_frame(self.sent)
@@ -265,6 +268,12 @@ class Feed:
         self._was_all = size == unsent
         self._last_write = now
         return frame
+
+    def _stranded_beat(self, now: float) -> bytes:
+        """A slave of ours is told where our log begins, and then where it ends."""
+        self._beats_left -= 1
+        self._last_write = now
+        return encode_frame(int(self._log.min_offset if self._beats_left else self._log.max_offset))
 
     def _end_beat(self, now: float) -> bytes:
         """A slave that compares learns at once that our log ends here."""

@@ -8,6 +8,7 @@ from typing import Any
 from rmq_ha.base.config.broker_configuration import BrokerConfiguration
 from rmq_ha.base.errors import StoreError
 from rmq_ha.base.seams import Host
+from rmq_ha.server.ha.anew import why_not_anew
 from rmq_ha.server.ha.lag import told_slaves
 from rmq_ha.server.ha.link import TailOfStore
 from rmq_ha.server.ha.service import HAService
@@ -40,7 +41,15 @@ class ClassicJournal(LocalJournal):
     def attach(self, store: StoreAround) -> None:
         """See `Journal`."""
         super().attach(store)
-        tail = TailOfStore(self.set_aside, lambda: self.tail.unreadable_at)
+        host, configuration, directory = store.host, store.configuration, self.log.directories[0]
+        tail = TailOfStore(
+            self.set_aside,
+            lambda: self.tail.unreadable_at,
+            self.set_all_aside,
+            lambda stranded: why_not_anew(
+                host.disk, configuration, directory, stranded, is_elected=False
+            ),
+        )
         self.service.attach_tail(tail)
 
     def check_presence(self) -> None:

@@ -27,6 +27,7 @@ from rmq_ha.base.errors import (
     NothingInCommon,
     ReplicationError,
     StoreError,
+    StrandedLog,
     TlsRefused,
     UnreadableLog,
 )
@@ -62,6 +63,7 @@ class Fault(Enum):
 
     DIVERGED = "diverged"
     UNREADABLE = "unreadable"
+    STRANDED = "stranded"
 
 
 class TailOfStore:
@@ -70,14 +72,20 @@ class TailOfStore:
 
     :param set_aside: `DefaultMessageStore.set_tail_aside`.
     :param unreadable_at: physical offset of what can never become a record; None: nowhere.
+    :param set_all_aside: `DefaultMessageStore.set_all_aside`.
+    :param why_not_anew: as the function of that name.
     """
 
     def __init__(
         self,
         set_aside: Callable[[int, str], "Deferred[Any]"] | None = None,
         unreadable_at: Callable[[], int | None] = lambda: None,
+        set_all_aside: Callable[[str], "Deferred[Any]"] | None = None,
+        why_not_anew: Callable[[StrandedLog], str] = lambda stranded: "",
     ) -> None:
         self.set_aside = set_aside
+        self.set_all_aside = set_all_aside
+        self.why_not_anew = why_not_anew
         self.unreadable_at = unreadable_at
 
 
@@ -119,7 +127,8 @@ class MasterLink:
 
     Where our log and the master's part, what lies behind is set aside and fetched anew; where they
     have nothing in common, and where our log cannot be read though the master has the same, the
-    link stays away and says so (`fault`).
+    link stays away and says so (`fault`). So it does where the master has deleted what follows on
+    our log, unless all of that may be set aside.
 
     :param was_cut: called after our log became shorter.
     :ivar tail: of the store; without one nothing is set aside.
@@ -326,6 +335,9 @@ class MasterLink:
         if isinstance(error, NothingInCommon):
             self._look_further_back(error)
             return
+        if isinstance(error, StrandedLog):
+            self._left_behind(error)
+            return
         seconds = random.uniform(*REJOIN_SECONDS)
         if isinstance(error, UnreadableLog):
             self._stay_away(Fault.UNREADABLE, why)
@@ -399,9 +411,33 @@ class MasterLink:
         self._cutting = maybeDeferred(set_aside, error.end, str(error))
         self._cutting.addCallbacks(self._cut, self._not_cut)
 
-    def _cut(self, _: object) -> None:
+    def _left_behind(self, error: StrandedLog) -> None:
+        """The master has deleted what follows on our log: all of it is set aside, or nothing."""
+        set_aside, why_not = self.tail.set_all_aside, self.tail.why_not_anew(error)
+        if set_aside is None or why_not:
+            why = f"{error}. {why_not}"
+            self._stay_away(Fault.STRANDED, why)
+            self._tell(why)
+            self._later(RETRY_SECONDS)
+            return
+        self._state = "setting aside"
+        self.log.warn(
+            "this slave sets its store aside and fetches all from the master at {peer} anew: "
+            "{error}",
+            peer=self.address,
+            error=error,
+        )
+        self._cutting = maybeDeferred(set_aside, str(error))
+        self._cutting.addCallback(self._begin_at, error.begins)
+        self._cutting.addCallbacks(self._cut, self._not_cut, (0,))
+
+    def _begin_at(self, _: object, physical_offset: int) -> None:
+        """An empty log that says nothing of it is sent the master's last file only, as in 4.9."""
+        self._commit_log.append_raw(physical_offset, b"")
+
+    def _cut(self, _: object, tails: int = 1) -> None:
         self._cutting = None
-        self.set_aside += 1
+        self.set_aside += tails
         self._search.reset()
         if not self._is_running:
             self._ended()

@@ -8,7 +8,7 @@ from enum import Enum
 
 from rmq_ha.base.config.limits import LONG_MAX
 from rmq_ha.base.config.store import MessageStoreConfig
-from rmq_ha.base.errors import DivergedLog, ReplicationError, UnreadableLog
+from rmq_ha.base.errors import DivergedLog, ReplicationError, StrandedLog, UnreadableLog
 from rmq_ha.server.ha.comparing import Comparison
 from rmq_ha.server.ha.frames import FrameReader, Piece, encode_report
 from rmq_ha.server.ha.greeting import encode_greeting, greet
@@ -67,6 +67,7 @@ class Replica:
         self._first_offset_max = first_offset_max
         self._start = int(log.max_offset) if start is None else start
         self._whole = self._reported = self._start
+        self._master_begins: int | None = None
         self._comparison = None if self._start >= log.max_offset else Comparison(log, self._start)
         self._last_read = now
         self._last_write = now
@@ -105,6 +106,7 @@ class Replica:
         Append what arrived; answer with the new end of our log, if it moved.
 
         :raises DivergedTail: our log has something that the master's has not.
+        :raises StrandedLog: the master has deleted what follows on our log.
         :raises DivergedLog: the master's log does not continue ours.
         :raises UnreadableLog: our log holds what is no record.
         :raises ReplicationError: these are no transfer frames.
@@ -144,6 +146,9 @@ class Replica:
         """Compare one piece; what lies behind our end is returned, to be appended."""
         if piece.size is not None:
             offset = piece.physical_offset
+            if not piece.size and offset > self._log.max_offset:
+                self._see_whether_stranded(offset)
+                return piece.body
             if offset < comparison.place:
                 comparison.begin_at(offset)
             elif offset != comparison.place + comparison.held:
@@ -158,6 +163,15 @@ class Replica:
             self._check_readable(same=True)
             self._comparison = None
         return rest
+
+    def _see_whether_stranded(self, offset: int) -> None:
+        """Two heartbeats lie behind our end: where the master's log begins, and where it ends."""
+        if self._master_begins is not None:
+            begins = self._master_begins
+            if offset <= begins:
+                raise DivergedLog(f"the master sends from {offset}, behind the end of our log")
+            raise StrandedLog(int(self._log.max_offset), begins, offset - begins)
+        self._master_begins = offset
 
     def _check_readable(self, *, same: bool = False) -> None:
         """Nobody is told that we hold what we cannot read."""

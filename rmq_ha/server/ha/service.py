@@ -375,11 +375,16 @@ class HAService:
             connection.stage = Stage.CATCHING_UP
         if connection.stage is before:
             return
-        self._told.pop(connection.peer_host, None)
+        host = connection.peer_host
+        was_told = self._told.pop(host, "") == Stage.STRANDED.value
         if connection.stage is Stage.STRANDED:
+            self._told[host] = Stage.STRANDED.value
+            if was_told:  # such a slave comes back every few seconds
+                return
             self.log.error(
                 "slave {peer} needs the log from {physical_offset}, but ours begins at {start}: it "
-                "gets nothing; copy our commitlog to it, or empty its store",
+                "gets nothing. Set haRefetchStrandedPair=true at a slave of rmq-ha, or move the "
+                "store of that slave away and start it again",
                 peer=connection.peer,
                 physical_offset=feed.sent,
                 start=self._commit_log.min_offset,

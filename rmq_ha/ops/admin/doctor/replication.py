@@ -169,9 +169,10 @@ RULES = (
         Severity.ERROR,
         "a slave was away for longer than its master keeps messages: the master has deleted what "
         "follows on the slave's log",
-        "do what its line says; with `haRefetchStrandedStore=true` and room on its disk a slave in "
-        "controller mode fetches all anew by itself, else move its store (commitlog, consumequeue, "
-        "index, checkpoint, epochFileCheckpoint) away and start it again",
+        "do what its line says: make room on its disk, or set `haRefetchStrandedStore=true` "
+        "(without controllers `haRefetchStrandedPair=true`), so that it fetches all anew; or move "
+        "its commitlog, consumequeue, index, checkpoint and epochFileCheckpoint away and start it "
+        "again",
         _stranded,
     ),
     Rule(

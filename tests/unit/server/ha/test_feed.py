@@ -196,6 +196,18 @@ def test_what_is_deleted_here_is_not_sent_but_the_slave_is_kept() -> None:
     assert drain(feed, 5.1) == [(100, 0)]
 
 
+def test_a_slave_of_ours_is_told_where_the_log_begins_and_ends_if_it_needs_deleted_bytes() -> None:
+    """The one before proves nothing of itself, as Java's do: it would take that for the log."""
+    log = MemoryLog(4096, 4096, DATA[:444])
+    feed = make_feed(log)
+    own = greet(MemoryLog(4096, 0, DATA[:1000]), 1000)
+    assert own is not None
+    feed.receive_data(encode_greeting(own), 0.0)
+    assert feed.is_stranded
+    assert drain(feed, 0.0) == [(4096, 0), (4540, 0)]
+    assert drain(feed, 5.1) == [(1000, 0)]
+
+
 def test_the_first_byte_that_is_left_can_be_served() -> None:
     log = MemoryLog(4096, 4096, DATA[:444])
     feed = make_feed(log)

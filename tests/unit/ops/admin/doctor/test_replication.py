@@ -5,6 +5,8 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
+from twisted.logger import capturedLogs, formatEvent
+
 from rmq_ha.base.model.status import BrokerRole
 from rmq_ha.testing.cluster import HA_PORT, LISTEN_PORT
 from tests.unit.ops.admin.doctor.fleet import Fleet, whole_pair
@@ -196,3 +198,32 @@ def test_a_slave_that_is_given_another_master() -> None:
     fleet.add("b", SLAVE, broker={"broker_id": 1})
     fleet.run(12)
     fleet.is_well()
+
+
+def test_a_slave_that_was_away_for_longer_than_its_master_keeps_messages() -> None:
+    """It leaves its store alone until it is told that it may give it up."""
+    fleet = whole_pair()
+    fleet.make_topic()
+    fleet.send("Work", 20)
+    fleet.run(1)
+    fleet.stop("b")
+    fleet.send("Work", 10, 9000)
+    master = fleet.servers["a"]._broker
+    master.store.log.drop_oldest(1)
+    master.store.renumber()
+    fleet.add("b", SLAVE, broker={"broker_id": 1})
+    with capturedLogs() as events:
+        fleet.run(30)
+    lines = [formatEvent(event) or "" for event in events]
+    assert sum("needs the log from" in line for line in lines) == 1, "at the master, once"
+    told = fleet.finds("slave-stranded", "no-slave")
+    assert "the master's first file begins at 32768" in told
+    assert "set haRefetchStrandedPair=true" in told
+    fleet.servers["b"]._broker.configuration.ours.ha_refetch_stranded_pair = True
+    fleet.run(31)
+    fleet.is_well()
+    slave = fleet.servers["b"]._broker
+    assert slave.store.log.min_offset == 32768
+    assert slave.store.log.max_offset == master.store.log.max_offset
+    (folder,) = fleet.hosts["b"].disk.list_dir("/store/setaside")
+    assert folder.startswith("all-0-")

@@ -1,6 +1,6 @@
 """Whether a slave gives its store up and fetches all of its master's log anew.
 
-Spec: controller.md, chapter 14, hazard 14.
+Spec: ha.md, section 9; controller.md, chapter 14, hazard 14.
 """
 
 from rmq_ha.base.config.broker_configuration import BrokerConfiguration
@@ -9,7 +9,12 @@ from rmq_ha.base.seams import Disk
 
 
 def why_not_anew(
-    disk: Disk, configuration: BrokerConfiguration, directory: str, stranded: StrandedLog
+    disk: Disk,
+    configuration: BrokerConfiguration,
+    directory: str,
+    stranded: StrandedLog,
+    *,
+    is_elected: bool,
 ) -> str:
     """
     The reason, with what a person can do; empty: the store may be given up.
@@ -17,11 +22,14 @@ def why_not_anew(
     What is given up stays on the disk, in a folder: so there has to be room for the master's log.
 
     :param directory: where the files of the log are.
+    :param is_elected: controllers name the master; else only the configuration says who it is.
     """
-    if not configuration.ours.ha_refetch_stranded_store:
+    own = configuration.ours
+    key = "haRefetchStrandedStore" if is_elected else "haRefetchStrandedPair"
+    if not (own.ha_refetch_stranded_store if is_elected else own.ha_refetch_stranded_pair):
         return (
-            "Nothing is changed (haRefetchStrandedStore=false): to follow, move this broker's "
-            "store away and start it again, or set haRefetchStrandedStore=true"
+            f"Nothing is changed ({key}=false): to follow, move this broker's store away and start "
+            f"it again, or set {key}=true"
         )
     if stranded.length <= 0:
         return (
