@@ -15,7 +15,10 @@ from typing import Any
 
 import pytest
 
-from tests.live.live_pair import COMMON, Broker
+from rmq_ha.base.wire.codes import RequestCode
+from rmq_ha.base.wire.command import RemotingCommand
+from rmq_ha.client import BlockingConsumer, ClientConfig, ConsumeFromWhere, PushConsumerConfig
+from tests.live.live_pair import COMMON, TOPIC, Broker
 from tests.live.live_ports import free_ports
 
 BASES = range(25480, 25560, 4)
@@ -115,3 +118,55 @@ def test_promote_and_demote(pair: tuple[Managed, Managed]) -> None:
     sent = second.send("again", 10)
     assert {item.code for item in sent} == {0}
     first.until(lambda: not first.lacks(both + sent), "every SEND_OK on the old master")
+
+
+def test_a_running_group_skips_nothing_of_what_comes_after(pair: tuple[Managed, Managed]) -> None:
+    """
+    The slave was away while 60 messages came and were consumed: the group is ahead of its log.
+
+    With RocketMQ the group gets none of the first 60 new ones.
+    """
+    first, second = pair
+    first.until_ok()
+    second.end(signal.SIGTERM)
+    settings = ClientConfig(
+        namesrv_addr=f"127.0.0.1:{names_port(first)}",
+        poll_name_server_interval=500,
+        persist_consumer_offset_interval=500,
+    )
+    config = PushConsumerConfig(consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET)
+    with BlockingConsumer("running", settings, config) as consumer:
+        consumer.subscribe(TOPIC)
+        read_until(consumer, [item.body for item in first.send("alone", 60)])
+        first.end(signal.SIGKILL)
+        second.up()
+        second.until_listening()
+        commit(second, "running", 61)  # as members do that know the slave
+        promoted = second.admin("promote")
+        (group,) = [item for item in promoted["groups"] if item["topic"] == TOPIC]
+        assert (group["group"], group["beyond"]) == ("running", 60)
+        new = [item.body for item in second.send("new", 200)]
+        read_until(consumer, new)
+
+
+def names_port(broker: Managed) -> str:
+    """Of its name server."""
+    lines = broker.config.read_text().splitlines()
+    return next(line for line in lines if line.startswith("namesrvAddr=")).rpartition(":")[2]
+
+
+def commit(broker: Managed, group: str, offset: int) -> None:
+    """A group's offset of queue 0."""
+    ext = {"consumerGroup": group, "topic": TOPIC, "queueId": "0", "commitOffset": str(offset)}
+    (answer,) = broker.exchange([RemotingCommand(RequestCode.UPDATE_CONSUMER_OFFSET, ext)])
+    assert answer.code == 0, answer.remark
+
+
+def read_until(consumer: BlockingConsumer, wanted: list[bytes]) -> None:
+    """Consume until each of them came."""
+    missing = set(wanted)
+    while missing:
+        message = consumer.poll(20_000)
+        assert message is not None, f"{len(missing)} of {len(wanted)} never came"
+        consumer.ack(message)
+        missing.discard(message.body)

@@ -116,8 +116,9 @@ class RmqHaConfig:
     check_committed_offsets: bool = key(
         "checkCommittedOffsets",
         True,
-        "commit consumers' offsets only on queues that their topic has, and none below 0; false: "
-        "whatever comes is stored for ever, as with RocketMQ",
+        "commit consumers' offsets only on queues that their topic has, none below 0, and none "
+        "beyond the queue's end; a broker that becomes the master sets larger ones to the end; "
+        "false: every offset is stored for ever, and groups skip messages, as with RocketMQ",
     )
     refuse_unserved_properties: bool = key(
         "refuseUnservedProperties",

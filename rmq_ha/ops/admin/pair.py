@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from rmq_ha.base.errors import RemotingError
 from rmq_ha.base.model.broker_identity import MASTER_ID
 from rmq_ha.base.model.status import BrokerRole
+from rmq_ha.base.model.topics import SYSTEM_GROUP_PREFIX
 from rmq_ha.client.connection.asks import Asker
 from rmq_ha.client.lookup.brokers import (
     broker_config,
@@ -27,6 +28,7 @@ class Member:
 
     :ivar role: as it runs; None: it does not answer.
     :ivar end: of its commit log.
+    :ivar whole_end: of its last whole record; `end` where the broker does not say.
     :ivar info: all that it says of itself.
     :ivar replication: what one of ours says of the pair, else empty.
     :ivar problem: why it does not answer.
@@ -38,6 +40,7 @@ class Member:
     broker_id: int | None = None
     root: str = ""
     end: int = 0
+    whole_end: int = 0
     info: dict[str, str] = field(default_factory=dict, repr=False)
     replication: dict[str, Any] = field(default_factory=dict)
     problem: str | None = None
@@ -65,15 +68,18 @@ async def look_at(asker: Asker, address: str) -> Member:
         info = await asker.run(runtime_info(address))
     except RemotingError as error:
         return Member(address, problem=str(error))
+    end, replication = int(info.get("commitLogMaxOffset", "0")), replication_of(info)
+    whole_end = replication.get("whole_end")
     return Member(
         address,
         config.get("brokerName", ""),
         config.get("brokerRole", ""),
         int(config.get("brokerId", "0")),
         config.get("storePathRootDir", ""),
-        int(info.get("commitLogMaxOffset", "0")),
+        end,
+        end if whole_end is None else int(whole_end),
         info,
-        replication_of(info),
+        replication,
     )
 
 
@@ -102,6 +108,47 @@ async def registered(asker: Asker, broker_name: str) -> Registered:
         return Registered({}, str(error))
     broker = info.brokers.get(broker_name)
     return Registered(broker.addresses if broker else {})
+
+
+class Standing(NamedTuple):
+    """
+    Where a group stands in a topic at one broker.
+
+    :ivar waiting: messages between its offsets and the ends of the queues.
+    :ivar beyond: messages by which its offsets lie behind the ends: it consumed them elsewhere.
+    """
+
+    group: str
+    topic: str
+    waiting: int
+    beyond: int
+
+
+async def standings(
+    asker: Asker, address: str, step: Callable[[], object] | None = None
+) -> list[Standing]:
+    """
+    Where the groups of a broker stand, if they do not stand at the ends of all queues.
+
+    RocketMQ's own groups are left out.
+
+    :param step: called after each answer.
+    :raises RemotingError: it does not answer.
+    """
+    rows = []
+    ends: dict[str, dict[int, int]] = {}
+    for name, queues in sorted((await asker.run(consumer_offsets(address), step)).items()):
+        topic, _, group = name.partition("@")
+        if group.startswith(SYSTEM_GROUP_PREFIX):
+            continue
+        if topic not in ends:
+            known = await asker.run(topic_offsets(address, topic), step)
+            ends[topic] = {queue.queue_id: item.max_offset for queue, item in known.items()}
+        ahead = [ends[topic].get(number, 0) - offset for number, offset in queues.items()]
+        waiting, beyond = (sum(max(0, sign * item) for item in ahead) for sign in (1, -1))
+        if waiting or beyond:
+            rows.append(Standing(group, topic, waiting, beyond))
+    return rows
 
 
 class Lack(NamedTuple):

@@ -11,7 +11,7 @@ from rmq_ha.base.model.status import BrokerRole
 from rmq_ha.ops.admin.confirm import must_be_askable
 from rmq_ha.ops.admin.handover_set import take_over
 from rmq_ha.ops.admin.options import common_options, refuse_given
-from rmq_ha.ops.admin.pair import Lack, Member, Registered, lacks, look_at
+from rmq_ha.ops.admin.pair import Lack, Member, Registered, Standing, lacks, look_at, standings
 from rmq_ha.ops.admin.role_change import (
     OF_A_CLASSIC_PAIR,
     ChangeRefused,
@@ -35,14 +35,20 @@ _ROLES = (BrokerRole.SYNC_MASTER, BrokerRole.ASYNC_MASTER)
     show_default=True,
     help="What it becomes.",
 )
+@click.option(
+    "--less",
+    is_flag=True,
+    help="Promote this slave although another one has more messages, which are set aside then.",
+)
 @change_options
 @common_options
-def promote(config: str, role: str, **given: Any) -> None:
+def promote(config: str, role: str, less: bool, **given: Any) -> None:
     """
     Make the slave of a pair its master, after the old one died. Run it on the slave's machine.
 
     It says what the slave lacks, asks, changes the properties file, has the broker restarted, and
-    waits until it is the master and name servers say so. It refuses while the old master answers.
+    waits until it is the master and name servers say so. It refuses while the old master answers,
+    and, without --less, when another slave has more messages or this one does not run.
     Run again, it goes on where it was. In controller mode the controllers elect this broker, and
     the file stays as it is. See docs/failover.md.
 
@@ -55,28 +61,30 @@ def promote(config: str, role: str, **given: Any) -> None:
     async def work(session: Session) -> int | None:
         file = RoleFile(session.host.disk, config, real_surroundings("."))
         if is_controlled(file.configuration):
-            refuse_given(("role", "restart", "wait"), OF_A_CLASSIC_PAIR)
+            refuse_given(("role", "less", "restart", "wait"), OF_A_CLASSIC_PAIR)
             return await take_over(session, file, yes=how.yes, dry_run=how.dry_run)
-        return await promote_broker(RoleChange(session, file, how), BrokerRole(role))
+        change = RoleChange(session, file, how)
+        return await promote_broker(change, BrokerRole(role), less=less)
 
     run(work)
 
 
-async def promote_broker(change: RoleChange, role: BrokerRole) -> int | None:
+async def promote_broker(change: RoleChange, role: BrokerRole, *, less: bool = False) -> int | None:
     """
     All of it.
 
+    :param less: also if another slave has more messages.
     :returns: the exit code.
     :raises ChangeRefused: it is not done.
     """
     try:
-        return await _promote(change, role)
+        return await _promote(change, role, less)
     finally:
         if change.session.output.as_json:
             change.session.output.fields(change.report)
 
 
-async def _promote(change: RoleChange, role: BrokerRole) -> int | None:
+async def _promote(change: RoleChange, role: BrokerRole, less: bool) -> int | None:
     file, report, say = change.file, change.report, change.session.output.say
     changes = file.changes(role, MASTER_ID)
     own, known = await change.own(), await change.registered()
@@ -85,7 +93,7 @@ async def _promote(change: RoleChange, role: BrokerRole) -> int | None:
     if known.problem:
         change.warn(f"{known.problem}. No client finds a master that is in no name server")
     await _look_at_old_master(change, own, known)
-    await _look_at_other_slaves(change, own, known)
+    await _look_at_other_slaves(change, own, known, less)
     _look_at_debts(change, own)
     change.plan(changes)
     if own.is_master and not changes:
@@ -135,7 +143,7 @@ async def _look_at_old_master(change: RoleChange, own: Member, known: Registered
             f" ({old.problem}). If it only hangs, or is cut off from this machine, end it first:"
             " what it goes on to take will be set aside"
         )
-    _tell_unknown(change, own)
+    await _tell_unknown(change, own)
 
 
 async def _show_lacks(change: RoleChange, own: Member, old: Member) -> None:
@@ -153,7 +161,7 @@ async def _show_lacks(change: RoleChange, own: Member, old: Member) -> None:
         output.table("", _COLUMNS, rows)
 
 
-def _tell_unknown(change: RoleChange, own: Member) -> None:
+async def _tell_unknown(change: RoleChange, own: Member) -> None:
     """A dead master cannot be asked: say what is known without it."""
     say = change.session.output.say
     link = own.replication.get("master") or {}
@@ -166,24 +174,77 @@ def _tell_unknown(change: RoleChange, own: Member) -> None:
     say("  a SYNC_MASTER answered SEND_OK only for what a slave had; the rest may be only there")
     if link.get("silent_ms") is not None:
         say(f"  it was heard last {link['silent_ms'] / 1000:.0f} s ago")
-    if copied is not None:
-        say(f"  groups go on from their offsets of {copied:.0f} s ago: a few come again")
-    elif own.replication:
+    if copied is None and own.replication:
         change.warn("topics, groups or offsets were not copied since this slave started")
+    await _show_groups(change, own, copied)
     if link.get("fault"):
         change.warn(f"this slave did not follow: {link['fault']}")
     say("  when it returns by `rmqha-admin demote`, what only it has is set aside there")
 
 
-async def _look_at_other_slaves(change: RoleChange, own: Member, known: Registered) -> None:
+async def _show_groups(change: RoleChange, own: Member, copied: float | None) -> None:
+    """Which messages the groups get again here, and which they would skip."""
+    output = change.session.output
+    asker = await change.asker()
+    with output.progress("comparing offsets of groups", None) as steps:
+        standings_here = await standings(asker, own.address, steps.advance)
+    change.report["groups"] = [item._asdict() for item in standings_here]
+    if copied is not None:
+        waiting = sum(item.waiting for item in standings_here)
+        which = (
+            f"{waiting} messages lie behind them here, and those that a group consumed in these"
+            f" {copied:.0f} s come again"
+            if waiting
+            else "no message lies behind them here, so that none comes again"
+        )
+        output.say(f"  groups go on from their offsets of {copied:.0f} s ago: {which}")
+    if standings_here and not output.as_json:
+        output.table("", Standing._fields, [list(item) for item in standings_here])
+    ahead = [item for item in standings_here if item.beyond]
+    if not change.file.configuration.ours.check_committed_offsets:
+        for item in ahead:
+            change.warn(
+                f"{item.group} will skip the next {item.beyond} messages of {item.topic}: its"
+                " offsets lie behind the ends of the queues. Set checkCommittedOffsets=true in"
+                f" {change.file.path}, and it skips none"
+            )
+    elif ahead:
+        output.say(
+            f"  {len(ahead)} groups consumed messages that this slave does not have (beyond). They"
+            " go on at the ends of the queues, and skip nothing"
+        )
+
+
+async def _look_at_other_slaves(
+    change: RoleChange, own: Member, known: Registered, less: bool
+) -> None:
+    """:raises ChangeRefused: another one has more."""
     for number, address in sorted(known.addresses.items()):
         if number == MASTER_ID or address == change.file.address:
             continue
         other = await look_at(await change.asker(), address)
-        if other.role is not None and other.end > own.end:
+        name = f"the slave {address} (brokerId {number})"
+        if other.role is None:
             change.warn(
-                f"the slave {address} (brokerId {number}) has more: its log ends at {other.end}."
-                " Promote that one"
+                f"{name} does not answer ({other.problem}): it may have messages that this one"
+                " lacks"
+            )
+        if other.role is None or other.whole_end <= own.whole_end:
+            continue
+        text = (
+            f"{name} has more: its log ends at {other.whole_end}, this slave's at {own.whole_end}."
+            " Promote that one"
+        )
+        if own.role is None:
+            text = (
+                f"{name} runs, and its log ends at {other.whole_end}. What this slave has is not"
+                " known before it runs: start it, and run this again, or promote that one"
+            )
+        if less or change.how.dry_run or own.is_master:
+            change.warn(text)
+        else:
+            raise ChangeRefused(
+                f"{text}. To do without the messages that only {address} has, add --less"
             )
 
 
@@ -229,10 +290,10 @@ async def _verify(change: RoleChange, before: Member) -> Member:
             f" {'still runs as ' if last[0].role else ''}{_now(last[0])}. Restart it (without"
             " --set brokerRole), then run this again"
         )
-    if new.end < before.end:
+    if new.end < before.whole_end:
         raise ChangeRefused(
-            f"{new.address} is the master, but its log ended at {before.end} before the restart"
-            f" and ends at {new.end} now: look into its log and its setaside folder"
+            f"{new.address} is the master, but its log ended at {before.whole_end} before the"
+            f" restart and ends at {new.end} now: look into its log and its setaside folder"
         )
     return new
 

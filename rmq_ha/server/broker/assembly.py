@@ -149,6 +149,7 @@ def role_keeper(broker: BrokerParts) -> RoleKeeper:
         store=broker.store,
         topics=broker.topics,
         delay_offsets=broker.delay_offsets,
+        client_offsets=broker.client_offsets,
         transaction_checks=broker.transaction_checks,
         slave_synchronize=broker.slave_synchronize,
         registration=broker.registration,

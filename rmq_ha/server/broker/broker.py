@@ -182,9 +182,6 @@ class Broker:
         self.consumer_offsets = ConsumerOffsetManager(
             host.disk, host.worker, f"{folder}/consumerOffset.json"
         )
-        self.client_offsets = ClientOffsets(
-            self.consumer_offsets, self.topics, self.configuration.ours
-        )
         self.delay_offsets = DelayOffsetCopy(host.disk, host.worker, f"{folder}/delayOffset.json")
         self.consumer_filters = ConsumerFilterManager(
             host.disk, host.worker, f"{folder}/consumerFilter.json", broker, host.now_ms
@@ -211,6 +208,13 @@ class Broker:
         self.journal = checked_journal(plugin, plugin.make_journal(context))
         self.store = DefaultMessageStore(
             self.host, self.configuration, self.journal, self.host.memory_bytes
+        )
+        self.client_offsets = ClientOffsets(
+            self.consumer_offsets,
+            self.topics,
+            self.configuration.ours,
+            self.store,
+            self.journal.role,
         )
         if self.configuration.broker.enable_calc_filter_bit_map:
             self.store.queues.bit_map_of = self._bit_map_of
@@ -426,6 +430,7 @@ class Broker:
         self._undo.append(("consumer filters", self._persist_filters))
         self._undo.append(("store", self.store.stop))
         await self.store.start()
+        self.role_keeper.store_is_open()
         self.store.tell_unused_topics(self.topics.table)
         self._undo.append(("client", self.client.stop))
         for remoting, port in ((self.main_server, server), (self.fast_server, server - 2)):

@@ -18,6 +18,7 @@ from rmq_ha.base.model.topics import HALF_TOPIC
 from rmq_ha.base.remoting.audit import OwnActs
 from rmq_ha.server.broker.registration import Registration
 from rmq_ha.server.broker.slave import SlaveSynchronize
+from rmq_ha.server.broker.tables.client_offsets import ClientOffsets
 from rmq_ha.server.broker.tables.delay_offsets import DelayOffsetCopy
 from rmq_ha.server.broker.tables.topics import TopicConfigManager
 from rmq_ha.server.broker.transactions.service import TransactionalMessageCheckService
@@ -40,6 +41,9 @@ class RoleKeeper(Protocol):
         :raises StoreError: what a slave copied cannot be read.
         """
 
+    def store_is_open(self) -> None:
+        """The queues know all of the log, and nobody is served yet."""
+
     def start(self) -> None:
         """The broker serves."""
 
@@ -54,6 +58,7 @@ class RoleParts:
     store: DefaultMessageStore
     topics: TopicConfigManager
     delay_offsets: DelayOffsetCopy
+    client_offsets: ClientOffsets
     transaction_checks: TransactionalMessageCheckService
     slave_synchronize: SlaveSynchronize
     registration: Registration
@@ -87,6 +92,11 @@ class LastingRole:
         else:
             # The transaction check reads it; clients and mqadmin expect to see it.
             self._parts.topics.create_in_send_back(HALF_TOPIC)
+
+    def store_is_open(self) -> None:
+        """See `RoleKeeper`."""
+        if not self._role.is_slave:
+            self._parts.client_offsets.became_master(self._parts.store.log.max_offset)
 
     def start(self) -> None:
         """See `RoleKeeper`; the log says how a slave of a pair was promoted: by a start."""
@@ -140,6 +150,9 @@ class RoleSwitch:
         """See `RoleKeeper`; nothing was elected yet, but the configuration may say SLAVE."""
         if self.is_slave:
             self._parts.delay_offsets.load()
+
+    def store_is_open(self) -> None:
+        """See `RoleKeeper`; nobody was elected yet."""
 
     def start(self) -> None:
         """The broker serves: carry out what was wanted meanwhile, and what comes."""
@@ -276,6 +289,7 @@ class RoleSwitch:
         self._stop_looking()
         parts.store.renumber()
         parts.slave_synchronize.stop()
+        parts.client_offsets.became_master(parts.store.log.max_offset)
         parts.topics.create_in_send_back(HALF_TOPIC)
         parts.store.schedule.start()
         parts.transaction_checks.start()

@@ -11,6 +11,7 @@ from rmq_ha.base.seams import Host
 from rmq_ha.server.ha.anew import why_not_anew
 from rmq_ha.server.ha.lag import told_slaves
 from rmq_ha.server.ha.link import TailOfStore
+from rmq_ha.server.ha.places import whole_records_end
 from rmq_ha.server.ha.service import HAService
 from rmq_ha.server.store.journal import StoreAround
 from rmq_ha.server.store.local.journal import LocalJournal
@@ -75,9 +76,21 @@ class ClassicJournal(LocalJournal):
         return [self.service.tls, self.service.secrets]
 
     def info(self) -> dict[str, Any]:
-        """See `Journal`: of a master its `slaves`, of a slave its `master`."""
+        """
+        See `Journal`: of a master its `slaves`, of a slave its `master` and `whole_end`.
+
+        `whole_end` is where the last whole record ends, or None while that is not known.
+        """
         told = self.service.statistics()
         shown: dict[str, Any] = {"slaves": told_slaves(told["slaves"])}
         if told["master"] is not None:
             shown["master"] = {name: told["master"][name] for name in _OF_MASTER}
+            shown["whole_end"] = self._whole_end()
         return shown
+
+    def _whole_end(self) -> int | None:
+        """Where a slave's last whole record ends; None while that is not known."""
+        try:
+            return whole_records_end(self.log, self._store.dispatcher.position)
+        except StoreError:
+            return None

@@ -102,6 +102,22 @@ def chain_to(log: LogBytes, low: int, end: int) -> Chain | None:
     return None
 
 
+def whole_records_end(log: LogBytes, place: int) -> int | None:
+    """
+    Where the last whole record ends, if all before `place` is whole and no more than a piece of a
+    record lies behind it: what a master that was killed had sent of a frame.
+
+    :returns: None if there are whole records, or other bytes, behind `place`.
+    :raises StoreError: the disk cannot read it.
+    """
+    end = int(log.max_offset)
+    if place >= end:
+        return end
+    head = stretch(log, place, min(end, place + HEAD_SIZE))
+    size = record_size(head, 0, place, log.file_size - place % log.file_size)
+    return place if size < 0 or 0 < end - place < size else None
+
+
 def _find(data: bytes, start: int, file_size: int) -> Chain | None:
     failed: set[int] = set()
     for position in _candidates(data):

@@ -109,9 +109,10 @@ _NOW = (
     _Counter(
         "offsets-refused",
         "rmqha_refused_offsets_total",
-        "clients commit offsets for queues that there are not",
+        "clients commit offsets that no queue has",
         "look for clients with old routes: a topic was made smaller or anew while they ran; "
-        "restart them",
+        "restart them. After the promotion of a slave that had less than its groups had read this "
+        "ends by itself, when their members pull",
     ),
     _Counter(
         "properties-refused",

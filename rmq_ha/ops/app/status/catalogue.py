@@ -113,7 +113,8 @@ _BROKER = (
         "refused_offsets_total",
         _COUNTER,
         "commits",
-        "Offsets of clients on queues that there are not, or below 0 (checkCommittedOffsets)",
+        "Offsets of clients that no queue has: no such queue, below 0, or beyond its end "
+        "(checkCommittedOffsets)",
     ),
     _ours(
         "refused_properties_total",

@@ -84,13 +84,18 @@ class ConsumerProcessor:
         return request.response(ext={"offset": str(offset)})
 
     def update_offset(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
-        """UPDATE_CONSUMER_OFFSET: lower values are stored, too, and on a slave."""
+        """
+        UPDATE_CONSUMER_OFFSET: lower values are stored, too, and on a slave.
+
+        Consumers of all languages tell their offsets one-way, tools wait for the answer.
+        """
         header = fields.header(request)
         fault = self._client_offsets.commit(
             fields.text(header, "consumerGroup"),
             fields.text(header, "topic"),
             fields.int32(header, "queueId"),
             fields.int64(header, "commitOffset"),
+            by_member=request.is_oneway,
         )
         if fault is not None:
             raise RequestRejected(ResponseCode.SYSTEM_ERROR, fault)

@@ -206,6 +206,9 @@ class PullMessageProcessor:
             return request.response(
                 ResponseCode.SYSTEM_ERROR, "the store cannot be read: it is stopping or failed"
             )
+        is_watched = f"{pull.topic}@{pull.group}" in self._client_offsets.not_pulled
+        if is_watched or pull.queue_offset > result.max_offset:
+            result = self._set_back(pull, result)
         suggest = 0
         if self._broker.slave_read_enable:  # remoting.md, section 6.4
             suggest = (
@@ -345,6 +348,21 @@ class PullMessageProcessor:
                 self.log.error(
                     "no answer to {peer}: {error}", peer=channel.remote_text, error=violation
                 )
+
+    def _set_back(self, pull: PullHeader, result: GetMessageResult) -> GetMessageResult:
+        """Answer a consumer that is ahead of what it can have read here, see `ClientOffsets`."""
+        if not self._role.corrects_offsets:
+            return result
+        start = self._client_offsets.set_back(
+            pull.group, pull.topic, pull.queue_id, pull.queue_offset, result.max_offset
+        )
+        if start is None:
+            return result
+        return result._replace(
+            status=GetMessageStatus.OFFSET_OVERFLOW_BADLY,
+            next_begin_offset=max(start, result.min_offset),
+            messages=[],
+        )
 
     def _offset_moved(self, pull: PullHeader, new_offset: int) -> None:
         """

@@ -1,40 +1,80 @@
-"""Which offsets of clients are committed.
+"""Which offsets of clients are committed, and where a consumer goes on that is ahead of its queue.
 
 Spec: remoting.md, section 7.4.
 """
 
+from typing import Protocol
+
+from twisted.logger import Logger
+
 from rmq_ha.base.config.ours import RmqHaConfig
 from rmq_ha.server.broker.tables.consumer_offsets import ConsumerOffsetManager
 from rmq_ha.server.broker.tables.topics import TopicConfigManager
+from rmq_ha.server.broker.transactions.messages import GROUP as TRANSACTION_GROUP
+from rmq_ha.server.store.journal import Role
+
+
+class QueueEnds(Protocol):
+    """What the store knows of a queue's messages."""
+
+    def max_offset_in_queue(self, topic: str, queue_id: int) -> int:
+        """The queue offset that the next message gets; 0 for an unknown queue."""
+
+    def physical_offset_at(self, topic: str, queue_id: int, queue_offset: int) -> int:
+        """Where the log has that message; -1 unknown."""
 
 
 class ClientOffsets:
     """
-    Commits what clients say of themselves, if it can be so.
+    Commits the offsets that clients send, if their queues can have them.
 
-    RocketMQ stores whatever comes, for ever: an account with one topic and one group makes the
-    table larger than a frame by its queue ids, and then no group's offsets reach the slave.
+    RocketMQ stores every offset for ever. An account with one topic and one group makes the table
+    larger than a frame by its queue ids, and then no group's offsets reach the slave.
 
+    A slave that is promoted may lack messages that groups consumed at the old master. RocketMQ
+    lets such a group skip as many new messages. Here the group goes on at its committed offset,
+    which is set to the end of the queue when this broker becomes the master. Its running members
+    hold larger offsets in memory: these are not committed, and who pulls from there is sent back.
+
+    :param role: of this broker; the queues of a slave may lack the newest messages.
     :ivar refused: commits that were not stored.
+    :ivar not_pulled: by `topic@group` the queues from which the group has not pulled since this
+        broker became the master; to be read only.
     """
 
+    log = Logger()
+
     def __init__(
-        self, offsets: ConsumerOffsetManager, topics: TopicConfigManager, config: RmqHaConfig
+        self,
+        offsets: ConsumerOffsetManager,
+        topics: TopicConfigManager,
+        config: RmqHaConfig,
+        queues: QueueEnds,
+        role: Role,
     ) -> None:
         self._offsets = offsets
         self._topics = topics
         self._config = config
+        self._queues = queues
+        self._role = role
+        self._log_end = 0
+        self.not_pulled: dict[str, set[int]] = {}
         self.refused = 0
 
-    def commit(self, group: str, topic: str, queue_id: int, queue_offset: int) -> str | None:
+    def commit(
+        self, group: str, topic: str, queue_id: int, queue_offset: int, *, by_member: bool = True
+    ) -> str | None:
         """
         Store a consumer's progress, lower values too.
 
+        :param by_member: a running consumer sent it, and no operator's tool.
         :returns: why it is not stored; None when it is.
         """
         fault = None
         if self._config.check_committed_offsets:
             fault = self._fault(group, topic, queue_id, queue_offset)
+            if fault is None and by_member and self._is_ahead(group, topic, queue_id, queue_offset):
+                fault = f"{group} has not read up to the offset {queue_offset} at this master"
         if fault is None:
             self._offsets.commit(group, topic, queue_id, queue_offset)
         else:
@@ -52,4 +92,78 @@ class ClientOffsets:
             return f"the offset {queue_offset} is negative"
         if "@" in group:
             return f"the group {group!r} contains an @, which separates topics from groups"
+        if not self._role.corrects_offsets:
+            return None
+        end = self._queues.max_offset_in_queue(topic, queue_id)
+        if queue_offset > end:
+            return (
+                f"the offset {queue_offset} is beyond the end {end} of queue {queue_id} of {topic}:"
+                " this broker does not have those messages (checkCommittedOffsets)"
+            )
         return None
+
+    def became_master(self, log_end: int) -> None:
+        """
+        No group stands beyond the end of a queue from now on, whatever its members remember.
+
+        The transaction checks look after their own progress.
+
+        :param log_end: of all that this broker has not taken as the master.
+        """
+        self._log_end = log_end
+        self.not_pulled = {}
+        if not self._config.check_committed_offsets:
+            return
+        ends = self._queues.max_offset_in_queue
+        for item in self._offsets.end_at_queues(ends, self._is_exempt):
+            self.log.warn(
+                "group {group} goes on at {end}, the end of {topic} queue {queue_id}: its offset "
+                "{offset} is from a log that was longer than this broker's",
+                **item._asdict(),
+            )
+        self.not_pulled = {key: set(queues) for key, queues in self._offsets.table.items()}
+
+    def _is_exempt(self, topic: str, group: str) -> bool:
+        keeps_deleted = self._config.keep_offsets_of_deleted_topics
+        return group == TRANSACTION_GROUP or (keeps_deleted and self._topics.get(topic) is None)
+
+    def set_back(
+        self, group: str, topic: str, queue_id: int, queue_offset: int, end: int
+    ) -> int | None:
+        """
+        Where a consumer has to go on that pulls from a master.
+
+        :param queue_offset: from where it pulls.
+        :param end: of the queue.
+        :returns: its group's committed offset, if the consumer is ahead of what it can have read
+            here; None: it may read on from `queue_offset`, or nothing better is known.
+        """
+        if queue_offset > end:
+            committed = self._offsets.query(group, topic, queue_id)
+            is_known = self._config.check_committed_offsets and 0 <= committed < end
+            return committed if is_known else None
+        if not self._is_ahead(group, topic, queue_id, queue_offset):
+            self._has_pulled(group, topic, queue_id)
+            return None
+        return self._offsets.query(group, topic, queue_id)
+
+    def _is_ahead(self, group: str, topic: str, queue_id: int, queue_offset: int) -> bool:
+        """
+        Its first offset at this master is behind messages that came after the old master's end.
+
+        It cannot have read these here, so that it counted other messages in their places.
+        """
+        if queue_id not in self.not_pulled.get(f"{topic}@{group}", ()):
+            return False
+        if not 0 <= self._offsets.query(group, topic, queue_id) < queue_offset:
+            return False
+        last_read = self._queues.physical_offset_at(topic, queue_id, queue_offset - 1)
+        return last_read >= self._log_end
+
+    def _has_pulled(self, group: str, topic: str, queue_id: int) -> None:
+        key = f"{topic}@{group}"
+        queues = self.not_pulled.get(key)
+        if queues is not None:
+            queues.discard(queue_id)
+            if not queues:
+                del self.not_pulled[key]

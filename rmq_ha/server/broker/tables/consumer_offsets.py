@@ -4,7 +4,7 @@ Spec: store.md, section 12.4; remoting.md, section 7.4 and chapter 8.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from rmq_ha.base.persisted import PersistedTable
 from rmq_ha.base.seams import Disk, Worker
@@ -14,6 +14,20 @@ from rmq_ha.base.wire.pages import page_of
 from rmq_ha.server.broker.tables.entries import WrittenEntries
 
 _NOTHING: Mapping[int, int] = {}
+
+
+class Beyond(NamedTuple):
+    """
+    A group's offset behind the end of its queue.
+
+    :ivar end: of the queue.
+    """
+
+    topic: str
+    group: str
+    queue_id: int
+    offset: int
+    end: int
 
 
 class ConsumerOffsetManager(PersistedTable):
@@ -131,6 +145,30 @@ class ConsumerOffsetManager(PersistedTable):
                     del self.table[key]
                 self._has_changed(key)
         return groups
+
+    def end_at_queues(
+        self, end_of: Callable[[str, int], int], is_exempt: Callable[[str, str], bool]
+    ) -> list[Beyond]:
+        """
+        Set each offset that lies beyond the end of its queue to that end.
+
+        Such an offset belongs to a log that was longer, such as the old master's. The group would
+        skip every new message until the queue reaches the offset.
+
+        :param end_of: a topic's queue; 0 where there is no such queue.
+        :param is_exempt: whether the offsets of a topic and a group stay as they are.
+        :returns: the offsets as they were.
+        """
+        beyond = [
+            Beyond(topic, group, queue_id, offset, end)
+            for key, topic, group in self._split()
+            if not is_exempt(topic, group)
+            for queue_id, offset in self.table[key].items()
+            if offset > (end := end_of(topic, queue_id))
+        ]
+        for item in beyond:
+            self.commit(item.group, item.topic, item.queue_id, item.end)
+        return beyond
 
     def unread(self, min_offset: Callable[[str, int], int]) -> dict[str, int]:
         """

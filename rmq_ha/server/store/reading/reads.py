@@ -200,6 +200,11 @@ class StoreReads:
         unit = self._unit(topic, queue_id, queue_offset)
         return self._store_timestamp(unit[0], unit[1]) if unit is not None else -1
 
+    def physical_offset_at(self, topic: str, queue_id: int, queue_offset: int) -> int:
+        """Where the log has that message; -1 unknown."""
+        unit = self._unit(topic, queue_id, queue_offset)
+        return unit[0] if unit is not None else -1
+
     def earliest_message_time(self, topic: str | None = None, queue_id: int = 0) -> int:
         """
         When the oldest message of a queue, or of the log, was stored, ms; -1 unknown.

@@ -111,6 +111,7 @@ class Pair:
         """Exit code, stdout (from JSON), stderr."""
         host = self.cluster.hosts[name]
         seams = how.pop("seams", None) or (host.seams if host.is_running else host.restart())
+        less = how.pop("less", False)
         given = {
             "yes": True,
             "wait": 60.0,
@@ -122,7 +123,7 @@ class Pair:
             surroundings = Surroundings({}, "/root", "host", host.ip, "/")
             change = RoleChange(session, RoleFile(host.disk, PATH, surroundings), How(**given))
             if what == "promote":
-                return await promote_broker(change, BrokerRole.SYNC_MASTER)
+                return await promote_broker(change, BrokerRole.SYNC_MASTER, less=less)
             return await demote_broker(change, None)
 
         said = say(self.cluster, work, seams, as_json=self.as_json, namesrv="")
@@ -389,14 +390,14 @@ def test_without_any_name_server_it_is_said_who_should_name_one(pair: Pair) -> N
     pair.crash("a")
     disk = pair.cluster.hosts["b"].disk
     kept = [line for line in disk.read_bytes(PATH).splitlines(True) if b"namesrv" not in line]
-    disk.replace(PATH, b"".join(kept) + b"haMasterAddress=127.0.0.9:10912\n")
+    disk.replace(PATH, b"".join(kept) + b"haMasterAddress=10.0.0.9:10912\n")
     code, told, error = pair.run("promote", "b", dry_run=True)
     assert code == 0, error
     assert "neither namesrvAddr of the file nor --namesrv" in told["warnings"][0]
 
 
-def test_another_slave_that_has_more_is_named(pair: Pair) -> None:
-    """With several slaves the one that has most is to be promoted."""
+def test_the_slave_with_less_is_promoted_only_on_demand(pair: Pair) -> None:
+    """The other one would set aside what only it has, SEND_OK or not."""
     pair.add("c", BrokerRole.SLAVE, 2)
     pair.until_following("c")
     pair.cluster.brokers["b"].journal.service.stop()
@@ -404,6 +405,73 @@ def test_another_slave_that_has_more_is_named(pair: Pair) -> None:
     pair.crash("a")
     _, told, _ = pair.run("promote", "b", dry_run=True)
     assert any("(brokerId 2) has more" in text for text in told["warnings"])
+    code, told, error = pair.run("promote", "b")
+    assert (code, told["done"]) == (FAILED, False)
+    assert "Promote that one. To do without the messages that only 127.0.0.5:10911 has" in error
+    assert pair.settings("b")["brokerRole"] == "SLAVE"
+    code, told, error = pair.run("promote", "b", less=True)
+    assert code == 0, error
+    assert any("(brokerId 2) has more" in text for text in told["warnings"])
+
+
+def test_a_slave_that_does_not_run_is_not_promoted_beside_one_that_does(pair: Pair) -> None:
+    """Which of them has more is not known."""
+    pair.add("c", BrokerRole.SLAVE, 2)
+    pair.send("a", 3)
+    pair.cluster.run(3)
+    pair.crash("a")
+    pair.crash("b")
+    code, _, error = pair.run("promote", "b")
+    assert code == FAILED
+    assert "What this slave has is not known before it runs: start it" in error
+
+
+@pytest.mark.parametrize("size", [3, 20, 60])
+def test_a_piece_of_a_record_is_no_loss(pair: Pair, size: int) -> None:
+    """A master that was killed had sent so much of a frame: the restart takes it away."""
+    pair.add("c", BrokerRole.SLAVE, 2)
+    pair.send("a", 3)
+    pair.cluster.run(3)
+    whole = pair.cluster.brokers["b"].store.log.max_offset
+    start = pair.cluster.brokers["b"].store.queues.get(TOPIC, 0).unit(2)[0]
+    pair.crash("a")
+    for name in "b", "c":
+        log = pair.cluster.brokers[name].store.log
+        piece = bytearray(log.read(start, size))
+        piece[28:36] = whole.to_bytes(8, "big")[: max(0, size - 28)]
+        if name == "b":
+            log.append_raw(whole, bytes(piece[:size]))
+    pair.cluster.run(1)
+    code, told, error = pair.run("promote", "c", dry_run=True)
+    assert not [text for text in told["warnings"] if "has more" in text]
+    assert pair.cluster.brokers["b"].store.log.max_offset == whole + size
+    code, told, error = pair.run("promote", "b")
+    assert (code, told["done"]) == (0, True), error
+    assert pair.cluster.brokers["b"].store.log.max_offset == whole
+
+
+def test_where_groups_stand_is_counted_before_it_asks(pair: Pair) -> None:
+    """One consumed what the slave does not have, another one not all that it has."""
+    pair.send("a", 5)
+    pair.cluster.run(12)
+    pair.crash("a")
+    pair.commit("b", 9)
+    other = {"consumerGroup": "other", "topic": TOPIC, "queueId": "0", "commitOffset": "2"}
+    command = RemotingCommand(RequestCode.UPDATE_CONSUMER_OFFSET, other)
+    pair.cluster.wait(pair.client.invoke(pair.cluster.address("b"), command, 9000))
+    _, told, _ = pair.run("promote", "b", dry_run=True)
+    assert told["groups"] == [
+        {"group": "g", "topic": TOPIC, "waiting": 0, "beyond": 4},
+        {"group": "other", "topic": TOPIC, "waiting": 3, "beyond": 0},
+    ]
+    assert not told["warnings"]
+    pair.as_json = False
+    _, text, _ = pair.run("promote", "b", dry_run=True)
+    assert "3 messages lie behind them here, and those that a group consumed in these" in text
+    assert "1 groups consumed messages that this slave does not have (beyond)" in text
+    pair.append("b", "checkCommittedOffsets=false\n")
+    _, _, error = pair.run("promote", "b", dry_run=True)
+    assert f"g will skip the next 4 messages of {TOPIC}" in error
 
 
 @pytest.mark.parametrize(
@@ -423,7 +491,7 @@ def test_the_wrong_file_changes_nothing(pair: Pair, text: str, says: str) -> Non
 
 def test_an_address_of_the_old_pair_does_not_stay(pair: Pair) -> None:
     """A fixed haMasterAddress would have it follow itself, or a dead machine, some day."""
-    pair.append("b", "haMasterAddress=127.0.0.9:10912\n")
+    pair.append("b", "haMasterAddress=10.0.0.9:10912\n")
     pair.crash("a")
     assert pair.run("promote", "b")[0] == 0
     assert pair.settings("b")["haMasterAddress"] == ""

@@ -192,6 +192,10 @@ class FakeStore:
     def max_offset_in_queue(self, topic: str, queue_id: int) -> int:
         return len(self.queues.get((topic, queue_id), ()))
 
+    def physical_offset_at(self, topic: str, queue_id: int, queue_offset: int) -> int:
+        units = self.queues.get((topic, queue_id), [])
+        return units[queue_offset][0] if 0 <= queue_offset < len(units) else -1
+
     def min_offset_in_queue(self, topic: str, queue_id: int) -> int:
         return self.min_offsets.get((topic, queue_id), 0)
 
@@ -268,7 +272,13 @@ class Kit:
             disk, worker, "/c/groups.json", self.broker, self.now_ms
         )
         self.offsets = ConsumerOffsetManager(disk, worker, "/c/offsets.json")
-        self.client_offsets = ClientOffsets(self.offsets, self.topics, self.configuration.ours)
+        self.client_offsets = ClientOffsets(
+            self.offsets,
+            self.topics,
+            self.configuration.ours,
+            self.store,
+            Role(self.configuration.store),
+        )
         self.filters = ConsumerFilterManager(
             disk, worker, "/c/filters.json", self.broker, self.now_ms
         )

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from rmq_ha.base.model.flags import PULL_COMMIT_OFFSET
+from rmq_ha.base.model.status import BrokerRole
 from rmq_ha.base.model.topic_config import SubscriptionGroupConfig, TopicConfig
 from rmq_ha.base.wire.command import FLAG_ONEWAY
 from rmq_ha.client.lookup.requests import pull_request
@@ -258,6 +259,7 @@ def test_consumer_list() -> None:
 def test_committed_offsets() -> None:
     """Spec: remoting.md, section 7.4, codes 14 and 15."""
     kit = Kit()
+    fill(kit, "TopicA", 1)
     where = {"consumerGroup": "G1", "topic": "TopicA", "queueId": 1}
     answer = kit.request(15, {**where, "commitOffset": 9})
     assert (answer.code, answer.ext) == (0, {})
@@ -268,11 +270,19 @@ def test_committed_offsets() -> None:
     assert kit.request(15, where).code == 1
 
 
+def fill(kit: Kit, topic: str, queue_id: int) -> None:
+    """The queue ends at 9."""
+    for _ in range(9):
+        kit.store.put(topic, queue_id)
+
+
 ODD = [
     ({"queueId": 4}, "topic TopicA has 4 queues"),
     ({"queueId": 2**31 - 1}, "topic TopicA has 4 queues"),
     ({"queueId": -7}, "queueId[-7] is illegal"),
     ({"commitOffset": -9}, "the offset -9 is negative"),
+    ({"commitOffset": 10}, "the offset 10 is beyond the end 9 of queue 1 of TopicA"),
+    ({"queueId": 0}, "the offset 9 is beyond the end 0 of queue 0 of TopicA"),
     ({"topic": "nope"}, "topic[nope] not exist"),
     ({"topic": "x@y"}, "topic[x@y] not exist"),
     ({"consumerGroup": "G1@TopicA"}, "contains an @"),
@@ -286,6 +296,7 @@ def test_offsets_that_no_consumer_can_have(
 ) -> None:
     """Each id made an entry for ever: with 1.5 million of them the slave got no table any more."""
     kit = Kit()
+    fill(kit, "TopicA", 1)
     kit.configuration.ours.check_committed_offsets = is_checked
     commit = {"consumerGroup": "G1", "topic": "TopicA", "queueId": 1, "commitOffset": 9} | odd
     answer = kit.request(15, commit)
@@ -298,6 +309,8 @@ def test_offsets_that_no_consumer_can_have(
 def test_an_attacker_with_one_topic_and_one_group_fills_no_table() -> None:
     """H5: 1.5 million queue ids were 40,892,273 bytes for the slave, more than a frame holds."""
     kit = Kit()
+    for queue_id in range(4):
+        kit.store.put("TopicA", queue_id)
     for queue_id in range(20_000):
         kit.client_offsets.commit("G1", "TopicA", queue_id, 1)
     assert len(kit.offsets.table["TopicA@G1"]) == 4
@@ -316,12 +329,21 @@ def test_queues_that_a_topic_has_for_writing_only_count_too() -> None:
     """mqadmin resets offsets on these."""
     kit = Kit()
     kit.topics.update(TopicConfig("Shrunk", 2, 8, 6))
+    fill(kit, "Shrunk", 7)
     commit = {"consumerGroup": "G1", "topic": "Shrunk", "queueId": 7, "commitOffset": 9}
+    assert kit.request(15, commit).code == 0
+
+
+def test_a_slave_takes_an_offset_that_its_queue_does_not_reach_yet() -> None:
+    """The consumer read at the master; the slave's copy of the log comes later."""
+    kit = Kit(BrokerRole.SLAVE)
+    commit = {"consumerGroup": "G1", "topic": "TopicA", "queueId": 0, "commitOffset": 9}
     assert kit.request(15, commit).code == 0
 
 
 def test_a_pull_brings_no_negative_offset() -> None:
     kit = Kit()
+    fill(kit, "TopicA", 0)
     pull = pull_request("G1", "TopicA", 0, 0).ext or {}
     flags = int(pull["sysFlag"]) | PULL_COMMIT_OFFSET
     kit.request(11, pull | {"sysFlag": flags, "commitOffset": -9})

@@ -233,6 +233,29 @@ def test_offset_moved_event() -> None:
     assert json.loads(message.body)["offsetNew"] == 1
 
 
+def test_a_consumer_ahead_of_the_queue_goes_on_where_its_group_is() -> None:
+    """
+    It read those messages at a master that is gone: what came here meanwhile is new to it.
+
+    RocketMQ answers the end of the queue, and the consumer skips them.
+    """
+    kit = Kit()
+    for _ in range(40):
+        kit.store.put("TopicA")
+    kit.offsets.commit("G1", "TopicA", 0, 25)
+    answer = pull(kit, queueOffset=99)
+    assert (answer.code, answer.ext["nextBeginOffset"]) == (21, "25")
+    kit.store.min_offsets["TopicA", 0] = 30
+    assert pull(kit, queueOffset=99).ext["nextBeginOffset"] == "30"
+    kit.offsets.commit("G1", "TopicA", 0, 99)
+    assert pull(kit, queueOffset=99).ext["nextBeginOffset"] == "40"
+    as_java = Kit(check_committed_offsets=False)
+    for _ in range(40):
+        as_java.store.put("TopicA")
+    as_java.offsets.commit("G1", "TopicA", 0, 25)
+    assert pull(as_java, queueOffset=99).ext["nextBeginOffset"] == "40"
+
+
 def test_one_event_for_a_group_and_queue_in_a_minute() -> None:
     """A flood of such pulls, which cost nothing, leaves one message; each is answered."""
     kit = Kit()
@@ -289,7 +312,9 @@ def test_suggestion() -> None:
 def test_commit_in_pull() -> None:
     """Once, whatever the pull finds; not on a slave and not after a refusal."""
     kit = Kit()
-    assert pull(kit, sysFlag=7, commitOffset=12) is None  # held
+    for _ in range(12):
+        kit.store.put("TopicA")
+    assert pull(kit, sysFlag=7, queueOffset=12, commitOffset=12) is None  # held
     assert kit.offsets.query("G1", "TopicA", 0) == 12
     kit.offsets.commit("G1", "TopicA", 0, 20)
     kit.clock.advance(15)

@@ -41,12 +41,16 @@ class Rig:
                     stop=lambda: self.note("schedule off", succeed(True)),
                 ),
                 dispatcher=self,
+                log=SimpleNamespace(max_offset=700),
             ),
             topics=SimpleNamespace(  # type: ignore[arg-type]
                 create_in_send_back=lambda topic: self.note(f"{topic} of one queue"),
             ),
             delay_offsets=SimpleNamespace(  # type: ignore[arg-type]
                 load=self.load_delay_offsets, persist_if_dirty=lambda: succeed(True)
+            ),
+            client_offsets=SimpleNamespace(  # type: ignore[arg-type]
+                became_master=lambda log_end: self.note(f"offsets end at queues, {log_end}")
             ),
             transaction_checks=SimpleNamespace(  # type: ignore[arg-type]
                 start=lambda: self.note("checks on"),
@@ -128,6 +132,7 @@ def test_a_leader_is_the_master_once_all_is_committed_and_dispatched() -> None:
     assert rig.take() == [
         "renumber",
         "copying off",
+        "offsets end at queues, 700",
         "RMQ_SYS_TRANS_HALF_TOPIC of one queue",
         "schedule on",
         "checks on",
