@@ -48,7 +48,9 @@ class NettyServerConfig:
         "the connection with the oldest of them is closed",
     )
     max_unfinished_bytes_per_ip: int = key(
-        "maxUnfinishedBytesPerIp", 67108864, "ours: of them, from one address"
+        "maxUnfinishedBytesPerIp",
+        67108864,
+        "ours: of them, from one address; the newest wait until there is room for all of them",
     )
     frame_timeout_seconds: int = key(
         "frameTimeoutSeconds",

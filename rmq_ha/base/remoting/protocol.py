@@ -69,7 +69,7 @@ class RemotingProtocol(Protocol):
         self._frames: UnfinishedFrames | None = None
         self._turns: Turns | None = None
         self._refusals: Refusals | None = None
-        self._waits = self._is_counted = False
+        self._waits = self._is_counted = self._is_put_off = False
         self._reads = True
         self._requests = self._bytes = self._charging = 0
         self.host = ""
@@ -237,9 +237,31 @@ class RemotingProtocol(Protocol):
         self._handle([], now)
         if self._frames is not None:
             self._count(self._frames)
-        if not (self._reads or self._paused or self._waits) and self.channel.is_open:
+        self._resume_reading()
+
+    def _resume_reading(self) -> None:
+        """Unless there is a reason, still, not to read."""
+        has_reason = self._paused or self._waits or self._is_put_off
+        if not (self._reads or has_reason) and self.channel.is_open:
             self._reads = True
             self.transport.resumeProducing()
+
+    # What `UnfinishedFrames` asks
+
+    @property
+    def waits_here(self) -> bool:
+        """Its requests wait for their turn, or for one that takes several turns."""
+        return self._waits
+
+    def put_off(self) -> None:
+        """Older frames of this address come first."""
+        self._is_put_off = True
+        self._stop_reading()
+
+    def let_read(self) -> None:
+        """There is room for the rest of its frame."""
+        self._is_put_off = False
+        self._resume_reading()
 
     def _next(self, channel: Channel, backlog: deque[Frame]) -> None:
         """Handle one frame, or a run of frames of one bulk handler."""
@@ -273,7 +295,7 @@ class RemotingProtocol(Protocol):
             if self._paused or waiting > _CHUNK:  # the chunk of one that waits its turn is small
                 size += waiting
         self._is_counted = size > 0
-        frames.keep(self, size)
+        frames.keep(self, size, self._reader.missing)
 
     def overrun(self, violation: ProtocolViolation) -> None:
         """Too much waits here: close the connection now, and free it."""

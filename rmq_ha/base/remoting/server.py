@@ -57,7 +57,7 @@ class RemotingServer:
             tls = ServerTls(tls, host.disk.read_bytes, host.now_ms)
         self._tls = tls
         self._refusals = Refusals(host.clock)
-        self.frames = frames or UnfinishedFrames(server_config)
+        self.frames = frames or UnfinishedFrames(server_config, host.clock)
         self.turns = turns or Turns(host.clock, server_config)
         self._ports: list[IListeningPort] = []
         self._protocols: dict[ServerProtocol, None] = {}

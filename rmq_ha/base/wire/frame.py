@@ -55,6 +55,11 @@ class FrameReader:
         self.fault: ProtocolViolation | None = None
         self.unfinished = 0
 
+    @property
+    def missing(self) -> int:
+        """Bytes of the frame that has begun, as far as is known, which are still to come."""
+        return max(0, self._needed - self.unfinished) if self.unfinished else 0
+
     def give_up(self, fault: ProtocolViolation) -> None:
         """Forget what waits, and read nothing more."""
         self.fault = fault

@@ -349,7 +349,7 @@ class Broker:
         add_routes(self.dispatcher, self.fast_dispatcher, processors, audit, self.standing)
         for dispatcher in (self.dispatcher, self.fast_dispatcher):
             dispatcher.bulk.update(sends.bulk(dispatcher.go_general_way))
-        frames = UnfinishedFrames(configuration.server)
+        frames = UnfinishedFrames(configuration.server, self.host.clock)
         turns = Turns(self.host.clock, configuration.server)
         self.main_server, self.fast_server = (
             RemotingServer(self.host, configuration.server, item, self._server_tls, frames, turns)

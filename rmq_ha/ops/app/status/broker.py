@@ -150,6 +150,7 @@ class BrokerStatus:
         for table in (broker.topics, broker.groups):
             samples.add("rmqha_not_created_total", table.not_created, reason=table.most_key)
         samples.add("rmqha_unfinished_bytes", frames.kept)
+        samples.add("rmqha_put_off_frames_total", frames.waits)
         turns = broker.main_server.turns
         samples.add("rmqha_put_off_requests_total", turns.put_off)
         for key, count in turns.quotas.held_back.items():

@@ -159,6 +159,13 @@ _BROKER = (
     ),
     _ours("unfinished_bytes", _GAUGE, "bytes", "Of frames that are not whole yet"),
     _ours(
+        "put_off_frames_total",
+        _COUNTER,
+        "frames",
+        "That were not read on until older ones of their address were whole "
+        "(maxUnfinishedBytesPerIp)",
+    ),
+    _ours(
         "dropped_frames_total",
         _COUNTER,
         "connections",

@@ -55,7 +55,7 @@ class Server:
         self.clock = Reactor()
         self.config = NettyServerConfig(**limits)
         self.turns = Turns(self.clock, self.config)
-        self.frames = UnfinishedFrames(self.config)
+        self.frames = UnfinishedFrames(self.config, self.clock)
         self.dispatcher = RequestDispatcher()
         self.dispatcher.routes[1] = self.serve
         self.dispatcher.routes[2] = self.serve_slowly
