@@ -43,6 +43,18 @@ def publish_info(topic: str, route: TopicRoute) -> PublishInfo:
     return PublishInfo(_numbered(topic, pairs), counts)
 
 
+def why_not_published(topic: str, route: TopicRoute) -> str:
+    """Why a route has no queue that can be written."""
+    if not any(item.perm & PERM_WRITE for item in route.queues):
+        return (
+            "its queues may only be read: the topic's perm says so (rmqha-admin topic update "
+            f"{topic} --perm RW), or brokerPermission of its brokers (rmqha-admin broker writes)"
+        )
+    if not any(item.write_queue_nums for item in route.queues if item.perm & PERM_WRITE):
+        return f"it has no write queues: rmqha-admin topic update {topic} --write-queues N"
+    return "no broker of it takes messages at the moment: they have no master"
+
+
 def subscribe_queues(topic: str, route: TopicRoute) -> list[MessageQueue]:
     """The queues that can be read, sorted; those of brokers without a master too."""
     pairs = [

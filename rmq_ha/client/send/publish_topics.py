@@ -11,7 +11,7 @@ from rmq_ha.base.wire.route_bodies import TopicRoute
 from rmq_ha.client.connection.instance import ClientInstance
 from rmq_ha.client.rules.errors import NoRoute
 from rmq_ha.client.rules.namespaces import unwrap, wrap
-from rmq_ha.client.rules.routes import borrowed_route, publish_info
+from rmq_ha.client.rules.routes import borrowed_route, publish_info, why_not_published
 from rmq_ha.client.rules.settings import ProducerConfig
 from rmq_ha.client.send.send import PublishTopic, check_topic
 
@@ -95,8 +95,7 @@ class PublishTopics:
             if topic.info is None:
                 self._borrow(topic, route)
         if topic.info is None:
-            reason = "no broker of it takes messages at the moment"
-            raise NoRoute(topic.name, reason, retriable=True)
+            raise NoRoute(topic.name, why_not_published(topic.name, route), retriable=True)
 
     def _borrow(self, topic: PublishTopic, route: TopicRoute) -> None:
         self._take(topic, borrowed_route(route, self._config.default_topic_queue_nums))

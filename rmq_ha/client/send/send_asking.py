@@ -18,7 +18,7 @@ from rmq_ha.client.rules.messages import Message, SendResult, SendStatus
 from rmq_ha.client.rules.namespaces import unwrap, wrap
 from rmq_ha.client.rules.queue_choice import Selector
 from rmq_ha.client.rules.resting import Pauses
-from rmq_ha.client.rules.routes import borrowed_route, publish_info
+from rmq_ha.client.rules.routes import borrowed_route, publish_info, why_not_published
 from rmq_ha.client.rules.send_frames import Destination, send_command
 from rmq_ha.client.rules.settings import ClientConfig, ProducerConfig, client_id
 from rmq_ha.client.send.comparing import ComparingBrokers
@@ -209,8 +209,7 @@ class SendAsking:
             route = borrowed_route(template, self.config.default_topic_queue_nums)
         topic.info = publish_info(topic.shown, route)
         if not topic.info.queues:
-            reason = "none of its brokers has a master, or all are read-only"
-            raise NoRoute(topic.name, reason, retriable=True)
+            raise NoRoute(topic.name, why_not_published(topic.name, route), retriable=True)
         topic.was_there = True
         return {
             item.broker_name: item.addresses[MASTER_ID]

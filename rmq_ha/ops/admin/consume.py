@@ -8,13 +8,22 @@ from twisted.internet.defer import Deferred
 from twisted.internet.task import deferLater
 from twisted.python.failure import Failure
 
-from rmq_ha.base.errors import RemotingError
+from rmq_ha.base.errors import RemotingError, RmqHaError
 from rmq_ha.base.wire.bodies import MessageQueue
+from rmq_ha.base.wire.codes import ResponseCode
 from rmq_ha.client.connection.asks import Asker
 from rmq_ha.client.consume.push_consumer import PushConsumer
 from rmq_ha.client.lookup.groups import LATEST, offset_at
-from rmq_ha.client.lookup.lookups import addresses_in, committed_offset, topic_route
+from rmq_ha.client.lookup.lookups import (
+    PullTerms,
+    addresses_in,
+    committed_offset,
+    pull,
+    topic_route,
+)
+from rmq_ha.client.rules.broker_choice import BrokerChoice
 from rmq_ha.client.rules.consumer_settings import ConsumeFromWhere, MessageModel, PushConsumerConfig
+from rmq_ha.client.rules.errors import BrokerRefused, NoRoute
 from rmq_ha.client.rules.messages import MessageExt
 from rmq_ha.client.rules.routes import subscribe_queues
 from rmq_ha.client.rules.subscriptions import MessageSelector
@@ -81,7 +90,13 @@ def consume(topic: str, group: str, tags: str, sql: str | None, **given: Any) ->
 async def consume_as(
     session: Session, topic: str, group: str, selector: MessageSelector, **given: Any
 ) -> None:
-    """Show messages until it is enough; offsets are kept."""
+    """
+    Show messages until it is enough; offsets are kept.
+
+    :raises RmqHaError: a broker of the topic does not have the group, and makes none by itself.
+    """
+    asker = Asker(await session.client())
+    await check_group(session, asker, topic, group)
     config = PushConsumerConfig(
         consume_from_where=_FROM[given["where"]],
         message_model=MessageModel.BROADCASTING if given["broadcast"] else MessageModel.CLUSTERING,
@@ -92,7 +107,7 @@ async def consume_as(
     consumer.subscribe(topic, selector)
     printer = Printer(session, given["count"])
     consumer.register_message_listener(printer, orderly=given["orderly"])
-    end = await End.of(Asker(await session.client()), topic) if given["until_end"] else None
+    end = await End.of(asker, topic) if given["until_end"] else None
     await consumer.start()
     session.output.note(f"consuming {topic} as {group}; Ctrl-C ends it")
     if end is not None:
@@ -103,6 +118,36 @@ async def consume_as(
     finally:
         await consumer.stop()
     session.output.note(f"{printer.shown} messages")
+
+
+async def check_group(session: Session, asker: Asker, topic: str, group: str) -> None:
+    """
+    Ask each broker of the topic for nothing, in the group's name, as a consumer does.
+
+    A consumer whose group a broker does not have would wait there for ever.
+
+    :raises RmqHaError: a broker does not have the group, and makes none by itself.
+    """
+    try:
+        route = await asker.run(topic_route(topic))
+    except NoRoute:
+        return  # the topic may come yet: the consumer waits for it
+    first = {queue.broker_name: queue for queue in reversed(subscribe_queues(topic, route))}
+    choice = BrokerChoice(session.host.clock.seconds)
+    for queue in first.values():
+        addresses = addresses_in(route, queue.broker_name)
+        try:
+            end = await asker.run(offset_at(addresses, queue, LATEST))
+            await asker.run(pull(choice, addresses, queue, end, PullTerms(group, 1)))
+        except BrokerRefused as error:
+            if error.code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST:
+                raise RmqHaError(
+                    f"the broker {queue.broker_name} does not have the group {group}, and makes "
+                    f"none by itself (autoCreateSubscriptionGroup=false): rmqha-admin group create "
+                    f"{group}"
+                ) from None
+        except RmqHaError:
+            continue  # the consumer says it, and tries again
 
 
 class Printer:

@@ -31,6 +31,7 @@ from rmq_ha.client.lookup.lookups import (
     topic_route,
 )
 from rmq_ha.client.rules.broker_choice import BrokerChoice
+from rmq_ha.client.rules.errors import NoRoute
 from rmq_ha.client.rules.messages import Message, MessageExt
 from rmq_ha.client.rules.routes import subscribe_queues
 from rmq_ha.client.rules.settings import ProducerConfig
@@ -236,9 +237,19 @@ class DeadLetters:
         return addresses_in(await asker.run(topic_route(self._topic)), queue.broker_name)
 
     async def _starts(self, *, every: bool) -> tuple[Asker, dict[MessageQueue, int]]:
-        """:raises RmqHaError: the topic may not be read."""
+        """
+        :raises NothingFound: no broker has the topic, as the group never gave up a message.
+        :raises RmqHaError: the topic may not be read.
+        """
         asker = await self._asker()
-        route = await asker.run(topic_route(self._topic))
+        try:
+            route = await asker.run(topic_route(self._topic))
+        except NoRoute:
+            group = self._topic.removeprefix(DLQ_PREFIX)
+            raise NothingFound(
+                f"no dead letters of {group}: it never gave up a message here (`rmqha-admin group "
+                "list` shows all groups, if its name may be wrong)"
+            ) from None
         queues = subscribe_queues(self._topic, route)
         if not queues:
             raise RmqHaError(

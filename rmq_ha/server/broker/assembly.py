@@ -218,8 +218,14 @@ def _table_processors(broker: BrokerParts) -> list[Processor]:
             replication=partial(
                 replication_info, configuration, broker.journal, broker.slave_synchronize
             ),
+            missing_groups=partial(_missing_groups, broker),
         ),
     ]
+
+
+def _missing_groups(broker: BrokerParts) -> list[str]:
+    """Groups with members that get nothing: the broker has no such group, and made none."""
+    return sorted(set(broker.consumers.groups()).difference(broker.groups.table))
 
 
 def _client_processors(broker: BrokerParts) -> list[Processor]:

@@ -1,5 +1,6 @@
 """The topics of a producer: their routes, borrowed ones, and those that are forgotten."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -53,11 +54,20 @@ def test_a_borrowed_route_follows_its_template_until_the_topic_has_its_own() -> 
     assert new.info is None
 
 
-def test_a_topic_that_nobody_takes_has_no_route() -> None:
+@pytest.mark.parametrize(
+    ("route", "words"),
+    [
+        (READ_ONLY, "may only be read.*topic update T --perm RW"),
+        (replace(ROUTE, queues=[replace(ROUTE.queues[0], write_queue_nums=0)]), "no write queues"),
+        (replace(ROUTE, brokers=[]), "no broker of it takes messages at the moment"),
+    ],
+)
+def test_a_topic_that_nobody_takes_has_no_route(route: TopicRoute, words: str) -> None:
     topics, client = made()
-    client.answers[RequestCode.GET_ROUTEINFO_BY_TOPIC] = RemotingCommand(0, {}, READ_ONLY.encode())
-    with pytest.raises(NoRoute, match="takes messages"):
+    client.answers[RequestCode.GET_ROUTEINFO_BY_TOPIC] = RemotingCommand(0, {}, route.encode())
+    with pytest.raises(NoRoute, match=words) as caught:
         client.wait(topics.find(topics.get("T")))
+    assert caught.value.retriable
 
 
 def test_what_is_known_already_is_taken_and_names_have_their_namespace() -> None:

@@ -1,9 +1,10 @@
-"""Rules: consumer groups, dead letters, and what is deleted before it is read."""
+"""Rules: topics, consumer groups, dead letters, and what is deleted before it is read."""
 
 from collections import Counter
 from collections.abc import Iterator
 
-from rmq_ha.base.model.topics import RETRY_PREFIX
+from rmq_ha.base.model.flags import PERM_WRITE
+from rmq_ha.base.model.topics import RETRY_PREFIX, is_system
 from rmq_ha.ops.admin.doctor.facts import Facts, Group, Queue
 from rmq_ha.ops.admin.doctor.findings import Rule, Said, Severity
 
@@ -81,6 +82,19 @@ def _beyond(facts: Facts) -> Iterator[Said]:
                 group.name,
                 f"its offset is {first.offset}, but the queue ends at {first.end}: {_first(wrong)}",
             )
+
+
+def _missing(facts: Facts) -> Iterator[Said]:
+    for broker in facts.brokers:
+        for group in broker.replication.get("missing_groups") or ():
+            yield Said(str(group), f"it has members at {broker}, which does not have the group")
+
+
+def _read_only(facts: Facts) -> Iterator[Said]:
+    for broker in facts.brokers:
+        for topic, config in sorted(broker.topic_configs.items()):
+            if not config.perm & PERM_WRITE and broker.is_master and not is_system(topic):
+                yield Said(topic, f"producers cannot send to it at {broker}: its perm has no W")
 
 
 def _disabled(facts: Facts) -> Iterator[Said]:
@@ -203,6 +217,21 @@ RULES = (
         "consumeEnable=false: brokers give a group nothing",
         "`rmqha-admin group update GROUP --consume` when it may go on",
         _disabled,
+    ),
+    Rule(
+        "topic-read-only",
+        Severity.NOTE,
+        "a topic may be read and not written: its producers get an error",
+        "`rmqha-admin topic update TOPIC --perm RW`, unless it is to be emptied",
+        _read_only,
+    ),
+    Rule(
+        "group-missing",
+        Severity.ERROR,
+        "consumers are connected in a group that the broker does not have, and does not make "
+        "(autoCreateSubscriptionGroup=false): they get nothing",
+        "`rmqha-admin group create GROUP`; if its name is wrong, correct it in the program",
+        _missing,
     ),
     Rule(
         "idle-members",

@@ -98,6 +98,9 @@ MUTABLE_KEYS = frozenset(
 """What can change while a broker runs; the rest is read at the start."""
 
 
+_MOST_MISSING = 50
+
+
 class RuntimeInfoStore(Protocol):
     """What the store tells of itself."""
 
@@ -115,6 +118,7 @@ class AdminConfigProcessor:
     :param processors: of this machine.
     :param replication: how the pair or group is, for `rmqha-admin`, which is told our time and
         release with it.
+    :param missing_groups: groups that have members and are none of this broker's.
     """
 
     log = Logger()
@@ -131,6 +135,7 @@ class AdminConfigProcessor:
         save: "Callable[[Mapping[str, str]], Deferred[Any]]",
         processors: int = 1,
         replication: Callable[[], Mapping[str, Any]] = dict,
+        missing_groups: Callable[[], list[str]] = list,
     ) -> None:
         self._store = store
         self._topics = topics
@@ -141,6 +146,7 @@ class AdminConfigProcessor:
         self._save = save
         self._processors = processors
         self._replication = replication
+        self._missing_groups = missing_groups
         self._version = DataVersion(now_ms(), 0)
         self._release = rmq_ha.__version__
 
@@ -214,7 +220,9 @@ class AdminConfigProcessor:
         table |= self._stats.runtime_info()
         table |= self._store.runtime_info()
         if REPLICATION_KEY in (request.ext or {}):
-            own = {"now_ms": self._now_ms(), "release": self._release}
+            own: dict[str, Any] = {"now_ms": self._now_ms(), "release": self._release}
+            if missing := self._missing_groups():
+                own["missing_groups"] = missing[:_MOST_MISSING]
             table[REPLICATION_KEY] = json.dumps({**self._replication(), **own})
         return request.response(body=fastjson.encode({"table": table}))
 

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import cast
 
+from twisted.logger import Logger
+
 from rmq_ha.base.config.broker import BrokerConfig
 from rmq_ha.base.errors import InvalidSelector, RequestRejected
 from rmq_ha.base.model.flags import TOPIC_UNIT_SUB
@@ -33,6 +35,7 @@ from rmq_ha.server.broker.tables.groups import SubscriptionGroupManager
 from rmq_ha.server.broker.tables.topics import TopicConfigManager
 
 _DEFAULTS = ConsumerGroupInfo("")
+_MOST_MISSING = 1000
 
 
 class HeartbeatProcessor:
@@ -44,6 +47,8 @@ class HeartbeatProcessor:
     :param window_ms: how long this broker knows what is stored, which its clients are told; 0: it
         compares no ids.
     """
+
+    log = Logger()
 
     def __init__(
         self,
@@ -72,6 +77,7 @@ class HeartbeatProcessor:
         self._now_ms = now_ms
         self._steady_ms = steady_ms
         self._channels: set[Channel] = set()
+        self._missing: set[str] = set()
 
     def routes(self) -> dict[int, Handler]:
         """Request code to handler."""
@@ -186,9 +192,22 @@ class HeartbeatProcessor:
         except RequestRejected:
             return
         config = self._groups.find(group)
-        if config is not None:
+        if config is None:
+            self._tell_missing(group)
+        else:
+            self._missing.discard(group)
             self._topics.create_in_send_back(
                 RETRY_PREFIX + group, config.retry_queue_nums, TOPIC_UNIT_SUB if unit_mode else 0
+            )
+
+    def _tell_missing(self, group: str) -> None:
+        """Once, as consumers of such a group wait for ever without a word."""
+        if group not in self._missing and len(self._missing) < _MOST_MISSING:
+            self._missing.add(group)
+            self.log.warn(
+                "consumers of the group {group} get nothing: this broker does not have the group, "
+                "and makes none by itself; rmqha-admin group create makes it",
+                group=group,
             )
 
 

@@ -284,6 +284,45 @@ def test_consuming_ends_where_the_queues_ended_whoever_consumed_them(cluster: Si
     assert done.exit_code == USAGE
 
 
+def test_a_group_that_no_broker_makes_is_said_at_once() -> None:
+    """The consumer of the command would wait for ever."""
+    cluster = SimCluster()
+    cluster.add("one", broker={"auto_create_subscription_group": False})
+    make(cluster, "Orders", queues=2)
+    send(cluster, "Orders", 3)
+    cluster.run(1)
+    given = {"where": "first", "broadcast": False, "orderly": False, "count": None}
+    given["until_end"] = True
+    selector = consume.selector_of("*", None)
+
+    def consumed() -> Any:
+        work = consume.consume_as
+        return say(cluster, lambda s: work(s, "Orders", "readers", selector, **given))
+
+    began = cluster.world.clock.seconds()
+    said = consumed()
+    assert said.code == FAILED
+    assert "does not have the group readers" in said.err
+    assert "rmqha-admin group create readers" in said.err
+    assert cluster.world.clock.seconds() - began < 1
+    change = group_settings.change_group
+    assert say(cluster, lambda s: change(s, "readers", "", {}, is_new=True, **YES)).code == 0
+    said = consumed()
+    assert (said.code, len(said.out.splitlines())) == (0, 3)
+
+
+def test_a_group_that_never_gave_up_a_message_has_no_dead_letters(cluster: SimCluster) -> None:
+    """Its topic of dead letters is made with the first one."""
+    for work in (
+        lambda s: dlq.resend_to(s, "workers", **DRY),
+        lambda s: dlq.DeadLetters(s, "workers").count(every=True),
+    ):
+        said = say(cluster, work)
+        assert said.code == NOT_FOUND
+        assert "no dead letters of workers: it never gave up a message here" in said.err
+        assert "create" not in said.err
+
+
 def commands_of(text: str) -> list[list[str]]:
     """What the documents have in backticks or on lines of their own, word by word."""
     found = re.findall(r"rmqha-admin ([a-z][^`\n]*)", text)

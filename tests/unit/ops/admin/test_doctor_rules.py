@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from rmq_ha.base.model.topic_config import TopicConfig
 from rmq_ha.base.tls.files import certificate_names, self_signed
 from rmq_ha.base.wire.stat_bodies import Connection
 from rmq_ha.ops.admin.doctor.facts import (
@@ -235,6 +236,10 @@ CONSUMERS: dict[str, Spoil] = {
     "unread-deleted": group(queues=[queue(begin=5, offset=4)]),
     "unread-soon-deleted": group(queues=[queue(offset=4, old_end=6)]),
     "offset-beyond-end": group(queues=[queue(offset=11)]),
+    "topic-read-only": lambda facts: master(facts).topic_configs.update(
+        Work=TopicConfig("Work", 4, 4, 4)
+    ),
+    "group-missing": lambda facts: master(facts).replication.update(missing_groups=["workers"]),
     "group-disabled": group(members=members(1), enabled={"pair": False}),
     "idle-members": group(members=members(2), queues=[queue()], model="CLUSTERING"),
     "far-behind": group(members=members(1), queues=[queue(end=200_000)]),

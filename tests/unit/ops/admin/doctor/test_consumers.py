@@ -213,6 +213,34 @@ def test_a_group_that_may_not_consume(one: Fleet) -> None:
     one.is_well()
 
 
+def test_a_topic_that_may_not_be_written(one: Fleet) -> None:
+    shape = {"queues": None, "read_queues": None, "write_queues": None}
+    for perm in ("R", "RW"):
+        given = shape | {"perm": perm}
+        one.type(
+            lambda s, given=given: topic.change_topic(s, "Work", "", given, is_new=False, **YES)
+        )
+        one.run(5)
+        if perm == "R":
+            assert "its perm has no W" in one.finds("topic-read-only")
+    one.is_well()
+    assert "topic-read-only" not in one.visit().codes()
+
+
+def test_a_group_that_nobody_made() -> None:
+    """Members wait; the group is made, and they get what is there."""
+    fleet = Fleet()
+    fleet.add("a", broker={"auto_create_subscription_group": False})
+    fleet.make_topic(queues=4)
+    fleet.member("m1", consumed)
+    fleet.send("Work", 4)
+    fleet.run(12)
+    assert "it has members at" in fleet.finds("group-missing")
+    fleet.type(lambda s: group_settings.change_group(s, "workers", "", {}, is_new=True, **YES))
+    fleet.run(12)
+    fleet.is_well()
+
+
 def test_more_members_than_queues() -> None:
     """Two have nothing to do, until there are more queues."""
     fleet = Fleet("a")
