@@ -95,6 +95,10 @@ class Liveness:
         """It was heard of lately."""
         return self.last(broker_name, broker_id, now) is not None
 
+    def is_heard(self, broker_name: str, broker_id: int) -> bool:
+        """Something is known of it since `begin`."""
+        return (broker_name, broker_id) in self._heard
+
     def may_live(self, broker_name: str, broker_id: int, now: int, silence_ms: int) -> bool:
         """
         It is alive, or nobody can know yet.

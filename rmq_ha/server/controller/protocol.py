@@ -39,10 +39,13 @@ from rmq_ha.server.controller.messages import (
     GetReplicaInfoRequest,
     HeartbeatRequest,
     RegisterBrokerRequest,
+    SyncStateSet,
 )
 from rmq_ha.server.controller.replicas import Decision, ReplicasInfoManager
 
 _MOST_WAITING = 1024
+_OUTLIVES_S = 0.25
+"""A killed process closes its connections within that, also on a busy machine."""
 
 
 class Settings(Shape):
@@ -156,10 +159,39 @@ class ControllerRequests:
         self._watched.discard(channel)
         self._lost(channel)
 
-    def alter_sync_state_set(self, _: Channel, request: RemotingCommand) -> Answer:
-        """1001."""
+    def alter_sync_state_set(self, channel: Channel, request: RemotingCommand) -> Answer:
+        """
+        1001; a master that takes a broker out of the set has to outlive that by a moment.
+
+        If all brokers are killed at once, the last one sees the others go, and would leave a set of
+        itself behind: nobody else could lead then, though the others have every message.
+        """
         header = decode_header(AlterSyncStateSetRequest, request.ext)
         proposal = request.read(decode_set)
+        if not self._manager.shrinks(header.broker_name, proposal):
+            return self._altered(header, proposal, request)
+        self._check_leads()
+        pause: Deferred[None] = Deferred()
+        self._host.clock.callLater(_OUTLIVES_S, pause.callback, None)
+        return pause.addCallback(lambda _: self._shrunk(channel, header, proposal, request))
+
+    def _shrunk(
+        self,
+        channel: Channel,
+        header: AlterSyncStateSetRequest,
+        proposal: SyncStateSet,
+        request: RemotingCommand,
+    ) -> "Deferred[RemotingCommand]":
+        if not channel.is_open:
+            raise RequestRejected(
+                RemotingCode.SYSTEM_ERROR,
+                "the connection of the master closed: it may be dying, so the set stays as it is",
+            )
+        return self._altered(header, proposal, request)
+
+    def _altered(
+        self, header: AlterSyncStateSetRequest, proposal: SyncStateSet, request: RemotingCommand
+    ) -> "Deferred[RemotingCommand]":
         return self._ordered(
             request, lambda: self._manager.alter_sync_state_set(header, proposal, self._now())
         )

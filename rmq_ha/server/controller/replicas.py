@@ -191,6 +191,11 @@ class ReplicasInfoManager:
             SyncStateSetAltered(request.broker_name, proposal.members),
         )
 
+    def shrinks(self, broker_name: str, proposal: SyncStateSet) -> bool:
+        """Somebody who is in the set would be no more."""
+        broker_set = self._sets.get(broker_name)
+        return broker_set is not None and not set(broker_set.members) <= set(proposal.members)
+
     def _why_no_change(
         self, request: AlterSyncStateSetRequest, proposal: SyncStateSet, now: int
     ) -> tuple[int, str] | None:

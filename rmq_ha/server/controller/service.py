@@ -39,6 +39,8 @@ from rmq_ha.server.controller.settings import ControllerSettings, group_settings
 _SCAN_FIRST_S = 2.0
 _KNOCK_S = 1.0
 _KNOCK_AGAIN_S = 0.5
+_ASK_AGAIN_S = 1.0
+_REFUSALS_OF_THE_DEAD = 2
 
 
 class ControllerService:
@@ -198,6 +200,9 @@ class ControllerService:
     def _led(self, leads: bool) -> None:
         if leads:
             self.liveness.begin(self._host.steady_ms())
+            for name in self.sets.names():
+                asked = Deferred.fromCoroutine(self._ask_master(name))
+                asked.addErrback(lambda failure: self.log.failure("asking a master", failure))
 
     def _decided(self, event: Event) -> None:
         """Applied: who has to know it."""
@@ -279,9 +284,41 @@ class ControllerService:
                 return
             except Exception as error:
                 self.log.debug("broker {key} cannot be reached: {error}", key=key, error=error)
-            pause: Deferred[None] = Deferred()
-            self._host.clock.callLater(_KNOCK_AGAIN_S, pause.callback, None)
-            await pause
+            await self._pause(_KNOCK_AGAIN_S)
+
+    async def _ask_master(self, name: str) -> None:
+        """
+        See whether the master of a set is dead, of which a new leader has heard nothing yet.
+
+        It would be waited for else, as it may be alive. It is dead if its port refuses connections
+        twice, a second apart: once may be a broker that begins anew.
+        """
+        broker_set = self.sets.get(name)
+        if broker_set is None or broker_set.master is None:
+            return
+        key, refusals, term = (name, broker_set.master), 0, self.group.term
+        while refusals < _REFUSALS_OF_THE_DEAD:
+            await self._pause(_ASK_AGAIN_S if refusals else 0.0)
+            address = self._registered(key)
+            if self.group.term != term or address is None or self.liveness.is_heard(*key):
+                return
+            try:
+                await knock(self._host, address, _KNOCK_S)
+                return
+            except (ConnectionRefusedError, ValueError):
+                refusals += 1
+            except Exception as error:
+                self.log.debug("master {key} cannot be reached: {error}", key=key, error=error)
+                return
+        if self.group.leads and not self.liveness.is_heard(*key):
+            self.log.warn("master {key} is dead: it refuses connections", key=key)
+            self.liveness.gone([key])
+            await self._elect_where_needed()
+
+    def _pause(self, seconds: float) -> "Deferred[None]":
+        pause: Deferred[None] = Deferred()
+        self._host.clock.callLater(seconds, pause.callback, None)
+        return pause
 
     def _is_known_again(self, key: Key) -> bool:
         """Its last heartbeat came by another connection than the one that was lost, or is old."""

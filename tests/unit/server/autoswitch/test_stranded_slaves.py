@@ -83,6 +83,7 @@ def test_it_sets_its_store_aside_and_fetches_all_anew() -> None:
     assert first.replication.statistics()["stranded"] == []
     second.stop()
     brokers.until(lambda: second.state == "down")
+    brokers.in_sync(1)
     brokers.boot(second)
     brokers.in_sync()
     first.crash(power=True)

@@ -19,6 +19,7 @@ from rmq_ha.base.remoting.dispatcher import RequestDispatcher
 from rmq_ha.base.remoting.server import RemotingServer
 from rmq_ha.base.wire.codes import ResponseCode
 from rmq_ha.base.wire.command import RemotingCommand
+from rmq_ha.server.controller.codec import encode_set
 from rmq_ha.server.controller.events import AddressUpdated, encode_event
 from rmq_ha.server.controller.messages import ApplyBrokerIdRequest, SyncStateSet
 from rmq_ha.server.controller.service import ControllerService
@@ -80,6 +81,53 @@ def test_who_only_connects_anew_goes_on_leading() -> None:
     assert not desk.services[0]._knocking, "and does not look for ever"
     desk.brokers[1].host.crash()
     until(desk.world, lambda: desk.services[0].elections == 2, 0.5)
+
+
+def test_a_new_leader_asks_the_port_of_a_master_that_it_has_not_heard() -> None:
+    """Both went together: who refuses connections is dead, and need not be waited for."""
+    desk = Controllers(3)
+    desk.pair()
+    desk.crash(desk.leader())
+    desk.brokers[1].host.crash(power=False)
+    desk.leader()
+    took = until(desk.world, lambda: desk.master() == "2", 20.0)
+    assert took < 2.5
+    assert desk.info()[0]["masterEpoch"] == "2"
+
+
+def test_a_new_leader_elects_nobody_beside_a_master_whose_port_only_closes_for_a_moment() -> None:
+    """One refusal is none: it may come from a broker that begins anew."""
+    desk = Controllers(3)
+    for broker in desk.brokers.values():
+        broker.silence = 10_000
+    desk.pair()
+    first = desk.brokers[1]
+    first.beats = False
+    wait(desk.world, first.server.stop())
+    desk.crash(desk.leader())
+    desk.leader()
+    desk.world.clock.run_for(0.5)
+    wait(desk.world, first.server.listen(10911, ""))
+    desk.world.clock.run_for(5.0)
+    assert desk.master() == "1"
+
+
+def test_a_master_that_dies_with_its_slave_does_not_take_it_out_of_the_set() -> None:
+    """It sees the slave's connection close, says so, and is gone: both have everything."""
+    desk = Controllers()
+    desk.pair()
+    info = desk.info()
+    alone = RemotingCommand(
+        1001,
+        ext={"brokerName": "b", "masterBrokerId": "1", "masterEpoch": info[0]["masterEpoch"]},
+        body=encode_set(SyncStateSet((1,), info[1].epoch)),
+    )
+    desk.brokers[2].host.crash(power=False)
+    desk.brokers[1].asker.client.oneway(desk.addresses[0], alone)
+    desk.world.clock.run_for(0.05)
+    desk.brokers[1].host.crash(power=False)
+    desk.world.clock.run_for(5.0)
+    assert desk.info()[1].members == (1, 2)
 
 
 def test_a_strangers_heartbeat_kills_nobody() -> None:
