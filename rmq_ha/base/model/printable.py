@@ -6,6 +6,7 @@ _CONTROLS = (
     "\x00-\x08\x0b-\x1f\x7f-\x9f"  # terminals act on them
     "\u2028\u2029"  # end a line for some
     "\u202a-\u202e\u2066-\u2069"  # turn the reading direction
+    "\ud800-\udfff"  # no terminal and no file takes half a character
 )
 _UNFIT = re.compile(f"[{_CONTROLS}]")
 _UNFIT_OR_BLANK = re.compile(f"[\t\n{_CONTROLS}]")
@@ -19,6 +20,11 @@ def printable(text: str) -> str:
 def one_line(text: str) -> str:
     """As `printable`, and without line ends and tabs."""
     return _UNFIT_OR_BLANK.sub(_escaped, text)
+
+
+def in_json(text: str) -> str:
+    """A JSON document with those of them escaped as JSON does; it means the same."""
+    return _UNFIT.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def is_one_line(text: str) -> bool:

@@ -13,6 +13,7 @@ import click
 
 from rmq_ha.base.host import blocking
 from rmq_ha.base.host.files import absolute
+from rmq_ha.base.model.printable import in_json, one_line
 from rmq_ha.client.rules.settings import ClientConfig
 from rmq_ha.lake.spark.failing import meaning_of, was_interrupted
 from rmq_ha.lake.spark.host import ending, masters
@@ -197,7 +198,7 @@ class Job:
     def note(self, text: str) -> None:
         """A line for who looks on, on stderr."""
         if not self._frame.quiet:
-            click.echo(text, err=True)
+            click.echo(one_line(text), err=True)
 
     @contextmanager
     def progress(self, label: str) -> Iterator[None]:
@@ -304,7 +305,7 @@ class _Run:
         if self._options.verbose:
             click.echo("".join(traceback.format_exception(error)).rstrip(), err=True)
         if outcome is Outcome.USAGE:
-            click.echo(f"Error: {reason}", err=True)
+            click.echo(one_line(f"Error: {reason}"), err=True)
             return outcome
         words = {Outcome.UNDECIDED: "could not decide", Outcome.FAILED: "failed"}
         verdict = f"{words[outcome]}: {reason}"
@@ -315,13 +316,13 @@ class _Run:
             about = self._name, self._inputs, outcome, verdict
             self._tell(write_refusal(*about, self._frame.out, self._timings(), session))
         except Exception as failed:
-            click.echo(verdict)
-            click.echo(f"and --out could not be written: {failed}", err=True)
+            click.echo(one_line(verdict))
+            click.echo(one_line(f"and --out could not be written: {failed}"), err=True)
         return outcome
 
     def _tell(self, written: "Written") -> None:
         """On stdout: programs get the summary, people the counts; the verdict stands last."""
         if self._options.as_json:
-            click.echo(json.dumps(written.summary, ensure_ascii=False))
+            click.echo(in_json(json.dumps(written.summary, ensure_ascii=False)))
             return
-        click.echo("\n".join([*counts_of(written.findings), written.verdict]))
+        click.echo("\n".join(map(one_line, [*counts_of(written.findings), written.verdict])))

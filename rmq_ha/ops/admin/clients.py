@@ -74,7 +74,8 @@ async def show_clients(session: Session, name: str, *, stacks: bool = False) -> 
     session.output.table(name, COLUMNS, rows, **more)
     if stacks:
         for client_id, text in shown.items():
-            session.output.say(f"\n{client_id}\n{text}")
+            for line in ("", client_id, *text.expandtabs().splitlines()):
+                session.output.say(line)
     for problem in problems:
         session.output.warn(problem)
     return NO_ANSWER if problems else None

@@ -3,6 +3,7 @@
 import click
 
 from rmq_ha.base.errors import RmqHaError
+from rmq_ha.base.model.printable import one_line
 from rmq_ha.ops.admin.options import together
 from rmq_ha.ops.admin.output import is_interactive
 
@@ -33,7 +34,7 @@ def is_wanted(question: str, *, yes: bool, dry_run: bool) -> bool:
     if dry_run or yes:
         return not dry_run
     try:
-        agreed = click.confirm(question, err=True)
+        agreed = click.confirm(one_line(question), err=True)
     except click.Abort:
         agreed = False
     if not agreed:

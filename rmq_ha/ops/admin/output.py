@@ -1,4 +1,10 @@
-"""What commands print: tables and lines for people, or JSON for programs."""
+"""
+What commands print: tables and lines for people, or JSON for programs.
+
+Names, tags, properties, client ids and remarks come from others, and a terminal acts on control
+characters. Everything is therefore made printable here, in the one place where it goes out: who
+has a line of several lines to say says one line after the other.
+"""
 
 import json
 import sys
@@ -14,6 +20,8 @@ from rich.measure import Measurement
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
+
+from rmq_ha.base.model.printable import in_json, one_line
 
 T = TypeVar("T")
 _WIDEST = 10_000
@@ -84,7 +92,7 @@ class Output:
                 else f"{name}: {_shown(value)}"
                 for name, value in more.items()
             ]
-            self._console.print(", ".join(parts))
+            self._print(", ".join(parts))
 
     def _print_whole(self, table: Table) -> None:
         """Values are never cut, however narrow the terminal is."""
@@ -101,34 +109,32 @@ class Output:
             return
         width = max(map(len, values), default=0)
         for name, value in values.items():
-            self._console.print(
-                Text(f"{name:<{width}}  {_shown(value)}"), crop=False, overflow="ignore"
-            )
+            self._print(f"{name:<{width}}  {_shown(value)}")
 
     def line(self, text: str, values: dict[str, Any]) -> None:
         """One of many: a line of text, or the values as a line of JSON; flushed at once."""
         if self.as_json:
             self._write(values)
         else:
-            self._console.print(Text(text), crop=False, overflow="ignore")
+            self._print(text)
         self._console.file.flush()
 
     def say(self, text: str) -> None:
         """For people only, on stdout; nothing with JSON."""
         if not self.as_json:
-            self._console.print(Text(text), crop=False, overflow="ignore")
+            self._print(text)
 
     def note(self, text: str) -> None:
         """For who looks on, on stderr; nothing with JSON."""
         if not self.as_json:
-            self._errors.print(escape(text), style="dim")
+            self._errors.print(_plain(text), style="dim")
 
     def warn(self, text: str) -> None:
         """On stderr."""
         if self.as_json:
             self._errors.file.write(json.dumps({"warning": text}) + "\n")
         else:
-            self._errors.print(f"[yellow]warning:[/] {escape(text)}")
+            self._errors.print(f"[yellow]warning:[/] {_plain(text)}")
 
     def error(self, text: str, **values: Any) -> None:
         """On stderr; a bar that it came out of is gone first."""
@@ -137,7 +143,7 @@ class Output:
         if self.as_json:
             self._errors.file.write(json.dumps({"error": text, **values}) + "\n")
         else:
-            self._errors.print(f"[bold red]error:[/] {escape(text)}")
+            self._errors.print(f"[bold red]error:[/] {_plain(text)}")
 
     @contextmanager
     def progress(self, title: str, total: int | None) -> Iterator[Steps]:
@@ -155,7 +161,7 @@ class Output:
         ) as progress:
             self._bar = progress
             try:
-                yield _Bar(progress, title, total)
+                yield _Bar(progress, _plain(title), total)
             finally:
                 self._bar = None
 
@@ -177,18 +183,24 @@ class Output:
             with Live(console=self._console, auto_refresh=False) as live:
                 yield _Live(live)
 
+    def _print(self, text: str) -> None:
+        self._console.print(Text(one_line(text)), crop=False, overflow="ignore")
+
     def _write(self, value: Any) -> None:
-        self._console.file.write(json.dumps(value, ensure_ascii=False, default=str) + "\n")
+        text = in_json(json.dumps(value, ensure_ascii=False, default=str))
+        self._console.file.write(text + "\n")
 
 
 def _table(rows: Rows) -> Table:
-    table = Table(title=rows.title, title_justify="left", box=None, pad_edge=False)
+    title = Text(one_line(rows.title), style="table.title")
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False)
     for number, column in enumerate(rows.columns):
         kinds = {type(row[number]) for row in rows.rows} - {NoneType}
+        header = _plain(column)
         if kinds and kinds <= {int, float}:  # "ignore" would leave it on the left
-            table.add_column(column, justify="right", no_wrap=True, overflow="crop")
+            table.add_column(header, justify="right", no_wrap=True, overflow="crop")
         else:
-            table.add_column(column, no_wrap=True, overflow="ignore")
+            table.add_column(header, no_wrap=True, overflow="ignore")
     for row in rows.rows:
         table.add_row(*[Text(_shown(value)) for value in row])
     return table
@@ -232,7 +244,7 @@ class _Live:
         self._live = live
 
     def show(self, tables: Sequence[Rows], problems: Sequence[str]) -> None:
-        below = [Text(problem, style="yellow") for problem in problems]
+        below = [Text(one_line(problem), style="yellow") for problem in problems]
         self._live.update(Group(*map(_table, tables), *below), refresh=True)
 
 
@@ -241,7 +253,12 @@ def _shown(value: Any) -> str:
         return "-"
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return str(value)
+    return one_line(str(value))
+
+
+def _plain(text: str) -> str:
+    """What rich prints as it is: others' data hold neither its markup nor a terminal's."""
+    return escape(one_line(text))
 
 
 def is_interactive() -> bool:

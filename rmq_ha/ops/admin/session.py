@@ -9,16 +9,19 @@ import click
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.task import react
 from twisted.logger import (
+    FileLogObserver,
     FilteringLogObserver,
+    LogEvent,
     LogLevel,
     LogLevelFilterPredicate,
+    formatEventAsClassicLogText,
     globalLogBeginner,
-    textFileLogObserver,
 )
 
 from rmq_ha.base.errors import CannotDecide, ConfigurationError, RemotingError, RmqHaError
 from rmq_ha.base.host.clock import make_steady
 from rmq_ha.base.host.real import make_host
+from rmq_ha.base.model.printable import printable
 from rmq_ha.base.seams import Host
 from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.client.connection.instance import ClientInstance
@@ -194,7 +197,11 @@ def exit_code(error: Exception) -> int:
     return FAILED
 
 
+def _log_line(event: LogEvent) -> str:
+    return printable(formatEventAsClassicLogText(event) or "")
+
+
 def _log_to_stderr() -> None:
     predicate = LogLevelFilterPredicate(defaultLogLevel=LogLevel.info)
-    observer = FilteringLogObserver(textFileLogObserver(sys.stderr), [predicate])
+    observer = FilteringLogObserver(FileLogObserver(sys.stderr, _log_line), [predicate])
     globalLogBeginner.beginLoggingTo([observer], redirectStandardIO=False)

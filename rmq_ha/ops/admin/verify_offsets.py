@@ -9,6 +9,7 @@ import click
 
 from rmq_ha.base.errors import CannotDecide, WrongUsage
 from rmq_ha.base.host.blocking import now_ms, seconds
+from rmq_ha.base.model.printable import in_json, one_line
 from rmq_ha.ops.admin.options import common_options, current_options
 from rmq_ha.ops.admin.output import Output
 from rmq_ha.ops.offsets.command import asked, limit_options, pair_options
@@ -47,7 +48,7 @@ def verify_offsets(
 
     def note(text: str) -> None:
         if not quiet:
-            click.echo(text, err=True)
+            click.echo(one_line(text), err=True)
 
     try:
         places = [parse_place(text) for text in (of_master, *of_slaves)]
@@ -68,10 +69,11 @@ def verify_offsets(
         inputs = {"master": of_master, "slave": " ".join(of_slaves)}
         timings = timings._replace(run=seconds() - began)
         of = ("verify-offsets", version(), inputs, strictly, verdict, digest, numbers, timings)
-        click.echo(json.dumps({**summary_of(*of), "findings": digest.top}, ensure_ascii=False))
+        summary = {**summary_of(*of), "findings": digest.top}
+        click.echo(in_json(json.dumps(summary, ensure_ascii=False)))
     else:
         told_lines = [_line(row) for row in digest.top] if shows else []
-        click.echo("\n".join([*told_lines, *counts_of(digest), verdict]))
+        click.echo("\n".join(map(one_line, [*told_lines, *counts_of(digest), verdict])))
     click.get_current_context().exit(int(strictly))
 
 
@@ -127,5 +129,5 @@ def snapshot(place: str, directory: str, role: str | None, broker_name: str | No
         click.echo(append(taken, directory.removeprefix("snapshot:")))
     except (Exception, KeyboardInterrupt) as error:
         outcome, verdict = _refusal(error, raises=options.verbose)
-        click.echo(f"Error: {verdict}", err=True)
+        click.echo(one_line(f"Error: {verdict}"), err=True)
         click.get_current_context().exit(int(outcome))

@@ -85,16 +85,19 @@ def show(session: Session, facts: Facts, findings: list[Finding], rules: int = l
     if findings:
         rows = [[item.severity, item.code, item.about, item.text] for item in findings]
         output.table("findings", COLUMNS, rows)
-        output.say("\nwhat to do")
+        output.say("")
+        output.say("what to do")
         for code, fix in dict.fromkeys((item.code, item.fix) for item in findings):
             output.say(f"  {code}: {fix}")
     if facts.not_looked:
-        output.say("\nnot looked at, because")
+        output.say("")
+        output.say("not looked at, because")
         for item in facts.not_looked:
             output.say(f"  {item.what}: {item.why}")
     verdict = "nothing to do" if is_healthy(findings) else "see above"
+    output.say("")
     output.say(
-        f"\nlooked at {len(facts.name_servers)} name servers, {len(facts.brokers)} brokers and "
+        f"looked at {len(facts.name_servers)} name servers, {len(facts.brokers)} brokers and "
         f"{len(facts.groups)} groups by {rules} rules: {verdict}"
     )
 

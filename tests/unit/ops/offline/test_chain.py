@@ -194,7 +194,7 @@ def test_a_file_of_several_windows_is_copied_whole() -> None:
         def __init__(self, data: bytes) -> None:
             self.data = bytearray(data)
 
-        def pread(self, size: int, offset: int) -> bytes:
+        def window(self, path: str, offset: int, size: int) -> bytes:
             return bytes(self.data[offset : offset + size])
 
         def pwrite(self, data: bytes, offset: int) -> None:
@@ -203,6 +203,6 @@ def test_a_file_of_several_windows_is_copied_whole() -> None:
     told = list[int]()
     whole = bytes(range(256)) * (2 * WINDOW // 256) + b"the end"
     made = Bytes(bytes(len(whole) + 9))
-    _copy_file(Bytes(whole), made, len(whole), told.append)  # type: ignore[arg-type]
+    _copy_file(Bytes(whole), "one", made, len(whole), told.append)  # type: ignore[arg-type]
     assert (told, bytes(made.data[-9:])) == ([WINDOW, WINDOW, 7], bytes(9))
     assert made.data[:-9] == whole
