@@ -1,1 +1,10 @@
-"""Bytes, time, disk and network: what all other houses stand on."""
+"""Bytes, time, disk and network: the ground that all other houses stand on.
+
+Nothing here knows what a broker or a producer is. Enter by the package that you need:
+
+- `seams` declares `Host`, the only door to the outside world; `host` has the real one.
+- `model` and `wire` have the values and their bytes in RocketMQ's protocol.
+- `store_format` has the bytes of a store's files, `config` the properties files.
+- `remoting` and `tls` carry requests over connections.
+- `timing` has deadlines, periods and long work that is done a slice a turn.
+"""

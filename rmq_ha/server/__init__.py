@@ -1,1 +1,6 @@
-"""The servers: store, replication, broker, name server and controller."""
+"""The servers: message store, replication, broker, name server and controller.
+
+`broker` assembles a broker from `store`, one kind of replication (`ha`, `dledger` or `autoswitch`)
+and the tables and processors of its own. `namesrv` and `controller` are servers of their own.
+Nothing here imports the reactor: `ops.app` runs these servers.
+"""

@@ -1,1 +1,14 @@
-"""rmq-ha: remoting."""
+"""RocketMQ's remoting protocol over connections: frames in, requests to handlers, answers out.
+
+Enter by `server.RemotingServer` and `client.RemotingClient`. A request handler is
+`handler(channel, RemotingCommand)`; it returns a `RemotingCommand`, a Deferred of one, or None for
+no answer. It refuses with `RequestRejected(code, remark)`; any other exception becomes code 1.
+
+- `dispatcher.RequestDispatcher` knows the handlers by request code. Consecutive sends of one chunk
+  (a *run*) go to a bulk handler as one call. Validators see each frame before either does.
+- `channel.Channel` is one connection as handlers see it. `is_full` says that the peer does not
+  read; code that pushes messages leaves such a peer out.
+- `calls.Calls` is a client that a caller is given; `SigningCalls` around it signs requests.
+
+Spec: remoting.md.
+"""

@@ -1,6 +1,26 @@
-"""What a broker keeps: messages in a log, and what finds them there again.
+"""The message store: a commit log, and the queues and the index that find messages in it.
 
-Enter at `default.DefaultMessageStore`, which processors, plugins and tests call. Whoever writes a
-journal reads `journal` and `journal_base`. Each folder is a room and stands on those before it:
-`format`, `log`, `queues`, `index`, `delay`, `reading`, `local`.
+Enter by `message_store.DefaultMessageStore`; the broker calls it. Its main calls are:
+
+- `put_message(Message)` and `put_batch(MessageBatch)` return a Deferred that never fails and fires
+  once with a `PutMessageResult`.
+- `put_many(messages, done)` appends all messages with one write, then calls `done` once, when flush
+  and replication of the last one are decided. `put_drafts` is the same for the hot path of sends.
+- `get_message(group, topic, queue_id, queue_offset, max_nums, filter)` reads for a pull.
+- `record_at`, `query`, `offset_by_time`, `max_offset_in_queue` answer the other questions.
+- `set_tail_aside(end, why)` gives up what lies behind `end`, and keeps a copy in `setaside/`.
+
+A put goes through these steps, each in one module::
+
+    put -> log/append (bytes) -> log/commitlog (one pwrite) -> settle (flushed? replicated?) ->
+answer
+                                         |
+                                         +-> log/dispatch -> queues, index -> held pulls wake
+
+What one reactor turn appended leaves together in the next one: one replication frame, one dispatch,
+one fdatasync (`turns`). Every record is judged before it is handed out (`reading/damage`); a unit
+that leads to no record is mended from the log or left out alone, and counted.
+
+The folders stand on each other in the order of `ROOMS` in `tests/test_house.py`. The store knows
+replication only as a `journal.Journal`. Spec: store.md.
 """
