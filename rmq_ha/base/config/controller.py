@@ -94,7 +94,9 @@ class ControllerConfig:
     acl_signed_sessions: int = key(
         "aclSignedSessions", 10000, "ours: clients' sessions of one account that are remembered"
     )
-    bind_address: str = key("bindAddress", "", "ours: interface to listen on; empty: all")
+    bind_address: str = key(
+        "bindAddress", "", "ours: interface to listen on; empty: all of IPv4 and IPv6"
+    )
     metrics_port: int = key(
         "metricsPort", 0, "ours: serve /metrics (of the process) and /healthz here; 0: do not"
     )

@@ -10,6 +10,7 @@ from typing import Any
 from rmq_ha.base.config.addresses import ANY_ADDRESS
 from rmq_ha.base.config.broker_configuration import BrokerConfiguration
 from rmq_ha.base.config.dledger import is_dledger
+from rmq_ha.base.config.families import note_families_of_broker
 from rmq_ha.base.config.fields import fields_by_key
 from rmq_ha.base.config.plans import embeds_namesrv, port_plan
 from rmq_ha.base.config.settings import Doubt, Notice, Setting, reason_to_doubt
@@ -95,6 +96,7 @@ def check_broker(
     _check_own_ports(configuration, settings, surroundings)
     _note_all_addresses(settings, notices)
     _note_loopback(configuration, settings, notices)
+    note_families_of_broker(configuration, settings, surroundings, notices)
     if configuration.store.file_reserved_time == 0:
         notices.append(
             Doubt(

@@ -12,6 +12,7 @@ from rmq_ha.base.config.broker_configuration import BrokerConfiguration
 from rmq_ha.base.config.controller import ControllerConfig, ControllerConfiguration
 from rmq_ha.base.config.dledger_settings import parse_peers
 from rmq_ha.base.config.doubtful import note_doubts
+from rmq_ha.base.config.families import note_family, own_peer
 from rmq_ha.base.config.fields import fields_by_key
 from rmq_ha.base.config.namesrv_configuration import NamesrvConfiguration
 from rmq_ha.base.config.plans import controller_port_plan
@@ -58,6 +59,7 @@ def load_controller(
         check_metrics_port(controller_port_plan(configuration), settings)
         notices += unknown_keys(configuration.plugin_options, settings)
         note_doubts((own, configuration.server), settings, notices)
+        _note_family(own, settings, surroundings, notices)
     return LoadedController(configuration, notices)
 
 
@@ -81,6 +83,7 @@ def controller_within(
         others = (configuration.ours, configuration.server, configuration.broker)
     if is_wanted:
         _complete(configuration.controller, settings, surroundings)
+        _note_family(configuration.controller, settings, surroundings, notices)
         return
     shared = {key for section in others for key in fields_by_key(type(section))}
     notices += [
@@ -103,6 +106,18 @@ def _complete(
         own.controller_store_path or surroundings.below_home("DLedgerController")
     )
     return _own_port(own.controller_dleger_peers, own)
+
+
+def _note_family(
+    own: ControllerConfig,
+    settings: Mapping[str, Setting],
+    surroundings: Surroundings,
+    notices: list[Notice],
+) -> None:
+    """Brokers and the other controllers come to the own entry."""
+    host = own_peer(own.controller_dleger_peers, own.controller_dleger_self_id)
+    setting = settings.get("controllerDLegerPeers")
+    note_family(setting, host, own.bind_address, surroundings, notices)
 
 
 def _beside(name: str) -> str:

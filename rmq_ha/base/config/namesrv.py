@@ -41,7 +41,7 @@ class NamesrvConfig:
         "controller's keys stand beside these",
     )
     bind_address: str = key(
-        "bindAddress", "", "ours: interface to listen on; empty: all, as the Java name server does"
+        "bindAddress", "", "ours: interface to listen on; empty: all of IPv4 and IPv6, as Java"
     )
     max_registration_bytes: int = key(
         "maxRegistrationBytes",

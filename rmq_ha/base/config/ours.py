@@ -148,7 +148,9 @@ class RmqHaConfig:
         "200, as its reads are what consumers have while their master is dead",
     )
     bind_address: str = key(
-        "bindAddress", "", "interface to listen on; empty: all, as the Java broker does"
+        "bindAddress",
+        "",
+        "interface to listen on; empty: all of IPv4 and IPv6, as the Java broker does",
     )
     ha_transfer_batch_max: int = key(
         "haTransferBatchMax",

@@ -19,6 +19,7 @@ class Surroundings:
     :ivar host_name: the default of brokerName.
     :ivar address: the first local address that is not the loopback, or `127.0.0.1`.
     :ivar directory: what relative paths start from; absolute.
+    :ivar has_ipv6: it has addresses of IPv6.
     :ivar resolve: the address that a host name stands for; None: none.
     """
 
@@ -27,6 +28,7 @@ class Surroundings:
     host_name: str
     address: str
     directory: str
+    has_ipv6: bool = True
     resolve: Callable[[str], str | None] = field(default=_stands_for_nothing, compare=False)
 
     def absolute(self, path: str) -> str:

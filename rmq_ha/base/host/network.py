@@ -5,12 +5,16 @@ not. These transports try `send` first when nothing is buffered, and give the re
 for TLS: its bytes take the stock way.
 """
 
+import errno
+import socket
 from typing import Any
 
 from twisted.internet import tcp
 from twisted.internet.abstract import isIPAddress, isIPv6Address
+from twisted.internet.address import IPv4Address, IPv6Address
 from twisted.internet.defer import Deferred, execute
 from twisted.internet.endpoints import HostnameEndpoint, TCP4ClientEndpoint, TCP6ClientEndpoint
+from twisted.internet.error import CannotListenError
 from twisted.internet.interfaces import (
     IAddress,
     IListeningPort,
@@ -29,6 +33,9 @@ from rmq_ha.base.host.admission import Admission
 from rmq_ha.base.tls.refusals import Refusals
 
 BACKLOG = 1024
+BOTH_FAMILIES = "::"
+_MAPPED = "::ffff:"
+_NO_IPV6 = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL, socket.EAI_ADDRFAMILY)
 
 
 class _EagerWrites:
@@ -60,15 +67,22 @@ class _EagerWrites:
 
 
 class EagerServer(_EagerWrites, tcp.Server):
-    """The transport of an accepted connection."""
+    """The transport of an accepted connection; its addresses are as `_plain` makes them."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
+    def __init__(
+        self, sock: Any, protocol: Any, client: Any, server: Any, sessionno: int, reactor: Any
+    ) -> None:
+        super().__init__(sock, protocol, _plain(client), server, sessionno, reactor)
         self.setTcpNoDelay(True)
         port: Any = self.server
         self._admission: Admission | None = port.admission
         if self._admission is not None:
             self._admission.came(str(self.hostname))
+
+    def getHost(self) -> IAddress:
+        """As ITransport's."""
+        address: IAddress = _address(_plain(self.socket.getsockname()))
+        return address
 
     def connectionLost(self, reason: Failure) -> None:
         """Leave the count of connections; Twisted may call this twice."""
@@ -77,15 +91,44 @@ class EagerServer(_EagerWrites, tcp.Server):
         super().connectionLost(reason)
 
 
+def _plain(address: tuple[Any, ...]) -> tuple[Any, ...]:
+    """
+    The address of a socket, where one of IPv4 has its own form.
+
+    A socket for both families shows 10.0.0.1 as ::ffff:10.0.0.1, and access lists, limits for each
+    address, message ids and the addresses of members know the first form only.
+    """
+    host = address[0]
+    if host.startswith(_MAPPED) and isIPAddress(host.removeprefix(_MAPPED)):
+        return host.removeprefix(_MAPPED), address[1]
+    return address
+
+
+def _address(address: tuple[Any, ...]) -> IPv4Address | IPv6Address:
+    kind = IPv4Address if len(address) == 2 else IPv6Address
+    return kind("TCP", *address)
+
+
 class EagerPort(tcp.Port):
     """
-    Accepts connections with eager transports.
+    Accepts connections with eager transports; on `::` of both families.
 
     :ivar admission: whom it asks; None: everybody may come.
     """
 
     transport = EagerServer
     admission: Admission | None = None
+
+    def createInternetSocket(self) -> socket.socket:
+        """As Twisted's, whatever net.ipv6.bindv6only says."""
+        made: socket.socket = super().createInternetSocket()  # type: ignore[no-untyped-call]
+        if made.family == socket.AF_INET6:
+            is_alone = self.interface != BOTH_FAMILIES
+            made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, is_alone)
+        return made
+
+    def _buildAddr(self, address: tuple[Any, ...]) -> IPv4Address | IPv6Address:
+        return _address(_plain(address))
 
 
 @implementer(IProtocolFactory)
@@ -194,7 +237,17 @@ class _ServerEndpoint:
     def _listen(self, factory: IProtocolFactory) -> IListeningPort:
         if self._admission is not None:
             factory = _Admitting(factory, self._admission, self._refusals)
-        port = EagerPort(self._port, factory, BACKLOG, self._interface, self._reactor)
+        if self._interface:
+            return self._listening(factory, self._interface)
+        try:
+            return self._listening(factory, BOTH_FAMILIES)
+        except CannotListenError as error:
+            if getattr(error.socketError, "errno", None) not in _NO_IPV6:
+                raise
+        return self._listening(factory, "0.0.0.0")
+
+    def _listening(self, factory: IProtocolFactory, interface: str) -> IListeningPort:
+        port = EagerPort(self._port, factory, BACKLOG, interface, self._reactor)
         port.admission = self._admission
         port.startListening()
         listening: IListeningPort = port
@@ -237,7 +290,12 @@ class RealNetwork:
         return endpoint
 
     def server(self, port: int, interface: str = "") -> IStreamServerEndpoint:
-        """Listens; port 0 picks a free one, an empty interface means all of IPv4."""
+        """
+        Listens; port 0 picks a free one.
+
+        :param interface: an address of this machine. Empty: all of IPv4 and IPv6, or all of IPv4
+            where the machine has no IPv6; `0.0.0.0`: all of IPv4.
+        """
         return _ServerEndpoint(self._reactor, port, interface, self._admission, self._refusals)
 
     def look_up(self, name: str) -> "Deferred[list[str]]":

@@ -15,8 +15,19 @@ def real_surroundings(directory: str) -> Surroundings:
         host_name=socket.gethostname() or "DEFAULT_BROKER",
         address=local_address(),
         directory=os.path.abspath(directory),
+        has_ipv6=has_ipv6(),
         resolve=address_of,
     )
+
+
+def has_ipv6() -> bool:
+    """Whether a port can listen on IPv6 here."""
+    try:
+        with socket.socket(socket.AF_INET6, socket.SOCK_STREAM) as trial:
+            trial.bind(("::", 0))
+    except OSError:
+        return False
+    return True
 
 
 def address_of(name: str) -> str | None:

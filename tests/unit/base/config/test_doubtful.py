@@ -1,10 +1,12 @@
 """Values that nobody means: `--check` fails; what cannot work stops the start, too."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from rmq_ha.base.config.load import load_broker
+from rmq_ha.base.config.load_controller import load_controller
 from rmq_ha.base.config.surroundings import Surroundings
 from rmq_ha.base.errors import ConfigurationError
 from rmq_ha.ops.app import controller_tap, namesrv_tap, tap
@@ -53,6 +55,17 @@ def checked(kind: str, text: str, folder: Path) -> object:
         ("namesrvAddr=0.0.0.0:9876", "0.0.0.0 stands for all addresses of a listener"),
         ("bindAddress=127.0.0.1\nbrokerIP1=10.0.0.6", "listens on 127.0.0.1 alone"),
         ("bindAddress=10.0.0.6\nbrokerIP1=127.0.0.1", "listens on 10.0.0.6 alone"),
+        (
+            "bindAddress=0.0.0.0\nbrokerIP1=fd00::6",
+            "fd00::6 is an address of IPv6, and this",
+        ),
+        ("bindAddress=fd00::6\nbrokerIP1=10.0.0.6", "listens on IPv6 only (bindAddress=fd00::6)"),
+        ("bindAddress=0.0.0.0\nbrokerIP2=fd00::6", "leave bindAddress out, which listens on both"),
+        (
+            "bindAddress=10.0.0.6\nenableDLegerCommitLog=true\ndLegerSelfId=n0\ndLegerGroup=g\n"
+            "dLegerPeers=n0-[fd00::6]:40911;n1-[fd00::7]:40911;n2-[fd00::8]:40911",
+            "dLegerPeers: fd00::6 is an address of IPv6",
+        ),
         (
             "maxMessageSize=5000000\nmappedFileSizeCommitLog=4194304",
             "fits into no file of the log",
@@ -163,3 +176,28 @@ def test_other_servers_are_asked_the_same(
     text = f"{rest}/tmp/data\nmetricsPort=5558\nmetricsAddress=0.0.0.0\n"
     assert checked(kind, text, tmp_path) == 0
     assert "whoever reaches port 5558 reads /metrics" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("line", ["brokerIP1=fd00::6", "bindAddress=::\nbrokerIP1=10.0.0.6"])
+def test_without_an_address_to_bind_to_both_families_are_listened_on(line: str) -> None:
+    assert told(ROOT + NAMED + line) == []
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("brokerIP1=fd00::6", "listens on IPv4 only (this machine has no IPv6)"),
+        ("controllerAddr=[fd00::9]:9878", "cannot connect to an address of IPv6"),
+    ],
+)
+def test_a_machine_without_ipv6(line: str, words: str) -> None:
+    machine = replace(HERE, has_ipv6=False)
+    notices = [item.text for item in load_broker(ROOT + NAMED + line, machine, name="b").notices]
+    assert any(words in text for text in notices)
+
+
+def test_the_own_entry_of_a_controller() -> None:
+    text = "controllerDLegerPeers=n0-[fd00::6]:9878;n1-[fd00::7]:9878\ncontrollerDLegerSelfId=n0\n"
+    assert load_controller(text, HERE).notices == []
+    (notice,) = load_controller(text + "bindAddress=0.0.0.0\n", HERE).notices
+    assert "controllerDLegerPeers: fd00::6 is an address of IPv6" in notice.text

@@ -84,14 +84,14 @@ def test_small_frames_wait_for_no_acknowledgement(monkeypatch: pytest.MonkeyPatc
     """On both ends."""
     said: list[bool] = []
 
-    def made(self: Any) -> None:
+    def made(self: Any, *_: Any) -> None:
         self.server = SimpleNamespace(admission=None)
 
     monkeypatch.setattr(tcp.Server, "__init__", made)
     monkeypatch.setattr(tcp.Server, "setTcpNoDelay", lambda self, is_on: said.append(is_on))
     monkeypatch.setattr(tcp.Client, "setTcpNoDelay", lambda self, is_on: said.append(is_on))
     monkeypatch.setattr(tcp.Client, "_connectDone", lambda self: None)
-    network.EagerServer()
+    network.EagerServer(None, None, ("10.0.0.1", 40000), None, 1, None)
     network.EagerClient.__new__(network.EagerClient)._connectDone()
     assert said == [True, True]
 
