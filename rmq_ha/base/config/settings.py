@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from rmq_ha.base.config.fields import fields_by_key
 from rmq_ha.base.config.limits import NOT_IMPLEMENTED, REFUSED, REPLACED, TLS_KEYS
+from rmq_ha.base.config.other_keys import leaves_open, sentence_of
 from rmq_ha.base.config.properties import parse
 from rmq_ha.base.config.values import check_tls, format_value, parse_value
 from rmq_ha.base.errors import ConfigurationError
@@ -192,6 +193,10 @@ def _check_meaning(setting: Setting, is_default: bool, notices: list[Notice]) ->
 def _unknown(setting: Setting, known: Iterable[str]) -> Notice:
     if setting.key in REPLACED:
         raise setting.error(REPLACED[setting.key])
+    sentence = sentence_of(setting.key)
+    if sentence is not None:
+        is_fault = leaves_open(setting.key, setting.value)
+        return Notice(f"{setting.where}: {sentence}", is_unknown=is_fault)
     by_lower = {key.lower(): key for key in sorted(known)}
     nearest = get_close_matches(setting.key.lower(), by_lower, 1, 0.6)
     hint = f"; did you mean {by_lower[nearest[0]]}?" if nearest else ""

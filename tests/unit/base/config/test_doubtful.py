@@ -178,6 +178,38 @@ def test_other_servers_are_asked_the_same(
     assert "whoever reaches port 5558 reads /metrics" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        ("storePathConsumeQueue=/a", "queues are always in the folder consumequeue of storePath"),
+        ("storePathIndex=/a", "the index is always in the folder index of storePathRootDir"),
+        ("storeCheckpoint=/a", "the checkpoint is always the file checkpoint in storePathRootDir"),
+        ("abortFile=/a", "the file abort is always in storePathRootDir"),
+        ("maxCommitLogFilesNumber=9", "files of the log are kept for fileReservedTime hours"),
+        ("timerWheelEnable=true", "messages with a delay of their own are refused (refuseUnserved"),
+        ("popPollingSize=9", "there is no pop consumption"),
+        ("enableSlaveActingMaster=true", "enableControllerMode elects one of them"),
+        ("metricsExporterType=PROM", "metricsPort serves /metrics to Prometheus"),
+        ("authenticationEnabled=false", "aclEnable=true and plain_acl.yml say who may do what"),
+    ],
+)
+def test_keys_of_other_versions_have_their_own_sentence(
+    line: str, sentence: str, tmp_path: Path
+) -> None:
+    """No wrong hint, and `--check` takes a file that Java takes."""
+    key = line.partition("=")[0]
+    (notice,) = [text for text in told(ROOT + NAMED + line) if key in text]
+    assert sentence in notice
+    assert "did you mean" not in notice
+    text = f"namesrvAddr=10.0.0.5:9876\nstorePathRootDir={tmp_path}\nbrokerIP1=10.0.0.6\n{line}\n"
+    assert checked("broker", text, tmp_path) == 0
+
+
+def test_a_key_that_would_refuse_strangers_fails_the_check(tmp_path: Path) -> None:
+    text = f"{NAMED}storePathRootDir={tmp_path}\nauthenticationEnabled=true\n"
+    assert "authenticationEnabled has no effect" in str(checked("broker", text, tmp_path))
+
+
 @pytest.mark.parametrize("line", ["brokerIP1=fd00::6", "bindAddress=::\nbrokerIP1=10.0.0.6"])
 def test_without_an_address_to_bind_to_both_families_are_listened_on(line: str) -> None:
     assert told(ROOT + NAMED + line) == []
