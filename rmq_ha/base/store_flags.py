@@ -17,6 +17,7 @@ class Flag(Enum):
     INDEX_FILE = "index file error"
     QUEUES_BEHIND = "queues behind the log"
     DISK_FULL = "disk full"
+    ANOTHER_MASTER = "another master"
 
 
 class RunningFlags:
@@ -45,8 +46,8 @@ class RunningFlags:
 
     @property
     def may_be_closed_cleanly(self) -> bool:
-        """Nothing is wrong with what is on the disk; a full disk alone does not count."""
-        return self._reasons.keys() <= {Flag.DISK_FULL}
+        """Nothing is wrong with what is on the disk; a full disk does not count."""
+        return self._reasons.keys() <= {Flag.DISK_FULL, Flag.ANOTHER_MASTER}
 
     @property
     def reasons(self) -> list[str]:

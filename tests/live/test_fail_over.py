@@ -15,9 +15,10 @@ from typing import Any
 
 import pytest
 
-from rmq_ha.base.wire.codes import RequestCode
+from rmq_ha.base.wire.codes import RequestCode, ResponseCode
 from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.client import BlockingConsumer, ClientConfig, ConsumeFromWhere, PushConsumerConfig
+from rmq_ha.client.lookup.requests import send_request
 from tests.live.live_pair import COMMON, TOPIC, Broker
 from tests.live.live_ports import free_ports
 
@@ -38,12 +39,14 @@ class Managed(Broker):
     """A broker, or a name server, that a service manager starts."""
 
     def __init__(self, directory: Path, base: int, name: str, settings: str) -> None:
-        super().__init__(directory / name, base, base)
+        super().__init__(directory / name, base, base + 1)
         self.runs = 0
         self.config = self.directory / "p"
         self.script = directory / "restart"
         self.script.write_text(RESTART)
-        self.config.write_text(settings.replace("PORT", str(self.port)))
+        self.config.write_text(
+            settings.replace("PORT", str(self.port)).replace("STATUS", str(base + 1))
+        )
         self.server = "rmqha" if "brokerName" in settings else "rmqnamesrv"
         self.command = f"sh {self.script} {self.directory} {self.server}"
 
@@ -85,7 +88,7 @@ class Managed(Broker):
 @pytest.fixture
 def pair(tmp_path: Path) -> Iterator[tuple[Managed, Managed]]:
     names, one, two = free_ports(3, BASES)
-    common = COMMON + f"listenPort=PORT\nnamesrvAddr=127.0.0.1:{names + 2}\n"
+    common = COMMON + f"metricsPort=STATUS\nlistenPort=PORT\nnamesrvAddr=127.0.0.1:{names + 2}\n"
     namesrv = Managed(tmp_path, names, "n", "listenPort=PORT\nbindAddress=127.0.0.1\n")
     first = Managed(tmp_path, one, "a", common + "brokerRole=SYNC_MASTER\nbrokerId=0\n")
     second = Managed(tmp_path, two, "b", common + "brokerRole=SLAVE\nbrokerId=1\n")
@@ -170,3 +173,24 @@ def read_until(consumer: BlockingConsumer, wanted: list[bytes]) -> None:
         assert message is not None, f"{len(missing)} of {len(wanted)} never came"
         consumer.ack(message)
         missing.discard(message.body)
+
+
+def test_a_machine_that_reboots_after_its_slave_was_promoted(pair: tuple[Managed, Managed]) -> None:
+    """Its unit is enabled and its file is as it was: nothing is written to its log any more."""
+    first, second = pair
+    first.until_ok()
+    first.end(signal.SIGKILL)
+    second.admin("promote")
+    first.up()
+    first.until(lambda: first.health()[0] == 503, "a broker that stands aside")
+    address = f"127.0.0.1:{second.port}"
+    assert f"{address} is the master of this brokerName now" in first.health()[1]
+    assert "rmqha-admin demote" in first.output()
+    (refused,) = first.exchange([send_request("p", TOPIC, 0, b"lost", "", 1)])
+    assert refused.code == ResponseCode.SERVICE_NOT_AVAILABLE
+    assert address in (refused.remark or "")
+    assert {item.code for item in second.send("new", 5)} <= {0, 11}
+    assert second.health()[0] == 200
+    demoted = first.admin("demote")
+    assert demoted["set_aside"] == []
+    assert {item.code for item in second.send("again", 5)} == {0}

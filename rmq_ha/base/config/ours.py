@@ -354,6 +354,12 @@ class RmqHaConfig:
         "ms within which one group's pulls beyond one queue leave one line and one message in "
         "OFFSET_MOVED_EVENT; 0: each of them, as RocketMQ",
     )
+    start_beside_another_master: bool = key(
+        "startBesideAnotherMaster",
+        False,
+        "true: a master of a pair asks nobody whether another broker of its brokerName leads, as "
+        "RocketMQ; false: it takes no messages while that is so, and until its next start",
+    )
     dledger_commit_own_term_only: bool = key(
         "dLegerCommitOwnTermOnly",
         True,

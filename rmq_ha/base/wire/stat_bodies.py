@@ -15,6 +15,8 @@ REPLICATION_KEY = "rmqHaReplication"
 Not of RocketMQ: whoever sends GET_BROKER_RUNTIME_INFO with this header field gets, of a broker of
 ours, a key of this name more in the answer: JSON about the pair. mqadmin sees no difference.
 """
+ASIDE = "stands_aside_for"
+"""In that JSON: the address of the broker that took the place of this one, if one did."""
 
 
 class Connection(NamedTuple):

@@ -10,6 +10,7 @@ from rmq_ha.base.host.surroundings import real_surroundings
 from rmq_ha.base.model.broker_identity import MASTER_ID
 from rmq_ha.base.model.status import BrokerRole
 from rmq_ha.base.wire.bodies import read_body
+from rmq_ha.base.wire.stat_bodies import ASIDE
 from rmq_ha.ops.admin.confirm import must_be_askable
 from rmq_ha.ops.admin.handover_set import step_back
 from rmq_ha.ops.admin.options import common_options, refuse_given
@@ -87,7 +88,9 @@ async def _demote(change: RoleChange, broker_id: int | None) -> None:
     changes = file.changes(BrokerRole.SLAVE, broker_id or _free_id(change, known))
     now = f"{own.role} now" if own.role else "down now"
     say(f"{file.broker_name} at {file.address}: {now}, shall be a slave of {master.address}")
-    if own.is_master:
+    if own.replication.get(ASIDE):
+        say(f"It stands aside for {own.replication[ASIDE]}, and takes no messages")
+    elif own.is_master:
         change.warn("it runs as a second master: what it takes until its restart is set aside")
     if not file.configuration.ours.ha_set_aside_diverged_tail:
         change.warn("haSetAsideDivergedTail=false: if its log has an end of its own, it stays out")

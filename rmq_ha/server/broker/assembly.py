@@ -34,6 +34,7 @@ from rmq_ha.server.broker.replication_info import replication_info
 from rmq_ha.server.broker.role import RoleKeeper, RoleParts, make_role_keeper
 from rmq_ha.server.broker.routes import Processor
 from rmq_ha.server.broker.slave import SlaveSynchronize
+from rmq_ha.server.broker.standing import Standing
 from rmq_ha.server.broker.stats import BrokerStats
 from rmq_ha.server.broker.tables.client_offsets import ClientOffsets
 from rmq_ha.server.broker.tables.clients import ConsumerManager, ProducerManager
@@ -77,6 +78,7 @@ class BrokerParts(Protocol):
     hooks: list[Any]
     access_controls: list[Any]
     registration: Registration
+    standing: Standing
     slave_synchronize: SlaveSynchronize
     transaction_checks: TransactionalMessageCheckService
     config_file: PropertiesFile
@@ -216,7 +218,11 @@ def _table_processors(broker: BrokerParts) -> list[Processor]:
             save=broker.config_file.change,
             processors=broker.host.processors,
             replication=partial(
-                replication_info, configuration, broker.journal, broker.slave_synchronize
+                replication_info,
+                configuration,
+                broker.journal,
+                broker.slave_synchronize,
+                broker.standing,
             ),
             missing_groups=partial(_missing_groups, broker),
         ),

@@ -75,6 +75,7 @@ from rmq_ha.server.broker.slow_consumers import SlowConsumers
 from rmq_ha.server.broker.standing import Standing
 from rmq_ha.server.broker.stats import BrokerStats
 from rmq_ha.server.broker.streamed_tables import StreamedTables
+from rmq_ha.server.broker.succession import Succession
 from rmq_ha.server.broker.tables.client_offsets import ClientOffsets
 from rmq_ha.server.broker.tables.clients import ConsumerManager, ProducerManager
 from rmq_ha.server.broker.tables.consumer_filters import ConsumerFilterManager
@@ -262,7 +263,15 @@ class Broker:
                 masters=self.masters,
             )
         )
-        self.standing = Standing(self.journal)
+        self.standing = Standing(self.journal, self.store.flags)
+        self.succession = Succession(
+            configuration,
+            self.identity,
+            api,
+            self.standing,
+            self.masters.trusts,
+            self.store.statistics.boot_ms,
+        )
         self.registration = Registration(
             host.clock,
             configuration.broker,
@@ -270,6 +279,7 @@ class Broker:
             self.topics,
             api,
             self.standing,
+            self.succession,
             self.masters.only(self.journal.set_master_address),
             self.masters.only(self.slave_synchronize.set_master_address),
         )
@@ -429,10 +439,11 @@ class Broker:
         self._undo.append(("consumer offsets", self.consumer_offsets.persist_if_dirty))
         self._undo.append(("consumer filters", self._persist_filters))
         self._undo.append(("store", self.store.stop))
+        self._undo.append(("client", self.client.stop))
+        await self.succession.look(self.registration.name_servers, is_start=True)
         await self.store.start()
         self.role_keeper.store_is_open()
         self.store.tell_unused_topics(self.topics.table)
-        self._undo.append(("client", self.client.stop))
         for remoting, port in ((self.main_server, server), (self.fast_server, server - 2)):
             await remoting.listen(port, interface)
             self._undo.append((f"port {port}", remoting.stop))

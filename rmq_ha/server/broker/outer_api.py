@@ -8,8 +8,9 @@ from typing import NamedTuple, Protocol, TypeVar
 
 from twisted.internet.defer import Deferred
 
+from rmq_ha.base.config import properties
 from rmq_ha.base.errors import ProtocolViolation, RemotingError
-from rmq_ha.base.model.broker_identity import BrokerIdentity
+from rmq_ha.base.model.broker_identity import MASTER_ID, BrokerIdentity
 from rmq_ha.base.model.data_version import DataVersion
 from rmq_ha.base.wire import fastjson
 from rmq_ha.base.wire.bodies import (
@@ -24,7 +25,8 @@ from rmq_ha.base.wire.bodies import (
 from rmq_ha.base.wire.codes import RequestCode, ResponseCode
 from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.base.wire.pages import FIRST, next_page
-from rmq_ha.base.wire.route_bodies import ALL_TOPICS, body_crc32
+from rmq_ha.base.wire.route_bodies import ALL_TOPICS, HOLDER, TAKES_OVER, TopicRoute, body_crc32
+from rmq_ha.base.wire.stat_bodies import ASIDE, REPLICATION_KEY
 from rmq_ha.server.broker.tables.delay_offsets import check_delay_offsets
 
 SLAVE_TIMEOUT_MS = 3000
@@ -57,12 +59,28 @@ class RegisterBrokerResult(NamedTuple):
     What one name server answered.
 
     :ivar ha_server_address: of the master's HA listener; None for a master, and unknown.
+    :ivar holder: a name server of ours keeps our brokerId for this address; empty: it does not.
     :ivar order_topics: ORDER_TOPIC_CONFIG, topic to `broker:queues;...`; None without one.
     """
 
     ha_server_address: str | None = None
     master_address: str | None = None
     order_topics: Mapping[str, str] | None = None
+    holder: str = ""
+
+
+class ToldStanding(NamedTuple):
+    """
+    What a broker says of itself; None: it does not say.
+
+    :ivar since_ms: its start.
+    :ivar stands_aside: another broker took its place.
+    """
+
+    broker_name: str | None = None
+    role: str | None = None
+    since_ms: int | None = None
+    stands_aside: bool = False
 
 
 class BrokerOuterAPI:
@@ -72,15 +90,25 @@ class BrokerOuterAPI:
         self._client = client
 
     async def register(
-        self, name_server: str, broker: BrokerIdentity, body: RegisterBody, timeout_ms: int
+        self,
+        name_server: str,
+        broker: BrokerIdentity,
+        body: RegisterBody,
+        timeout_ms: int,
+        takes_over: str = "",
     ) -> RegisterBrokerResult:
         """
         REGISTER_BROKER.
 
+        :param takes_over: an address that had our brokerId, and whose broker does not lead.
         :raises RemotingError: no answer, or an answer other than success.
         """
-        response = await self._invoke(name_server, self._register_command(broker, body), timeout_ms)
+        command = self._register_command(broker, body, takes_over)
+        response = await self._client.invoke(name_server, command, timeout_ms)
         ext = response.ext or {}
+        if response.code == ResponseCode.NO_PERMISSION and HOLDER in ext:
+            return RegisterBrokerResult(holder=ext[HOLDER])
+        _check(response, name_server, command)
         return RegisterBrokerResult(
             ext.get("haServerAddr"), ext.get("masterAddr"), _order_topics(response.body)
         )
@@ -112,6 +140,51 @@ class BrokerOuterAPI:
         changed = (response.ext or {}).get("changed", "").lower() != "false"
         return changed, read_body(response.body, DataVersion.from_json) if response.body else None
 
+    async def master_of(self, name_server: str, broker_name: str) -> str | None:
+        """
+        Whom a name server takes for the master of a name; None: nobody.
+
+        Every broker has a topic of its own name, so the answer is short in large clusters, too.
+
+        :raises RemotingError: no answer, or one that tells nothing.
+        :raises ProtocolViolation: the answer is no route.
+        """
+        command = RemotingCommand(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": broker_name})
+        response = await self._client.invoke(name_server, command, SLAVE_TIMEOUT_MS)
+        if response.code == ResponseCode.TOPIC_NOT_EXIST:
+            return None
+        if response.code != ResponseCode.SUCCESS:
+            raise RemotingError(f"{name_server} does not tell: code {response.code}")
+        brokers = TopicRoute.decode(response.body or b"{}").brokers
+        named = (item for item in brokers if item.broker_name == broker_name)
+        return next((item.addresses.get(MASTER_ID) for item in named), None)
+
+    async def standing_of(self, address: str) -> ToldStanding:
+        """
+        What a broker says of its role; one that answers and does not tell says nothing.
+
+        :raises RemotingError: it does not answer.
+        :raises ProtocolViolation: an answer cannot be read.
+        """
+        config = RemotingCommand(RequestCode.GET_BROKER_CONFIG)
+        info = RemotingCommand(RequestCode.GET_BROKER_RUNTIME_INFO, {REPLICATION_KEY: "true"})
+        told, more = [
+            await self._client.invoke(address, command, SLAVE_TIMEOUT_MS)
+            for command in (config, info)
+        ]
+        if ResponseCode.SUCCESS not in (told.code, more.code):
+            return ToldStanding()
+        text = (told.body or b"").decode("utf-8", "replace")
+        settings = {item.key: item.value for item in properties.parse(text)}
+        table = decode_kv_table(more.body or b"{}")
+        since = table.get("bootTimestamp", "")
+        return ToldStanding(
+            settings.get("brokerName"),
+            settings.get("brokerRole"),
+            int(since) if since.isdecimal() else None,
+            bool(read_body(table.get(REPLICATION_KEY, "{}").encode(), dict).get(ASIDE)),
+        )
+
     async def topic_configs(self, master: str) -> TopicTable:
         """
         GET_ALL_TOPIC_CONFIG, at the master's client port or two below it.
@@ -140,11 +213,15 @@ class BrokerOuterAPI:
         versions, tables = zip(*map(decode_group_table, bodies), strict=True)
         return GroupTable(_same(versions, master), _joined(tables, master, "group"))
 
-    def _register_command(self, broker: BrokerIdentity, body: RegisterBody) -> RemotingCommand:
+    def _register_command(
+        self, broker: BrokerIdentity, body: RegisterBody, takes_over: str
+    ) -> RemotingCommand:
         ext = broker.to_ext()
         ext["compressed"] = "true" if body.compressed else "false"
         ext[ALL_TOPICS] = "true" if body.has_all else "false"
         ext["bodyCrc32"] = str(body_crc32(body.data))
+        if takes_over:
+            ext[TAKES_OVER] = takes_over
         return RemotingCommand(RequestCode.REGISTER_BROKER, ext=ext, body=body.data)
 
     async def _bodies(self, address: str, code: RequestCode) -> list[bytes]:
@@ -164,11 +241,15 @@ class BrokerOuterAPI:
         self, address: str, command: RemotingCommand, timeout_ms: int
     ) -> RemotingCommand:
         response = await self._client.invoke(address, command, timeout_ms)
-        if response.code != ResponseCode.SUCCESS:
-            raise RemotingError(
-                f"{address} refused request {command.code}: code {response.code}, {response.remark}"
-            )
+        _check(response, address, command)
         return response
+
+
+def _check(response: RemotingCommand, address: str, command: RemotingCommand) -> None:
+    if response.code != ResponseCode.SUCCESS:
+        raise RemotingError(
+            f"{address} refused request {command.code}: code {response.code}, {response.remark}"
+        )
 
 
 def _same(versions: Sequence[DataVersion], master: str) -> DataVersion:

@@ -20,6 +20,7 @@ from rmq_ha.base.timing.periodic import Periodic
 from rmq_ha.base.wire.route_bodies import RegisterBrokerBody
 from rmq_ha.server.broker.outer_api import BrokerOuterAPI, RegisterBody, RegisterBrokerResult
 from rmq_ha.server.broker.standing import Standing
+from rmq_ha.server.broker.succession import Succession
 from rmq_ha.server.broker.tables.topics import PERM_RW, TopicConfigManager
 
 T = TypeVar("T")
@@ -55,6 +56,7 @@ class Registration:
     ends it registers at once with the id that it has as a slave. Each registration has the epoch.
 
     :param standing: as what this broker stands before others.
+    :param succession: looks for another master of our name before each full round.
     :param ha_address_learned: called with the master's HA address, by a slave's registrations.
     :param master_address_learned: called with the master's address, None where no name server
         knows one, after every round that any name server answered.
@@ -73,6 +75,7 @@ class Registration:
         topics: TopicConfigManager,
         api: BrokerOuterAPI,
         standing: Standing,
+        succession: Succession,
         ha_address_learned: Callable[[str], None],
         master_address_learned: Callable[[str | None], None],
     ) -> None:
@@ -84,6 +87,7 @@ class Registration:
         self._topics = topics
         self._api = api
         self._standing = standing
+        self._succession = succession
         self._told_id: int | None = None  # the brokerId of the last round that began
         self._ha_address_learned = ha_address_learned
         self._master_address_learned = master_address_learned
@@ -110,8 +114,10 @@ class Registration:
 
     @property
     def _targets(self) -> list[str]:
-        """Whom to tell: nobody while this broker does not serve, or no election said what it is."""
-        return self.name_servers if self._is_started and self.identity.broker_id >= 0 else []
+        """Whom to tell: nobody while this broker does not serve, or nobody said what it is."""
+        if not self._is_started or self.identity.broker_id < 0 or self._standing.successor:
+            return []
+        return self.name_servers
 
     def start(self) -> "Deferred[None]":
         """
@@ -204,22 +210,29 @@ class Registration:
         return Deferred.fromCoroutine(self._round())
 
     async def _round(self) -> None:
+        if self._standing.successor:
+            await self._ask_versions(self.name_servers)  # ours notes who stands aside
+            return
         if self._config.force_register or await self._is_wanted():
             await self._register_all()
 
     async def _is_wanted(self) -> bool:
         """Any name server says so, or does not say anything."""
         names = self._targets
+        answers = await self._ask_versions(names)
+        return len(answers) < len(names) or any(changed for changed, _ in answers)
+
+    async def _ask_versions(self, name_servers: list[str]) -> list[tuple[bool, DataVersion | None]]:
         version = self._version
-        answers = await self._everywhere(
-            names,
+        return await self._everywhere(
+            name_servers,
             lambda name_server: self._api.known_version(
                 name_server, self._presented, version, self._timeout_ms
             ),
         )
-        return len(answers) < len(names) or any(changed for changed, _ in answers)
 
     async def _register_all(self) -> None:
+        await self._succession.look(self._targets)
         body = self._body(self._topics.table.values())
         await self._register(self._targets, lambda name_server: self._send(name_server, body))
 
@@ -248,10 +261,22 @@ class Registration:
         if self._is_stopped:
             raise RemotingError("registration has ended")
         identity = self._presented
-        result = await self._api.register(name_server, identity, body, self._timeout_ms)
+        dead = self._succession.dead
+        result = await self._register_at(name_server, body, dead.pop(name_server, ""))
+        if result.holder:
+            await self._succession.refused(name_server, result.holder)
+            if name_server in dead and name_server in self._targets:
+                result = await self._register_at(name_server, body, dead.pop(name_server))
         if identity.broker_id == MASTER_ID and self._presented.broker_id != MASTER_ID:
             self._told_id = None  # the name server may have got it late: tell it once more
         return result
+
+    async def _register_at(
+        self, name_server: str, body: RegisterBody, takes_over: str
+    ) -> RegisterBrokerResult:
+        return await self._api.register(
+            name_server, self._presented, body, self._timeout_ms, takes_over
+        )
 
     async def _register(
         self,

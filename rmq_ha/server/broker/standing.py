@@ -5,6 +5,7 @@ Spec: controller.md, section 9.2.
 
 from rmq_ha.base.errors import RequestRejected
 from rmq_ha.base.model.broker_identity import MASTER_ID, BrokerIdentity
+from rmq_ha.base.store_flags import Flag, RunningFlags
 from rmq_ha.base.wire.codes import ResponseCode
 from rmq_ha.server.store.journal import Electorate, Journal
 
@@ -15,17 +16,37 @@ class Standing:
     """
     Whether this broker is the master, and why not where it looks like one.
 
-    A broker that was elected is the master only while nobody else can have been elected.
+    A broker that was elected is the master only while nobody else can have been elected. The master
+    of a classic pair stands aside when another broker took its place.
+
+    :param flags: of the store, which refuse puts.
+    :ivar successor: the address that this broker stands aside for; empty: none.
     """
 
-    def __init__(self, journal: Journal) -> None:
+    def __init__(self, journal: Journal, flags: RunningFlags) -> None:
+        self.successor = ""
         self._journal = journal
+        self._flags = flags
+
+    def stand_aside(self, successor: str) -> None:
+        """Another broker is the master of our name: no puts, until the next start."""
+        self.successor = successor
+        self._flags.hoist(
+            Flag.ANOTHER_MASTER,
+            f"{successor} is the master of this brokerName now; make this broker its slave with "
+            "rmqha-admin demote, or stop that one and restart this one",
+        )
 
     @property
     def _group(self) -> Electorate | None:
         """Whoever elects this broker and gives it a lease; None: nobody does."""
         group = self._journal.role.electorate
         return group if group is not None and group.epoch is not None else None
+
+    @property
+    def is_elected(self) -> bool:
+        """Somebody elects the master of this broker's journal."""
+        return self._journal.role.electorate is not None
 
     @property
     def has_leases(self) -> bool:
@@ -53,6 +74,8 @@ class Standing:
 
     def why_not_master(self) -> str:
         """Why this broker must not act as the master; empty: it is the master, or a slave."""
+        if self.successor:
+            return f"{self.successor} is the master of this brokerName"
         group = self._group
         if group is None or self._journal.role.is_slave or group.is_sure_to_lead:
             return ""
@@ -77,7 +100,9 @@ class Standing:
         :raises RequestRejected: another broker may lock queues, too.
         """
         group = self._group
-        if group is not None and not group.is_sure_to_lead:
+        if group is None:
+            self.check()
+        elif not group.is_sure_to_lead:
             _refuse(self._journal.why_no_puts() or _ANOTHER)
 
 

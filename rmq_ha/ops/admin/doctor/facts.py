@@ -10,7 +10,7 @@ from rmq_ha.base.model.broker_identity import MASTER_ID
 from rmq_ha.base.model.status import BrokerRole
 from rmq_ha.base.model.topic_config import TopicConfig
 from rmq_ha.base.wire.route_bodies import Rival
-from rmq_ha.base.wire.stat_bodies import Connection
+from rmq_ha.base.wire.stat_bodies import ASIDE, Connection
 from rmq_ha.ops.admin.doctor.local import Local
 
 _RUNTIME = re.compile(r"(\d+) days, (\d+) hours, (\d+) minutes, (\d+) seconds")
@@ -200,7 +200,12 @@ class Broker:
     @property
     def is_master(self) -> bool:
         """It runs as one; members of DLedger groups say nothing of the kind."""
-        return self.answers and not self.is_slave and not self.is_dledger
+        return not (self.is_slave or self.is_dledger or self.successor) and self.answers
+
+    @property
+    def successor(self) -> str:
+        """The master that one of ours stands aside for; empty: it stands aside for nobody."""
+        return str(self.replication.get(ASIDE) or "")
 
     @property
     def is_dledger(self) -> bool:

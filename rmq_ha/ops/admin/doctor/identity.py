@@ -49,12 +49,22 @@ def _id_differs(facts: Facts) -> Iterator[Said]:
 def _is_another(broker: Broker) -> bool:
     """Who answers is not whom name servers mean."""
     own = broker.config.get("brokerId", "")
+    if _lacks_lease(broker):
+        return False
     return broker.broker_id is not None and own.isdecimal() and int(own) != broker.broker_id
+
+
+def _lacks_lease(broker: Broker) -> bool:
+    """A master in controller mode without a lease registers with the id that it has as a slave."""
+    own = broker.config.get("brokerId", "")
+    return broker.is_controlled and own == str(MASTER_ID) and broker.broker_id != MASTER_ID
 
 
 def _role_and_id(facts: Facts) -> Iterator[Said]:
     for broker in facts.answering():
         if broker.broker_id is None or broker.is_dledger or _is_another(broker):
+            continue
+        if _lacks_lease(broker):
             continue
         if broker.is_slave and broker.broker_id == MASTER_ID:
             yield Said(str(broker), "registered as the master (id 0), but it runs as SLAVE")
@@ -100,6 +110,16 @@ def _two_masters(facts: Facts) -> Iterator[Said]:
                 rival.broker_name,
                 f"{rival.address} registers as its master, too, and does not answer here; name "
                 f"servers send clients to {rival.holder}",
+            )
+
+
+def _master_aside(facts: Facts) -> Iterator[Said]:
+    for broker in facts.answering():
+        if broker.successor:
+            yield Said(
+                str(broker),
+                f"it was started as the master, and stands aside for {broker.successor}, which "
+                f"is the master: it takes no messages",
             )
 
 
@@ -163,8 +183,11 @@ def _no_copy(facts: Facts) -> Iterator[Said]:
 
 
 def _lacks_slaves(facts: Facts, role: BrokerRole, what: str) -> Iterator[Said]:
+    """A broker that stands aside is no slave to start, but one to demote: that is said already."""
+    aside = {broker.name for broker in facts.brokers if broker.successor}
     for master in _alone(facts):
-        if master.role == role.value and not (master.is_dledger or master.is_controlled):
+        elects = master.is_dledger or master.is_controlled
+        if master.role == role.value and not elects and master.name not in aside:
             yield Said(str(master), what)
 
 
@@ -286,6 +309,14 @@ RULES = (
         "stop at once the one that is not to stay (the shorter log, as a rule), then "
         "`rmqha-admin demote` there; docs/failover.md",
         _two_masters,
+    ),
+    Rule(
+        "master-aside",
+        Severity.ERROR,
+        "an old master came back after its slave was promoted, and stands aside: the new one has "
+        "no replica",
+        "`rmqha-admin demote` on its machine; docs/failover.md",
+        _master_aside,
     ),
     Rule(
         "master-unregistered",

@@ -51,6 +51,11 @@ def stand_in(facts: Facts, **more: Any) -> None:
     facts.brokers.append(broker(SECOND, **more))
 
 
+def stands_aside(facts: Facts) -> None:
+    stand_in(facts)
+    facts.brokers[-1].replication["stands_aside_for"] = MASTER
+
+
 def wrong_name(facts: Facts) -> None:
     master(facts).replication["slaves"] = []
     facts.brokers[0] = broker(SLAVE, "Pair", 1)
@@ -92,6 +97,7 @@ IDENTITY: dict[str, Spoil] = {
         master(facts).replication["slaves"].append({"address": "10.0.0.9:40001"})
     ),
     "two-masters": stand_in,
+    "master-aside": stands_aside,
     "no-master": lambda facts: (
         facts.brokers.pop(),
         slave(facts).link.update(state="unreachable"),

@@ -253,9 +253,10 @@ def test_an_old_master_that_runs_again_takes_nothing_back(pair: Pair) -> None:
 
 
 def test_an_old_master_that_runs_again_is_noticed(pair: Pair) -> None:
-    """As with a name server of 4.9, which sends clients to whoever registered last."""
+    """As one of Java does at a name server of 4.9, which sends clients to whoever came last."""
     pair.cluster.namesrv.configuration.namesrv_last_registration_wins = True
     pair.crash("a")
+    pair.last.ours.start_beside_another_master = True
 
     async def both() -> int:
         await pair.restart("b")

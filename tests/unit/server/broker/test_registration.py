@@ -11,17 +11,20 @@ from twisted.logger import LogLevel, capturedLogs, formatEvent
 from twisted.trial.unittest import SynchronousTestCase
 
 from rmq_ha.base.config.broker import BrokerConfig
+from rmq_ha.base.config.broker_configuration import BrokerConfiguration
 from rmq_ha.base.config.store import MessageStoreConfig
 from rmq_ha.base.errors import RemotingConnectError, RemotingTimeout
 from rmq_ha.base.model.broker_identity import BrokerIdentity
 from rmq_ha.base.model.data_version import DataVersion
 from rmq_ha.base.model.topic_config import TopicConfig
+from rmq_ha.base.store_flags import RunningFlags
 from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.base.wire.route_bodies import RegisterBrokerBody
 from rmq_ha.server.broker import registration as registration_module
 from rmq_ha.server.broker.outer_api import BrokerOuterAPI
 from rmq_ha.server.broker.registration import Registration
 from rmq_ha.server.broker.standing import Standing
+from rmq_ha.server.broker.succession import Succession
 from rmq_ha.server.broker.tables.topics import TopicConfigManager
 from rmq_ha.server.store.journal import Role
 from rmq_ha.testing.disk import SimDisk
@@ -75,15 +78,20 @@ class RegistrationTests(SynchronousTestCase):
         self.role = Role(MessageStoreConfig())
         self.topics = TopicConfigManager(disk, AtOnce(), "/t.json", config, lambda: 1700000000000)
         self.learned: list[tuple[str, str | None]] = []
+        identity = BrokerIdentity(
+            "DefaultCluster", "broker-a", broker_id, "127.0.0.1:10911", "127.0.0.1:10912"
+        )
+        configuration, api = BrokerConfiguration(broker=config), BrokerOuterAPI(self.client)
+        configuration.ours.start_beside_another_master = True
+        standing = Standing(self, RunningFlags())  # type: ignore[arg-type]
         self.registration = Registration(
             self.clock,
             config,
-            BrokerIdentity(
-                "DefaultCluster", "broker-a", broker_id, "127.0.0.1:10911", "127.0.0.1:10912"
-            ),
+            identity,
             self.topics,
-            BrokerOuterAPI(self.client),
-            Standing(self),  # type: ignore[arg-type]
+            api,
+            standing,
+            Succession(configuration, identity, api, standing, lambda address: True, 1000),
             lambda address: self.learned.append(("ha", address)),
             lambda address: self.learned.append(("master", address)),
         )

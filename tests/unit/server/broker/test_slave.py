@@ -12,10 +12,12 @@ from rmq_ha.base.config.broker_configuration import BrokerConfiguration
 from rmq_ha.base.errors import ProtocolViolation, RemotingTimeout
 from rmq_ha.base.model.data_version import DataVersion
 from rmq_ha.base.model.message import DispatchRequest
+from rmq_ha.base.store_flags import RunningFlags
 from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.server.broker.outer_api import BrokerOuterAPI
 from rmq_ha.server.broker.replication_info import replication_info
 from rmq_ha.server.broker.slave import SlaveSynchronize, fast_address
+from rmq_ha.server.broker.standing import Standing
 from tests.unit.server.broker.slave_tables import DELAYS, FAST, GROUPS, MAIN, TOPICS, TableSet
 
 
@@ -338,10 +340,10 @@ def test_the_age_of_the_oldest_copy_is_told_of_a_slave() -> None:
     """None until each table was copied once; a master has no copies."""
     made, role = TableSet(), SimpleNamespace(is_slave=True)
     journal: Any = SimpleNamespace(role=role, info=lambda: {"slaves": []})
-    configuration = BrokerConfiguration()
+    configuration, standing = BrokerConfiguration(), Standing(journal, RunningFlags())
 
     def told() -> dict[str, Any]:
-        return replication_info(configuration, journal, made.slave)
+        return replication_info(configuration, journal, made.slave, standing)
 
     assert told() == {"role": "ASYNC_MASTER", "slaves": [], "tables_seconds": None}
     made.slave.set_master_address(MAIN)
@@ -350,3 +352,5 @@ def test_the_age_of_the_oldest_copy_is_told_of_a_slave() -> None:
     assert told()["tables_seconds"] == 4.3
     role.is_slave = False
     assert told() == {"role": "ASYNC_MASTER", "slaves": []}
+    standing.stand_aside(MAIN)
+    assert told()["stands_aside_for"] == MAIN

@@ -102,7 +102,8 @@ def test_two_masters() -> None:
     fleet = whole_pair(name_servers=2)
     both = fleet.every_name_server
     second = both.partition(";")[2]
-    fleet.add("c", BrokerRole.ASYNC_MASTER, broker={"namesrv_addr": second})
+    anyway = {"start_beside_another_master": True}
+    fleet.add("c", BrokerRole.ASYNC_MASTER, broker={"namesrv_addr": second}, ours=anyway)
     fleet.run(12)
     told = fleet.finds("two-masters", "name-servers-differ", namesrv=both)
     assert told.startswith("pair: 2 brokers of it run as master")
@@ -112,9 +113,9 @@ def test_two_masters() -> None:
 
 
 def test_two_masters_at_one_name_server() -> None:
-    """It knows whoever came last; the slave follows the other one, which is asked, too."""
-    fleet = whole_pair()
-    fleet.add("c", BrokerRole.ASYNC_MASTER)
+    """It tells who claims the id in vain, and each of the two says that it is a master."""
+    fleet = whole_pair(ours={"start_beside_another_master": True})
+    fleet.add("c", BrokerRole.ASYNC_MASTER, ours={"start_beside_another_master": True})
     fleet.run(40)
     told = fleet.finds("two-masters")
     assert fleet.address("a") in told
@@ -122,6 +123,25 @@ def test_two_masters_at_one_name_server() -> None:
     fleet.stop("c")
     fleet.run(45)
     fleet.is_well()
+
+
+def test_an_old_master_that_comes_back_by_itself() -> None:
+    """A machine that reboots, with its unchanged file: six times doctor said: start the slave."""
+    fleet = whole_pair(name_servers=2)
+    both = fleet.every_name_server
+    fleet.crash("a")
+    fleet.stop("b")
+    fleet.add("b", MASTER, broker={"namesrv_addr": both})
+    fleet.add("a", MASTER, broker={"namesrv_addr": both})
+    fleet.run(31)
+    told = fleet.finds("master-aside", namesrv=both)
+    assert f"stands aside for {fleet.address('b')}, which is the master" in told
+    assert "no-slave" not in fleet.visit(namesrv=both).codes()
+    assert fleet.fix("master-aside", namesrv=both).startswith("`rmqha-admin demote`")
+    fleet.stop("a")
+    fleet.add("a", BrokerRole.SLAVE, broker={"namesrv_addr": both, "broker_id": 1})
+    fleet.run(31)
+    fleet.is_well(namesrv=both)
 
 
 def test_a_master_dies_and_comes_back() -> None:

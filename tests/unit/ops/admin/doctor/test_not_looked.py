@@ -170,7 +170,8 @@ def test_what_is_gathered_of_a_healthy_pair(busy: Fleet) -> None:
         type(master.ha)(f"{one.host}:10909") for one in (slave, master)
     )
     assert 0 < master.took_ms < 1000
-    assert abs(master.clock_ahead_ms or 9999) < 1000
+    assert master.clock_ahead_ms is not None
+    assert abs(master.clock_ahead_ms) < 1000
     assert "Work" in (master.topics or ())
     assert master.topics_changed_ms > 0
     (server,) = facts.name_servers
