@@ -76,18 +76,25 @@ class ConsumeOffset(NamedTuple):
     last_timestamp: int
 
 
-def topic_stats(table: Mapping[MessageQueue, TopicOffset]) -> dict[str, Any]:
-    """TopicStatsTable (B10)."""
+def topic_offsets(table: Mapping[MessageQueue, TopicOffset]) -> dict[Any, Any]:
+    """Queues of a TopicStatsTable (B10)."""
     return {
-        "offsetTable": {
-            queue.to_key(): {
-                "lastUpdateTimestamp": item.last_update_timestamp,
-                "maxOffset": item.max_offset,
-                "minOffset": item.min_offset,
-            }
-            for queue, item in table.items()
+        queue.to_key(): {
+            "lastUpdateTimestamp": item.last_update_timestamp,
+            "maxOffset": item.max_offset,
+            "minOffset": item.min_offset,
         }
+        for queue, item in table.items()
     }
+
+
+def topic_stats(offsets: dict[Any, Any] | Written) -> dict[str, Any]:
+    """
+    TopicStatsTable (B10).
+
+    :param offsets: `topic_offsets` of all queues; they may be text already.
+    """
+    return {"offsetTable": offsets}
 
 
 def consume_stats(

@@ -187,6 +187,7 @@ def _table_processors(broker: BrokerParts) -> list[Processor]:
             stats=broker.stats,
             configuration=configuration,
             register_topic=broker.registration.register_topic,
+            clock=broker.host.clock,
         ),
         AdminGroupsProcessor(
             groups=broker.groups,

@@ -3,10 +3,11 @@
 Spec: remoting.md, sections 7.5 and 7.7, chapter 8.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from typing import Any, Protocol
 
 from twisted.internet.defer import Deferred, succeed
+from twisted.internet.interfaces import IReactorTime
 
 from rmq_ha.base.config.broker_configuration import BrokerConfiguration
 from rmq_ha.base.errors import RequestRejected
@@ -14,13 +15,15 @@ from rmq_ha.base.model.status import BrokerRole
 from rmq_ha.base.model.topic_config import TopicConfig
 from rmq_ha.base.model.topics import SYSTEM_TOPICS, topic_fault
 from rmq_ha.base.remoting.channel import Channel
+from rmq_ha.base.timing.slices import Lane
 from rmq_ha.base.wire import fastjson
 from rmq_ha.base.wire.bodies import MessageQueue
 from rmq_ha.base.wire.codes import RequestCode, ResponseCode
 from rmq_ha.base.wire.command import RemotingCommand
-from rmq_ha.base.wire.stat_bodies import TopicOffset, topic_stats
+from rmq_ha.base.wire.stat_bodies import TopicOffset, topic_offsets, topic_stats
 from rmq_ha.server.broker.processors import fields
-from rmq_ha.server.broker.processors.fields import Handler
+from rmq_ha.server.broker.processors.fields import Answer, Handler
+from rmq_ha.server.broker.processors.query import answer_over_turns
 from rmq_ha.server.broker.stats import BrokerStats
 from rmq_ha.server.broker.tables.clients import ConsumerManager
 from rmq_ha.server.broker.tables.consumer_offsets import ConsumerOffsetManager
@@ -30,6 +33,9 @@ MAX_QUEUE_NUMS = 65536
 """Listings go through all queues of a topic in one turn."""
 
 _FILTER_TYPES = ("SINGLE_TAG", "MULTI_TAG")
+
+_QUEUES_A_TURN = 250
+"""For each of them a record is read, for the time at which it was stored."""
 
 
 class TopicStore(Protocol):
@@ -101,7 +107,9 @@ class AdminTopicsProcessor:
         stats: BrokerStats,
         configuration: BrokerConfiguration,
         register_topic: Callable[[TopicConfig], "Deferred[None]"],
+        clock: IReactorTime,
     ) -> None:
+        self._lane = Lane(clock)
         self._store = store
         self._topics = topics
         self._consumers = consumers
@@ -170,18 +178,29 @@ class AdminTopicsProcessor:
         self._store.clean_unused_topics(set(self._topics.table))
         return answer_when_written(written, request)
 
-    def topic_stats(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
+    def topic_stats(self, channel: Channel, request: RemotingCommand) -> Answer:
         """GET_TOPIC_STATS_INFO: bounds and last store time of every write queue."""
         topic = fields.text(fields.header(request), "topic")
         config = self._topics.get(topic)
         if config is None:
             return request.response(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist")
-        broker_name = self._configuration.broker.broker_name or ""
-        table = {
-            MessageQueue(topic, broker_name, queue_id): self._queue_stats(topic, queue_id)
-            for queue_id in range(config.write_queue_nums)
-        }
-        return request.response(body=fastjson.encode(topic_stats(table)))
+        broker_name, queues = self._configuration.broker.broker_name or "", config.write_queue_nums
+        parts: list[fastjson.Written] = []
+
+        def slices() -> Iterator[None]:
+            for start in range(0, queues, _QUEUES_A_TURN):
+                if start:
+                    yield
+                table = {
+                    MessageQueue(topic, broker_name, queue_id): self._queue_stats(topic, queue_id)
+                    for queue_id in range(start, min(start + _QUEUES_A_TURN, queues))
+                }
+                parts.append(fastjson.part(topic_offsets(table)))
+
+        def answer() -> RemotingCommand:
+            return request.response(body=fastjson.encode(topic_stats(fastjson.joined(parts))))
+
+        return answer_over_turns(self._lane, channel, request, slices(), answer)
 
     def consumed_by(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
         """QUERY_TOPIC_CONSUME_BY_WHO: groups online, or with committed offsets."""

@@ -82,12 +82,9 @@ class QueryProcessor:
             fields.int64(header, "endTimestamp"),
             results.append,
         )
-        for _ in slices:
-            later: Deferred[Any] = self._lane.run(channel.host, slices)
-            release = hold(channel, len(request.body or b""), later)
-            later.addCallback(lambda _: self._answer(request, results[0]))
-            return later.addErrback(_gone).addBoth(release)
-        return self._answer(request, results[0])
+        return answer_over_turns(
+            self._lane, channel, request, slices, lambda: self._answer(request, results[0])
+        )
 
     def _answer(self, request: RemotingCommand, result: QueryResult) -> RemotingCommand:
         if not result.records:
@@ -111,6 +108,27 @@ class QueryProcessor:
                 ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {offset}"
             )
         return request.response(body=record)
+
+
+def answer_over_turns(
+    lane: Lane,
+    channel: Channel,
+    request: RemotingCommand,
+    slices: Iterator[None],
+    answer: Callable[[], RemotingCommand],
+) -> Answer:
+    """
+    Answer at once where the work is one slice, else some turns later: a slice a turn, and what the
+    connection asks next waits for it.
+
+    :param answer: made when all slices are done.
+    """
+    for _ in slices:
+        later: Deferred[Any] = lane.run(channel.host, slices)
+        release = hold(channel, len(request.body or b""), later)
+        later.addCallback(lambda _: answer())
+        return later.addErrback(_gone).addBoth(release)
+    return answer()
 
 
 def _gone(failure: Failure) -> None:

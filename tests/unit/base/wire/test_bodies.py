@@ -114,7 +114,7 @@ def test_empty_heartbeat_is_accepted():
 
 def test_topic_stats_b10():
     table = {QUEUE: stat_bodies.TopicOffset(0, 10, 1700000000000)}
-    body = encode(stat_bodies.topic_stats(table))
+    body = encode(stat_bodies.topic_stats(stat_bodies.topic_offsets(table)))
     assert body.decode() == (
         f'{{"offsetTable":{{{MQ}:{{"lastUpdateTimestamp":1700000000000,"maxOffset":10,'
         '"minOffset":0}}}'

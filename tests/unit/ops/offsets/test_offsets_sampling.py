@@ -21,7 +21,7 @@ from rmq_ha.base.wire.bodies import (
 )
 from rmq_ha.base.wire.codes import RequestCode, ResponseCode
 from rmq_ha.base.wire.command import RemotingCommand
-from rmq_ha.base.wire.stat_bodies import TopicOffset, topic_stats
+from rmq_ha.base.wire.stat_bodies import TopicOffset, topic_offsets, topic_stats
 from rmq_ha.client.rules.errors import BrokerRefused
 from rmq_ha.ops.offline.log_files import Hole
 from rmq_ha.ops.offsets import model
@@ -155,7 +155,7 @@ class Broker:
             RequestCode.GET_ALL_DELAY_OFFSET: b'{"offsetTable":{3:1}}',
             RequestCode.GET_ALL_TOPIC_CONFIG: TOPICS.to_json(),
             RequestCode.GET_TOPIC_STATS_INFO: topic_stats(
-                {MessageQueue(ext.get("topic", ""), "b", 0): TopicOffset(1, 9, 0)}
+                topic_offsets({MessageQueue(ext.get("topic", ""), "b", 0): TopicOffset(1, 9, 0)})
             ),
             RequestCode.GET_BROKER_RUNTIME_INFO: {
                 "table": {"commitLogMinOffset": "0", "commitLogMaxOffset": "77"}

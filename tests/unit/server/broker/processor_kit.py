@@ -360,6 +360,7 @@ class Kit:
                 stats=self.stats,
                 configuration=self.configuration,
                 register_topic=self._register_topic,
+                clock=self.clock,
                 **tables,
             ),
             AdminGroupsProcessor(
