@@ -4,7 +4,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from rmq_ha.base.errors import RemotingError
 from rmq_ha.base.wire.bodies import MessageQueue
+from rmq_ha.base.wire.route_bodies import TopicRoute
 from rmq_ha.client.blocking import READER_GROUP
 from rmq_ha.client.connection.asks import Asker
 from rmq_ha.client.lookup.asking import Asking
@@ -13,6 +15,7 @@ from rmq_ha.client.lookup.lookups import (
     PlaceId,
     PullTerms,
     addresses_in,
+    in_order,
     message_at,
     messages_by_key,
     pull,
@@ -72,6 +75,9 @@ def show(
     Show the message with this ID: where it is stored (offsetMsgId), or the unique id that its
     producer gave it; or all that have a key; or the one at a place, as `tail` shows it.
 
+    An offsetMsgId has the address that its broker had when the message was stored. If that broker
+    has moved, --topic has the topic's brokers asked.
+
     Exit code 3: there is none.
     """
     if sum(map(bool, (msg_id, key, spot))) != 1:
@@ -83,19 +89,15 @@ def show(
         raise click.UsageError("give --topic too: only an offsetMsgId says where it is")
 
     async def work(session: Session) -> None:
-        asker = Asker(await session.direct() if place else await session.client())
-        begin = max(0, since.at(session.host.now_ms()))
-        query = KeyQuery(topic, key or msg_id or "", not key, max_num, begin)
-        try:
-            asking = at_spot(topic, spot) if spot else find(place, query)
+        if place is not None:
+            messages = [await at_place(session, place, topic)]
+        else:
+            asker = Asker(await session.client())
+            begin = max(0, since.at(session.host.now_ms()))
+            query = KeyQuery(topic, key or msg_id or "", not key, max_num, begin)
+            asking = at_spot(topic, spot) if spot else by_key(query)
             with session.output.progress("asking brokers", None) as steps:
                 messages = await asker.run(asking, steps.advance)
-        except BrokerRefused as error:
-            if place is None:
-                raise
-            raise NothingFound(
-                f"{error.address} has no message there: {error.remark} (deleted, or another store?)"
-            ) from None
         messages = [item for item in messages if topic in ("", item.topic)]
         if not messages:
             what = f"the key {key}" if key else f"the id {msg_id}"
@@ -127,9 +129,54 @@ def at_spot(topic: str, spot: Spot) -> Asking[list[MessageExt]]:
     return messages
 
 
-def find(place: PlaceId | None, query: KeyQuery) -> Asking[list[MessageExt]]:
-    """By place if it is known, else by unique id or key."""
-    if place is not None:
-        return [(yield from message_at(place))]
+async def at_place(session: Session, place: PlaceId, topic: str) -> MessageExt:
+    """
+    The message of an offsetMsgId: at the address in it, or else at a broker of the topic.
+
+    :param topic: empty: only the address in the id is asked.
+    :raises NothingFound: there is no such message.
+    :raises RemotingError: nobody answers at the address, and no topic was given.
+    """
+    try:
+        return await Asker(await session.direct()).run(message_at(place))
+    except (RemotingError, BrokerRefused) as error:
+        reason = error
+    if topic:
+        asker = Asker(await session.client())
+        message = await asker.run(_at_any_broker(place, await asker.run(topic_route(topic))))
+        if message is None:
+            raise NothingFound(
+                f"no broker of {topic} has a message with this id, and {place.address}, which is "
+                f"in the id, does not, either: {reason}"
+            )
+        session.output.warn(f"the id has the former address of its broker, {place.address}")
+        return message
+    hint = (
+        f"The id has the address that its broker had when the message was stored, {place.address}. "
+        "If the broker has another one now, give --topic: then the topic's brokers are asked"
+    )
+    if isinstance(reason, BrokerRefused):
+        raise NothingFound(
+            f"{reason.address} has no message there: {reason.remark} (deleted, or another store?). "
+            f"{hint}"
+        )
+    raise RemotingError(f"{reason}. {hint}")
+
+
+def _at_any_broker(place: PlaceId, route: TopicRoute) -> Asking[MessageExt | None]:
+    """What is stored at that offset, if it was stored by who had the address then."""
+    for broker in route.brokers:
+        for address in in_order(broker.addresses):
+            try:
+                message = yield from message_at(PlaceId(address, place.offset))
+            except (RemotingError, BrokerRefused):
+                continue
+            if PlaceId.parse(message.offset_msg_id) == place:
+                return message
+    return None
+
+
+def by_key(query: KeyQuery) -> Asking[list[MessageExt]]:
+    """By unique id or key."""
     route = yield from topic_route(query.topic)
     return (yield from messages_by_key(query, route))

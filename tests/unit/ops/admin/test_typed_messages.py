@@ -10,6 +10,8 @@ import pytest
 from twisted.internet.defer import Deferred
 
 from rmq_ha.base.errors import RequestRejected
+from rmq_ha.base.model.message import Address
+from rmq_ha.base.model.message import Message as StoredMessage
 from rmq_ha.base.wire.codes import RequestCode
 from rmq_ha.client.lookup.requests import send_request
 from rmq_ha.ops.admin.session import FAILED, NO_ANSWER, NOT_FOUND, USAGE
@@ -291,3 +293,23 @@ def test_a_broker_that_fails_now_and_then_is_counted(typed: Typist) -> None:
     told = typed("cluster ping --count 10000", "--timeout", "0.5")
     assert told.code == 0
     assert told.rows[2] | {"asked": 0, "failed": 0} == told.rows[2]
+
+
+def test_an_id_that_holds_a_former_address(typed: Typist) -> None:
+    """Its broker has moved: whoever asks is told so, and with --topic finds the message."""
+    former = Address.parse("10.9.9.9", 10911)
+    stored = StoredMessage("Orders", 0, b"old", former, former)
+    store = typed.cluster.brokers["two"].store
+    msg_id = typed.cluster.wait(store.put_message(stored)).append.msg_id
+    told = typed(f"message show {msg_id}")
+    assert told.code == NO_ANSWER
+    assert "the address that its broker had when the message was stored, 10.9.9.9:10911" in told.err
+    assert "give --topic" in told.err
+    moved = typed.as_typed(f"message show {msg_id} --topic Orders")
+    assert moved.code == 0
+    assert "old" in moved.out
+    assert "the former address of its broker, 10.9.9.9:10911" in moved.err
+    elsewhere = msg_id[:-16] + f"{0x7000:016X}"
+    told = typed(f"message show {elsewhere} --topic Orders")
+    assert told.code == NOT_FOUND
+    assert "no broker of Orders has a message with this id" in told.err
