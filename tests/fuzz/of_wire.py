@@ -20,7 +20,12 @@ from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.base.wire.ext_fields import ext_fields
 from rmq_ha.base.wire.frame import JSON, ROCKETMQ, FrameReader, decode_frame, encode_frame
 from rmq_ha.base.wire.json_header import decode_plain_header
-from rmq_ha.base.wire.route_bodies import ClusterInfo, RegisterBrokerBody, TopicRoute
+from rmq_ha.base.wire.route_bodies import (
+    ClusterInfo,
+    RegisterBrokerBody,
+    TopicRoute,
+    decode_rivals,
+)
 from rmq_ha.base.wire.send_header import (
     UNDECODABLE,
     decode_fast_v1,
@@ -227,6 +232,11 @@ body(
     '"filterServerTable":{},"orderTopicConf":"b:4","queueDatas":[{"brokerName":"b","perm":6,'
     '"readQueueNums":4,"topicSysFlag":0,"writeQueueNums":4}]}',
     TopicRoute.decode,
+)
+body(
+    "rivals",
+    '{"rivals":[["broker-a",0,"10.0.0.1:10911","10.0.0.2:10911"]]}',
+    lambda value: decode_rivals(value.decode("utf-8", "surrogateescape")),
 )
 body(
     "cluster",

@@ -59,7 +59,7 @@ def decode_rivals(value: str | None) -> list[Rival]:
     def rows(told: dict[str, Any]) -> list[Rival]:
         return [Rival(text(a), int(b), text(c), text(d)) for a, b, c, d in told["rivals"]]
 
-    return read_body(value.encode(), rows) if value else []
+    return read_body(value.encode("utf-8", "replace"), rows) if value else []
 
 
 def body_crc32(body: bytes | None) -> int:
