@@ -11,6 +11,7 @@ from rmq_ha.client.lookup.administration import change_config
 from rmq_ha.client.lookup.brokers import broker_config, runtime_info
 from rmq_ha.ops.admin.clean import clean
 from rmq_ha.ops.admin.confirm import is_wanted, must_be_askable, sure_options
+from rmq_ha.ops.admin.losses import deleted_by_retention, refuse_or_tell
 from rmq_ha.ops.admin.options import common_options
 from rmq_ha.ops.admin.pair import fullness, look_at
 from rmq_ha.ops.admin.session import FAILED, NO_ANSWER, NothingFound, Session, run
@@ -163,11 +164,16 @@ def assignments(_: Any, __: Any, values: Iterable[str]) -> dict[str, str]:
 @config.command(name="set")
 @click.argument("which", metavar="BROKER|CLUSTER|HOST:PORT")
 @click.argument("changes", metavar="KEY=VALUE...", nargs=-1, required=True, callback=assignments)
+@click.option(
+    "--drop-old", is_flag=True, help="With --yes: a shorter fileReservedTime may delete messages."
+)
 @sure_options
 @common_options
-def set_(which: str, changes: dict[str, str], **sure: bool) -> None:
+def set_(which: str, changes: dict[str, str], drop_old: bool, **sure: bool) -> None:
     """
     Change settings of running brokers, and in their files; a name means master and slaves.
+
+    A shorter fileReservedTime says which messages it deletes.
 
     Exit code 1: a broker does not have the new values afterwards (Java takes unknown keys in
     silence; ours says which need a restart).
@@ -175,26 +181,37 @@ def set_(which: str, changes: dict[str, str], **sure: bool) -> None:
     must_be_askable(**sure)
 
     async def work(session: Session) -> int | None:
-        return await set_config(session, which, changes, **sure)
+        return await set_config(session, which, changes, drop_old=drop_old, **sure)
 
     run(work)
 
 
 async def set_config(
-    session: Session, which: str, changes: dict[str, str], **sure: bool
+    session: Session,
+    which: str,
+    changes: dict[str, str],
+    *,
+    drop_old: bool = False,
+    **sure: bool,
 ) -> int | None:
-    """:returns: the exit code."""
+    """
+    :param drop_old: a shorter retention may delete messages.
+    :returns: the exit code.
+    :raises WouldLose: it would delete some, and nobody can be asked whether it may.
+    """
     asker, brokers = await targets(session, which)
     if ":" not in which:
         masters(brokers)  # else the slaves would be other than the master that is missing
-    rows = []
+    rows, losses, now_ms = [], [], session.host.now_ms()
     for target in session.output.track("asking brokers", brokers):
         before = await asker.run(broker_config(target.address))
+        losses.append(await deleted_by_retention(asker, target.address, before, changes, now_ms))
         rows += [
             [target.name, target.address, key, before.get(key), value]
             for key, value in changes.items()
         ]
     session.output.table("settings", SET_COLUMNS, rows, done=False)
+    refuse_or_tell(session, losses, "--drop-old", is_agreed=drop_old or not sure["yes"])
     if not is_wanted(f"Change {len(rows)} settings of {len(brokers)} brokers?", **sure):
         return None
     for target in session.output.track("changing brokers", brokers):

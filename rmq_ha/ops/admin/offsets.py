@@ -6,9 +6,11 @@ from rmq_ha.client.connection.asks import Asker
 from rmq_ha.client.lookup.groups import GroupLag, Reset, consume_stats
 from rmq_ha.client.lookup.groups import reset_offset as reset
 from rmq_ha.ops.admin.confirm import is_wanted, must_be_askable, sure_options
+from rmq_ha.ops.admin.losses import must_exist
 from rmq_ha.ops.admin.options import common_options
 from rmq_ha.ops.admin.session import FAILED, NothingFound, Session, run
 from rmq_ha.ops.admin.shown import time_text
+from rmq_ha.ops.admin.targets import first_of_each, targets
 from rmq_ha.ops.admin.when import When, WhenType
 
 LAG_COLUMNS = ("topic", "broker", "queue", "broker_offset", "consumer_offset", "lag", "last")
@@ -73,29 +75,48 @@ def show_lag(session: Session, group: str, group_lag: GroupLag) -> None:
 @click.argument("topic")
 @click.option("--group", "-g", required=True, help="The group.")
 @click.option("--to", type=WhenType(), required=True, help="Where it goes on.")
+@click.option("--new", "is_new", is_flag=True, help="The group need not exist.")
 @sure_options
 @common_options
-def reset_offset(topic: str, group: str, to: When, dry_run: bool, yes: bool) -> None:
+def reset_offset(topic: str, group: str, to: When, is_new: bool, dry_run: bool, yes: bool) -> None:
     """
     Have a group go on elsewhere in TOPIC.
 
     Consumers that run are told through their brokers; without any, the brokers' offsets are set.
-    What lies between is consumed again, or never.
+    The messages between the old and the new place are consumed again, or never.
+
+    Exit code 3: no broker knows the group, and --new was not given.
     """
     must_be_askable(yes=yes, dry_run=dry_run)
 
     async def work(session: Session) -> None:
         timestamp = to.at(session.host.now_ms())
-        await move_offsets(session, topic, group, timestamp, yes=yes, dry_run=dry_run)
+        await move_offsets(
+            session, topic, group, timestamp, is_new=is_new, yes=yes, dry_run=dry_run
+        )
 
     run(work)
 
 
 async def move_offsets(
-    session: Session, topic: str, group: str, timestamp: int, **sure: bool
+    session: Session,
+    topic: str,
+    group: str,
+    timestamp: int,
+    *,
+    is_new: bool = False,
+    **sure: bool,
 ) -> None:
-    """Show where it would go on, ask, have it done, show where it goes on."""
+    """
+    Show where it would go on, ask, have it done, show where it goes on.
+
+    :param is_new: the group need not exist.
+    :raises NothingFound: no broker knows the group.
+    """
     asker = Asker(await session.client())
+    if not is_new:
+        _, brokers = await targets(session)
+        await must_exist(asker, first_of_each(brokers), group)
     if sure["dry_run"] or not sure["yes"]:
         with session.output.progress("asking brokers", None) as steps:
             planned = await asker.run(reset(group, topic, timestamp, apply=False), steps.advance)

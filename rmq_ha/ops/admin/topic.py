@@ -16,6 +16,7 @@ from rmq_ha.client.rules.errors import MQClientError
 from rmq_ha.client.rules.settings import name_servers
 from rmq_ha.ops.admin.allocate import allocate
 from rmq_ha.ops.admin.confirm import dry_run_option, is_wanted, must_be_askable, sure_options
+from rmq_ha.ops.admin.losses import refuse_or_tell, unread_messages, way_without_loss
 from rmq_ha.ops.admin.options import common_options, on_option, together
 from rmq_ha.ops.admin.route import perm_text
 from rmq_ha.ops.admin.session import NothingFound, Session, run
@@ -106,26 +107,56 @@ def create(name: str, which: str, dry_run: bool, **shape: Any) -> None:
 @topic.command()
 @click.argument("name", metavar="TOPIC")
 @_shape
+@click.option(
+    "--drop-unread", is_flag=True, help="Messages that groups lack may become unreadable."
+)
 @sure_options
 @common_options
-def update(name: str, which: str, yes: bool, dry_run: bool, **shape: Any) -> None:
+def update(
+    name: str, which: str, drop_unread: bool, yes: bool, dry_run: bool, **shape: Any
+) -> None:
     """
     Change TOPIC where it is; what is not given stays.
 
-    Exit code 3: it is nowhere.
+    Fewer queues to read hide the messages that lie in the others. To make TOPIC narrower without
+    loss, shrink --write-queues first, wait until the groups have read the rest, then shrink
+    --read-queues.
+
+    Exit code 1: groups lack messages that would be hidden, and --drop-unread was not given; 3: the
+    topic is nowhere.
     """
     must_be_askable(yes=yes, dry_run=dry_run)
 
     async def work(session: Session) -> None:
-        await change_topic(session, name, which, shape, is_new=False, yes=yes, dry_run=dry_run)
+        await change_topic(
+            session,
+            name,
+            which,
+            shape,
+            is_new=False,
+            drop_unread=drop_unread,
+            yes=yes,
+            dry_run=dry_run,
+        )
 
     run(work)
 
 
 async def change_topic(
-    session: Session, name: str, which: str, shape: dict[str, Any], *, is_new: bool, **sure: bool
+    session: Session,
+    name: str,
+    which: str,
+    shape: dict[str, Any],
+    *,
+    is_new: bool,
+    drop_unread: bool = False,
+    **sure: bool,
 ) -> None:
-    """:raises Refused: it is there already, or its name is none."""
+    """
+    :param drop_unread: messages that groups have not read may become unreadable.
+    :raises Refused: it is there already, or its name is none.
+    :raises WouldLose: groups have not read messages that nobody could read any more.
+    """
     fault = topic_fault(name)
     if fault is not None:
         raise Refused(fault)
@@ -144,6 +175,19 @@ async def change_topic(
         for target, after, before in plan
     ]
     session.output.table("dry run" if sure["dry_run"] else name, CHANGE_COLUMNS, rows)
+    losses = [
+        await unread_messages(asker, target, before, after)
+        for target, after, before in plan
+        if before is not None
+    ]
+    reads = min(after.read_queue_nums for _, after, _ in plan)
+    refuse_or_tell(
+        session,
+        losses,
+        "--drop-unread",
+        is_agreed=drop_unread or sure["dry_run"],
+        instead=way_without_loss(name, reads),
+    )
     if is_wanted(f"Change {name} on {len(plan)} brokers?", **sure):
         for target, after, _ in session.output.track("changing brokers", plan):
             await asker.run(put_topic(target.address, after))

@@ -140,7 +140,7 @@ def test_a_reset_tells_members_that_run(typed: Typist) -> None:
     assert of(told.rows, "broker", "queue", "after") == [
         (name, queue, 0) for name in ("one", "two") for queue in (0, 1)
     ]
-    told = typed.does("reset-offset Orders -g nobody --to latest --yes")
+    told = typed.does("reset-offset Orders -g nobody --to latest --new --yes")
     assert told.lines[0]["done"] == "no consumer is there: offsets were set"
     assert sum(row["after"] for row in told.rows) == 9, "at the end of each"
 
