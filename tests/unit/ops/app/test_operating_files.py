@@ -122,11 +122,18 @@ def test_the_image_is_built_of_what_is_there_and_allowed() -> None:
     for name in [name for names in copied for name in names if not name.startswith(("-", "/"))]:
         assert (ROOT / name).exists(), name
         assert f"!{name}" in allowed, name
-    extras = re.search(r'"\.\[([\w,]+)\]"', (DOCKER / "Dockerfile").read_text())
-    assert extras is not None
-    pyproject = (ROOT / "pyproject.toml").read_text()
-    for extra in extras[1].split(","):
-        assert re.search(rf"^{extra} = \[", pyproject, re.MULTILINE), extra
+
+
+def test_the_image_is_installed_from_the_lock_alone() -> None:
+    """By version and hash, as docs/hardening.md tells to; it took whatever was the newest."""
+    runs = " && ".join(rest for word, rest in instructions() if word == "RUN")
+    installs = re.findall(r"pip install ([^&]*)", runs)
+    assert len(installs) == 3
+    for what in installs:
+        locked = re.search(r"--require-hashes --only-binary :all: -r (\S+)", what)
+        assert locked or "--no-deps --no-index dist/*.whl" in what, what
+        assert locked is None or "--hash=sha256:" in (ROOT / locked[1]).read_text()
+    assert "build --wheel --no-isolation" in runs
 
 
 def test_the_composed_pair_is_a_pair_that_elects() -> None:
