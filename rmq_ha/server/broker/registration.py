@@ -4,6 +4,7 @@ Spec: remoting.md, sections 9.2 and 9.3; ha.md, section 9.
 """
 
 from collections.abc import Callable, Coroutine, Iterable
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -12,7 +13,7 @@ from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 
 from rmq_ha.base.config.broker import BrokerConfig
-from rmq_ha.base.errors import RemotingError
+from rmq_ha.base.errors import ProtocolViolation, RemotingError
 from rmq_ha.base.model.broker_identity import MASTER_ID, BrokerIdentity
 from rmq_ha.base.model.data_version import DataVersion
 from rmq_ha.base.model.topic_config import TopicConfig
@@ -34,6 +35,7 @@ LONGEST_ALONE_SECONDS = 10.0
 """Without a master a slave is no replica: it asks oftener than a broker that is only not found."""
 ALONE_ROUNDS = 3
 LEASE_LOOK_SECONDS = 0.2
+MASTER_LOOK_SECONDS = 2.0
 MAX_CHANGES = 1000
 
 
@@ -105,6 +107,13 @@ class Registration:
             clock, "registration", self._in_time, period_ms / 1000, FIRST_SECONDS
         )
         self._lease = Periodic(clock, "lease", self._look_at_lease, LEASE_LOOK_SECONDS)
+        self._master: str | None = None
+        self._new_master = Periodic(
+            clock,
+            "new master",
+            lambda: Deferred.fromCoroutine(self._look_for_master()),
+            MASTER_LOOK_SECONDS,
+        )
 
     @property
     def name_servers(self) -> list[str]:
@@ -129,6 +138,8 @@ class Registration:
         self._periodic.start()
         if self._standing.has_leases:
             self._lease.start()
+        elif not self._standing.is_elected and self.identity.broker_id > MASTER_ID:
+            self._new_master.start()
         return Deferred.fromCoroutine(self._register_all())
 
     def stop(self) -> "Deferred[None]":
@@ -142,6 +153,7 @@ class Registration:
         self._is_stopped = True
         self._periodic.stop()
         self._lease.stop()
+        self._new_master.stop()
         if self._again is not None:
             self._again.cancel()
             self._again = None
@@ -322,7 +334,23 @@ class Registration:
         self._again = None
         self.register_all()
 
+    async def _look_for_master(self) -> None:
+        """
+        A slave that follows nobody asks who is the master now: another slave may be promoted.
+
+        It registers only when that changed, as a registration has all topics.
+        """
+        if not self._standing.lacks_master:
+            return
+        named: set[str | None] = set()
+        for name_server in self._targets:
+            with suppress(RemotingError, ProtocolViolation):  # a registration says so
+                named.add(await self._api.master_of(name_server, self.identity.broker_name))
+        if named - {None, self._master, self.identity.address}:
+            await self._register_all()
+
     def _learn(self, result: RegisterBrokerResult) -> None:
+        self._master = result.master_address
         if result.ha_server_address:
             self._ha_address_learned(result.ha_server_address)
         self._master_address_learned(result.master_address)

@@ -9,6 +9,8 @@ from rmq_ha.base.store_flags import Flag, RunningFlags
 from rmq_ha.base.wire.codes import ResponseCode
 from rmq_ha.server.store.journal import Electorate, Journal
 
+FOLLOWING = "following"
+"""The state of a slave's link that gets what its master has."""
 _ANOTHER = "another broker may have been elected"
 
 
@@ -52,6 +54,14 @@ class Standing:
     def has_leases(self) -> bool:
         """This broker may stop being the master without doing anything."""
         return self._group is not None
+
+    @property
+    def lacks_master(self) -> bool:
+        """This broker is a slave of a classic pair, and follows no master."""
+        role = self._journal.role
+        if role.electorate is not None or not role.is_slave:
+            return False
+        return (self._journal.info().get("master") or {}).get("state") != FOLLOWING
 
     @property
     def epoch(self) -> int:

@@ -165,7 +165,7 @@ class MasterLink:
         self._attempt: Deferred[Any] | None = None
         self._connection: ReplicaProtocol | None = None
         self._timer: IDelayedCall | None = None
-        self._is_running = False
+        self._is_running = self._is_redirected = False
         self._gone: Deferred[None] | None = None
         self._last_reason = ""
         self._heard: float | None = None
@@ -195,8 +195,13 @@ class MasterLink:
             return
         self.address = address
         self._failures = 0
-        if self._is_running and not (self._attempt or self._connection or self._cutting):
+        if not self._is_running or self._connection or self._cutting:
+            return
+        if self._attempt is None:
             self._later(0.0)
+        else:  # a machine that vanished answers nothing for 5 s
+            self._is_redirected = True
+            self._attempt.cancel()
 
     def stop(self) -> "Deferred[None]":
         """Leave the master; fires when the connection is closed, and our log is whole."""
@@ -276,6 +281,7 @@ class MasterLink:
 
     def _connected(self, connection: ReplicaProtocol) -> None:
         self._attempt = None
+        self._is_redirected = False
         if connection.is_lost:
             return
         self._connection = connection
@@ -285,6 +291,10 @@ class MasterLink:
     def _failed(self, failure: Failure) -> None:
         self._attempt = None
         if not self._is_running:
+            return
+        if self._is_redirected:
+            self._is_redirected = False
+            self._later(0.0)
             return
         self._state = "unreachable"
         if not isinstance(

@@ -259,3 +259,27 @@ def test_who_answers_nothing_of_itself_is_taken_for_a_master() -> None:
     cluster.add("b", broker={"acl_enable": True}, ours=ours)
     cluster.add("a")
     assert cluster.send("a").code == ResponseCode.SERVICE_NOT_AVAILABLE
+
+
+@pytest.mark.parametrize("power", [False, True])
+def test_the_other_slaves_follow_a_promoted_one_within_2_s(*, power: bool) -> None:
+    """
+    They followed at their next registration, 18 to 25 s later, and sends were SLAVE_NOT_AVAILABLE.
+
+    `power`: the name server lists the vanished master still, so registrations look well.
+    """
+    cluster = TwoMasters()
+    cluster.add("a")
+    cluster.add("b", BrokerRole.SLAVE)
+    other = cluster.add("x", BrokerRole.SLAVE, broker={"broker_id": 2})
+    cluster.run(12)
+    cluster.crash("a", power=power)
+    cluster.run(26 if power else 7)
+    cluster.stop("b")
+    cluster.add("b")
+    began = cluster.clock.seconds()
+    slaves = cluster.brokers["b"].journal.info
+    cluster.clock.run_while(lambda: not slaves()["slaves"], 30)
+    assert cluster.clock.seconds() - began < 2.5
+    assert cluster.send("b").code == 0
+    assert not other.standing.lacks_master
