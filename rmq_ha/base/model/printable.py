@@ -1,6 +1,7 @@
 """Texts of peers, made fit for a line that a person reads."""
 
 import re
+from typing import Any
 
 _CONTROLS = (
     "\x00-\x08\x0b-\x1f\x7f-\x9f"  # terminals act on them
@@ -25,6 +26,30 @@ def one_line(text: str) -> str:
 def in_json(text: str) -> str:
     """A JSON document with those of them escaped as JSON does; it means the same."""
     return _UNFIT.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+
+
+def words_of(value: Any) -> str:
+    """A value for people: lists and tables of names as words, without quotes and brackets."""
+    if isinstance(value, dict):
+        return ", ".join(f"{one_line(str(name))}={words_of(item)}" for name, item in value.items())
+    if isinstance(value, list | tuple | set | frozenset):
+        return ", ".join(map(words_of, value))
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return "-" if value is None else one_line(str(value))
+
+
+class NamedValues(dict[str, Any]):
+    """
+    Values of a log line: programs find them by name, and people read ` (name=value, ...)`.
+
+    Without values the text is empty.
+    """
+
+    def __str__(self) -> str:
+        return f" ({words_of(dict(self))})" if self else ""
+
+    __repr__ = __str__
 
 
 def is_one_line(text: str) -> bool:

@@ -16,6 +16,7 @@ from rmq_ha.base.acl.addresses import host_of
 from rmq_ha.base.acl.refusals import RefusalLog
 from rmq_ha.base.config import properties
 from rmq_ha.base.errors import RequestRejected
+from rmq_ha.base.model.printable import NamedValues
 from rmq_ha.base.remoting.channel import Channel
 from rmq_ha.base.remoting.dispatcher import Handler
 from rmq_ha.base.wire.command import RemotingCommand
@@ -116,16 +117,16 @@ class AuditLog:
             "verb": act.verb,
             "kind": act.kind,
             "item": act.item,
-            "details": dict(act.details),
+            "details": NamedValues(act.details),
         }
         if not code:
-            self.log.info("{who} at {peer} {verb} {kind} {item!r} {details}", **fields)
+            self.log.info("{who} at {peer} {verb} {kind} {item!r}{details}", **fields)
             return
         told = self._refusals.refused(host, self._clock.seconds())
         if told is not None:
             self.log.warn(
-                "{who} at {peer} wanted and was answered {answer}: {verb} {kind} {item!r} "
-                "{details}: {reason!r} ({silent} before it were not logged)",
+                "{who} at {peer} wanted and was answered {answer}: {verb} {kind} "
+                "{item!r}{details}: {reason!r} ({silent} before it were not logged)",
                 answer=int(code),
                 reason=remark or "",
                 silent=told.silent,
@@ -142,7 +143,7 @@ class OwnActs:
     def tell(self, verb: str, kind: str, item: str, **details: Any) -> None:
         """A line with the fields of any other; nobody asked, from nowhere."""
         self.log.info(
-            "{account} at {peer} {verb} {kind} {item!r} {details}",
+            "this server {verb} {kind} {item!r}{details}",
             log_kind=(NAMESPACE, NOBODY, NOBODY),
             account=NOBODY,
             peer=NOBODY,
@@ -150,7 +151,7 @@ class OwnActs:
             verb=verb,
             kind=kind,
             item=item,
-            details=details,
+            details=NamedValues(details),
         )
 
 

@@ -21,7 +21,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-from rmq_ha.base.model.printable import in_json, one_line
+from rmq_ha.base.model.printable import in_json, one_line, words_of
 
 T = TypeVar("T")
 _WIDEST = 10_000
@@ -89,7 +89,7 @@ class Output:
             parts = [
                 f"not {name} yet"
                 if name in ("done", "deleted") and value is False
-                else f"{name}: {_shown(value)}"
+                else f"{name}: {words_of(value)}"
                 for name, value in more.items()
             ]
             self._print(", ".join(parts))
@@ -109,7 +109,7 @@ class Output:
             return
         width = max(map(len, values), default=0)
         for name, value in values.items():
-            self._print(f"{name:<{width}}  {_shown(value)}")
+            self._print(f"{name:<{width}}  {words_of(value)}")
 
     def line(self, text: str, values: dict[str, Any]) -> None:
         """One of many: a line of text, or the values as a line of JSON; flushed at once."""
@@ -202,7 +202,7 @@ def _table(rows: Rows) -> Table:
         else:
             table.add_column(header, no_wrap=True, overflow="ignore")
     for row in rows.rows:
-        table.add_row(*[Text(_shown(value)) for value in row])
+        table.add_row(*[Text(words_of(value)) for value in row])
     return table
 
 
@@ -246,14 +246,6 @@ class _Live:
     def show(self, tables: Sequence[Rows], problems: Sequence[str]) -> None:
         below = [Text(one_line(problem), style="yellow") for problem in problems]
         self._live.update(Group(*map(_table, tables), *below), refresh=True)
-
-
-def _shown(value: Any) -> str:
-    if value is None:
-        return "-"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return one_line(str(value))
 
 
 def _plain(text: str) -> str:

@@ -17,6 +17,7 @@ from rmq_ha.base.config.ports import PlannedPort
 from rmq_ha.base.config.settings import Notice
 from rmq_ha.base.errors import RmqHaError
 from rmq_ha.base.host.ports import TAKEN
+from rmq_ha.base.model.printable import NamedValues
 from rmq_ha.ops.app.notify import Notifier
 from rmq_ha.ops.app.process import ProcessEnd, spare_what_is_there
 
@@ -164,7 +165,7 @@ class ServerService(Service):
             return
         spare_what_is_there()
         facts = {"pid": os.getpid(), **self._server.facts()}
-        self.log.info("serving: {facts}", facts=facts)
+        self.log.info("serving:{facts}", facts=NamedValues(facts))
         self._notifier.ready(f"serving on port {facts.get('listenPort')}")
         if self._is_ready_wanted and sys.__stdout__ is not None:
             # Not through the log: the line must start with READY, whatever the log looks like.

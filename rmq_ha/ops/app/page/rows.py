@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from rmq_ha.base.model.topics import DLQ_PREFIX, RETRY_PREFIX, is_system
+from rmq_ha.base.model.topics import BUILT_IN_GROUPS, DLQ_PREFIX, RETRY_PREFIX, is_system
 from rmq_ha.base.wire.versions import version_name
 from rmq_ha.ops.app.page.values import (
     Client,
@@ -56,7 +56,11 @@ class Rows:
                 yield
 
     def groups(self, rows: list[Group]) -> Iterator[None]:
-        """All groups that are configured, have committed or are connected."""
+        """
+        All groups that were made, have committed or are connected.
+
+        Groups that every broker has, such as CID_ONSAPI_OWNER, count when somebody uses them.
+        """
         broker = self._broker
         topics: dict[str, set[str]] = {}
         for number, key in enumerate(list(broker.consumer_offsets.table)):
@@ -65,7 +69,8 @@ class Rows:
             topic, separator, group = key.partition("@")
             if separator:
                 topics.setdefault(group, set()).add(topic)
-        names = dict.fromkeys([*topics, *broker.consumers.groups(), *broker.groups.table])
+        made = [name for name in broker.groups.table if name not in BUILT_IN_GROUPS]
+        names = dict.fromkeys([*topics, *broker.consumers.groups(), *made])
         looks = 0
         for group in names:
             known = topics.get(group, ())

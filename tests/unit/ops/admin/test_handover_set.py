@@ -51,7 +51,7 @@ def ordered(brokers: ControlledBrokers, work: Any) -> Any:
     return say(
         cluster,
         work,
-        brokers.world.hosts["client"].seams,
+        brokers.world.hosts["tool"].seams,
     )
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from twisted.internet.defer import fail
 from twisted.internet.task import Clock
-from twisted.logger import globalLogPublisher
+from twisted.logger import formatEvent, globalLogPublisher
 
 from rmq_ha.base.errors import RequestRejected
 from rmq_ha.base.model.security import PLAIN, Security
@@ -43,6 +43,17 @@ def broker() -> Iterator[Guarded]:
 
 def told(event: Any) -> tuple[Any, ...]:
     return tuple(event[name] for name in ("account", "verb", "kind", "item"))
+
+
+def test_a_line_is_words(broker: Guarded, lines: list[Any]) -> None:
+    """No Python stands in it; programs find the values by name."""
+    broker.account = ADMIN
+    new = dict(every_request(broker)[17].ext or {}) | {"topic": "New"}
+    broker.call(RemotingCommand(17, new))
+    text = formatEvent(lines[-1])
+    assert " created topic 'New' (readQueueNums=" in text
+    assert "{" not in text
+    assert lines[-1]["details"]["perm"] == new["perm"]
 
 
 def test_who_did_what_to_whom(broker: Guarded, lines: list[Any]) -> None:

@@ -285,4 +285,4 @@ def test_the_audit_log_says_who_became_the_master() -> None:
         ("became", "slave", {"brokerId": 3}),
         ("became", "master", {"term": 5}),
     ]
-    assert formatEvent(told[1]).startswith("- at - became master ''")
+    assert formatEvent(told[1]).startswith("this server became master ''")
