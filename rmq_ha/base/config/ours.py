@@ -222,6 +222,12 @@ class RmqHaConfig:
         1 << 56,
         "a slave with an empty log does not begin it beyond this offset, whatever its master says",
     )
+    ha_hand_over_when_full: bool = key(
+        "haHandOverWhenFull",
+        True,
+        "in controller mode: a master whose disk is full or fails has a slave elected that has the "
+        "whole log and room; false: it keeps its place and refuses messages, as RocketMQ",
+    )
     ha_cut_confirmed_to: int = key(
         "haCutConfirmedTo",
         -1,

@@ -36,6 +36,7 @@ from rmq_ha.server.autoswitch.manager import ReplicasManager
 from rmq_ha.server.autoswitch.protocol import EpochFeedProtocol
 from rmq_ha.server.autoswitch.puts import WaitingPuts
 from rmq_ha.server.autoswitch.replica import Cut, EpochReplica, Remember
+from rmq_ha.server.autoswitch.resigning import Resigning
 from rmq_ha.server.autoswitch.service import ControllerClient, Decision
 from rmq_ha.server.autoswitch.settings import ManagerSettings, ReplicationSettings
 from rmq_ha.server.autoswitch.shared_end import SharedEnd
@@ -63,6 +64,9 @@ class OwnJournal(Protocol):
 
     def set_all_aside(self, why: str) -> "Deferred[Any]":
         """Give up all of the log, and keep it in a folder."""
+
+    def why_not_stored(self) -> str:
+        """Why the disk takes no messages; empty: it does."""
 
 
 class _FeedFactory(Factory):
@@ -152,6 +156,7 @@ class AutoSwitchHAService:
         self._stranded: set[int] = set()
         self._times = AppendTimes()
         self._masters: Masters | None = None
+        self._resigning: Resigning | None = None
         self._stranger: str | None = None
         self._shared = SharedEnd(log, self.settings, own.ha_cut_confirmed_to)
         log.leadership = self
@@ -234,6 +239,11 @@ class AutoSwitchHAService:
             controllers=", ".join(mode.controllers),
         )
         self.controllers.start()
+        own = configuration.ours
+        if own.ha_hand_over_when_full:
+            ratio = own.disk_space_clean_forcibly_ratio / 100
+            self._resigning = Resigning(host.clock, self._client, self, (cluster, name), ratio)
+            self._resigning.start()
 
     async def _begin_mode(self) -> None:
         """
@@ -267,6 +277,8 @@ class AutoSwitchHAService:
         return Deferred.fromCoroutine(self._stop())
 
     async def _stop(self) -> None:
+        if self._resigning is not None:
+            await self._resigning.stop()
         self._decision = None
         changed: Deferred[None] | None = None
         if self.controllers is not None:
@@ -446,6 +458,25 @@ class AutoSwitchHAService:
     def admit_puts(self, admitted: bool) -> None:
         """Let clients' messages into the log, or not."""
         self._log.admits = admitted
+
+    def why_not_stored(self) -> str:
+        """As `Leading` says."""
+        journal = None if self._state is None else self._journal
+        return "" if journal is None else journal.why_not_stored()
+
+    def complete(self) -> frozenset[int]:
+        """As `Leading` says."""
+        state, end = self._state, int(self._log.max_offset)
+        if state is None:
+            return frozenset()
+        feeds = [connection.feed for connection in self._feeds]
+        whole = {feed.slave.broker_id for feed in feeds if feed.slave and feed.acked >= end}
+        return frozenset(whole & set(state.known.members))
+
+    @property
+    def controller(self) -> str | None:
+        """As `Leading` says."""
+        return None if self.controllers is None else self.controllers.manager.leader
 
     def why_no_puts(self) -> str:
         """What is missing, and what to do; empty where nothing is."""

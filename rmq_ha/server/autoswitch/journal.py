@@ -7,6 +7,7 @@ from typing import Any
 
 from rmq_ha.base.config.broker_configuration import BrokerConfiguration
 from rmq_ha.base.seams import Host
+from rmq_ha.base.store_flags import Flag
 from rmq_ha.base.store_format.commitlog import store_timestamp_of
 from rmq_ha.server.autoswitch.commit_log import ConfirmedTail, EpochCommitLog
 from rmq_ha.server.autoswitch.ha_service import AutoSwitchHAService
@@ -17,6 +18,8 @@ from rmq_ha.server.store.local.journal import LocalJournal
 from rmq_ha.server.store.log.boot import Left
 from rmq_ha.server.store.log.layout import log_files
 from rmq_ha.server.store.log.tail import LogTail
+
+_OF_THE_DISK = (Flag.DISK_FULL, Flag.COMMIT_LOG, Flag.CONSUME_QUEUE, Flag.INDEX_FILE)
 
 
 class EpochJournal(LocalJournal):
@@ -63,6 +66,12 @@ class EpochJournal(LocalJournal):
             return {"slaves": told_slaves(told["slaves"])}
         link = told["master"] or {"address": None, "state": "no address", "fault": None}
         return {"master": link}
+
+    def why_not_stored(self) -> str:
+        """Why the disk takes no messages, whoever leads; empty: it does."""
+        flags = self._store.flags
+        is_wrong = any(flags.is_up(flag) for flag in _OF_THE_DISK)
+        return self.log.fault or ("; ".join(flags.reasons) if is_wrong else "")
 
     def why_no_puts(self) -> str:
         """See `Journal`."""

@@ -138,6 +138,9 @@ class Station:
             return maybeDeferred(cut)
         return self.setting_aside.addCallback(lambda _: cut())
 
+    def why_not_stored(self) -> str:
+        return ""
+
     def follow(self) -> None:
         self.roles.append("follow")
 

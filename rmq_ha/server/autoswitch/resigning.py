@@ -1,0 +1,188 @@
+"""When a master whose disk takes nothing more hands over, and to which slave.
+
+Spec: controller.md, sections 5.1 and 10.4 (ELECT_MASTER with designateElect).
+"""
+
+from typing import Protocol
+
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IReactorTime
+from twisted.logger import Logger
+
+from rmq_ha.base.errors import ProtocolViolation, RemotingError
+from rmq_ha.base.remoting.calls import Calls
+from rmq_ha.base.timing.periodic import Periodic
+from rmq_ha.base.wire.bodies import decode_kv_table
+from rmq_ha.base.wire.codes import RequestCode
+from rmq_ha.base.wire.command import RemotingCommand
+from rmq_ha.base.wire.ext_fields import ext_fields
+from rmq_ha.server.controller.codec import decode_replicas, encode_names
+from rmq_ha.server.controller.codes import RequestCode as ControllerCode
+from rmq_ha.server.controller.codes import ResponseCode
+from rmq_ha.server.controller.messages import ElectMasterRequest
+
+LOOK_S = 0.5
+REFUSES_S = 2.0
+"""A write that fails may succeed the next time; a master does not hand over for a single one."""
+AGAIN_S = 5.0
+LEAST_PAUSE_S = 60.0
+MOST_PAUSE_S = 3600.0
+"""Between two hand-overs of one broker; each pause is twice the one before, up to this."""
+_TIMEOUT_MS = 3000
+
+
+class Leading(Protocol):
+    """What of a master decides whether, and to whom, it can hand over."""
+
+    def why_not_stored(self) -> str:
+        """Why its disk takes no messages; empty: it does, or this broker does not lead."""
+
+    def complete(self) -> frozenset[int]:
+        """Ids of the slaves that are in sync and have the whole log."""
+
+    @property
+    def controller(self) -> str | None:
+        """Address of the controller that leads; None: not known."""
+
+    def admit_puts(self, admitted: bool) -> None:
+        """Let messages into the log, or not, while this broker leads."""
+
+
+class Resigning:
+    """
+    Has another broker of the set elected while this one leads and its disk refuses messages.
+
+    Only a slave that has the whole log and room on its disk is named, so nothing is lost. Where no
+    slave is like that, the master keeps its place: its messages can still be read.
+
+    :param set_name: cluster and broker name.
+    :param is_full_from: a disk that is fuller (0 to 1) has no room.
+    """
+
+    log = Logger()
+
+    def __init__(
+        self,
+        clock: IReactorTime,
+        calls: Calls,
+        owner: Leading,
+        set_name: tuple[str, str],
+        is_full_from: float,
+    ) -> None:
+        self._clock = clock
+        self._calls = calls
+        self._owner = owner
+        self._cluster, self._name = set_name
+        self._is_full_from = is_full_from
+        self._since: float | None = None
+        self._not_before = 0.0
+        self._pause = LEAST_PAUSE_S
+        self._told = ""
+        self._look = Periodic(clock, "a look whether the disk takes messages", self._step, LOOK_S)
+
+    def start(self) -> None:
+        """Look from now on."""
+        self._look.start()
+
+    def stop(self) -> "Deferred[None]":
+        """Look no more; fires when a hand-over under way is over."""
+        return self._look.stop()
+
+    def _step(self) -> "Deferred[None] | None":
+        now, reason = self._clock.seconds(), self._owner.why_not_stored()
+        if not reason:
+            self._since, self._told = None, ""
+            if now >= self._not_before + MOST_PAUSE_S:
+                self._pause = LEAST_PAUSE_S
+            return None
+        if self._since is None:
+            self._since = now
+        if now < max(self._since + REFUSES_S, self._not_before):
+            return None
+        self._not_before = now + AGAIN_S
+        return Deferred.fromCoroutine(self._hand_over(reason))
+
+    async def _hand_over(self, reason: str) -> None:
+        controller = self._owner.controller
+        complete = self._owner.complete()
+        if controller is None or not complete:
+            self._tell(reason, "no slave in sync has the whole log")
+            return
+        try:
+            chosen, why_none = await self._best(controller, complete)
+            if chosen is None:
+                self._tell(reason, why_none)
+            else:
+                await self._order(controller, chosen, reason)
+        except (RemotingError, ProtocolViolation) as error:
+            self._tell(reason, f"it could not be asked for: {error}")
+
+    async def _best(self, controller: str, complete: frozenset[int]) -> tuple[int | None, str]:
+        """The slave with the emptiest disk; None, and why there is none."""
+        ask = RemotingCommand(ControllerCode.GET_SYNC_STATE_DATA, body=encode_names([self._name]))
+        answer = await self._calls.invoke(controller, ask, _TIMEOUT_MS)
+        known = answer.read(decode_replicas).get(self._name)
+        rooms: list[tuple[float, int]] = []
+        told = []
+        for replica in () if known is None else known.in_sync:
+            if replica.broker_id not in complete or not replica.alive:
+                continue
+            used = await self._used(replica.address)
+            told.append(f"{replica.address} is {used:.0%} full" if used >= 0 else replica.address)
+            if 0 <= used < self._is_full_from:
+                rooms.append((used, replica.broker_id))
+        if rooms:
+            return min(rooms)[1], ""
+        return None, f"no slave in sync has room ({', '.join(told) or 'none answers'})"
+
+    async def _used(self, address: str) -> float:
+        """How full the disk of that broker's log is, 0 to 1; -1: it does not say."""
+        try:
+            ask = RemotingCommand(RequestCode.GET_BROKER_RUNTIME_INFO)
+            answer = await self._calls.invoke(address, ask, _TIMEOUT_MS)
+            return float(answer.read(decode_kv_table).get("commitLogDiskRatio", "-1"))
+        except (RemotingError, ProtocolViolation, ValueError) as error:
+            self.log.debug("{peer} does not say how full it is: {why}", peer=address, why=error)
+            return -1.0
+
+    async def _order(self, controller: str, chosen: int, reason: str) -> None:
+        self._owner.admit_puts(False)  # what came in from here on, the successor would lack
+        is_done = False
+        try:
+            if chosen in self._owner.complete():
+                is_done = await self._elect(controller, chosen, reason)
+        finally:
+            if not is_done:
+                self._owner.admit_puts(True)
+
+    async def _elect(self, controller: str, chosen: int, reason: str) -> bool:
+        header = ElectMasterRequest(
+            cluster_name=self._cluster,
+            broker_name=self._name,
+            broker_id=chosen,
+            designate_elect=True,
+        )
+        self.log.warn(
+            "this master hands over to broker {chosen}, which has all messages and room: {reason}",
+            chosen=chosen,
+            reason=reason,
+        )
+        ask = RemotingCommand(ControllerCode.ELECT_MASTER, ext=ext_fields(header))
+        answer = await self._calls.invoke(controller, ask, _TIMEOUT_MS)
+        if answer.code != ResponseCode.SUCCESS:
+            self._tell(reason, f"the controller answered {answer.code}: {answer.remark}")
+            return False
+        self._not_before = self._clock.seconds() + self._pause
+        self._pause = min(2 * self._pause, MOST_PAUSE_S)
+        return True
+
+    def _tell(self, reason: str, why: str) -> None:
+        """Once, until something else is in the way."""
+        if why != self._told:
+            self._told = why
+            self.log.error(
+                "this master takes no messages and cannot hand over: {why}. Free disk space here, "
+                "or start a slave that has room ({reason})",
+                why=why,
+                reason=reason,
+            )
