@@ -382,7 +382,11 @@ class _Attempt:
             near.abortConnection()
             self._fail(ConnectError(string="reset while connecting"))  # type: ignore[no-untyped-call]
             return
-        protocol = self._factory.buildProtocol(near.getPeer())
+        try:
+            protocol = self._factory.buildProtocol(near.getPeer())
+        except Exception as error:  # Twisted's endpoints fail with it, too
+            self._fail(error)
+            return
         if protocol is None:
             near.abortConnection()
             self._fail(NoProtocol())

@@ -742,6 +742,12 @@ class AutoSwitchHAService:
     def _now(self) -> float:
         return self._host.clock.seconds()
 
+    @property
+    def is_following(self) -> bool:
+        """It is connected to the master of its epoch, and their handshake is over."""
+        connection = None if self._link is None else self._link.connection
+        return connection is not None and connection.replica.is_following
+
     def ha_status(self) -> dict[str, Any]:
         """What 907 asks."""
         end, now = int(self._log.max_offset), self._now()

@@ -13,6 +13,7 @@ from rmq_ha.server.autoswitch.commit_log import ConfirmedTail, EpochCommitLog
 from rmq_ha.server.autoswitch.ha_service import AutoSwitchHAService
 from rmq_ha.server.autoswitch.requests import ControllerModeRequests
 from rmq_ha.server.ha.lag import told_slaves
+from rmq_ha.server.ha.places import holds_nothing
 from rmq_ha.server.store.journal import BrokerAround, StoreAround
 from rmq_ha.server.store.local.journal import LocalJournal
 from rmq_ha.server.store.log.boot import Left
@@ -58,6 +59,11 @@ class EpochJournal(LocalJournal):
     def routes(self) -> dict[int, Any]:
         """See `Journal`: codes 906, 907, 1007, 1008."""
         return self._requests.routes()
+
+    @property
+    def has_masters_log(self) -> bool:
+        """See `Journal`."""
+        return self.service.is_following or holds_nothing(self.log)
 
     def info(self) -> dict[str, Any]:
         """See `Journal`: of a master its `slaves`, of a slave how it follows its `master`."""

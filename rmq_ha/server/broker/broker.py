@@ -84,11 +84,11 @@ from rmq_ha.server.broker.tables.delay_offsets import DelayOffsetCopy
 from rmq_ha.server.broker.tables.groups import SubscriptionGroupManager
 from rmq_ha.server.broker.tables.queue_locks import RebalanceLockManager
 from rmq_ha.server.broker.tables.topics import TopicConfigManager
+from rmq_ha.server.broker.vanished_topics import QueuesOfTopics
 from rmq_ha.server.plugins import Find, checked, checked_journal, load_configured
 from rmq_ha.server.store.journal import BrokerAround
 from rmq_ha.server.store.message_store import DefaultMessageStore
 
-FIRST_PERSIST_S = 10.0
 CLIENT_SCAN_S = 10.0
 FILTERS_S = 10.0
 UNREAD_GROUPS = 10
@@ -130,14 +130,14 @@ class Broker:
         self.transaction_checks = transaction_checks(self)
         self._make_processors()
         self.role_keeper = role_keeper(self)
+        self._offset_timer = Periodic(
+            host.clock,
+            "consumer offsets",
+            self.consumer_offsets.persist_if_dirty,
+            max(broker.flush_consumer_offset_interval, 1) / 1000,
+            first=0,
+        )
         self._timers = [
-            Periodic(
-                host.clock,
-                "consumer offsets",
-                self.consumer_offsets.persist_if_dirty,
-                max(broker.flush_consumer_offset_interval, 1) / 1000,
-                FIRST_PERSIST_S,
-            ),
             Periodic(host.clock, "consumer filters", self._persist_filters, FILTERS_S),
             Periodic(
                 host.clock,
@@ -251,7 +251,10 @@ class Broker:
             self.consumer_offsets,
             self.delay_offsets,
             self.identity.address,
-            self._drop_topic if configuration.ours.slave_drops_deleted_topics else None,
+            lambda: self.journal.has_masters_log,
+            QueuesOfTopics(self.store, self.consumer_offsets, own)
+            if own.slave_drops_deleted_topics
+            else None,
         )
         self.masters = TrustedMasters(Networks(own.ha_trusted_masters, with_names=True))
         self.journal.join(
@@ -376,11 +379,6 @@ class Broker:
                 count=unread[name],
             )
 
-    def _drop_topic(self, topic: str) -> None:
-        self.store.remove_topics({topic})
-        if not self.configuration.ours.keep_offsets_of_deleted_topics:
-            self.consumer_offsets.remove_topic(topic)
-
     def _pulls(self, hooks: list[Any]) -> PullMessageProcessor:
         configuration = self.configuration
         return PullMessageProcessor(
@@ -460,9 +458,15 @@ class Broker:
             control.start()
         self._undo.append(("TLS files", self.tls.stop))
         self.tls.start()
+        self._undo.append(("timer", self._stop_offset_timer))
+        self.consumer_offsets.call_at_first_change(self._offset_timer.start)
         for timer in self._timers:
             self._undo.append(("timer", timer.stop))
             timer.start()
+
+    def _stop_offset_timer(self) -> "Deferred[None]":
+        self.consumer_offsets.call_at_first_change(None)
+        return self._offset_timer.stop()
 
     async def _stop(self) -> None:
         while self._undo:

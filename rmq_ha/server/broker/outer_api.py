@@ -213,6 +213,23 @@ class BrokerOuterAPI:
         versions, tables = zip(*map(decode_group_table, bodies), strict=True)
         return GroupTable(_same(versions, master), _joined(tables, master, "group"))
 
+    async def max_offset(self, master: str, topic: str, queue_id: int) -> int:
+        """
+        GET_MAX_OFFSET: where a queue ends there, also of a topic that the master does not know.
+
+        :raises RemotingError: no answer, or an answer other than success.
+        :raises ProtocolViolation: the answer is no number.
+        """
+        ext = {"topic": topic, "queueId": str(queue_id)}
+        command = RemotingCommand(RequestCode.GET_MAX_OFFSET, ext=ext)
+        response = await self._invoke(master, command, SLAVE_TIMEOUT_MS)
+        try:
+            return int((response.ext or {})["offset"])
+        except (KeyError, ValueError):
+            raise ProtocolViolation(
+                f"{master} says no end of queue {queue_id} of {topic}"
+            ) from None
+
     def _register_command(
         self, broker: BrokerIdentity, body: RegisterBody, takes_over: str
     ) -> RemotingCommand:

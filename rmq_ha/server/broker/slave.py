@@ -12,7 +12,7 @@ from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from rmq_ha.base.errors import ProtocolViolation, RemotingError
+from rmq_ha.base.errors import ProtocolViolation, RemotingError, StoreError
 from rmq_ha.base.model.data_version import DataVersion
 from rmq_ha.base.model.message import Row
 from rmq_ha.base.model.topics import SYSTEM_TOPICS
@@ -24,7 +24,7 @@ from rmq_ha.server.broker.tables.delay_offsets import DelayOffsetCopy
 from rmq_ha.server.broker.tables.groups import SubscriptionGroupManager
 from rmq_ha.server.broker.tables.topics import TopicConfigManager
 from rmq_ha.server.broker.tables.versioned import VersionedTable, Writable
-from rmq_ha.server.broker.vanished_topics import VanishedTopics
+from rmq_ha.server.broker.vanished_topics import QueuesOfTopics, VanishedTopics
 
 T = TypeVar("T", bound=Writable)
 
@@ -56,7 +56,9 @@ class SlaveSynchronize:
 
     :ivar is_streamed: the master sends its tables itself.
     :param address: this broker's own; a "master" at it is not asked.
-    :param drop_topic: deletes the queues of a topic that the master has deleted; None: they stay.
+    :param has_masters_log: this slave's log is a part of its master's, as far as it was compared.
+        The tables of another log are not copied.
+    :param queues: of topics that the master has deleted; None: they stay.
     """
 
     log = Logger()
@@ -70,10 +72,13 @@ class SlaveSynchronize:
         consumer_offsets: ConsumerOffsetManager,
         delay_offsets: DelayOffsetCopy,
         address: str,
-        drop_topic: Callable[[str], None] | None = None,
+        has_masters_log: Callable[[], bool],
+        queues: QueuesOfTopics | None = None,
     ) -> None:
         self._clock = clock
-        self._vanished = VanishedTopics(clock.seconds, drop_topic)
+        self._vanished = VanishedTopics(clock.seconds)
+        self._has_masters_log = has_masters_log
+        self._queues = queues
         self._api = api
         self._topics = topics
         self._groups = groups
@@ -192,11 +197,11 @@ class SlaveSynchronize:
         return info
 
     async def _synchronize(self) -> None:
-        if self.is_streamed:
-            self._vanished.look()
         for kind in self._kinds:
             master = self._master
             if master is None or master == self._address:
+                return
+            if not self.is_streamed and not self._has_masters_log():
                 return
             try:
                 is_written = await (kind.persist() if self.is_streamed else kind.copy(master))
@@ -215,6 +220,55 @@ class SlaveSynchronize:
                 self.log.info("{kind} of {peer} can be copied again", kind=kind.name, peer=master)
             kind.last_error = ""
             kind.last_success = self._clock.seconds()
+        await self._drop_vanished()
+
+    async def _drop_vanished(self) -> None:
+        """Drop the queues of topics that the master has deleted, once it has no message of them."""
+        if self._queues is None:
+            return
+        for topic in self._vanished.due():
+            try:
+                is_deleted = await self._is_deleted(topic, self._queues.numbers(topic))
+                if is_deleted:
+                    self._queues.drop(topic)
+            except (RemotingError, ProtocolViolation) as error:
+                self.log.debug("{topic} may be deleted: {error}", topic=topic, error=error)
+                return
+            except StoreError as error:
+                is_deleted = True
+                self.log.error(
+                    "cannot drop the queues of {topic}: {error}", topic=topic, error=error
+                )
+            else:
+                self._tell_vanished(topic, is_deleted=is_deleted)
+            self._vanished.settled(topic)
+
+    async def _is_deleted(self, topic: str, queue_ids: Sequence[int]) -> bool:
+        """:raises RemotingError: it is not known."""
+        for queue_id in queue_ids:
+            master = self._master
+            if master is None:
+                raise RemotingError("no master is known any more")
+            end = await self._api.max_offset(master, topic, queue_id)
+            if self._master != master:
+                raise RemotingError(f"{master} is not the master any more")
+            if end > 0:
+                return False
+        return True
+
+    def _tell_vanished(self, topic: str, *, is_deleted: bool) -> None:
+        if is_deleted:
+            self.log.warn(
+                "the master has deleted {topic}: its queues are dropped here, too; the log keeps "
+                "the messages",
+                topic=topic,
+            )
+        else:
+            self.log.warn(
+                "the master has lost its settings of {topic}, and has the messages still: the "
+                "queues stay here, too. Make the topic again, and they can be read",
+                topic=topic,
+            )
 
     def _failed(self, kind: _Kind, master: str, error: Exception) -> None:
         """Say it once, not every 10 s; the count goes on."""
@@ -232,10 +286,12 @@ class SlaveSynchronize:
     def _check(self, master: str) -> None:
         """
         :raises RemotingError: it is not the master any more, but perhaps this broker is; or it
-            sends its tables itself by now, and what it answered is older.
+            sends its tables itself by now, and what it answered is older; or its log is another.
         """
         if self._master != master or self.is_streamed:
             raise RemotingError(f"{master} is not the master any more, or sends its tables itself")
+        if not self._has_masters_log():
+            raise RemotingError(f"this slave does not follow the log of {master} any more")
 
     async def _copy_topics(self, master: str) -> bool:
         try:

@@ -144,6 +144,12 @@ class GroupJournal(LedgerJournal):
         stalled = round(told["stalled_seconds"], 1)
         return {"ledger": {"refuses": told["refuses"], "stalled_seconds": stalled, "lacks": lacks}}
 
+    @property
+    def has_masters_log(self) -> bool:
+        """See `Journal`."""
+        node = self.service.node
+        return node is None or not node.is_diverged
+
     def reloadable(self) -> list[Any]:
         """See `Journal`."""
         return [self.service.tls]

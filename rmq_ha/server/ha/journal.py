@@ -11,7 +11,7 @@ from rmq_ha.base.seams import Host
 from rmq_ha.server.ha.anew import why_not_anew
 from rmq_ha.server.ha.lag import told_slaves
 from rmq_ha.server.ha.link import TailOfStore
-from rmq_ha.server.ha.places import whole_records_end
+from rmq_ha.server.ha.places import holds_nothing, whole_records_end
 from rmq_ha.server.ha.service import HAService
 from rmq_ha.server.store.journal import StoreAround
 from rmq_ha.server.store.local.journal import LocalJournal
@@ -74,6 +74,11 @@ class ClassicJournal(LocalJournal):
     def reloadable(self) -> list[Any]:
         """See `Journal`."""
         return [self.service.tls, self.service.secrets]
+
+    @property
+    def has_masters_log(self) -> bool:
+        """See `Journal`."""
+        return self.service.is_following or holds_nothing(self.log)
 
     def info(self) -> dict[str, Any]:
         """

@@ -64,6 +64,7 @@ class Fault(Enum):
     DIVERGED = "diverged"
     UNREADABLE = "unreadable"
     STRANDED = "stranded"
+    DISK = "disk"
 
 
 class TailOfStore:
@@ -311,6 +312,11 @@ class MasterLink:
         text = f"cannot connect: {failure.getErrorMessage().rstrip('.')}"
         if isinstance(failure.value, ConnectionRefusedError):
             text += f"; nobody listens there: does the master run? {PORT_FOR_SLAVES}"
+        elif isinstance(failure.value, StoreError):
+            text = failure.getErrorMessage()
+            self._stay_away(Fault.DISK, text)
+        elif self.fault is Fault.DISK:
+            self.fault = None
         self._tell(text)
         self._later(retry_seconds(self._failures, self._host.random))
         self._failures += 1
@@ -357,6 +363,7 @@ class MasterLink:
             self._stay_away(Fault.DIVERGED, why)
             seconds = RETRY_SECONDS
         elif isinstance(error, StoreError):
+            self._stay_away(Fault.DISK, why)
             seconds = RETRY_SECONDS
         elif error is None and holds_nothing(self._commit_log) and self._commit_log.max_offset:
             why = (

@@ -23,6 +23,7 @@ from rmq_ha.server.ha.lag import AppendTimes
 from rmq_ha.server.ha.link import MasterLink, TailOfStore
 from rmq_ha.server.ha.protocol import FeedProtocol, Stage
 from rmq_ha.server.ha.refused import RefusedSlaves, SentTo, whom_to_turn_away
+from rmq_ha.server.ha.replica import ReplicaStage
 from rmq_ha.server.ha.shared_secrets import SharedSecrets
 from rmq_ha.server.ha.shell import OpenConnections
 from rmq_ha.server.ha.waiting import GroupTransfer, status_without_waiting
@@ -248,6 +249,11 @@ class HAService:
     def replicated_offset(self) -> int:
         """The highest offset that a connected slave acknowledged; 0 with none."""
         return max((c.feed.vouched for c in self._feeds if c.feed.is_serving), default=0)
+
+    @property
+    def is_following(self) -> bool:
+        """A slave is connected to its master, and both logs are one up to the end of its own."""
+        return self._link is not None and self._link.state == ReplicaStage.FOLLOWING.value
 
     def set_master_address(self, address: str | None) -> None:
         """What the name server says; a configured address stays, and None changes nothing."""

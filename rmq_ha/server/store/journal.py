@@ -425,6 +425,15 @@ class Journal(Protocol):
     def set_master_address(self, address: str | None) -> None:
         """A slave's registration learned `host:port` of the master's HA listener."""
 
+    @property
+    def has_masters_log(self) -> bool:
+        """
+        A slave's log is a part of its master's, as far as they were compared, or holds nothing.
+
+        Only then the master's tables belong to it. Those of a master whose log is another, or
+        empty, would take the topics and groups of the messages away that this slave has.
+        """
+
     def routes(self) -> dict[int, Any]:
         """Request code to handler: what only brokers with such a journal are asked."""
 

@@ -180,6 +180,11 @@ class JournalBase:
         if self.replication is not None:
             self.replication.set_master_address(address)
 
+    @property
+    def has_masters_log(self) -> bool:
+        """See `Journal`."""
+        return True
+
     def routes(self) -> dict[int, Any]:
         """See `Journal`."""
         return {}

@@ -50,6 +50,9 @@ class PairShown:
         return Health(True, f"{name}: {slaves} slaves{ahead}")
 
     def _slave_health(self, name: str, link: Mapping[str, Any]) -> Health:
+        fault = self._broker.journal.log.fault
+        if fault is not None:
+            return Health(False, f"{name}: it takes nothing of its master's log: {fault}")
         if link.get("state") == "following":
             return Health(True, f"{name}: following {link['address']}")
         state = link.get("state", "unknown")

@@ -45,6 +45,7 @@ class ConsumerOffsetManager(PersistedTable):
         super().__init__(disk, worker, path)
         self.table: dict[str, dict[int, int]] = {}
         self.on_change: Callable[[str], None] = lambda key: None
+        self._at_first_change: Callable[[], None] | None = None
         self._in_file = WrittenEntries[dict[int, int]](lambda queues: queues)
 
     def commit(self, group: str, topic: str, queue_id: int, queue_offset: int) -> None:
@@ -59,10 +60,23 @@ class ConsumerOffsetManager(PersistedTable):
         queues[queue_id] = queue_offset
         self._has_changed(key)
 
+    def call_at_first_change(self, function: Callable[[], None] | None) -> None:
+        """Have a function called once, when an offset changes; at once if one has changed."""
+        self._at_first_change = function
+        if self.is_dirty:
+            self._tell_first_change()
+
     def _has_changed(self, key: str) -> None:
         self._in_file.changed(key)
         self.is_dirty = True
         self.on_change(key)
+        if self._at_first_change is not None:
+            self._tell_first_change()
+
+    def _tell_first_change(self) -> None:
+        function, self._at_first_change = self._at_first_change, None
+        if function is not None:
+            function()
 
     def query(self, group: str, topic: str, queue_id: int) -> int:
         """The committed offset; -1 without one."""

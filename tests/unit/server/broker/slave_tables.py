@@ -7,7 +7,7 @@ from twisted.internet.defer import Deferred, fail, succeed
 from twisted.internet.task import Clock
 
 from rmq_ha.base.config.broker import BrokerConfig
-from rmq_ha.base.errors import RemotingTimeout
+from rmq_ha.base.errors import RemotingTimeout, StoreError
 from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.server.broker.outer_api import BrokerOuterAPI
 from rmq_ha.server.broker.slave import SlaveSynchronize
@@ -36,16 +36,22 @@ FAST, MAIN = "m:10909", "m:10911"
 
 
 class FakeMaster:
-    """Bodies by (address, code); None and unknown ones time out."""
+    """
+    Bodies by (address, code); None and unknown ones time out.
+
+    :ivar end: of each of its queues.
+    """
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, int]] = []
+        self.end = 0
         self.held: dict[tuple[str, int], Deferred[RemotingCommand]] = {}
         self.bodies: dict[tuple[str, int], bytes | None] = {
             (FAST, 21): TOPICS,
             (MAIN, 43): OFFSETS,
             (MAIN, 45): DELAYS,
             (MAIN, 201): GROUPS,
+            (MAIN, 30): lambda command: command.response(ext={"offset": str(self.end)}),
         }
 
     def invoke(
@@ -66,11 +72,28 @@ class FakeMaster:
         raise AssertionError("nothing is sent one-way")
 
 
+class FakeQueues:
+    """A slave's queues, one of each topic; what is dropped is noted."""
+
+    def __init__(self) -> None:
+        self.dropped: list[str] = []
+        self.does_refuse = False
+
+    def numbers(self, topic: str) -> list[int]:
+        return [0]
+
+    def drop(self, topic: str) -> None:
+        if self.does_refuse:
+            raise StoreError("cannot remove")
+        self.dropped.append(topic)
+
+
 class TableSet:
     """
     :ivar master: whom its slave asks.
     :ivar delivery: of delayed messages, as a master.
     :ivar dropped: topics whose queues went.
+    :ivar has_masters_log: as of a journal.
     """
 
     def __init__(self) -> None:
@@ -78,7 +101,9 @@ class TableSet:
         config = BrokerConfig(broker_name="broker-a")
         self.disk, self.clock, self.master = disk, Clock(), FakeMaster()
         self.delivery = SimpleNamespace(offset_table={}, on_progress=lambda: None)
-        self.dropped: list[str] = []
+        self.queues = FakeQueues()
+        self.dropped = self.queues.dropped
+        self.has_masters_log = True
         self.topics = TopicConfigManager(disk, worker, "/c/topics.json", config, self._now_ms)
         self.groups = SubscriptionGroupManager(
             disk, worker, "/c/subscriptionGroup.json", config, self._now_ms
@@ -93,7 +118,8 @@ class TableSet:
             self.offsets,
             self.delays,
             "s:10911",
-            self.dropped.append,
+            lambda: self.has_masters_log,
+            self.queues,
         )
         self.tables = StreamedTables(
             self.slave, self.topics, self.groups, self.offsets, self.delivery, self.delays

@@ -14,9 +14,8 @@ from rmq_ha.base.model.data_version import DataVersion
 from rmq_ha.base.model.message import DispatchRequest
 from rmq_ha.base.store_flags import RunningFlags
 from rmq_ha.base.wire.command import RemotingCommand
-from rmq_ha.server.broker.outer_api import BrokerOuterAPI
 from rmq_ha.server.broker.replication_info import replication_info
-from rmq_ha.server.broker.slave import SlaveSynchronize, fast_address
+from rmq_ha.server.broker.slave import fast_address
 from rmq_ha.server.broker.standing import Standing
 from tests.unit.server.broker.slave_tables import DELAYS, FAST, GROUPS, MAIN, TOPICS, TableSet
 
@@ -27,7 +26,7 @@ class SlaveTests(SynchronousTestCase):
         self.clock, self.master, self.disk = made.clock, made.master, made.disk
         self.topics, self.groups = made.topics, made.groups
         self.offsets, self.delays = made.offsets, made.delays
-        self.slave = made.slave
+        self.made, self.slave = made, made.slave
 
     def copy(self) -> dict[str, Any]:
         self.slave.set_master_address(MAIN)
@@ -107,21 +106,10 @@ class SlaveTests(SynchronousTestCase):
 
     def slave_of_a_master_without_topic_a(self) -> list[str]:
         """It has the topic still, from before; what it drops comes into the list."""
-        dropped: list[str] = []
-        self.slave = SlaveSynchronize(
-            self.clock,
-            BrokerOuterAPI(self.master),
-            self.topics,
-            self.groups,
-            self.offsets,
-            self.delays,
-            "s:10911",
-            dropped.append,
-        )
         self.copy()
         newer = TOPICS.replace(b"TopicA", b"TopicB").replace(b'"counter":3', b'"counter":4')
         self.master.bodies[FAST, 21] = newer
-        return dropped
+        return self.made.dropped
 
     def test_a_topic_whose_messages_still_come_is_not_dropped(self) -> None:
         """Though the master's newer table has it no more: its log may be behind that table."""
@@ -136,6 +124,63 @@ class SlaveTests(SynchronousTestCase):
             self.copy()
             self.clock.advance(10)
         self.assertEqual(dropped, ["TopicA"])
+
+    def test_a_topic_that_the_master_has_only_forgotten_is_not_dropped(self) -> None:
+        """It lost topics.json and made others: its queues have the messages still."""
+        dropped = self.slave_of_a_master_without_topic_a()
+        self.master.end = 200
+        with capturedLogs() as events:
+            for _ in range(10):
+                self.copy()
+                self.clock.advance(10)
+        self.assertEqual(dropped, [])
+        told = [formatEvent(event) for event in events]
+        (lost,) = [text for text in told if "has lost its settings of TopicA" in text]
+        self.assertIn("Make the topic again", lost)
+        self.assertEqual(self.master.asked.count((MAIN, 30)), 1)
+
+    def test_whether_a_topic_is_deleted_is_asked_until_the_master_answers(self) -> None:
+        dropped = self.slave_of_a_master_without_topic_a()
+        answer, self.master.bodies[MAIN, 30] = self.master.bodies[MAIN, 30], None
+        for _ in range(10):
+            self.copy()
+            self.clock.advance(10)
+        self.assertEqual(dropped, [])
+        self.master.bodies[MAIN, 30] = lambda command: command.response(ext={})
+        self.copy()
+        self.assertEqual(dropped, [])
+        self.master.bodies[MAIN, 30] = answer
+        self.copy()
+        self.assertEqual(dropped, ["TopicA"])
+
+    def test_a_disk_that_refuses_to_drop_a_topic_is_not_asked_again(self) -> None:
+        self.slave_of_a_master_without_topic_a()
+        self.made.queues.does_refuse = True
+        with capturedLogs() as events:
+            for _ in range(10):
+                self.copy()
+                self.clock.advance(10)
+        told = [formatEvent(event) for event in events]
+        self.assertEqual(len([text for text in told if "cannot drop the queues" in text]), 1)
+
+    def test_the_tables_of_another_log_are_not_copied(self) -> None:
+        """The master's disk was replaced: its empty table would take the topics away."""
+        self.copy()
+        self.made.has_masters_log = False
+        asked = len(self.master.asked)
+        self.master.bodies[FAST, 21] = TOPICS.replace(b"TopicA", b"TopicB")
+        self.copy()
+        self.assertEqual(len(self.master.asked), asked)
+        self.assertEqual(list(self.topics.table), ["TopicA"])
+
+    def test_a_table_that_comes_after_the_log_proved_to_be_another_does_not_count(self) -> None:
+        self.copy()
+        held: Deferred[RemotingCommand] = Deferred()
+        self.master.held[FAST, 21] = held
+        self.slave.synchronize()
+        self.made.has_masters_log = False
+        held.callback(RemotingCommand(0, body=TOPICS.replace(b"TopicA", b"TopicB")))
+        self.assertEqual(list(self.topics.table), ["TopicA"])
 
     def test_what_a_former_master_deleted_the_next_one_may_have(self) -> None:
         """It had not heard of that when it became the master, or has the topic made again."""
