@@ -106,6 +106,8 @@ def test_a_delayed_message_after_the_step(step_ms: int) -> None:
 def test_what_is_periodic_goes_on(step_ms: int) -> None:
     """Offsets reach the file, and rates have a number."""
     broker = SimBroker().start()
+    for _ in range(7):
+        assert broker.send().code == 0
     broker.host.step_clock(step_ms)
     commit = {"consumerGroup": "g", "topic": TOPIC, "queueId": "0", "commitOffset": "7"}
     assert broker.call(RemotingCommand(RequestCode.UPDATE_CONSUMER_OFFSET, ext=commit)).code == 0
