@@ -375,7 +375,7 @@ def test_what_operators_ask(consuming: Consuming) -> None:
     code = RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS
     answer = ask(cluster, operator, code, topic="T", group="CG", clientAddr="")
     assert b"17" in (answer.body or b"")
-    committed = {"topic": "T", "consumerGroup": "CG", "commitOffset": "4"}
+    committed = {"topic": "T", "consumerGroup": "CG", "commitOffset": "0"}
     code = RequestCode.UPDATE_CONSUMER_OFFSET
     for number in range(4):
         assert ask(cluster, operator, code, **committed, queueId=str(number)).code == 0

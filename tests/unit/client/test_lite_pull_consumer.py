@@ -186,6 +186,7 @@ def test_members_share_queues_and_those_who_leave_hand_over() -> None:
 def test_a_queue_that_is_given_up_is_committed_first() -> None:
     """Its next owner asks the broker, and not five seconds later."""
     cluster = Consuming("a")
+    cluster.send("a", 7, queue_id=2)
     consumer = subscribed(cluster)
     consumer.offset_store.update_offset(queue("a", 2), 7, True)
     cluster.wait(Deferred.fromCoroutine(consumer.give_up(queue("a", 2))))

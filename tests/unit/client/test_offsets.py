@@ -176,6 +176,7 @@ def test_a_java_client_s_file_is_taken_over() -> None:
 
 def test_brokers_keep_what_is_persisted_and_memory_what_is_owned() -> None:
     cluster = Consuming("a")
+    cluster.send("a", 48)
     client = cluster.client()
     cluster.wait(client.start())
     cluster.wait(client.route("topic"))

@@ -72,6 +72,7 @@ def test_it_waits_at_the_broker_for_a_message() -> None:
 
 def test_its_offsets_are_those_that_it_says() -> None:
     cluster = Consuming("a")
+    cluster.send("a", 20)
     consumer = started(cluster)
     assert cluster.wait(consumer.fetch_consume_offset(queue("a", 1))) == 0
     consumer.update_consume_offset(queue("a", 1), 5)
@@ -102,6 +103,7 @@ def test_offsets_of_its_own_machine_are_there_again() -> None:
 
 def test_queues_of_registered_topics_are_shared_out() -> None:
     cluster = Consuming("a")
+    cluster.send("a", 48)
     told: list[Any] = []
     first = started(cluster, "p1", lambda *change: told.append(change))
     every = [queue("a", number) for number in range(4)]
@@ -116,14 +118,14 @@ def test_queues_of_registered_topics_are_shared_out() -> None:
     handed_over = cluster.committed("a")  # whoever has them now goes on there
     assert handed_over == {one.queue_id: 7 + one.queue_id for one in mine_of(second)}
     gone = mine_of(second)[0]
-    second.update_consume_offset(gone, 100)
+    second.update_consume_offset(gone, 11)
     cluster.wait(second.persist(gone))
     cluster.run(0.1)
-    assert cluster.wait(first.fetch_consume_offset(gone)) == 100
-    second.update_consume_offset(gone, 200)
+    assert cluster.wait(first.fetch_consume_offset(gone)) == 11
+    second.update_consume_offset(gone, 12)
     cluster.wait(second.persist(gone))
     cluster.run(6)  # what the first one has read of it is not written back
-    assert cluster.committed("a")[gone.queue_id] == 200
+    assert cluster.committed("a")[gone.queue_id] == 12
     mine = [consumer.fetch_message_queues_in_balance(TOPIC) for consumer in (first, second)]
     assert [len(share) for share in mine] == [2, 2]
     assert len({*mine[0], *mine[1]}) == 4
