@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import Protocol
 
 MOST_KNOWN = 256
-_FEWEST_FOR_FILES, _MOST_FOR_FILES = 64, 16_384
+_FEWEST_FOR_FILES, _MOST_FOR_FILES = 96, 16_384
 _MOST_KEPT = 64
 IN_ALL, BY_ADDRESS = "maxConnections", "maxConnectionsPerIp"
 
@@ -40,7 +40,8 @@ class Admission:
         self._descriptors = descriptors
         self.for_files = _MOST_FOR_FILES
         if descriptors != resource.RLIM_INFINITY:
-            self.for_files = max(_FEWEST_FOR_FILES, min(descriptors // 4, _MOST_FOR_FILES))
+            fewest = min(_FEWEST_FOR_FILES, descriptors // 2)
+            self.for_files = max(fewest, min(descriptors // 4, _MOST_FOR_FILES))
         self._known = {"127.0.0.1", "::1"}
         self._by_address: dict[str, int] = {}
         self.taken = 0

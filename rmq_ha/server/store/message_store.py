@@ -43,7 +43,7 @@ from rmq_ha.server.store.log.flush import QueueFlusher
 from rmq_ha.server.store.log.layout import make_commit_log, refuse_unsupported, store_root
 from rmq_ha.server.store.maintenance import StoreMaintenance
 from rmq_ha.server.store.queues.deleted import DeletedQueues
-from rmq_ha.server.store.queues.files import FEWEST_QUEUE_FILES
+from rmq_ha.server.store.queues.files import most_queue_files
 from rmq_ha.server.store.queues.queue import Restarted
 from rmq_ha.server.store.queues.table import ConsumeQueueTable
 from rmq_ha.server.store.reading.damage import ReadDamage
@@ -57,8 +57,6 @@ from rmq_ha.server.store.turns import TurnWatch
 DEFAULT_MEMORY = 8 << 30
 KEYS_AT_ONCE = 1024
 """That the index gets in one turn: a few ms; one record may have 16,000, a batch 800,000."""
-_OTHER_FILES = 768
-"""Of the log and the index, and those of queues that were just made."""
 _BUSY_AT_MOST_MS = 10_000_000
 
 
@@ -106,7 +104,7 @@ class DefaultMessageStore(StoreMaintenance):
             host.disk,
             root,
             config.mapped_file_size_consume_queue,
-            max(FEWEST_QUEUE_FILES, host.open_files - _OTHER_FILES),
+            most_queue_files(host.open_files),
             extension_file_size=extension_size if config.enable_consume_queue_ext else None,
             begins=self.deleted.table,
         )

@@ -11,7 +11,22 @@ from rmq_ha.base.seams import Disk, File
 from rmq_ha.base.store_flags import may_pass
 
 FEWEST_QUEUE_FILES = 256
-"""Kept open: a queue beyond them is opened and closed for each write, at four times the calls."""
+"""Kept open, where the process may have so many: a queue beyond them is opened and closed for each
+write, at four times the calls."""
+_OTHER_FILES = 768
+"""Of the log and the index, and those of queues that were just made."""
+_FEWEST_OTHERS = 48
+
+
+def most_queue_files(open_files: int) -> int:
+    """
+    How many queue files are kept open, while as many again may have been made just now.
+
+    :param open_files: that this process may have, besides connections: also those of log and index,
+        listening ports, and tables that are being written.
+    """
+    usual = max(FEWEST_QUEUE_FILES, open_files - _OTHER_FILES)
+    return max(1, min(usual, (open_files - _FEWEST_OTHERS) // 2))
 
 
 class QueueFiles:

@@ -27,9 +27,10 @@ def come(gate, host, count=1):
     ("descriptors", "in_all", "places"),
     [
         (1024, 0, 768),
-        (160, 0, 96),
-        (65, 0, 1),
-        (20, 0, 1),
+        (256, 0, 160),
+        (160, 0, 80),
+        (65, 0, 33),
+        (1, 0, 1),
         (1 << 20, 0, (1 << 20) - 16_384),
         (1024, 100, 100),
         (1024, 5000, 768),
@@ -62,7 +63,7 @@ def test_many_addresses_leave_the_last_places_to_this_machine_and_known_brokers(
 
 def test_of_few_places_an_eighth_is_kept():
     gate = admission(160, by_address=1)
-    assert sum(come(gate, f"10.0.0.{n}") for n in range(200)) == 96 - 12
+    assert sum(come(gate, f"10.0.0.{n}") for n in range(200)) == 80 - 10
 
 
 def test_who_leaves_makes_room():

@@ -10,7 +10,7 @@ import pytest
 
 from rmq_ha.base.errors import NotNow, StoreError
 from rmq_ha.base.host.disk import RealDisk, RealFile
-from rmq_ha.server.store.queues.files import QueueFiles
+from rmq_ha.server.store.queues.files import QueueFiles, most_queue_files
 from rmq_ha.testing.disk import SimDisk
 
 
@@ -138,6 +138,15 @@ def test_a_disk_that_refuses_is_a_store_error(tmp_path: Path) -> None:
         files.remove(str(tmp_path))
     with pytest.raises(StoreError, match="cannot remove"):
         files.remove_tree(str(tmp_path / "file"))
+
+
+@pytest.mark.parametrize(
+    ("open_files", "most"), [(0, 1), (64, 8), (96, 24), (256, 104), (1024, 256), (16384, 15616)]
+)
+def test_queues_leave_descriptors_to_log_and_ports(open_files: int, most: int) -> None:
+    """With as many for files that were just made, at most 256, they stay below what there is."""
+    assert most_queue_files(open_files) == most
+    assert most + min(most, 256) <= max(2, open_files - 48)
 
 
 def test_descriptors_that_are_kept_are_a_reserve(tmp_path: Path) -> None:
