@@ -70,9 +70,12 @@ class RequestDispatcher:
         """
         Give frames to a bulk handler as one call; if it raises, each gets code 1.
 
+        All requests of a call are signed by one account, which the channel names.
+
         :raises ProtocolViolation: a header among them cannot be read; those before it are served.
         """
         run: list[Frame] = []
+        account = ""
         checked = self._checked = {}  # of this run, whose frames live as long as it does
         try:
             for frame in frames:
@@ -85,6 +88,12 @@ class RequestDispatcher:
                     continue
                 request.body = frame[2] or None
                 if self._is_valid(channel, request):
+                    if run and channel.account != account:
+                        now, channel.account = channel.account, account
+                        done, run = run, []
+                        self._serve_bulk(channel, key, done)
+                        channel.account = now
+                    account = channel.account
                     run.append(frame)
                     checked[id(frame[1])] = request
         except ProtocolViolation:

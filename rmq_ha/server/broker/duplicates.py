@@ -6,11 +6,16 @@ whether it is. Nothing else is believed, so whatever became of log, index or rol
 is answered is there to be read. What the index does not know yet is under way: whoever asks for
 that waits until it does.
 
+Where accounts are in force, a record says which account sent it, and a message of another account
+is no repetition of it. Without that, whoever guesses the next id of a client has its message
+dropped.
+
 Spec: store.md, section 4.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from hashlib import sha256
 from typing import NamedTuple
 
 from twisted.internet.defer import Deferred, maybeDeferred
@@ -26,7 +31,13 @@ from rmq_ha.base.model.message import (
     Row,
     offset_msg_id,
 )
-from rmq_ha.base.model.properties import REAL_QID, REAL_TOPIC, UNIQ_KEY, decode_properties
+from rmq_ha.base.model.properties import (
+    REAL_QID,
+    REAL_TOPIC,
+    SENT_BY,
+    UNIQ_KEY,
+    decode_properties,
+)
 from rmq_ha.base.model.status import PutMessageStatus
 from rmq_ha.base.model.topics import HALF_TOPIC, RETRY_PREFIX
 from rmq_ha.base.store_format.commitlog import Record, decode_record
@@ -57,11 +68,13 @@ class Sent(NamedTuple):
     :ivar stored_in: topic of its record: the schedule's, where it is delayed.
     :ivar topic: that it was sent to.
     :ivar uniq_key: the id that its client gave it, which all its repetitions have.
+    :ivar sender: who sent it, as `sender_of` writes it; empty: nobody is asked.
     """
 
     stored_in: str
     topic: str
     uniq_key: str
+    sender: str = ""
 
     @property
     def key(self) -> Key:
@@ -82,7 +95,16 @@ def sent(message: Message, stored_in: str) -> Sent | None:
     topic = message.topic
     if not uniq_key or topic == HALF_TOPIC or topic.startswith(RETRY_PREFIX):
         return None
-    return Sent(stored_in, topic, uniq_key)
+    return Sent(stored_in, topic, uniq_key, message.properties.get(SENT_BY, ""))
+
+
+def sender_of(account: str) -> str:
+    """
+    How a record names the account that sent it: consumers see it, so not by its access key.
+
+    :param account: empty: access control is off, or lets this address pass unasked.
+    """
+    return sha256(f"rmq-ha sender {account}".encode()).hexdigest()[:16] if account else ""
 
 
 def uniq_key_in(properties_string: str) -> str:
@@ -138,12 +160,13 @@ class DuplicateWindow:
         return self._known([first], queue_id, wait)
 
     def put_batch(
-        self, topic: str, ids: Sequence[str], wait: bool, host: str, put: Put
+        self, topic: str, ids: Sequence[str], sender: str, wait: bool, host: str, put: Put
     ) -> "Deferred[PutMessageResult]":
         """
         As `put`, of a batch: known where all of its messages lie side by side already.
 
         :param ids: of its messages; one without an id is stored, and with it the batch.
+        :param sender: of all of them, see `Sent`.
         :param host: who sends it.
         """
         if not self._store.is_writable or topic.startswith(RETRY_PREFIX) or not all(ids):
@@ -151,8 +174,9 @@ class DuplicateWindow:
         keys = [(topic, uniq_key) for uniq_key in ids]
         for key in keys:
             if self._is_under_way(key):
-                return self._later(key, partial(self.put_batch, topic, ids, wait, host, put))
-        first = self._first(Sent(topic, topic, ids[0]))
+                again = partial(self.put_batch, topic, ids, sender, wait, host, put)
+                return self._later(key, again)
+        first = self._first(Sent(topic, topic, ids[0], sender))
         if first is None:
             return self._put_new(keys, put)
         records = [first]
@@ -169,17 +193,18 @@ class DuplicateWindow:
             self._forget(*keys)
             return failure
 
-        looked = self._lane.run(host, self._follow(records, ids))
+        looked = self._lane.run(host, self._follow(records, ids, sender))
         return looked.addCallbacks(compared, failed)
 
-    def _follow(self, records: list[Record], ids: Sequence[str]) -> Iterator[None]:
+    def _follow(self, records: list[Record], ids: Sequence[str], sender: str) -> Iterator[None]:
         """Take what lies behind the first in its queue, as far as it has these ids."""
         first = records[0]
         queue = self._store.queues.get(first.topic, first.queue_id)
         for number in range(1, len(ids)):
             unit = None if queue is None else queue.unit(first.queue_offset + number)
             record = None if unit is None else self._record(unit[0])
-            if record is None or not self._is(record, Sent(first.topic, first.topic, ids[number])):
+            message = Sent(first.topic, first.topic, ids[number], sender)
+            if record is None or not self._is(record, message):
                 return
             records.append(record)
             if number % MEMBERS_A_TURN == 0:
@@ -187,11 +212,12 @@ class DuplicateWindow:
 
     # Runs
 
-    def begins(self, topic: str, uniq_key: str) -> bool:
+    def begins(self, topic: str, uniq_key: str, sender: str = "") -> bool:
         """
         It is no repetition: it is under way from now on, and `watched` has to follow.
 
         :param uniq_key: empty: nothing is compared.
+        :param sender: see `Sent`.
         """
         if not uniq_key:
             return True
@@ -199,7 +225,7 @@ class DuplicateWindow:
         if key in self._under_way:
             return False
         try:
-            if self._first(Sent(topic, topic, uniq_key)) is not None:
+            if self._first(Sent(topic, topic, uniq_key, sender)) is not None:
                 return False
         except StoreError:
             return False  # told to whoever sent it, when it is looked at alone
@@ -311,6 +337,9 @@ class DuplicateWindow:
             return False
         properties = decode_properties(record.properties_string)
         if properties.get(UNIQ_KEY) != message.uniq_key:
+            return False
+        # Without a sender: of a time without accounts, or of an address that is trusted.
+        if properties.get(SENT_BY, "") not in ("", message.sender):
             return False
         if message.stored_in == message.topic:
             return True

@@ -11,6 +11,7 @@ from rmq_ha.base.model.properties import (
     CLUSTER,
     DELAY,
     MAX_PROPERTIES_SIZE,
+    SENT_BY,
     decode_properties,
     encode_properties,
 )
@@ -18,6 +19,7 @@ from rmq_ha.base.store_format.delay_levels import parse_delay_level
 from rmq_ha.base.wire.batch import read_batch
 from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.base.wire.send_header import SendHeader, decode_send_header
+from rmq_ha.server.broker.duplicates import sender_of
 
 _MEMBER_OVERHEAD = 22
 
@@ -41,6 +43,8 @@ def why_illegal(request: RemotingCommand, configuration: BrokerConfiguration) ->
     except RequestRejected as rejected:
         return rejected.remark
     cluster = f"{CLUSTER}\x01{configuration.broker.broker_cluster_name}"
+    if configuration.ours.duplicate_window_millis and configuration.ours.acl_plug_in:
+        cluster += f"\x02{SENT_BY}\x01{sender_of('anybody')}"  # all are as long
     if header.batch:
         return _why_batch(header, body, cluster, most) or f"the batch is too large: {too_large}"
     reason = _why(header.properties, body, cluster, most)

@@ -27,6 +27,7 @@ from rmq_ha.base.model.properties import (
     CLUSTER,
     REAL_QID,
     REAL_TOPIC,
+    SENT_BY,
     TRAN_MSG,
     WAIT,
     decode_properties,
@@ -48,7 +49,7 @@ from rmq_ha.base.wire.send_header import (
     SendHeader,
     decode_send_header,
 )
-from rmq_ha.server.broker.duplicates import DuplicateWindow, Put, sent, uniq_key_in
+from rmq_ha.server.broker.duplicates import DuplicateWindow, Put, sender_of, sent, uniq_key_in
 from rmq_ha.server.broker.frame_limits import FrameLimits
 from rmq_ha.server.broker.overload import SendOverload
 from rmq_ha.server.broker.processors.batches import BatchReader, hold
@@ -196,7 +197,7 @@ class SendMessageProcessor:
         waits until they have stored it.
         """
         properties = decode_properties(header.properties)
-        properties[CLUSTER] = self._broker.broker_cluster_name
+        self._add_own(properties, channel)
         batch = self._batch(channel, header, topic, properties)
         layout = self._store.lay_out(batch) if self._front is self._store else None
         add = batch.members.extend if layout is None else layout.add
@@ -227,7 +228,8 @@ class SendMessageProcessor:
             if window is None:
                 return put_new()
             wait = batch.wait_store_ok
-            return window.put_batch(batch.topic, ids, wait, channel.host, put_new)
+            sender = properties.get(SENT_BY, "")
+            return window.put_batch(batch.topic, ids, sender, wait, channel.host, put_new)
 
         for _ in steps:
             later: Deferred[Any] = self._lane.run(channel.host, steps)
@@ -273,6 +275,16 @@ class SendMessageProcessor:
 
     # ------------------------------------------------------------ messages
 
+    def _add_own(self, properties: dict[str, str], channel: Channel) -> None:
+        """What a broker writes into all messages: CLUSTER as RocketMQ, and SENT_BY."""
+        properties[CLUSTER] = self._broker.broker_cluster_name
+        if self._window is None:
+            return
+        properties.pop(SENT_BY, None)
+        sender = sender_of(channel.account)
+        if sender:
+            properties[SENT_BY] = sender
+
     def _message(
         self,
         channel: Channel,
@@ -291,7 +303,7 @@ class SendMessageProcessor:
             target, queue_id = self._retry_target(request, header)
         properties = decode_properties(header.properties)
         wait = properties.pop(WAIT, None)
-        properties[CLUSTER] = self._broker.broker_cluster_name
+        self._add_own(properties, channel)
         stored = encode_properties(properties)
         if wait is not None:
             properties[WAIT] = wait

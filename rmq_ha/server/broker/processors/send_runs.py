@@ -18,6 +18,7 @@ from rmq_ha.base.model.properties import (
     DELAY,
     KEYS,
     MAX_PROPERTIES_SIZE,
+    SENT_BY,
     TAGS,
     TRAN_MSG,
     UNIQ_KEY,
@@ -34,7 +35,7 @@ from rmq_ha.base.wire.send_header import (
     decode_fast_v2,
     encode_send_responses,
 )
-from rmq_ha.server.broker.duplicates import DuplicateWindow
+from rmq_ha.server.broker.duplicates import DuplicateWindow, sender_of
 from rmq_ha.server.broker.overload import SendOverload
 from rmq_ha.server.broker.processors.many_keys import has_many_keys
 from rmq_ha.server.broker.processors.send_answers import CODES, SendAnswers
@@ -44,9 +45,9 @@ from rmq_ha.server.store.message_store import DefaultMessageStore
 from rmq_ha.server.store.settle import Done, Others
 
 # What takes a message out of a run: it is stored elsewhere, differently or not at all.
-_ODD = frozenset({DELAY, TRAN_MSG, WAIT, CLUSTER, *UNSERVED})
+_ODD = frozenset({DELAY, TRAN_MSG, WAIT, CLUSTER, SENT_BY, *UNSERVED})
 _LONG = MAX_PROPERTIES_SIZE // 4 - 512
-"""Characters of properties that fit with CLUSTER whatever they take in UTF-8."""
+"""Characters of properties that fit with CLUSTER and SENT_BY whatever they take in UTF-8."""
 _WAIT_TRUE = f"\x02{WAIT}\x01true"
 
 GeneralWay = Callable[[Channel, bytes, bytes], None]
@@ -108,6 +109,9 @@ class SendRuns:
         began = channel.last_io
         at: float | None = channel.served_at
         cluster = f"\x02{CLUSTER}\x01{broker.broker_cluster_name}"
+        sender = "" if self._window is None else sender_of(channel.account)
+        if sender:
+            cluster += f"\x02{SENT_BY}\x01{sender}"
         born_host, store_host = channel.remote, self._store_host
         begins = broker.start_accept_send_request_time_stamp
         accepting = (
@@ -147,7 +151,7 @@ class SendRuns:
                     keys = value
                     is_odd = is_odd or has_many_keys(keys)
             if not is_odd and window is not None:
-                is_odd = not window.begins(header.topic, uniq_key)
+                is_odd = not window.begins(header.topic, uniq_key, sender)
             if is_odd:
                 topic = None  # the general way may create it
                 self._put(channel, drafts, opaques, began, at)
