@@ -182,9 +182,10 @@ def test_a_machine_that_reboots_after_its_slave_was_promoted(pair: tuple[Managed
     first.end(signal.SIGKILL)
     second.admin("promote")
     first.up()
-    first.until(lambda: first.health()[0] == 503, "a broker that stands aside")
     address = f"127.0.0.1:{second.port}"
-    assert f"{address} is the master of this brokerName now" in first.health()[1]
+    aside = f"{address} is the master of this brokerName now"
+    first.until(lambda: aside in first.health()[1], "a broker that stands aside")
+    assert first.health()[0] == 503
     assert "rmqha-admin demote" in first.output()
     (refused,) = first.exchange([send_request("p", TOPIC, 0, b"lost", "", 1)])
     assert refused.code == ResponseCode.SERVICE_NOT_AVAILABLE
