@@ -502,6 +502,14 @@ class AutoSwitchHAService:
                     "lack messages: start the pair's master in controller mode; if that one is "
                     "lost for ever, set brokerRole=SYNC_MASTER here"
                 )
+            awaited = () if self.controllers is None else self.controllers.manager.awaited
+            if awaited and self.broker_id not in awaited:
+                ids = " or ".join(map(str, awaited))
+                return (
+                    f"nobody leads, and this broker may lack messages: start broker {ids} of this "
+                    "set, which has all (the /healthz of the controller that leads names its "
+                    f"address; controllers: {addresses})"
+                )
             complaint = "" if self.controllers is None else self.controllers.complaint
             text = f"no controller ({addresses}) has said who leads; try again"
             return f"{text}. {complaint}" if complaint else text

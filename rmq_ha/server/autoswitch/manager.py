@@ -87,6 +87,7 @@ class ReplicasManager:
     :ivar role: what it was told last.
     :ivar epoch: of which it was told; 0: nothing.
     :ivar leader: address of the controllers' leader.
+    :ivar awaited: ids of the set of which one has to come back, as nobody leads; else empty.
     :ivar is_standing_back: it was the master when it crashed, and waits to be replaced.
     """
 
@@ -114,10 +115,12 @@ class ReplicasManager:
         self._random = random
         self._crashed_in = crashed_in
         self.is_standing_back = False
+        self.awaited: tuple[int, ...] = ()
         self._may_stand = may_stand
         self._outbox: list[Action] = []
         self._busy: object | None = None
         self._altering: Ask | None = None
+        self._look: Ask | None = None
         self._step_at = self._beat_at = self._leader_at = 0.0
         self._is_registered = False
         self._wants_election = True
@@ -336,6 +339,9 @@ class ReplicasManager:
     # ------------------------------------------------------------ what was answered
 
     def _answered(self, ask: Ask, answer: Answer | None, now: float) -> None:
+        if ask is self._look:
+            self._seen(answer)
+            return
         if ask.code == RequestCode.BROKER_HEARTBEAT:
             if answer is not None and answer.code == ResponseCode.SUCCESS:
                 self._heard(ask, now)
@@ -347,6 +353,13 @@ class ReplicasManager:
             self._answers[ask.code](ask, answer, now)
         elif ask.code != RequestCode.GET_METADATA_INFO:
             self.leader = None
+
+    def _seen(self, answer: Answer | None) -> None:
+        """This broker was not elected: note for operators who could be, and change nothing."""
+        self._look = None
+        if answer is not None and answer.code == ResponseCode.SUCCESS:
+            master = decode_header(GetReplicaInfoResponse, answer.ext).master_broker_id
+            self.awaited = decode_set(answer.body).members if master is None else ()
 
     def _heard(self, ask: Ask, now: float) -> None:
         """A heartbeat; a lease that has not begun begins with the next question."""
@@ -423,6 +436,8 @@ class ReplicasManager:
         if answer.code not in (ResponseCode.SUCCESS, ResponseCode.MASTER_STILL_EXIST):
             self._complain(answer)
             self._wants_election = self.role is Role.NONE
+            who = GetReplicaInfoRequest(broker_name=self._settings.broker_name)
+            self._look = self._ask(ask.address, RequestCode.GET_REPLICA_INFO, who, now)
             return
         header = decode_header(ElectMasterResponse, answer.ext)
         members = decode_elected(answer.body).members
@@ -509,6 +524,7 @@ class ReplicasManager:
             self._orphaned(known, now)
             return
         self.epoch = known.epoch
+        self.awaited = ()
         self._wants_election = self._is_doubted = False
         self._altering = None
         self._master_address = known.master_address
@@ -554,6 +570,7 @@ class ReplicasManager:
 
     def _orphaned(self, known: _Known, now: float) -> None:
         """Nobody leads; whoever did has been deposed (14.1)."""
+        self.awaited = known.members.members
         if self.role is Role.MASTER:
             self.role = Role.NONE
             self._outbox.append(

@@ -390,6 +390,22 @@ class ReplicasInfoManager:
                 names.append(name)
         return names
 
+    def awaited(self, broker_name: str, now: int) -> list[str]:
+        """
+        The brokers of which one has to be started so that a set has a master again.
+
+        :returns: ids and addresses of those in sync, for people; none where one of them lives.
+        """
+        broker_set = self._sets.get(broker_name)
+        if broker_set is None or broker_set.master is not None:
+            return []
+        if self._chosen(broker_set, None, self._living(broker_set, broker_name, now)) is not None:
+            return []
+        return [
+            f"broker {number} at {broker_set.brokers[number].address}"
+            for number in broker_set.members
+        ]
+
     # ------------------------------------------------------------ what is asked
 
     def replica_info(self, broker_name: str) -> Decision:

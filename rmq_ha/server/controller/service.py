@@ -175,14 +175,23 @@ class ControllerService:
         if not self._is_listening:
             return False, "the controller does not listen"
         if group.leads:
-            living = self._living()
+            living, missing = self._living(), self._missing()
             return True, (
                 f"{settings.self_id} leads in term {group.term}; {living} brokers of "
-                f"{len(self.sets.names())} sets are alive"
+                f"{len(self.sets.names())} sets are alive{missing}"
             )
         if group.leader_id not in (None, settings.self_id):
             return True, f"{settings.self_id} follows {group.leader_id} in term {group.term}"
         return False, "no controller leads"
+
+    def _missing(self) -> str:
+        """Whom an operator has to start, of the sets that nobody leads."""
+        told = []
+        for name in self.sets.names():
+            members = self.manager.awaited(name, self._host.steady_ms())
+            if members:
+                told.append(f"; nobody leads {name}: start {' or '.join(members)}, which had all")
+        return "".join(told)
 
     def _living(self) -> int:
         now = self._host.steady_ms()

@@ -87,6 +87,7 @@ class Broker:
             lambda: NOW_MS, Random(1),
         )  # fmt: skip
         self.beats: list[Ask] = []
+        self.looks: list[Action] = []  # of who was not elected: whom it waits for
         self.done: list[Action] = []
 
     def collect(self) -> Ask | None:
@@ -95,6 +96,8 @@ class Broker:
         for action in self.manager.take():
             if isinstance(action, Ask) and action.code == 904:
                 self.beats.append(action)
+            elif action is self.manager._look:
+                self.looks.append(action)
             elif isinstance(action, Ask):
                 found = action
             else:
