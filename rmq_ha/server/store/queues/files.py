@@ -25,8 +25,9 @@ def most_queue_files(open_files: int) -> int:
     :param open_files: that this process may have, besides connections: also those of log and index,
         listening ports, and tables that are being written.
     """
+    room = open_files - _FEWEST_OTHERS
     usual = max(FEWEST_QUEUE_FILES, open_files - _OTHER_FILES)
-    return max(1, min(usual, (open_files - _FEWEST_OTHERS) // 2))
+    return max(1, min(usual, max(room // 2, room - FEWEST_QUEUE_FILES)))
 
 
 class QueueFiles:
