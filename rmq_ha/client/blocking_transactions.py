@@ -148,7 +148,11 @@ class BlockingTransactionProducer(BlockingPart):
         )
         work.sending.add_done_callback(_seen)
         waited: list[Future[Any]] = [work.sending, work.begun]
-        await wait(waited, return_when=FIRST_COMPLETED)
+        try:
+            await wait(waited, return_when=FIRST_COMPLETED)
+        except BaseException:  # the thread that waits was interrupted
+            work.sending.cancel()
+            raise
         if not work.begun.done():
             work.sending.result()
         return work

@@ -41,7 +41,7 @@ class ComparedAttempts(Attempts):
             self._go(None, send, queue)
             return
         asked = send.current = self._ask(send, address)
-        send.call = None
+        send.call, send.is_handed = None, False
         asked.addCallbacks(self._go, self._not_asked, (send, queue), {}, (send,))
 
     def failed(self, send: Send, error: BaseException) -> None:

@@ -222,7 +222,12 @@ class Producer:
         correlation_id, reply = self._requests.open(message, timeout_ms)
         sent = self.send(message, queue=queue, timeout_ms=timeout_ms)
         sent.addErrback(self._requests.not_sent, correlation_id)
-        return reply
+
+        def not_wanted(failure: Failure) -> Failure:
+            sent.cancel()
+            return failure
+
+        return reply.addErrback(not_wanted)
 
     def fetch_publish_message_queues(self, topic: str) -> "Deferred[list[MessageQueue]]":
         """

@@ -103,6 +103,8 @@ class Send:
     :ivar given_up: why the producer wants it to end.
     :ivar error: of its last attempt.
     :ivar stored: it is stored already, if not as safely as it should be.
+    :ivar is_handed: this attempt was given to the connections; one may have to be made first.
+    :ivar is_cancelled: its caller cancelled it: nobody hears how it ends.
     :ivar is_out: of an idempotent producer: it was given to a broker once, and may be there.
     """
 
@@ -119,6 +121,8 @@ class Send:
         "error",
         "fixed_queue",
         "given_up",
+        "is_cancelled",
+        "is_handed",
         "is_out",
         "later",
         "messages",
@@ -177,6 +181,8 @@ class Send:
         self.given_up: Exception | None = None
         self.error: Exception | None = None
         self.stored: SendResult | None = None
+        self.is_handed = False
+        self.is_cancelled = False
         self.is_out = False
 
     def begin(self, now: float) -> None:

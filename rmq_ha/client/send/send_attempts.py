@@ -84,8 +84,14 @@ class Attempts:
         except Exception as error:
             send.errback(error)
             return
-        send.call, send.current = None, waiting
+        send.call, send.current, send.is_handed = None, waiting, True
         waiting.addCallbacks(send.callback, lambda failure: send.errback(failure.value))
+
+    def has_left(self, send: Send) -> bool:
+        """Whether this attempt's broker may have it, so that its answer is still to come."""
+        return send.call is not None or (
+            send.is_handed and self._instance.open_channel(send.address) is not None
+        )
 
     def go_oneway(self, send: Send) -> "Deferred[None]":
         """

@@ -47,6 +47,9 @@ class Sender:
     A send is in one of three places: it waits for a place in flight, it is in flight, where it is
     attempted up to `1 + retry_times_when_send_failed` times in a row, or it rests until somebody
     found out that a broker is back.
+
+    A send that its caller cancels ends in its place. If a broker has it already, it keeps its place
+    in flight until the broker answers or its time is over: the limit counts what brokers have.
     """
 
     log = Logger()
@@ -73,6 +76,7 @@ class Sender:
         self._live: dict[Send, None] = {}
         self._pumping = False
         self._timer: IDelayedCall | None = None
+        self._turn: IDelayedCall | None = None
         self._drained: Deferred[None] | None = None
         self._ready: dict[Deferred[None], None] = {}
 
@@ -102,7 +106,7 @@ class Sender:
             await self._drained
             if timer.active():
                 timer.cancel()
-        for left in (self._timer, self._rest_timer):
+        for left in (self._timer, self._rest_timer, self._turn):
             if left is not None and left.active():
                 left.cancel()
 
@@ -152,7 +156,7 @@ class Sender:
         if send.topic.info is not None:
             self._attempt(send, now)
             return
-        send.call = None
+        send.call, send.is_handed = None, False
         looked_up = send.current = self._topics.find(send.topic)
         looked_up.addTimeout(
             max(0.0, send.until - now), self._clock, lambda _, __: _no_answer(send)
@@ -168,7 +172,7 @@ class Sender:
         if not send.oneway:
             self._attempts.go(send, now)
             return
-        handed = self._attempts.go_oneway(send)
+        handed = send.current = self._attempts.go_oneway(send)
         handed.addCallbacks(self._handed, self._not_handed, (send,), {}, (send,))
 
     def answered(self, send: Send, response: RemotingCommand) -> None:
@@ -179,7 +183,7 @@ class Sender:
             self._again(send, error)
             return
         self._attempts.succeeded(send, result)
-        if result.send_status is not SendStatus.SEND_OK:
+        if result.send_status is not SendStatus.SEND_OK and not send.is_cancelled:
             now = self._clock.seconds()
             if after_answer(send, result, now, self._config) is Next.ATTEMPT:
                 self._attempt(send, now)
@@ -208,6 +212,9 @@ class Sender:
     def _again(self, send: Send, error: Exception) -> None:
         """Try another broker, or later, or say why not."""
         self._attempts.failed(send, error)
+        if send.is_cancelled:
+            self._over(send, error)
+            return
         now = self._clock.seconds()
         step = after_failure(send, error, now, self._config)
         if step is Next.ATTEMPT:
@@ -232,6 +239,8 @@ class Sender:
         self._leave(send)
         if self._drained is not None:
             self._check_drained()
+        if send.is_cancelled:
+            return
         later = send.later
         assert later is not None
         if not isinstance(outcome, BaseException):
@@ -244,8 +253,20 @@ class Sender:
     def _leave(self, send: Send) -> None:
         """Its place in flight is for others."""
         self._live.pop(send, None)
-        if self._in_flight.release(send.size):
-            self._pump()
+        if not self._in_flight.release(send.size) and not self._ready:
+            return
+        if send.is_cancelled:
+            self._turn = rearm(self._clock, self._turn, self._clock.seconds(), self._give_places)
+        else:
+            self._give_places()
+
+    def _give_places(self) -> None:
+        """
+        Let others have the places that are free.
+
+        After a cancelled send this comes a turn later: its caller may be about to cancel the next.
+        """
+        self._pump()
         if self._ready and self._in_flight.has_room:
             self._let_in(1 if self._in_flight.count else len(self._ready))
 
@@ -316,9 +337,17 @@ class Sender:
             self._pumping = False
 
     def _cancelled(self, send: Send) -> None:
-        """Its caller does not want it any more."""
-        if not self._forget(send):
-            self._break_off(send)
+        """Its caller does not want it any more: it is not sent, unless it has left."""
+        send.is_cancelled = True
+        if self._forget(send):
+            self._check_drained()
+        elif not send.oneway and self._attempts.has_left(send):
+            self._live.pop(send, None)
+            self._resting.ended(send, self._clock.seconds())
+            self._arm_rest()
+            self._check_drained()
+        elif send.current is not None:
+            send.current.cancel()
 
     def _break_off(self, send: Send) -> None:
         """End its attempt, or its look for a route."""

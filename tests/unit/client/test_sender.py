@@ -89,6 +89,9 @@ class Bench:
         self.attempts.append((send, later))
         return later
 
+    def has_left(self, send: Send) -> bool:
+        return send.tries > 0
+
     def find(self, known: PublishTopic) -> "Deferred[None]":
         return self.finding
 
@@ -258,6 +261,7 @@ def test_places_are_of_bytes_too() -> None:
 
 
 def test_who_cancels_takes_nothing_from_others() -> None:
+    """A send that has left keeps its place until its broker answers; nobody hears the answer."""
     bench = Bench(max_in_flight=1)
     first = bench.send()
     running = bench.later
@@ -267,12 +271,45 @@ def test_who_cancels_takes_nothing_from_others() -> None:
     third = bench.send()
     running.cancel()
     assert isinstance(first[0], CancelledError)
-    assert bench.told == ["CancelledError"]
-    assert (len(bench.attempts), third) == (2, [])
-    waiting = bench.later
-    waiting.cancel()
-    assert isinstance(third[0], CancelledError)
+    bench.clock.advance(0)
+    assert (len(bench.attempts), bench.told, bench.sender.in_flight) == (1, [], 1)
+    bench.answer(0, stored())
+    bench.clock.advance(0)
+    assert (len(first), bench.told, len(bench.attempts), third) == (1, ["SEND_OK"], 2, [])
+    bench.later.cancel()
+    bench.answer(1, RemotingTimeout("slow"))
+    assert [type(outcome) for outcome in third] == [CancelledError]
     assert (len(bench.attempts), bench.sender.in_flight) == (2, 0)
+
+
+def test_a_place_that_a_cancelled_send_leaves_is_given_away_a_turn_later() -> None:
+    """Its caller is about to cancel the next one as well."""
+    bench = Bench(max_in_flight=1)
+    info, bench.topic.info = bench.topic.info, None
+    sends = []
+    for _ in range(3):
+        bench.send()
+        sends.append(bench.later)
+    bench.topic.info = info
+    for later in sends[:2]:
+        later.cancel()
+    assert bench.attempts == []
+    bench.clock.advance(0)
+    assert [send.later for send, _ in bench.attempts] == sends[2:]
+
+
+def test_a_stop_waits_for_no_send_that_was_cancelled() -> None:
+    bench = Bench(max_in_flight=1)
+    bench.send()
+    sends = [bench.later]
+    bench.send()
+    sends.append(bench.later)
+    drained: list[None] = []
+    Deferred.fromCoroutine(bench.sender.drain()).addCallback(drained.append)
+    for later in sends:
+        assert drained == []
+        later.cancel()
+    assert (drained, bench.clock.getDelayedCalls()) == ([None], [])
 
 
 def test_many_that_fail_at_once_let_the_next_ones_in_without_recursion(
@@ -571,7 +608,7 @@ def test_a_refusal_of_one_message_shows_that_the_broker_is_back() -> None:
 @pytest.mark.parametrize("is_launched", [True, False])
 def test_who_tries_for_the_others_and_is_cancelled_leaves_it_to_the_next(is_launched: bool) -> None:
     """In flight, or while it waits for a place: else nobody would try until all time is over."""
-    bench = patient(max_in_flight=1)
+    bench = patient(max_in_flight=1 + is_launched)  # the cancelled one keeps its place
     bench.send(deadline=60.0)
     trying = bench.later
     bench.answer(0, GONE)
