@@ -100,7 +100,8 @@ def verify(store: StoreFiles, step: Callable[[], object] = lambda: None) -> Veri
         if key not in queues:
             queues[key] = _Queue(store.queue(*key))
         queues[key].look(request)
-    findings += _of_queues(store, queues)
+    is_new = store.abort and not on_disk and not _has_checkpoint(store)
+    findings += _to_build(store, len(queues)) if is_new else _of_queues(store, queues)
     findings += [
         Finding(
             "topic-unknown",
@@ -111,7 +112,8 @@ def verify(store: StoreFiles, step: Callable[[], object] = lambda: None) -> Veri
         )
         for topic, number in sorted(forgotten.items())
     ]
-    findings += [*_index(store), *_checkpoint(store), *_abort(store)]
+    if not is_new:
+        findings += [*_index(store), *_checkpoint(store), *_abort(store)]
     return Verified(findings, count)
 
 
@@ -206,6 +208,18 @@ def _of_queues(store: StoreFiles, seen: dict[tuple[str, int], _Queue]) -> Iterat
             yield Finding("queue-files", place, f"{odd} bytes too many", "a file was cut", QUEUES)
 
 
+def _to_build(store: StoreFiles, queues: int) -> Iterator[Finding]:
+    """A store as `restore` leaves it: the log and the tables, and the mark of a crash."""
+    yield Finding(
+        "restored",
+        store.root,
+        f"{queues} queues, the index and the checkpoint are not built yet",
+        "a restored store is like that: its first start reads all of the log and builds them",
+        QUEUES,
+        is_fault=False,
+    )
+
+
 def _index(store: StoreFiles) -> Iterator[Finding]:
     for entry in store.files.list(f"{store.root}/index"):
         path = f"{store.root}/index/{entry.name}"
@@ -223,6 +237,10 @@ def _index(store: StoreFiles) -> Iterator[Finding]:
         if why:
             meaning = "messages are not found by their keys; consumers do not need it"
             yield Finding("index-wrong", path, why, meaning, INDEX)
+
+
+def _has_checkpoint(store: StoreFiles) -> bool:
+    return any(entry.name == "checkpoint" for entry in store.files.list(store.root))
 
 
 def _checkpoint(store: StoreFiles) -> Iterator[Finding]:

@@ -266,7 +266,7 @@ def test_stores_go_where_they_are_wanted(tmp_path: Path) -> None:
     )
 
 
-def test_a_backup_grows_and_says_what_it_holds(root: Path, tmp_path: Path) -> None:
+def test_a_backup_grows_and_says_what_it_holds(typed: Typist, root: Path, tmp_path: Path) -> None:
     config, target = config_of(root, tmp_path), str(tmp_path / "backup")
     code, (first,) = admin("backup", target, "-c", config)
     (row,) = first["rows"]
@@ -286,6 +286,8 @@ def test_a_backup_grows_and_says_what_it_holds(root: Path, tmp_path: Path) -> No
     assert not (tmp_path / "new").exists()
     code, (done,) = admin("restore", target, "-c", str(elsewhere))
     assert (code, done["rows"]) == (0, dry["rows"])
+    told = typed.does(f"store verify {tmp_path / 'new'}")
+    assert [row["code"] for row in told.rows] == ["restored"]
     code, _ = admin("restore", str(tmp_path / "none"), "-c", str(elsewhere))
     assert code == FAILED
     done_again = CliRunner().invoke(main, ["restore", str(tmp_path / "none"), "-c", str(elsewhere)])
