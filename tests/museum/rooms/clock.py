@@ -34,6 +34,7 @@ def set_back_stops_what_is_periodic(side: Side) -> Fact:
     clock = SteppedClock(side.rig)
     master = side.broker()
     create(master, "T")
+    send(master, "T", 6)
     with Wire(master.address) as wire:
         wire.create_group("g")
         wire.commit("g", "T", 0, 5)

@@ -190,6 +190,7 @@ def torn_tables(side: Side) -> Fact:
     """A power cut leaves half a topics.json and consumerOffset.json: no start, or all forgotten."""
     server = side.broker(MASTER)
     create(server, "T")
+    send(server, "T", 8)
     with Wire(server.address) as wire:
         wire.create_group("g")
         wire.commit("g", "T", 0, 7)
