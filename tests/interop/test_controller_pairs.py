@@ -13,13 +13,15 @@ import re
 import threading
 import time
 from collections import Counter
+from collections.abc import Collection
 from random import Random
 from typing import Any
 
 import pytest
 
 from rmq_ha.client.lookup.requests import send_request
-from tests.interop.rig import Rig, Server
+from tests.interop.certificates import Authority
+from tests.interop.rig import ALL_JAVA, Rig, Server
 from tests.interop.test_controller import PEER5, Sets, ask, broker, pytestmark  # noqa: F401
 
 KILLS = int(os.environ.get("RMQ_HA_CONTROLLER_KILLS", "0"))
@@ -46,6 +48,30 @@ class JavaSets(Sets):
             return {}, ()
 
 
+def guards(rig: Rig, kinds: Collection[str]) -> dict[str, str]:
+    """
+    What our brokers ask of those that replicate from them.
+
+    Two of ours: TLS, certificates and the secret. Beside a Java broker, which has none of them:
+    TLS for those that speak it.
+    """
+    if ALL_JAVA:
+        return {}
+    authority = Authority(rig.directory / "certificates", "set")
+    authority.issue("127.0.0.1", file="broker")
+    settings = authority.settings("tls.ha", "broker")
+    if "java" in kinds:
+        return {**settings, "tls.ha.trustCertPath": "", "tls.ha.mode": "permissive"}
+    own = {"haSecret": "the secret of this set", "haSecretRequired": "true"}
+    return {
+        **settings,
+        **own,
+        "tls.ha.mode": "enforcing",
+        "tls.ha.enable": "true",
+        "tls.ha.allowedNames": "127.0.0.1",
+    }
+
+
 class Pair:
     """Two brokers, whoever made them, and what was acknowledged to a client."""
 
@@ -55,6 +81,7 @@ class Pair:
         self.namesrv = rig.namesrv()
         self.sets = JavaSets(rig) if controller == "java" else Sets(rig)
         self.settings: dict[str, Any] = {}
+        self.guards = guards(rig, self.kinds.values())
         self.controller_of: dict[str, str] = {}
         self.servers: dict[str, Server] = {}
         self.ports: dict[str, int] = {}
@@ -81,6 +108,7 @@ class Pair:
                 wait=False,
                 haListenPort=port + 1,
                 controllerAddr=desk,
+                **self.guards,
                 **self.settings,
             )
         self.servers[name] = server

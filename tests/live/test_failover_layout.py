@@ -10,6 +10,7 @@ import json
 import re
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import urllib.error
@@ -22,8 +23,10 @@ import pytest
 from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.base.wire.frame import FrameReader, decode_frame, encode_frame
 from rmq_ha.client.lookup.requests import send_request
+from rmq_ha.server.autoswitch.frames import SlaveHandshake, encode_slave_handshake
 from tests.live.live_ports import free_ports
 from tests.live.test_controller_process import until
+from tests.unit.base.tls.material import Files
 
 BIN = Path(sys.executable).parent
 BASES = range(25640, 25760, 4)
@@ -79,7 +82,8 @@ class Process:
 class Layout:
     """What `init` wrote, on ports that are free, and what runs of it."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, of_brokers: str = "") -> None:
+        """:param of_brokers: lines for the files of both brokers."""
         done = subprocess.run(
             [str(BIN / "rmqha-admin"), "init", str(directory), "--failover", "--json"],
             capture_output=True,
@@ -100,7 +104,8 @@ class Layout:
             text = re.sub(
                 r"\b\d{4,5}\b", lambda m: str(ports.get(int(m[0]), m[0])), conf.read_text()
             )
-            conf.write_text(f"{text}mappedFileSize=1048576\n" if "DLeger" in text else text)
+            text += "mappedFileSize=1048576\n" if "DLeger" in text else ""
+            conf.write_text(text + (of_brokers if conf.stem.startswith("broker") else ""))
             metrics = re.search(r"^metricsPort=(\d+)$", text, re.M)
             assert metrics
             self.servers[conf.stem] = Process(program, conf, int(metrics[1]))
@@ -173,6 +178,65 @@ def test_one_machine_goes_with_its_broker_name_server_and_controller(layout: Lay
     for server in gone:  # who is still on the way up does not end in order yet
         until(lambda server=server: server.health()[0] == 200, server.name, SECONDS)
     assert [server.end(signal.SIGTERM) for server in layout.servers.values()] == [0] * 5
+
+
+def plain(address: tuple[str, int], said: bytes) -> bytes:
+    """What a stranger without TLS hears on a replication port."""
+    with socket.create_connection(address, 5) as connection:
+        connection.settimeout(5)
+        connection.sendall(said)
+        try:
+            return connection.recv(4096)
+        except OSError:
+            return b""
+
+
+def stranger_by_tls(address: tuple[str, int]) -> bytes:
+    """The same of one that speaks TLS and has no certificate."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    try:
+        with (
+            socket.create_connection(address, 5) as connection,
+            context.wrap_socket(connection) as wrapped,
+        ):
+            wrapped.settimeout(5)
+            wrapped.sendall(b"\0" * 8)
+            return wrapped.recv(4096)
+    except OSError:
+        return b""
+
+
+def test_the_replication_port_of_a_set_is_closed_to_strangers(tmp_path: Path) -> None:
+    """TLS with certificates and the secret: the pair replicates and fails over, nobody else may."""
+    files = Files()
+    options = files.put_pair("tls.ha", "127.0.0.1") | files.put_root("tls.ha")
+    files.on_disk(tmp_path)
+    options = {key: f"{tmp_path}{path}" for key, path in options.items()}
+    options |= {"tls.ha.mode": "enforcing", "tls.ha.enable": "true"}
+    options |= {"tls.ha.allowedNames": "127.0.0.1", "haSecretRequired": "true"}
+    options |= {"haSecret": "the secret of this set"}
+    lines = "".join(f"{key}={value}\n" for key, value in options.items())
+    layout = Layout(tmp_path / "cluster", lines)
+    try:
+        until(lambda: len(layout.in_sync()) == 2, "both in sync", SECONDS)
+        until(lambda: layout.master() is not None, "a master", SECONDS)
+        first = layout.master()
+        assert first is not None
+        host, _, port = layout.brokers[first].rpartition(":")
+        replication = (host, int(port) + 1)
+        assert plain(replication, encode_slave_handshake(SlaveHandshake(9))) == b""
+        assert stranger_by_tls(replication) == b""
+        second = "broker-2" if first == "broker-1" else "broker-1"
+        layout.servers[first].end(signal.SIGKILL)
+        until(lambda: layout.sends(second), "the other one takes messages", SECONDS)
+        layout.servers[first].begin()
+        until(lambda: len(layout.in_sync()) == 2, "both in sync again", SECONDS)
+    finally:
+        for server in layout.servers.values():
+            if server.process.poll() is None:
+                server.process.kill()
+            server.process.wait(10)
 
 
 def test_one_process_is_name_server_controller_and_broker(tmp_path: Path) -> None:

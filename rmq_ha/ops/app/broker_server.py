@@ -10,7 +10,6 @@ from twisted.logger import LogEvent, Logger
 from rmq_ha.base.config.addresses import ANY_ADDRESS
 from rmq_ha.base.config.broker_configuration import BrokerConfiguration
 from rmq_ha.base.config.controller import ControllerConfig
-from rmq_ha.base.config.controller_mode import is_controlled
 from rmq_ha.base.config.dledger import dledger_port, is_dledger
 from rmq_ha.base.config.journal import CLASSIC, CONTROLLER, journal_name
 from rmq_ha.base.config.load import PLAIN_ACL
@@ -167,7 +166,6 @@ class BrokerServer:
                 options,
                 port,
                 own.ha_allowed_slaves,
-                is_controlled=is_controlled(self._configuration),
             )
         if warning is not None:
             self.log.warn("{warning}", warning=warning)

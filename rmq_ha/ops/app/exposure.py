@@ -38,15 +38,12 @@ def replication_exposure(
     options: dict[str, str],
     port: int,
     allowed_slaves: str,
-    *,
-    is_controlled: bool = False,
 ) -> str | None:
     """
     A warning for a broker that guards its clients' ports and not this one; None when it does.
 
     :param port: for slaves.
     :param allowed_slaves: `haAllowedSlaves`.
-    :param is_controlled: it is in controller mode, which has no TLS on this port.
     """
     if allowed_slaves.strip() not in ("", EVERYBODY):
         return None
@@ -55,7 +52,7 @@ def replication_exposure(
     return (
         f"port {port} on {_where(bind_address)} gives every message to whoever connects and says "
         "to be a slave, and believes its acknowledgements: set haAllowedSlaves"
-        + ("" if is_controlled else ", better tls.ha.mode=enforcing with tls.ha.trustCertPath")
+        ", better tls.ha.mode=enforcing with tls.ha.trustCertPath"
     )
 
 

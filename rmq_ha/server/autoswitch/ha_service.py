@@ -13,8 +13,7 @@ from twisted.internet.protocol import Protocol as TwistedProtocol
 from twisted.logger import Logger
 
 from rmq_ha.base.config.broker_configuration import BrokerConfiguration
-from rmq_ha.base.errors import ConfigurationError, ProtocolViolation, StoreError, StrandedLog
-from rmq_ha.base.model.networks import Networks
+from rmq_ha.base.errors import ProtocolViolation, StoreError, StrandedLog
 from rmq_ha.base.model.status import Decided, FlushDiskType, PutMessageStatus
 from rmq_ha.base.remoting.calls import Calls
 from rmq_ha.base.remoting.channel import Channel
@@ -23,7 +22,6 @@ from rmq_ha.base.timing.one_by_one import OneByOne
 from rmq_ha.base.timing.timer import rearm
 from rmq_ha.base.tls.ha import HaTls
 from rmq_ha.base.tls.refusals import Refusals
-from rmq_ha.base.tls.server import TlsMode
 from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.server.autoswitch.actions import Adopt, Follow, Lead, Progress, StepDown
 from rmq_ha.server.autoswitch.commit_log import EpochCommitLog
@@ -43,8 +41,11 @@ from rmq_ha.server.autoswitch.shared_end import SharedEnd
 from rmq_ha.server.autoswitch.sync_state import SyncState
 from rmq_ha.server.autoswitch.tables import Entry, Tables
 from rmq_ha.server.ha.anew import why_not_anew
+from rmq_ha.server.ha.connector import MasterConnector
+from rmq_ha.server.ha.entrance import Entrance
 from rmq_ha.server.ha.lag import AppendTimes
 from rmq_ha.server.ha.places import chain_to, holds_nothing
+from rmq_ha.server.ha.shared_secrets import SharedSecrets
 from rmq_ha.server.ha.shell import OpenConnections
 from rmq_ha.server.store.journal import Masters, Role
 
@@ -79,7 +80,7 @@ class _FeedFactory(Factory):
 
     def buildProtocol(self, addr: IAddress | None) -> TwistedProtocol | None:
         """None: it is closed at once."""
-        return self._service.meet(addr)
+        return self._service.entrance.meet(addr)
 
 
 class AutoSwitchHAService:
@@ -92,23 +93,15 @@ class AutoSwitchHAService:
 
     :ivar role: of the broker, as the controllers want it.
     :ivar controllers: None until `start`.
+    :ivar tls: who may connect, and how the link connects.
+    :ivar secrets: what both ends may have to know.
+    :ivar entrance: a slave that connects comes through it.
     """
 
     log = Logger()
 
     def __init__(self, host: Host, configuration: BrokerConfiguration, log: EpochCommitLog) -> None:
         own, mode, store = configuration.ours, configuration.controlled, configuration.store
-        if own.ha_secret or own.ha_secret_required:
-            raise ConfigurationError(
-                "haSecret: controller mode has none yet; name the slaves in haAllowedSlaves, "
-                "and keep the port within the pair's network"
-            )
-        tls = HaTls(configuration.plugin_options, host.disk.read_bytes, host.now_ms)
-        if tls.is_enabled or tls.mode is not TlsMode.DISABLED:
-            raise ConfigurationError(
-                "tls.ha.mode: controller mode replicates by plain TCP, as 5.3.3 does: keep the "
-                "port within the pair's network"
-            )
         self._host = host
         self._configuration = configuration
         self._log = log
@@ -149,9 +142,18 @@ class AutoSwitchHAService:
         self._client: Calls | None = None
         self._journal: OwnJournal | None = None
         self._tables: Tables | None = None
-        self._allowed = Networks(own.ha_allowed_slaves)
-        self._refusals = Refusals(host.clock)
-        self._refused = 0
+        self.tls = HaTls(configuration.plugin_options, host.disk.read_bytes, host.now_ms)
+        self.secrets = SharedSecrets(own, host.disk.read_bytes)
+        self.entrance = Entrance(
+            host,
+            configuration,
+            self.tls,
+            self.secrets,
+            Refusals(host.clock),
+            self.accept,
+            lambda: self._state is not None,
+        )
+        self._connector = MasterConnector(host, configuration, self.tls, self.secrets)
         self._elections = 0
         self._stranded: set[int] = set()
         self._times = AppendTimes()
@@ -356,7 +358,7 @@ class AutoSwitchHAService:
             self._tables.awaited()
         self._on_master(decision.master_address)
         master, number = decision.master_address, decision.master_id
-        self._link = EpochLink(self._host, self._client, master, number, self)
+        self._link = EpochLink(self._host, self._client, self._connector, master, number, self)
         self._link.start()
         self._log.poke()
 
@@ -398,6 +400,7 @@ class AutoSwitchHAService:
         self._state = None
         self._stranded.clear()
         self._timer = rearm(self._host.clock, self._timer, None, self._settle)
+        self.entrance.close()
         for connection in self._feeds[:]:
             connection.close(why)
         self._puts.give_up(self._now())
@@ -605,34 +608,14 @@ class AutoSwitchHAService:
 
     # ------------------------------------------------------------ as the master
 
-    def meet(self, address: IAddress | None) -> TwistedProtocol | None:
-        """Somebody connects; None while this broker does not lead, and for strangers."""
-        host = str(getattr(address, "host", ""))
-        if self._allowed and host not in self._allowed:
-            self._refuse(host)
-            return None
-        if self._state is None:
-            self.log.debug("{peer} connects, but this broker does not lead", peer=host)
-            return None
+    def accept(self) -> EpochFeedProtocol:
+        """A slave may replicate; the entrance is open only while this broker leads."""
+        assert self._state is not None
         feed = EpochFeed(self._log, self._state, self.settings, self._now(), self._tables)
         connection = EpochFeedProtocol(feed, self, self._host.clock)
         self._feeds.append(connection)
         self._open.came()
         return connection
-
-    def _refuse(self, host: str) -> None:
-        """As a pair's `Entrance` does; the same slave of ours comes again every other second."""
-        self._refused += 1
-        allowed = self._allowed.text
-        why = f"it is not in haAllowedSlaves={allowed}; add it there if it is a slave"
-        more = self._refusals.admit(host, why)
-        if more is not None:
-            self.log.warn(
-                "{peer} refused on the replication port: {reason}{more}",
-                peer=host,
-                reason=why,
-                more=more,
-            )
 
     def greeted(self, connection: EpochFeedProtocol, broker_id: int) -> None:
         """As `EpochFeedOwner` says."""
@@ -786,7 +769,7 @@ class AutoSwitchHAService:
             "unconfirmed": end - self._log.readable_end,
             "waiting": len(self._puts),
             "replicated_offset": self.replicated_offset(),
-            "refused": self._refused,
+            "refused": self.entrance.refused,
             "stranded": sorted(self._stranded),
             "slaves": [
                 {

@@ -79,6 +79,10 @@ class EpochJournal(LocalJournal):
         is_wrong = any(flags.is_up(flag) for flag in _OF_THE_DISK)
         return self.log.fault or ("; ".join(flags.reasons) if is_wrong else "")
 
+    def reloadable(self) -> list[Any]:
+        """See `Journal`."""
+        return [self.service.tls, self.service.secrets]
+
     def why_no_puts(self) -> str:
         """See `Journal`."""
         return self.service.why_no_puts()

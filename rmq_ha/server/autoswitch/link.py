@@ -27,11 +27,10 @@ from rmq_ha.server.autoswitch.protocol import EpochReplicaProtocol
 from rmq_ha.server.autoswitch.replica import Cut, EpochReplica, Remember
 from rmq_ha.server.autoswitch.requests import MASTER_BEGINS
 from rmq_ha.server.ha.alone import Alone
+from rmq_ha.server.ha.connector import MasterConnector
 from rmq_ha.server.ha.link import split_address
-from rmq_ha.server.ha.shell import ReplicaFactory
 
 ASK_TIMEOUT_MS = 3000
-CONNECT_SECONDS = 5.0
 RETRY_SECONDS = (0.1, 0.3)
 """At random in this range, the first times."""
 MOST_SECONDS = 2.0
@@ -77,6 +76,7 @@ class EpochLink:
     The master itself says where its replication listens (906), as name servers know it late or
     not at all (hazard 15 of chapter 14).
 
+    :param connector: opens the connections.
     :param master: `host:port` for clients.
     :param master_id: the master's id in its set.
     :ivar ha_address: where it replicates, as it said last; empty: not yet.
@@ -86,7 +86,13 @@ class EpochLink:
     log = Logger()
 
     def __init__(
-        self, host: Host, client: Calls, master: str, master_id: int, owner: Follower
+        self,
+        host: Host,
+        client: Calls,
+        connector: MasterConnector,
+        master: str,
+        master_id: int,
+        owner: Follower,
     ) -> None:
         self.master = master
         self.master_id = master_id
@@ -95,6 +101,7 @@ class EpochLink:
         self.connection: EpochReplicaProtocol | None = None
         self._host = host
         self._client = client
+        self._connector = connector
         self._owner = owner
         self._timer: IDelayedCall | None = None
         self._attempt: Deferred[Any] | None = None
@@ -170,9 +177,7 @@ class EpochLink:
         self._end = _place(told.get("masterFlushOffset"))
         self._begins = await self._look_where_it_begins(told)
         host, port = split_address(address)
-        endpoint = self._host.network.client(host, port, timeout=CONNECT_SECONDS)
-        connected: Deferred[Any] = endpoint.connect(ReplicaFactory.forProtocol(self._build))
-        made: EpochReplicaProtocol = await connected
+        made: EpochReplicaProtocol = await self._connector.open(host, port, self._build)
         return made
 
     async def _look_where_it_begins(self, told: dict[str, str]) -> int:

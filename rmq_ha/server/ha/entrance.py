@@ -23,7 +23,8 @@ class Entrance:
     """
     What stands before the feeds.
 
-    :param accept: makes a feed's protocol, for somebody who is let in.
+    :param accept: makes a feed's protocol, for a slave that is let in.
+    :param is_open: whether this broker feeds slaves at all, now.
     :ivar refused: how many connections were not in `haAllowedSlaves`, or did not know `haSecret`.
     """
 
@@ -37,6 +38,7 @@ class Entrance:
         secrets: SharedSecrets,
         refusals: Refusals,
         accept: Callable[[], Protocol],
+        is_open: Callable[[], bool] = lambda: True,
     ) -> None:
         own = configuration.ours
         self._host = host
@@ -44,6 +46,7 @@ class Entrance:
         self._tls = tls
         self._refusals = refusals
         self._accept = accept
+        self._is_open = is_open
         self._allowed = Networks(own.ha_allowed_slaves)
         self._secrets = secrets
         self._wants_proof = own.ha_secret_required
@@ -54,7 +57,8 @@ class Entrance:
         """
         Somebody connects; there is no feed before the TLS handshake and the proof.
 
-        :returns: None: it comes from elsewhere than `haAllowedSlaves`.
+        :returns: None: it comes from elsewhere than `haAllowedSlaves`, or this broker feeds no
+            slaves now.
         """
         host = str(getattr(address, "host", ""))
         if self._allowed and host not in self._allowed:
@@ -63,13 +67,16 @@ class Entrance:
                 host, f"it is not in haAllowedSlaves={allowed}; add it there if it is a slave"
             )
             return None
+        if not self._is_open():
+            self.log.debug("{peer} connects, but this broker does not lead", peer=host)
+            return None
         if self._tls.mode is TlsMode.DISABLED:
             return self._ask()
         clock = self._host.clock
         return TlsDoor(clock, self._ask, self._tls, self._refusals, self._patience, self._doors)
 
     def close(self) -> None:
-        """Let in nobody who has not come through yet."""
+        """Close the connections that have not come through yet."""
         for door in list(self._doors):
             door.abort()
 

@@ -16,7 +16,6 @@ from twisted.internet.error import (
     DNSLookupError,
 )
 from twisted.internet.interfaces import IDelayedCall
-from twisted.internet.protocol import Protocol
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
@@ -33,20 +32,14 @@ from rmq_ha.base.errors import (
 )
 from rmq_ha.base.seams import Host
 from rmq_ha.base.timing.timer import rearm
-from rmq_ha.base.tls.ends import connect_tls
-from rmq_ha.base.tls.ha import HaTls
 from rmq_ha.server.ha.alone import Alone
 from rmq_ha.server.ha.comparing import Search
-from rmq_ha.server.ha.door import SecretCall
+from rmq_ha.server.ha.connector import MasterConnector
 from rmq_ha.server.ha.places import holds_nothing
 from rmq_ha.server.ha.protocol import ReplicaProtocol
 from rmq_ha.server.ha.replica import Replica, ReplicaStage
-from rmq_ha.server.ha.secret import SlaveProof, make_nonce
-from rmq_ha.server.ha.shared_secrets import SharedSecrets
-from rmq_ha.server.ha.shell import ReplicaFactory
 from rmq_ha.server.store.log.journal_log import CopiedLog
 
-CONNECT_TIMEOUT_SECONDS = 5.0
 RETRY_SECONDS = 5.0
 """When our disk refuses, or somebody has to mend something; the longest time between connects."""
 FIRST_RETRY_SECONDS = 0.5
@@ -114,11 +107,6 @@ def split_address(address: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
-def _opened(call: Any) -> "Deferred[Any]":
-    opened: Deferred[Any] = call.opened
-    return opened
-
-
 class MasterLink:
     """
     A slave's connection to its master, again and again.
@@ -131,6 +119,7 @@ class MasterLink:
     link stays away and says so (`fault`). So it does where the master has deleted what follows on
     our log, unless all of that may be set aside.
 
+    :param connector: opens the connections.
     :param was_cut: called after our log became shorter.
     :ivar tail: of the store; without one nothing is set aside.
     :ivar fault: why it stays away; None while it does not.
@@ -144,12 +133,10 @@ class MasterLink:
         host: Host,
         configuration: BrokerConfiguration,
         log: CopiedLog,
-        tls: HaTls,
-        secrets: SharedSecrets,
+        connector: MasterConnector,
         was_cut: Callable[[], None],
     ) -> None:
-        self._tls = tls
-        self._secrets = secrets
+        self._connector = connector
         self.address: str | None = None
         self.tail = TailOfStore()
         self.fault: Fault | None = None
@@ -255,23 +242,7 @@ class MasterLink:
         self._attempt.addCallbacks(self._connected, self._failed)
 
     def _open(self, host: str, port: int) -> "Deferred[Any]":
-        endpoint = self._host.network.client(host, port, timeout=CONNECT_TIMEOUT_SECONDS)
-        secrets = self._secrets.all
-        build: Callable[[], Protocol] = self._build_call if secrets else self._build
-        connected: Deferred[Any]
-        if self._tls.is_enabled:
-            session = self._tls.link_session(host)
-            connected = connect_tls(endpoint, self._host.clock, build, session)
-        else:
-            connected = endpoint.connect(ReplicaFactory.forProtocol(build))
-        return connected.addCallback(_opened) if secrets else connected
-
-    def _build_call(self) -> SecretCall:
-        """The master may want to know whether we know `haSecret`, and has to know it then."""
-        own = self._configuration.ours
-        proof = SlaveProof(self._secrets.all[0], make_nonce(self._host.random))
-        required = own.ha_secret_required
-        return SecretCall(self._host.clock, self._build, proof, is_required=required)
+        return self._connector.open(host, port, self._build)
 
     def _build(self) -> ReplicaProtocol:
         clock, log, tail = self._host.clock, self._commit_log, self.tail

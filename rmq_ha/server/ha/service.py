@@ -17,6 +17,7 @@ from rmq_ha.base.seams import Host
 from rmq_ha.base.timing.timer import rearm
 from rmq_ha.base.tls.ha import HaTls
 from rmq_ha.base.tls.refusals import Refusals
+from rmq_ha.server.ha.connector import MasterConnector
 from rmq_ha.server.ha.entrance import Entrance
 from rmq_ha.server.ha.feed import Common, Feed
 from rmq_ha.server.ha.lag import AppendTimes
@@ -95,7 +96,13 @@ class HAService:
         self._link: MasterLink | None = None
         self._has_fixed_address = False
         if configuration.store.broker_role is BrokerRole.SLAVE:
-            self._link = MasterLink(host, configuration, log, self.tls, self.secrets, self._was_cut)
+            self._link = MasterLink(
+                host,
+                configuration,
+                log,
+                MasterConnector(host, configuration, self.tls, self.secrets),
+                self._was_cut,
+            )
             self._fix_address(configuration.store.ha_master_address)
 
     def _fix_address(self, address: str | None) -> None:

@@ -8,12 +8,9 @@ from typing import Any
 import pytest
 from twisted.logger import capturedLogs, formatEvent
 
-from rmq_ha.base.config.broker_configuration import BrokerConfiguration
-from rmq_ha.base.errors import ConfigurationError
 from rmq_ha.client.lookup.requests import send_request
 from rmq_ha.server.autoswitch.actions import StepDown
 from rmq_ha.server.autoswitch.commit_log import ConfirmedTail
-from rmq_ha.server.autoswitch.ha_service import AutoSwitchHAService
 from rmq_ha.testing.brokers import BrokerNode
 from rmq_ha.testing.cluster import LISTEN_PORT
 from rmq_ha.testing.controlled import TOPIC, ControlledBrokers
@@ -120,26 +117,6 @@ def test_a_record_is_read_when_all_of_it_is_confirmed() -> None:
         rows = [] if found is None else found.rows
         assert [row[2] + row[3] for row in rows] == readable
         assert found is None or found.end == readable[-1]
-
-
-@pytest.mark.parametrize(
-    "keys",
-    [
-        {"tls.ha.mode": "permissive", "tls.test.mode.enable": "true"},
-        {"tls.ha.enable": "true", "tls.test.mode.enable": "true"},
-    ],
-)
-def test_tls_that_is_not_there_is_refused(keys: dict[str, str]) -> None:
-    """Either end of it: nobody finds out on the wire that it is plain."""
-    brokers = ControlledBrokers(1)
-    (node,) = brokers.nodes
-
-    def change(configuration: BrokerConfiguration) -> BrokerConfiguration:
-        configuration.plugin_options.update(keys)
-        return configuration
-
-    with pytest.raises(ConfigurationError, match=r"tls\.ha"):
-        AutoSwitchHAService(node.host.seams, change(node.configuration), node.store.log)
 
 
 def test_who_is_told_that_it_leads_no_more_says_so_of_nothing_that_waits() -> None:

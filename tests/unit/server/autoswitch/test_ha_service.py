@@ -9,7 +9,7 @@ from twisted.internet.defer import Deferred
 from twisted.logger import capturedLogs, formatEvent
 
 from rmq_ha.base.config.broker_configuration import BrokerConfiguration
-from rmq_ha.base.errors import ConfigurationError, StoreError
+from rmq_ha.base.errors import StoreError
 from rmq_ha.base.model.message import Address, Message, draft_of
 from rmq_ha.base.model.status import FlushDiskType, PutMessageStatus
 from rmq_ha.base.wire.codes import RequestCode, ResponseCode
@@ -272,14 +272,6 @@ def test_what_no_record_begins_is_given_up_down_to_what_is_dispatched() -> None:
 
 
 # ------------------------------------------------------------ beginning
-
-
-@pytest.mark.parametrize("key", ["ha_secret", "ha_secret_required"])
-def test_a_secret_that_is_not_asked_for_is_refused(key: str) -> None:
-    it = Station()
-    setattr(it.configuration.ours, key, "x" if key == "ha_secret" else True)
-    with pytest.raises(ConfigurationError, match="haSecret"):
-        it.made(it.configuration)
 
 
 def test_files_may_be_elsewhere() -> None:

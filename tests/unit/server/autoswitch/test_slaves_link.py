@@ -14,8 +14,10 @@ from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 from twisted.logger import LogLevel, capturedLogs, formatEvent
 
+from rmq_ha.base.config.broker_configuration import BrokerConfiguration
 from rmq_ha.base.errors import RemotingTimeout
 from rmq_ha.base.seams import Host
+from rmq_ha.base.tls.ha import HaTls
 from rmq_ha.base.wire.codes import RequestCode
 from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.server.autoswitch.epochs import Epoch, Epochs
@@ -23,6 +25,8 @@ from rmq_ha.server.autoswitch.frames import Transfer, encode_report, encode_tran
 from rmq_ha.server.autoswitch.link import ASK_TIMEOUT_MS, MENDED_SECONDS, EpochLink
 from rmq_ha.server.autoswitch.replica import Cut, EpochReplica, Remember
 from rmq_ha.server.autoswitch.settings import ReplicationSettings
+from rmq_ha.server.ha.connector import MasterConnector
+from rmq_ha.server.ha.shared_secrets import SharedSecrets
 from tests.unit.server.autoswitch.test_hazards_of_links import hello
 from tests.unit.server.ha.ha_fakes import FakeNetwork, Wire
 from tests.unit.server.ha.memory_log import MemoryLog
@@ -62,7 +66,11 @@ class Slave:
             worker=None,  # type: ignore[arg-type]
             random=Random(7),
         )
-        self.link = EpochLink(host, self, MASTER, 1, self)  # type: ignore[arg-type]
+        configuration = BrokerConfiguration()
+        secrets = SharedSecrets(configuration.ours, lambda path: b"")
+        tls = HaTls({}, lambda path: b"", lambda: 0)
+        connector = MasterConnector(host, configuration, tls, secrets)
+        self.link = EpochLink(host, self, connector, MASTER, 1, self)  # type: ignore[arg-type]
 
     def invoke(self, address: str, command: RemotingCommand, timeout_ms: int) -> Deferred[Any]:
         self.requests.append((address, command.code, timeout_ms))
