@@ -52,6 +52,7 @@ LAYERS = {
     "rmq_ha.server.store": 2,
     "rmq_ha.server.store.message_store": 3,
     "rmq_ha.server.ha": 2,
+    "rmq_ha.server.ha.connector": 3,
     "rmq_ha.server.ha.door": 3,
     "rmq_ha.server.ha.entrance": 3,
     "rmq_ha.server.ha.journal": 3,
