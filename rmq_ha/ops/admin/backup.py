@@ -89,7 +89,10 @@ def restore_command(directory: str, config: str, dry_run: bool) -> None:
 
 
 def _fail(output: Output, error: Exception) -> NoReturn:
-    output.error(str(error))
+    text = str(error)
+    if isinstance(error, OSError) and error.strerror:
+        text = f"{error.filename}: {error.strerror}: this user cannot read or write there"
+    output.error(text)
     raise click.exceptions.Exit(FAILED)
 
 

@@ -22,7 +22,7 @@ from rmq_ha.ops.admin.role_change import (
     RoleChange,
     change_options,
 )
-from rmq_ha.ops.admin.role_file import RoleFile
+from rmq_ha.ops.admin.role_file import RoleFile, must_be_a_brokers
 from rmq_ha.ops.admin.session import Session, run
 from rmq_ha.server.store.log.setaside import ABOUT, FOLDER
 
@@ -45,6 +45,7 @@ def demote(config: str, broker_id: int | None, **given: Any) -> None:
     Exit code 1: it is not done, for the reason that is said.
     """
     how = How(**given)
+    must_be_a_brokers(config)
     must_be_askable(yes=how.yes, dry_run=how.dry_run)
 
     async def work(session: Session) -> int | None:

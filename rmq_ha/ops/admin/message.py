@@ -115,6 +115,15 @@ def at_spot(topic: str, spot: Spot) -> Asking[list[MessageExt]]:
     :raises NothingFound: there is none.
     """
     route = yield from topic_route(topic)
+    counts = {item.broker_name: item.read_queue_nums for item in route.queues}
+    if spot.broker not in counts:
+        names = ", ".join(sorted(counts))
+        raise NothingFound(f"the broker {spot.broker} does not have {topic}; it is at {names}")
+    if spot.queue >= counts[spot.broker]:
+        raise NothingFound(
+            f"{topic} has {counts[spot.broker]} queues to read at {spot.broker}, from 0 on: there "
+            f"is no queue {spot.queue}"
+        )
     queue = MessageQueue(topic, spot.broker, spot.queue)
     choice = BrokerChoice(lambda: 0.0)
     addresses = addresses_in(route, spot.broker)

@@ -28,7 +28,7 @@ def _pair(_: Any, __: Any, values: Iterable[str]) -> dict[str, str]:
 
 @click.command()
 @click.argument("topic")
-@click.argument("body", required=False)
+@click.argument("words", nargs=-1, metavar="[BODY]")
 @click.option("--file", "file", type=click.File("rb"), help="The body is this file.")
 @click.option("--tags", default="", help="A tag.")
 @click.option("--key", "keys", multiple=True, help="What it can be found by; several are fine.")
@@ -40,12 +40,15 @@ def _pair(_: Any, __: Any, values: Iterable[str]) -> dict[str, str]:
 @click.option("--in-flight", type=click.IntRange(1, 4096), default=64, show_default=True)
 @click.option("--quiet", "-q", is_flag=True, help="Only the sum.")
 @common_options
-def produce(topic: str, body: str | None, file: Any, **given: Any) -> None:
+def produce(topic: str, words: tuple[str, ...], file: Any, **given: Any) -> None:
     """
     Send BODY to TOPIC; without BODY and --file each line of stdin is a message.
 
     Exit code 1: some were not sent.
     """
+    if len(words) > 1:
+        raise click.UsageError(f'the body is one word: put it into quotes, "{" ".join(words)}"')
+    body = words[0] if words else None
     if body is not None and file is not None:
         raise click.UsageError("give either BODY or --file")
     if body is None and file is None:

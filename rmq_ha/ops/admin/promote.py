@@ -19,7 +19,7 @@ from rmq_ha.ops.admin.role_change import (
     RoleChange,
     change_options,
 )
-from rmq_ha.ops.admin.role_file import RoleFile
+from rmq_ha.ops.admin.role_file import RoleFile, must_be_a_brokers
 from rmq_ha.ops.admin.session import NO_ANSWER, Session, run
 from rmq_ha.server.store.local.owed import OwedLog
 
@@ -56,6 +56,7 @@ def promote(config: str, role: str, less: bool, **given: Any) -> None:
     server answers, so that no client finds it.
     """
     how = How(**given)
+    must_be_a_brokers(config)
     must_be_askable(yes=how.yes, dry_run=how.dry_run)
 
     async def work(session: Session) -> int | None:

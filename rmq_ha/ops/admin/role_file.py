@@ -2,12 +2,17 @@
 
 from typing import NamedTuple
 
+import click
+
 from rmq_ha.base.config import properties
 from rmq_ha.base.config.broker_configuration import BrokerConfiguration
 from rmq_ha.base.config.dledger import is_dledger
 from rmq_ha.base.config.load import load_broker
 from rmq_ha.base.config.surroundings import Surroundings
+from rmq_ha.base.config.whose import readers
 from rmq_ha.base.errors import ConfigurationError
+from rmq_ha.base.host.disk import RealDisk
+from rmq_ha.base.host.surroundings import real_surroundings
 from rmq_ha.base.model.status import BrokerRole
 from rmq_ha.base.seams import Disk
 
@@ -41,10 +46,23 @@ class RoleFile:
         except OSError as error:
             raise ConfigurationError(f"{path}: {error.strerror}") from None
         self.configuration: BrokerConfiguration = self._load(self._text)
+        self._must_be_of_a_broker()
         if is_dledger(self.configuration):
             raise ConfigurationError(
                 f"{path}: this broker belongs to a DLedger group, which elects its master: use"
                 " rmqha-admin dledger transfer"
+            )
+
+    def _must_be_of_a_broker(self) -> None:
+        """:raises ConfigurationError: another server's keys stand in it."""
+        if self.configuration.ours.enable_controller_in_namesrv:
+            return  # a controller's keys stand beside its own
+        keys = [item.key for item in properties.parse(self._text)]
+        of_others = [key for key in keys if (who := readers(key)) and "rmqha-broker" not in who]
+        if of_others:
+            raise ConfigurationError(
+                f"{self.path}: {of_others[0]} is a key of {' and '.join(readers(of_others[0]))}: "
+                "name the properties file of the broker"
             )
 
     @property
@@ -100,3 +118,11 @@ class RoleFile:
 
     def _load(self, text: str) -> BrokerConfiguration:
         return load_broker(text, self._surroundings, name=self.path).configuration
+
+
+def must_be_a_brokers(path: str) -> None:
+    """:raises click.UsageError: it is no properties file of a broker of a pair."""
+    try:
+        RoleFile(RealDisk(), path, real_surroundings("."))
+    except ConfigurationError as error:
+        raise click.UsageError(str(error)) from None

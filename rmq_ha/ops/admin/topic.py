@@ -233,7 +233,9 @@ async def delete_everywhere(session: Session, name: str, **sure: bool) -> None:
             count = sum(item.max_offset - item.min_offset for item in queues.values())
             have.append((target, count))
     if not have:
-        raise NothingFound(f"no broker has {name}")
+        fault = topic_fault(name)
+        why = f": {fault}; give one topic at a time" if fault else ""
+        raise NothingFound(f"no broker has {name}{why}")
     rows = [[target.name, target.address, count] for target, count in have]
     session.output.table(name, ("broker", "address", "messages"), rows, deleted=False)
     total = sum(count for _, count in have)
