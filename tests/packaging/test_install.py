@@ -215,7 +215,8 @@ def test_the_client_alone_is_a_wheel_of_its_own(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     with zipfile.ZipFile(tmp_path / done.stdout.strip()) as wheel:
         names = set(wheel.namelist())
-    assert {"rmq_ha/client/aio.py", "rmq_ha/py.typed", "rmq_ha/base/wire/frame.py"} <= names
+    expected = {"client/aio.py", "py.typed", "base/wire/frame.py"}
+    assert {f"rmq_ha_client/rmq_ha/{name}" for name in expected} <= names
     assert not [name for name in names if "/broker/" in name or "/spark/" in name or ".pyc" in name]
 
 
