@@ -9,26 +9,24 @@ def` and await whatever asyncio has.
 """
 
 from asyncio import AbstractEventLoop, Future, get_running_loop
-from collections.abc import AsyncIterator, Coroutine, Sequence
+from collections.abc import Coroutine, Sequence
 from inspect import iscoroutine
-from typing import Any, Literal, TypeVar, overload
+from typing import Any, TypeVar
 
 from twisted.internet.defer import Deferred
 
 from rmq_ha.base.host.loop import LoopReactor
 from rmq_ha.base.host.real import make_host
 from rmq_ha.base.host.std_logging import begin_logging
-from rmq_ha.base.model.subscription import SUB_ALL
 from rmq_ha.base.seams import Host
-from rmq_ha.base.wire.bodies import MessageQueue
 from rmq_ha.base.wire.route_bodies import TopicRoute
 from rmq_ha.client.aio_pull import Futures, Life, LitePullConsumer, PullConsumer, as_future
+from rmq_ha.client.aio_push import PushConsumer
 from rmq_ha.client.connection.asks import Asker
 from rmq_ha.client.connection.hooks import DeliveryHook, SendHook
 from rmq_ha.client.connection.instance import ClientInstance
 from rmq_ha.client.consume import lite_pull_consumer, pull_consumer, push_consumer
 from rmq_ha.client.consume.consume_service import ConsumeHook
-from rmq_ha.client.consume.hand_over import HandOver, Messages
 from rmq_ha.client.consume.offsets import OffsetStore
 from rmq_ha.client.consume.pull_api import Filter
 from rmq_ha.client.lookup.asking import Asking
@@ -38,11 +36,9 @@ from rmq_ha.client.rules.consumer_settings import (
     PullConsumerConfig,
     PushConsumerConfig,
 )
-from rmq_ha.client.rules.errors import NotStarted
-from rmq_ha.client.rules.listening import ConcurrentListener, Listener, OrderlyListener
+from rmq_ha.client.rules.listening import Listener
 from rmq_ha.client.rules.messages import Message, MessageExt
 from rmq_ha.client.rules.settings import ClientConfig, ProducerConfig
-from rmq_ha.client.rules.subscriptions import MessageSelector
 from rmq_ha.client.send import producer, transactions
 from rmq_ha.client.send.transactions import TransactionListener
 
@@ -101,6 +97,7 @@ class Client:
     async def stop(self) -> None:
         """Stop producers and consumers in an orderly way, then close the connections."""
         parts, self._parts = self._parts, []
+        parts.sort(key=lambda part: isinstance(part, Producer))  # what is in hand may still send
         try:
             for part in parts:
                 await part.stop()
@@ -307,108 +304,6 @@ class TransactionProducer(Producer):
         transactions.TransactionProducer.send_in_transaction,
         "Send a half message, do the listener's work; done when the broker was told.",
     )
-
-
-class PushConsumer(Life):
-    """
-    See `rmq_ha.client.consume.push_consumer.PushConsumer`.
-
-    Without a listener its messages are for `async for message in consumer`, in as many loops as
-    you like: each message goes to one of them. One counts as consumed when its loop asks for the
-    next, or with `ack`; at which a loop was left when the consumer stops, it comes again, as after
-    `reconsume_later`, and after `max_reconsume_times` goes to the dead letters.
-
-    :ivar deferred: that one.
-    """
-
-    def __init__(
-        self, client: Client, deferred: push_consumer.PushConsumer, *, orderly: bool = False
-    ) -> None:
-        self.deferred = deferred
-        self._client = client
-        self._orderly = orderly
-        self._hand_over: HandOver | None = None
-
-    def __aiter__(self) -> AsyncIterator[MessageExt]:
-        """:raises NotStarted: it is not started, or has a listener."""
-        return Messages(self._loops())
-
-    def ack(self, message: MessageExt) -> None:
-        """A message of a loop is consumed, though no next one is asked for; twice is harmless."""
-        self._loops().consumed(message)
-
-    def reconsume_later(self, message: MessageExt, delay_level: int = 0) -> None:
-        """
-        A message of a loop is to come again; the loop may go on.
-
-        :param delay_level: when; 0: the broker decides, longer each time; -1: not again, to the
-            dead letters. Without meaning for ordered messages, whose queue rests a moment.
-        :raises MQClientError: it was consumed already.
-        """
-        self._loops().reconsume_later(message, delay_level)
-
-    def _loops(self) -> HandOver:
-        if self._hand_over is None:
-            raise NotStarted("`async for` needs a consumer that is started and has no listener")
-        return self._hand_over
-
-    def subscribe(self, topic: str, expression: str | MessageSelector | None = SUB_ALL) -> None:
-        """Consume a topic too, or another choice of it; before or after `start`."""
-        self.deferred.subscribe(topic, expression)
-
-    def unsubscribe(self, topic: str) -> None:
-        """Consume it no more."""
-        self.deferred.unsubscribe(topic)
-
-    @overload
-    def register_message_listener(
-        self, listener: ConcurrentListener, *, orderly: Literal[False] = False
-    ) -> None: ...
-
-    @overload
-    def register_message_listener(
-        self, listener: OrderlyListener, *, orderly: Literal[True]
-    ) -> None: ...
-
-    def register_message_listener(self, listener: Listener, *, orderly: bool = False) -> None:
-        """
-        Say who consumes.
-
-        :param listener: `listener(messages, context)`, plain or `async def`.
-        :param orderly: the messages of each queue one after the other.
-        """
-        self._listen(self._client.listener(listener), orderly=orderly)
-
-    def suspend(self) -> None:
-        """Pull nothing; what is cached is still consumed."""
-        self.deferred.suspend()
-
-    def resume(self) -> None:
-        """The reverse."""
-        self.deferred.resume()
-
-    def assignment(self) -> list[MessageQueue]:
-        """The queues that are ours now."""
-        return self.deferred.assignment()
-
-    async def start(self) -> None:
-        """Join the group and begin to consume."""
-        if not self.deferred.has_listener:
-            self._hand_over = HandOver(self._client.loop, orderly=self._orderly)
-            self._listen(self._hand_over.listen, orderly=self._orderly)
-        await self._client.future(self.deferred.start())
-
-    async def stop(self) -> None:
-        """Leave: listeners and loops end, offsets are kept, brokers are told."""
-        if self._hand_over is not None:
-            self._hand_over.close()
-        await self._client.future(self.deferred.stop())
-
-    def _listen(self, listener: Listener, *, orderly: bool) -> None:
-        if orderly:
-            self.deferred.register_message_listener(listener, orderly=True)
-        else:
-            self.deferred.register_message_listener(listener)
 
 
 class _Transactions:

@@ -12,15 +12,16 @@ from typing import Generic, TypeVar
 
 from twisted.logger import Logger
 
-from rmq_ha.base.host.loop_thread import ThreadStopped
+from rmq_ha.base.host.loop_thread import LoopThread, ThreadStopped, this_thread
 from rmq_ha.base.model.subscription import SUB_ALL
 from rmq_ha.base.wire.bodies import MessageQueue
 from rmq_ha.client.aio import Client, LitePullConsumer, PushConsumer
+from rmq_ha.client.aio_push import batch_size
 from rmq_ha.client.blocking_part import BlockingPart
 from rmq_ha.client.consume.consume_service import ConsumeHook
-from rmq_ha.client.consume.hand_over import HandOver
+from rmq_ha.client.consume.hand_over import HandOver, Processing
 from rmq_ha.client.rules.consumer_settings import LitePullConsumerConfig, PushConsumerConfig
-from rmq_ha.client.rules.errors import ForkedClient, MQClientError, NotStarted
+from rmq_ha.client.rules.errors import ForkedClient, NotStarted
 from rmq_ha.client.rules.messages import MessageExt
 from rmq_ha.client.rules.settings import ClientConfig
 from rmq_ha.client.rules.subscriptions import MessageSelector
@@ -31,8 +32,7 @@ Inner = TypeVar("Inner", PushConsumer, LitePullConsumer)
 
 class _Member(BlockingPart, Generic[Inner]):
     """
-    A consumer in the thread; `stop` ends its loops, keeps its offsets, and what is in hand comes
-    again.
+    A consumer in the thread; `stop` ends its loops and keeps its offsets.
 
     :ivar consumer_group: as given.
     """
@@ -81,14 +81,16 @@ class BlockingConsumer(_Member[PushConsumer]):
     """
     A member of a group whose messages are taken by threads of yours, one by one::
 
-        with BlockingConsumer("payments", "a:9876;b:9876") as consumer:
-            consumer.subscribe("Orders", "paid")
+        consumer = BlockingConsumer("payments", "a:9876;b:9876")
+        consumer.subscribe("Orders", "paid")
+        with consumer:
             for message in consumer:
                 handle(message)
 
-    Any number of threads may loop over one consumer: each message goes to one of them. It counts as
-    consumed when its loop asks for the next one, or with `ack`. At which a loop was left when the
-    consumer stops, it comes again, and after `max_reconsume_times` goes to the dead letters.
+    Any number of threads may loop over one consumer: each message goes to one of them. A message
+    counts as consumed when its loop asks for the next one, or with `ack`. When an exception or a
+    `break` leaves the loop, its message comes again later, and after `max_reconsume_times` goes to
+    the dead letters.
     """
 
     log = Logger()
@@ -113,6 +115,9 @@ class BlockingConsumer(_Member[PushConsumer]):
         self._orderly = orderly
         self._hooks = hooks
         self._hand: HandOver | None = None
+        self._looping: set[int] = set()
+        self._stops_later = False
+        self._stopper = 0
 
     def __iter__(self) -> Iterator[MessageExt]:
         """
@@ -120,16 +125,36 @@ class BlockingConsumer(_Member[PushConsumer]):
 
         :raises NotStarted: it never was started.
         """
-        last: MessageExt | None = None
-        while True:
-            last = self._take(last, None)
-            if last is None:
-                return
-            yield last
+        for batch in self._each(1, 0.0):
+            yield from batch
+
+    def batches(self, most: int = 32, *, wait_ms: int = 0) -> Iterator[list[MessageExt]]:
+        """
+        Loop over lists of messages, until `stop`.
+
+        A batch counts as consumed when its loop asks for the next one; `ack` and `reconsume_later`
+        answer for one message of it. An ordered queue gives one message at a time.
+
+        :param most: messages of a batch; `consume_concurrency` has to be as large.
+        :param wait_ms: how long a batch that is not full waits for more.
+        :raises ConfigurationError: `consume_concurrency` is smaller.
+        :raises NotStarted: it never was started.
+        """
+        return self._each(batch_size(most, self._config or PushConsumerConfig()), wait_ms / 1000)
+
+    def processing(self, message: MessageExt) -> Processing:
+        """
+        Answer for a message by how its handling ends: `with consumer.processing(message):`.
+
+        At the end of the block the message is consumed. After an exception, which goes on to you,
+        it comes again as after `reconsume_later`; after a KeyboardInterrupt the next loop has it,
+        and that is no attempt.
+        """
+        return Processing(message, self._ended)
 
     def poll(self, timeout_ms: int = 5_000) -> MessageExt | None:
         """The next message, to be answered by `ack` or `reconsume_later`; None: none came."""
-        return self._take(None, timeout_ms / 1000)
+        return next(iter(self._take([], 1, 0.0, timeout_ms / 1000)), None)
 
     def consume(self, handle: Callable[[MessageExt], object]) -> None:
         """
@@ -139,15 +164,29 @@ class BlockingConsumer(_Member[PushConsumer]):
         """
         for message in self:
             try:
-                handle(message)
+                with self.processing(message):
+                    handle(message)
             except Exception:
                 self.log.failure(
                     "{group}: {id} failed", group=self.consumer_group, id=message.msg_id
                 )
-                with suppress(
-                    MQClientError, ThreadStopped
-                ):  # when it is stopped it comes back, too
-                    self.reconsume_later(message)
+
+    def stop(self) -> None:
+        """
+        Leave: loops end, offsets are kept, brokers are told.
+
+        It waits for the messages that other threads have in hand, up to
+        `await_termination_millis_when_shutdown`; what is not answered by then is another member's,
+        and that was no attempt. Inside a loop, or in a signal handler of its thread, it only asks
+        for the end: the consumer stops when this loop is done with its message.
+        """
+        if this_thread() in self._looping:
+            self._stops_later = True
+            with suppress(NotStarted, ThreadStopped):
+                self._ask(lambda _: self._loops().close(lambda owner: False))
+            return
+        self._stops_later = False
+        super().stop()
 
     def ack(self, message: MessageExt) -> None:
         """A message is consumed, though no next one is asked for; twice is harmless."""
@@ -180,34 +219,71 @@ class BlockingConsumer(_Member[PushConsumer]):
             consumer.register_message_listener(hand.listen)
         return consumer
 
+    def _stop(self, thread: LoopThread) -> None:
+        self._stopper = this_thread()
+        super()._stop(thread)
+
     async def _end(self) -> None:
         if self._hand is not None:
-            self._hand.close()
+            self._hand.close(lambda owner: owner == self._stopper)
         await super()._end()
 
     def _loops(self) -> HandOver:
         assert self._hand is not None
         return self._hand
 
-    def _take(self, last: MessageExt | None, seconds: float | None) -> MessageExt | None:
+    def _each(self, most: int, wait_s: float) -> Iterator[list[MessageExt]]:
+        """Loop in this thread: it may be left by an exception, and may have to stop us at last."""
+        thread, last = this_thread(), list[MessageExt]()
         try:
-            return self._run(self._next(last, seconds))
+            while last := self._take(last, most, wait_s, None):
+                self._looping.add(thread)
+                try:
+                    yield last
+                finally:
+                    self._looping.discard(thread)
+        finally:  # no message is left, or the loop is: by an exception, a `break`
+            with suppress(NotStarted, ThreadStopped):
+                for message in reversed(last):
+                    self._left(message)
+            if self._stops_later:
+                self.stop()
+
+    def _left(self, message: MessageExt) -> None:
+        self._ask(lambda _: self._loops().left(message))
+
+    def _ended(self, message: MessageExt, error: BaseException | None) -> None:
+        with suppress(NotStarted, ThreadStopped):  # then it comes again
+            self._ask(lambda _: self._loops().ended(message, error))
+
+    def _take(
+        self, last: list[MessageExt], most: int, wait_s: float, limit_s: float | None
+    ) -> list[MessageExt]:
+        try:
+            return self._run(self._next(last, most, wait_s, limit_s, this_thread()))
         except ForkedClient:
             raise
         except (NotStarted, ThreadStopped):
             if not self._was_stopped:
                 raise
-            return None
+            return []
 
-    async def _next(self, last: MessageExt | None, seconds: float | None) -> MessageExt | None:
+    async def _next(
+        self,
+        last: list[MessageExt],
+        most: int,
+        wait_s: float,
+        limit_s: float | None,
+        thread: int,
+    ) -> list[MessageExt]:
         hand = self._loops()
-        if last is not None:
-            hand.consumed(last)
+        for message in last:
+            hand.consumed(message)
         try:
-            async with timeout(seconds):
-                return await hand.take()
+            async with timeout(limit_s):
+                return await hand.take_many(most, wait_s, thread)
         except TimeoutError:
-            return None
+            return []
 
 
 class BlockingPullConsumer(_Member[LitePullConsumer]):

@@ -25,6 +25,7 @@ class BlockingPart(ABC):
         self._thread: LoopThread | None = None
         self._client: Client | None = None
         self._was_stopped = False
+        self._is_stopping = False
         self._lock = new_lock()
 
     def __enter__(self) -> Self:
@@ -59,10 +60,19 @@ class BlockingPart(ABC):
         Of any thread; twice is harmless. In a forked process it leaves its parent's alone.
         """
         with self._lock:
-            thread, self._thread = self._thread, None
-            self._was_stopped = thread is not None or self._was_stopped
-        if thread is None or not thread.is_ours:
-            return
+            thread = self._thread
+            if thread is None or self._is_stopping:
+                return
+            self._was_stopped = self._is_stopping = True
+            try:
+                if thread.is_ours:
+                    self._stop(thread)
+            finally:
+                self._thread = None
+                self._is_stopping = False
+
+    def _stop(self, thread: LoopThread) -> None:
+        """Other threads may go on meanwhile with what they have begun."""
         try:
             thread.run(self._end())
         except ThreadStopped:

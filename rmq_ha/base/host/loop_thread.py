@@ -4,7 +4,7 @@ from asyncio import Event, Runner, SelectorEventLoop, run_coroutine_threadsafe
 from collections.abc import Coroutine
 from concurrent.futures import CancelledError
 from threading import Event as ThreadEvent
-from threading import Lock, RLock, Thread
+from threading import Lock, RLock, Thread, get_ident
 from typing import Any, TypeVar
 
 from rmq_ha.base.host.process import process_id
@@ -13,6 +13,8 @@ T = TypeVar("T")
 
 new_lock = RLock
 """For who is called by several threads."""
+this_thread = get_ident
+"""The number of the thread that asks."""
 
 
 class ThreadStopped(Exception):

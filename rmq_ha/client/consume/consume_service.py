@@ -213,7 +213,7 @@ class Caller:
 
         :param within_ms: then cancel it; what it had counts as not consumed.
         """
-        done: Deferred[None] = Deferred()
+        done: Deferred[None] = Deferred(self._give_up)  # who stops waits no longer
         if not self.running:
             done.callback(None)
             return done

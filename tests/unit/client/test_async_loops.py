@@ -2,17 +2,18 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from contextlib import nullcontext
 from functools import wraps
 from typing import Any
 
 import pytest
 from twisted.internet.defer import Deferred, fail, succeed
 
-from rmq_ha.base.errors import ConfigurationError
 from rmq_ha.base.wire.bodies import MessageQueue
 from rmq_ha.client import aio
 from rmq_ha.client.aio_pull import Futures, LitePullConsumer, PullConsumer
 from rmq_ha.client.consume.hand_over import HandOver, Messages
+from rmq_ha.client.rules.consumer_settings import PushConsumerConfig
 from rmq_ha.client.rules.errors import MQClientError, NotStarted
 from rmq_ha.client.rules.listening import (
     ConsumeConcurrentlyContext,
@@ -20,8 +21,9 @@ from rmq_ha.client.rules.listening import (
     ConsumeOrderlyStatus,
     NotTaken,
 )
-from rmq_ha.client.rules.messages import MessageExt
-from tests.unit.client.consuming import Consuming
+from rmq_ha.client.rules.messages import Message, MessageExt
+from rmq_ha.testing.client_world import ClientWorld
+from tests.unit.client.consuming import FIRST, Consuming
 from tests.unit.client.scripted import message
 
 LATER = ConsumeConcurrentlyStatus.RECONSUME_LATER
@@ -180,12 +182,6 @@ async def test_at_the_end_what_is_in_hand_fails_and_the_rest_was_never_shown() -
         await anext(loop)
     with pytest.raises(NotTaken):
         call(hand, 2)
-
-
-@running
-async def test_a_batch_is_no_message() -> None:
-    with pytest.raises(ConfigurationError, match="consume_message_batch_max_size=1"):
-        hand_over().listen([message(0), message(1)], None)
 
 
 class Push:
@@ -398,3 +394,88 @@ async def test_a_loop_over_what_was_never_started_says_so() -> None:
     below.poll = lambda timeout_ms=None: fail(NotStarted("start it"))  # type: ignore[method-assign]
     with pytest.raises(NotStarted):
         await anext(consumer)
+
+
+# Exceptions
+
+
+def test_a_loop_that_begins_again_behind_each_exception_sees_all(rmqha_world: ClientWorld) -> None:
+    """It stood still for 15 minutes after 20 exceptions, each of which kept a place."""
+
+    async def story() -> None:
+        async with rmqha_world.connect() as client:
+            producer = await client.producer()
+            for number in range(60):
+                await producer.send(Message("T", b"%d" % number))
+            consumer = client.push_consumer("group", PushConsumerConfig(consume_from_where=FIRST))
+            consumer.subscribe("T")
+            seen: list[tuple[bytes, int]] = []
+
+            async def work() -> None:
+                while True:
+                    try:
+                        async for found in consumer:
+                            seen.append((found.body, found.reconsume_times))
+                            if found.reconsume_times == 0:
+                                raise ValueError("on purpose")
+                    except ValueError:
+                        pass
+
+            async with consumer:
+                task = asyncio.ensure_future(work())
+                await asyncio.sleep(60)
+                task.cancel()
+                await asyncio.wait([task])
+            assert sorted(seen) == sorted((b"%d" % n, t) for n in range(60) for t in (0, 1))
+
+    rmqha_world.run(story())
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [(None, None), (ValueError("on purpose"), LATER), (asyncio.CancelledError(), None)],
+)
+def test_a_block_answers_for_its_message(error: BaseException | None, expected: Any) -> None:
+    """By how it ends; the exception goes on, and an answer of before stays."""
+
+    async def story() -> None:
+        async with aio.connect("127.0.0.1:1") as client:
+            below: Any = Push()
+            consumer = aio.PushConsumer(client, below)
+            await consumer.start()
+            found = message(0)
+            context = ConsumeConcurrentlyContext(found.queue)
+            answer = below.listener([found], context)
+            taken = await anext(aiter(consumer))
+            with nullcontext() if error is None else pytest.raises(type(error)):
+                async with consumer.processing(taken) as entered:
+                    assert entered is found
+                    if error is not None:
+                        raise error
+            if isinstance(error, asyncio.CancelledError):
+                assert not answer.done()
+                assert await anext(aiter(consumer)) is found  # the next who asks has it
+                consumer.reconsume_later(found, 3)
+            else:
+                assert await answer is expected
+            async with consumer.processing(found):
+                pass  # it is answered already: this changes nothing
+            assert answer.done()
+
+    asyncio.run(story())
+
+
+@running
+async def test_one_message_that_is_asked_for_belongs_to_no_loop() -> None:
+    """`anext(aiter(consumer))` leaves no loop, but a loop that lives in a variable is one."""
+    hand = hand_over()
+    found, answer, _ = call(hand, 0)
+    assert await anext(aiter(Messages(hand))) is found
+    await turns()
+    assert not answer.done()
+    hand.consumed(found)
+    other, answer, _ = call(hand, 1)
+    loop = Messages(hand)
+    assert await anext(loop) is other
+    del loop
+    assert await answer is LATER

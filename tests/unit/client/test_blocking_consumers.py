@@ -134,6 +134,33 @@ def test_consume_goes_on_behind_an_exception(bench: Bench) -> None:
     assert bench.committed(topic) == [2]  # both wait for their retry
 
 
+def test_a_thread_that_loops_again_behind_an_exception_goes_on(bench: Bench) -> None:
+    """Its message comes again, and keeps no place meanwhile."""
+    topic = bench.topic()
+    bench.send(topic, b"0", b"1", b"2")
+    seen: list[bytes] = []
+    with bench.consumer(topic, consume_concurrency=1) as consumer:
+        while len(seen) < 3:
+            try:
+                for message in consumer:
+                    with consumer.processing(message) as entered:
+                        seen.append(entered.body)
+                    raise ValueError("behind the block: the message is consumed")
+            except ValueError:
+                pass
+        bench.send(topic, b"3")
+
+        def fail() -> None:
+            for message in consumer:
+                seen.append(message.body)
+                raise ValueError("in the loop")
+
+        with pytest.raises(ValueError, match="in the loop"):
+            fail()
+    assert seen == [b"0", b"1", b"2", b"3"]
+    assert bench.committed(topic) == [4]
+
+
 def test_ordered_messages_wait_for_the_one_before(bench: Bench) -> None:
     topic = bench.topic()
     bench.send(topic, b"0", b"1")
