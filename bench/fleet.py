@@ -40,8 +40,8 @@ from rmq_ha.lake.scan.fleet.judging import Patience, judge
 from rmq_ha.lake.scan.fleet.scanning import Asked, scan
 from rmq_ha.lake.scan.replica.settings import StoreAt
 from rmq_ha.ops.offsets.verdict import Limits
-from rmq_ha.testing.big_records import Shape
-from rmq_ha.testing.big_store import write_big_store
+from tests.sim_kit.big_records import Shape
+from tests.sim_kit.big_store import write_big_store
 
 FIXTURE = Path(__file__).parents[1] / "tests" / "fixtures" / "store" / "clean.tar.gz"
 NOW = 1_800_000_000_000

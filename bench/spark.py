@@ -4,7 +4,7 @@
 
 Writes a table with ratios. MB are 10^6 bytes of commit log. Processor seconds are those of all
 processes (Java, Python workers), a GB: where others use the machine, they say more than the time.
-Stores are made with `rmq_ha.testing.big_store` below --work and deleted; their files are in the
+Stores are made with `tests.sim_kit.big_store` below --work and deleted; their files are in the
 machine's cache when they are read. `audit` makes --audit-gib of them.
 """
 
@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 from measure import part_names, scratch
 from spark_parts import SETS, Failed, best, child, job, log_bytes
 
-from rmq_ha.testing.big_store import Shape, write_big_store
+from tests.sim_kit.big_store import Shape, write_big_store
 
 GIBIBYTE = 1 << 30
 LOOP_BYTES = 48 << 20

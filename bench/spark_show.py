@@ -22,8 +22,8 @@ from typing import Any
 from spark_parts import MEBIBYTE, job
 
 from rmq_ha.lake.scan.store.directory import open_store, scan
-from rmq_ha.testing.big_records import Shape
-from rmq_ha.testing.big_store import write_big_store
+from tests.sim_kit.big_records import Shape
+from tests.sim_kit.big_store import write_big_store
 
 MESSAGES = 1_000_000
 _COLUMNS = ["topic", "queueId", "queueOffset", "msgId", "storeTimestamp", "bodyCRC"]

@@ -177,11 +177,18 @@ class ClientWorld:
     # What is there
 
     def new_topic(self, name: str, queues: int = _QUEUES) -> str:
-        """Create a topic; who knows of it already hears of the change in time."""
+        """
+        Create a topic, or change it.
+
+        Outside of a coroutine it returns when the name server knows the topic. Inside one, let some
+        time pass before you send: a producer that asks too early gets a new topic's default queues.
+        """
         broker = self._brokers[self._master]
         config = TopicConfig(name, queues, queues)
         broker.topics.update(config)
-        broker.registration.register_topic(config)
+        registered = broker.registration.register_topic(config)
+        if events._get_running_loop() is not self._loop:
+            self.wait(registered)
         return name
 
     def messages(self, topic: str) -> list[MessageExt]:

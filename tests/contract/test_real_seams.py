@@ -10,7 +10,7 @@ from rmq_ha.base.host.clock import make_steady, steady_clock
 from rmq_ha.base.host.disk import RealDisk
 from rmq_ha.base.host.network import RealNetwork
 from rmq_ha.base.host.worker import RealWorker
-from rmq_ha.testing import contracts
+from tests.sim_kit import contracts
 
 
 class Reacting:

@@ -2,11 +2,11 @@
 
 from random import Random
 
-from rmq_ha.testing import contracts
 from rmq_ha.testing.clock import SimClock
 from rmq_ha.testing.disk import SimDisk
 from rmq_ha.testing.host import EPOCH_MS, World
 from rmq_ha.testing.worker import SimWorker
+from tests.sim_kit import contracts
 
 
 class Driven:

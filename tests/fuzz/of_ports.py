@@ -38,11 +38,11 @@ from rmq_ha.server.dledger.messages import (
 )
 from rmq_ha.server.dledger.protocol import PeerRequests
 from rmq_ha.testing.brokers import NamesrvNode
-from rmq_ha.testing.dledger_script import GROUP, Script
 from rmq_ha.testing.host import World as SimWorld
 from tests.fuzz.of_links import Pipe
 from tests.fuzz.of_wire import FRAMES, REGISTRATION, SIGNED, frames_of
 from tests.fuzz.target import target
+from tests.sim_kit.dledger_script import GROUP, Script
 from tests.unit.server.broker.guarded import NOBODY, Guarded, every_request
 from tests.unit.server.broker.sim_broker import SimBroker
 

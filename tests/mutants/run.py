@@ -152,7 +152,7 @@ NOT_SAMPLED = {
         "it makes plans, which only a session of Spark runs (tests/spark): a fault would cost one",
     ),
     "testing/": "it judges the product: faults planted in brokers and peers say whether it can "
-    "(rmq_ha/testing/mutants.py)",
+    "(tests/sim_kit/mutants.py)",
 }
 GIB = 1 << 30
 _ENDS = {

@@ -11,7 +11,7 @@ from rmq_ha.ops.app.page.values import Tone
 from rmq_ha.ops.app.page.watch import GONE, UNSEEN
 from rmq_ha.ops.app.status.broker import BrokerStatus
 from rmq_ha.testing.brokers import BrokerNode
-from rmq_ha.testing.controlled import ControlledBrokers
+from tests.sim_kit.controlled import ControlledBrokers
 from tests.unit.ops.admin.test_handover_set import YES, order
 
 

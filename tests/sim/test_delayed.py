@@ -18,9 +18,9 @@ from rmq_ha.client.lookup.requests import send_request
 from rmq_ha.server.broker.tables.delay_offsets import delay_offset_body
 from rmq_ha.server.store.delay.lookback import LookBack
 from rmq_ha.testing.cluster import LISTEN_PORT
-from rmq_ha.testing.pair import PairOptions
-from rmq_ha.testing.simcluster import SimCluster
 from rmq_ha.testing.workload import TOPICS
+from tests.sim_kit.pair import PairOptions
+from tests.sim_kit.simcluster import SimCluster
 
 LEVELS = "1s 2s 4s 9s"
 

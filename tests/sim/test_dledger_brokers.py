@@ -15,7 +15,7 @@ from rmq_ha.server.dledger.codes import RequestCode
 from rmq_ha.server.dledger.messages import LeadershipTransferRequest, LeadershipTransferResponse
 from rmq_ha.testing.brokers import BrokerNode
 from rmq_ha.testing.cluster import small_configuration
-from rmq_ha.testing.group import GROUP, PEER_PORT, BrokerGroup
+from tests.sim_kit.group import GROUP, PEER_PORT, BrokerGroup
 
 
 def quiet(group: BrokerGroup) -> None:

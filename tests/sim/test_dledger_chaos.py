@@ -14,7 +14,7 @@ from rmq_ha.base.errors import RemotingError
 from rmq_ha.base.model.status import FlushDiskType
 from rmq_ha.base.store_format.commitlog import decode_record
 from rmq_ha.base.wire.command import RemotingCommand
-from rmq_ha.testing.group import BrokerGroup, GroupNode
+from tests.sim_kit.group import BrokerGroup, GroupNode
 
 FIRST, LAST = map(int, os.environ.get("RMQ_HA_DLEDGER_SEEDS", "1-4").split("-"))
 CHAOS_S = 60.0

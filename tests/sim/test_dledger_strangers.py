@@ -17,7 +17,7 @@ from rmq_ha.server.dledger.messages import (
     PushEntryRequest,
 )
 from rmq_ha.testing.brokers import BrokerNode
-from rmq_ha.testing.group import GROUP, PEER_PORT, BrokerGroup
+from tests.sim_kit.group import GROUP, PEER_PORT, BrokerGroup
 
 
 def node_of(member: BrokerNode) -> Any:

@@ -2,7 +2,7 @@
 Faults of the field, planted back: the simulator finds each of them.
 
 The seeds are those that found them when this was written. Where the product has changed since,
-others do: the search goes on from 0. `python -m rmq_ha.testing.simulate --mutant all --seeds 2000`
+others do: the search goes on from 0. `python -m tests.sim_kit.simulate --mutant all --seeds 2000`
 makes the whole table without knowing any.
 """
 
@@ -10,10 +10,10 @@ import warnings
 
 import pytest
 
-from rmq_ha.testing.controlled_mutants import OF_CONTROLLER_MODE
-from rmq_ha.testing.mutants import ALL_MUTANTS, MUTANTS, planted
-from rmq_ha.testing.planting import Mutant, Patches
-from rmq_ha.testing.simulate import find
+from tests.sim_kit.controlled_mutants import OF_CONTROLLER_MODE
+from tests.sim_kit.mutants import ALL_MUTANTS, MUTANTS, planted
+from tests.sim_kit.planting import Mutant, Patches
+from tests.sim_kit.simulate import find
 
 SEEDS = 2000
 

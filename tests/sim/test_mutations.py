@@ -13,9 +13,9 @@ from rmq_ha.server.store.log.flush import CommitLogFlusher
 from rmq_ha.server.store.log.recovery import LogRecovery
 from rmq_ha.server.store.message_store import DefaultMessageStore
 from rmq_ha.server.store.queues.table import ConsumeQueueTable
-from rmq_ha.testing.faults import Fault
-from rmq_ha.testing.pair import PairOptions
-from rmq_ha.testing.simulate import run_pair
+from tests.sim_kit.faults import Fault
+from tests.sim_kit.pair import PairOptions
+from tests.sim_kit.simulate import run_pair
 
 SMALL_FRAMES = PairOptions(transfer_size=61)
 SYNC_FLUSH = PairOptions(flush=FlushDiskType.SYNC_FLUSH)

@@ -19,9 +19,9 @@ from rmq_ha.server.dledger.follower import Follower
 from rmq_ha.server.dledger.member import Member
 from rmq_ha.server.dledger.push import Pusher
 from rmq_ha.server.dledger.quorum import Quorum
-from rmq_ha.testing import raft as raft_module
-from rmq_ha.testing.raft import Machine, RaftOptions
-from rmq_ha.testing.simulate import RAFT, run_raft, run_seeds
+from tests.sim_kit import raft as raft_module
+from tests.sim_kit.raft import Machine, RaftOptions
+from tests.sim_kit.simulate import RAFT, run_raft, run_seeds
 
 FIRST = int(os.environ.get("RMQ_HA_SIM_FIRST", "0"))
 COUNT = int(os.environ.get("RMQ_HA_SIM_RAFT_SEEDS", "100"))
@@ -47,7 +47,7 @@ def test_seeds():
 def test_determinism():
     """Equal seeds give equal digests, whatever the order of sets and hashes in the process."""
     script = (
-        "from rmq_ha.testing.simulate import run_raft\n"
+        "from tests.sim_kit.simulate import run_raft\n"
         "print(*[run_raft(seed, 3).digest for seed in (3, 4, 5)], run_raft(3, 5).digest)"
     )
     digests = {

@@ -14,8 +14,8 @@ import sys
 
 import pytest
 
-from rmq_ha.testing.planting import CLUSTER, CONTROLLED, PAIR
-from rmq_ha.testing.simulate import run_seeds
+from tests.sim_kit.planting import CLUSTER, CONTROLLED, PAIR
+from tests.sim_kit.simulate import run_seeds
 
 FIRST = int(os.environ.get("RMQ_HA_SIM_FIRST", "0"))
 COUNTS = {
@@ -66,7 +66,7 @@ def test_seeds_that_found_a_fault(seed):
 def test_determinism(kind):
     """Equal seeds give equal digests, whatever the order of sets and hashes in the process."""
     script = (
-        "from rmq_ha.testing.simulate import run_safely\n"
+        "from tests.sim_kit.simulate import run_safely\n"
         f"print([run_safely(seed, {kind!r}).digest for seed in (3, 5, 11)])"
     )
     digests = {

@@ -15,7 +15,7 @@ from rmq_ha.lake.spark.audit.stored import Asked
 from rmq_ha.lake.spark.result import JobResult
 from rmq_ha.ops.offsets.findings import Outcome
 from rmq_ha.ops.offsets.places import StorePlace
-from rmq_ha.testing.store_faults.image import StoreImage
+from tests.sim_kit.store_faults.image import StoreImage
 from tests.spark.jobs import FakeJob
 from tests.unit.lake.spark.golden_stores import java_store, rows_of_log
 from tests.unit.lake.spark.recipes import answer_of

@@ -12,8 +12,8 @@ from rmq_ha.lake.spark.host.staging import stage
 from rmq_ha.lake.spark.running import Frame, Job
 from rmq_ha.ops.admin.options import Options
 from rmq_ha.ops.offsets.places import StorePlace
-from rmq_ha.testing.big_records import Shape
-from rmq_ha.testing.big_store import write_big_store
+from tests.sim_kit.big_records import Shape
+from tests.sim_kit.big_store import write_big_store
 
 
 @pytest.fixture

@@ -10,13 +10,13 @@ from collections import Counter
 
 from rmq_ha.base.wire.codes import RequestCode
 from rmq_ha.testing.cluster import StoreNode
-from rmq_ha.testing.pair import PairOptions
-from rmq_ha.testing.simcluster import SimCluster
 from tests.interop.rig import Server
 from tests.interop.wire import Wire
 from tests.museum.exhibit import Fact, Room
 from tests.museum.raw_peers import RawSlave
 from tests.museum.sides import SLAVE, Side, create, end_of, lines_with, paused, requests, send
+from tests.sim_kit.pair import PairOptions
+from tests.sim_kit.simcluster import SimCluster
 
 from .acks import in_sync
 

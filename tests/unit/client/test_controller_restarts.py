@@ -12,7 +12,7 @@ from rmq_ha.client.rules.consumer_settings import ConsumeFromWhere, PushConsumer
 from rmq_ha.client.rules.messages import Message, SendResult, SendStatus
 from rmq_ha.client.rules.settings import ClientConfig, ProducerConfig
 from rmq_ha.client.send.producer import Producer
-from rmq_ha.testing.controlled import TOPIC, ControlledBrokers
+from tests.sim_kit.controlled import TOPIC, ControlledBrokers
 
 EVERY_S = 0.001
 BETWEEN_S = 0.5

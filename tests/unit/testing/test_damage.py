@@ -2,9 +2,9 @@
 
 from random import Random
 
-from rmq_ha.testing.damage import CUT, LOG, LOST, QUEUE, Damage, spoil
 from rmq_ha.testing.disk import SimDisk
 from rmq_ha.testing.images import LogImage
+from tests.sim_kit.damage import CUT, LOG, LOST, QUEUE, Damage, spoil
 
 ROOT = "/store"
 PATHS = {

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from rmq_ha.testing.checkers import Findings
-from rmq_ha.testing.damage import LOG, ZERO, Damage
-from rmq_ha.testing.ending import Ending
 from rmq_ha.testing.images import LogImage, Seen
+from tests.sim_kit.damage import LOG, ZERO, Damage
+from tests.sim_kit.ending import Ending
 
 SIZE = 100
 RECORDS = [Seen(n * SIZE, SIZE, "TopicA", 0, n, f"m{n}", "", 1_700_000_000_000) for n in range(10)]

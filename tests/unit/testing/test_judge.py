@@ -9,11 +9,11 @@ import pytest
 from rmq_ha.base.errors import StoreError
 from rmq_ha.base.model.status import BrokerRole, FlushDiskType, PutMessageStatus
 from rmq_ha.testing.checkers import Findings
-from rmq_ha.testing.damage import LOG, LOST, ZERO, Damage
 from rmq_ha.testing.disk import SimDisk
 from rmq_ha.testing.images import LogImage
-from rmq_ha.testing.judge import Judge
 from rmq_ha.testing.workload import Attempt
+from tests.sim_kit.damage import LOG, LOST, ZERO, Damage
+from tests.sim_kit.judge import Judge
 
 FILE = 4096
 PATH = "/store/commitlog/00000000000000000000"

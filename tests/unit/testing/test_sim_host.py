@@ -3,10 +3,10 @@
 import pytest
 
 from rmq_ha.base.seams import Host
-from rmq_ha.testing.faults import KINDS, FaultPlan, plan_faults
 from rmq_ha.testing.host import EPOCH_MS, World
 from rmq_ha.testing.trace import NOTE, Trace
 from rmq_ha.testing.worker import THREADS
+from tests.sim_kit.faults import KINDS, FaultPlan, plan_faults
 
 
 def test_seams():

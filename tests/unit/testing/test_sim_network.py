@@ -19,8 +19,8 @@ from twisted.internet.protocol import Factory
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface.verify import verifyObject
 
-from rmq_ha.testing.contracts import Recorder
 from rmq_ha.testing.host import World
+from tests.sim_kit.contracts import Recorder
 
 
 class SimNetworkTests(SynchronousTestCase):

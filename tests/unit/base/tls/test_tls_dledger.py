@@ -12,7 +12,7 @@ from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.server.dledger.codec import encode_body
 from rmq_ha.server.dledger.codes import RequestCode
 from rmq_ha.server.dledger.messages import MetadataRequest
-from rmq_ha.testing.group import GROUP, PEER_PORT, BrokerGroup
+from tests.sim_kit.group import GROUP, PEER_PORT, BrokerGroup
 from tests.unit.base.tls.material import Files
 
 ENFORCING = {"tls.ha.mode": "enforcing", "tls.ha.enable": "true"}

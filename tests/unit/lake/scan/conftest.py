@@ -10,7 +10,7 @@ import pytest
 from tests.unit.lake.spark.golden_stores import java as java
 
 if TYPE_CHECKING:
-    from rmq_ha.testing.store_faults.image import StoreImage
+    from tests.sim_kit.store_faults.image import StoreImage
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from rmq_ha.base.wire.bodies import decode_offset_table
 from rmq_ha.lake.scan.fleet.facts import State
 from rmq_ha.lake.scan.fleet.scanning import Asked, scan
 from rmq_ha.lake.scan.replica.settings import StoreAt
-from rmq_ha.testing.store_faults.ours import write_our_pair
+from tests.sim_kit.store_faults.ours import write_our_pair
 from tests.unit.lake.spark.golden_stores import java_store
 
 NOW = 1_800_000_000_000

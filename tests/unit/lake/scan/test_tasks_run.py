@@ -26,7 +26,7 @@ from rmq_ha.lake.scan.replica.tasks import (
     run,
 )
 from rmq_ha.ops.offline.log_files import Hole
-from rmq_ha.testing.store_faults.image import StoreImage
+from tests.sim_kit.store_faults.image import StoreImage
 from tests.unit.lake.scan.parts_kit import log_of, store_at
 from tests.unit.lake.spark.replica_kit import INDEX_SIZES, settings_of
 

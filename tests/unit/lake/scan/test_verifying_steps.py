@@ -24,7 +24,7 @@ from rmq_ha.lake.scan.replica.tasks import (
     Work,
 )
 from rmq_ha.lake.scan.replica.verifying import Verified, verify
-from rmq_ha.testing.store_faults.image import StoreImage
+from tests.sim_kit.store_faults.image import StoreImage
 from tests.unit.lake.scan.parts_kit import log_of, store_at
 from tests.unit.lake.spark.replica_kit import LEVELS_OF_JAVA, image_of, settings_of
 

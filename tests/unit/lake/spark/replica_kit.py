@@ -9,7 +9,7 @@ from rmq_ha.lake.scan.replica.settings import Settings, StoreAt
 from rmq_ha.lake.scan.replica.tasks import Answers, Task, Work
 from rmq_ha.lake.scan.replica.verifying import run_here, verify
 from rmq_ha.ops.offsets.findings import Finding
-from rmq_ha.testing.store_faults.image import StoreImage
+from tests.sim_kit.store_faults.image import StoreImage
 
 INDEX_SIZES = (50, 150)
 LEVELS_OF_JAVA = "1s 2s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"

@@ -22,8 +22,8 @@ from rmq_ha.base.store_format.commitlog import BLANK_MAGIC, Record, decode_recor
 from rmq_ha.base.store_format.consumequeue import UNIT, UNIT_SIZE
 from rmq_ha.base.wire.bodies import decode_offset_table
 from rmq_ha.server.store.message_store import DefaultMessageStore
-from rmq_ha.testing.big_store import GROUPS, Shape, write_big_store
 from rmq_ha.testing.worker import AtOnce
+from tests.sim_kit.big_store import GROUPS, Shape, write_big_store
 
 SMALL = Shape(
     3_000_000,
@@ -161,7 +161,7 @@ def test_a_store_is_not_written_over(stored: Any) -> None:
 
 
 def test_the_command_says_what_it_wrote(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "rmq_ha.testing.big_store", str(tmp_path / "s")]
+    command = [sys.executable, "-m", "tests.sim_kit.big_store", str(tmp_path / "s")]
     command += ["--gib", "0.001", "--pair", "--file-mib", "1"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert "records" in done.stdout

@@ -15,9 +15,9 @@ from rmq_ha.base.store_files import Files
 from rmq_ha.base.store_format.checkpoint import CheckpointTimes
 from rmq_ha.base.store_format.commitlog import encode_blank
 from rmq_ha.lake.scan.store.directory import StoreDirectory, scan
-from rmq_ha.testing.big_records import Shape
-from rmq_ha.testing.big_store import write_big_store
 from tests.kits.descriptors import open_files
+from tests.sim_kit.big_records import Shape
+from tests.sim_kit.big_store import write_big_store
 
 MIB = 1 << 20
 

@@ -14,11 +14,11 @@ from rmq_ha.ops.offsets.pairing import cases
 from rmq_ha.ops.offsets.rules import Case, judge
 from rmq_ha.ops.offsets.sampling import Patience, sample
 from rmq_ha.ops.offsets.stored import StoredReplica
-from rmq_ha.testing.store_faults import table_faults
-from rmq_ha.testing.store_faults.image import StoreImage
-from rmq_ha.testing.store_faults.ours import write_our_pair
-from rmq_ha.testing.store_faults.planted import Planted
-from rmq_ha.testing.store_faults.table_faults import TableFaults
+from tests.sim_kit.store_faults import table_faults
+from tests.sim_kit.store_faults.image import StoreImage
+from tests.sim_kit.store_faults.ours import write_our_pair
+from tests.sim_kit.store_faults.planted import Planted
+from tests.sim_kit.store_faults.table_faults import TableFaults
 from tests.unit.lake.spark.golden_stores import java_store
 from tests.unit.lake.spark.replica_kit import LEVELS_OF_JAVA, LEVELS_OF_OURS, image_of
 

@@ -10,7 +10,7 @@ from rmq_ha.lake.scan.replica import parting as module
 from rmq_ha.lake.scan.replica.comparing import Sides
 from rmq_ha.lake.scan.replica.parting import Parting, parting, parting_finding
 from rmq_ha.lake.scan.replica.settings import common_of, open_pair
-from rmq_ha.testing.store_faults.image import StoreImage
+from tests.sim_kit.store_faults.image import StoreImage
 from tests.unit.lake.spark.replica_kit import LEVELS_OF_JAVA, image_of, settings_of
 
 

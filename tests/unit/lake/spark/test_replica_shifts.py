@@ -15,7 +15,7 @@ from rmq_ha.lake.scan.replica.shifts import Region, regions_of
 from rmq_ha.lake.scan.replica.tasks import Answer, Answers, Task, Work, run
 from rmq_ha.lake.scan.replica.verifying import verify
 from rmq_ha.ops.offsets.findings import Finding
-from rmq_ha.testing.store_faults.image import StoreImage
+from tests.sim_kit.store_faults.image import StoreImage
 from tests.unit.lake.spark.golden_stores import java_store
 from tests.unit.lake.spark.replica_kit import LEVELS_OF_JAVA, image_of
 

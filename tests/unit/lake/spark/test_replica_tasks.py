@@ -14,9 +14,9 @@ from rmq_ha.lake.scan.replica.auditing import CHECKS, CRC
 from rmq_ha.lake.scan.replica.settings import open_pair
 from rmq_ha.lake.scan.replica.tasks import plan
 from rmq_ha.lake.scan.store.directory import open_store
-from rmq_ha.testing.store_faults.image import StoreImage
-from rmq_ha.testing.store_faults.log_faults import CODES, LogFaults
-from rmq_ha.testing.store_faults.ours import write_our_pair, write_our_slave
+from tests.sim_kit.store_faults.image import StoreImage
+from tests.sim_kit.store_faults.log_faults import CODES, LogFaults
+from tests.sim_kit.store_faults.ours import write_our_pair, write_our_slave
 from tests.unit.lake.spark.golden_stores import java_store
 from tests.unit.lake.spark.replica_kit import (
     LEVELS_OF_JAVA,

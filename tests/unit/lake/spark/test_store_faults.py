@@ -5,11 +5,11 @@ from random import Random
 
 import pytest
 
-from rmq_ha.testing.store_faults import log_faults, table_faults
-from rmq_ha.testing.store_faults.image import StoreImage
-from rmq_ha.testing.store_faults.log_faults import LogFaults
-from rmq_ha.testing.store_faults.ours import write_our_pair
-from rmq_ha.testing.store_faults.table_faults import TableFaults
+from tests.sim_kit.store_faults import log_faults, table_faults
+from tests.sim_kit.store_faults.image import StoreImage
+from tests.sim_kit.store_faults.log_faults import LogFaults
+from tests.sim_kit.store_faults.ours import write_our_pair
+from tests.sim_kit.store_faults.table_faults import TableFaults
 from tests.unit.lake.spark.golden_stores import java_store
 from tests.unit.lake.spark.replica_kit import LEVELS_OF_JAVA, LEVELS_OF_OURS, image_of
 

@@ -31,7 +31,7 @@ from rmq_ha.server.dledger.messages import (
     PushEntryRequest,
 )
 from rmq_ha.server.dledger.node import Node
-from rmq_ha.testing.group import BrokerGroup
+from tests.sim_kit.group import BrokerGroup
 from tests.unit.client.sim_cluster import SimCluster
 from tests.unit.ops.admin.admin_kit import say
 

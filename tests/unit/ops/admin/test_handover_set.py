@@ -14,7 +14,7 @@ from rmq_ha.ops.admin.handover_set import step_back, take_over
 from rmq_ha.ops.admin.role_file import RoleFile
 from rmq_ha.testing.brokers import BrokerNode
 from rmq_ha.testing.cluster import LISTEN_PORT
-from rmq_ha.testing.controlled import ControlledBrokers, wait
+from tests.sim_kit.controlled import ControlledBrokers, wait
 from tests.unit.ops.admin.admin_kit import say
 
 PATH = "/etc/broker.properties"

@@ -7,8 +7,8 @@ from typing import Any
 from twisted.logger import capturedLogs, formatEvent
 
 from rmq_ha.ops.app.status.broker import BrokerStatus
-from rmq_ha.testing.controlled import ControlledBrokers
-from rmq_ha.testing.group import BrokerGroup
+from tests.sim_kit.controlled import ControlledBrokers
+from tests.sim_kit.group import BrokerGroup
 
 
 def patient(configuration: Any) -> None:

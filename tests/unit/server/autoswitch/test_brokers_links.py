@@ -13,7 +13,7 @@ from rmq_ha.server.autoswitch.actions import StepDown
 from rmq_ha.server.autoswitch.commit_log import ConfirmedTail
 from rmq_ha.testing.brokers import BrokerNode
 from rmq_ha.testing.cluster import LISTEN_PORT
-from rmq_ha.testing.controlled import TOPIC, ControlledBrokers
+from tests.sim_kit.controlled import TOPIC, ControlledBrokers
 
 
 def master_of(slave: BrokerNode) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from rmq_ha.server.autoswitch.manager import ReplicasManager
 from rmq_ha.server.autoswitch.service import ControllerClient, Decision
 from rmq_ha.server.autoswitch.settings import ManagerSettings
 from rmq_ha.server.controller.messages import SyncStateSet
-from rmq_ha.testing.controlled import until, wait
+from tests.sim_kit.controlled import until, wait
 from tests.unit.server.controller.controllers import BROKER_PORT, Controllers
 
 WHO = "/store/brokerIdentity"

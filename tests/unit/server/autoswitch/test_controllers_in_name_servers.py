@@ -14,7 +14,7 @@ from rmq_ha.base.config.netty import NettyServerConfig
 from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.ops.app.namesrv_part import NamesrvPart
 from rmq_ha.testing.brokers import NAMESRV_PORT
-from rmq_ha.testing.controlled import ControlledBrokers
+from tests.sim_kit.controlled import ControlledBrokers
 from tests.unit.server.controller.controllers import Controllers
 
 FILE = "/namesrv.properties"

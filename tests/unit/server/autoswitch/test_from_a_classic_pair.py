@@ -20,7 +20,7 @@ from rmq_ha.server.autoswitch.settings import ReplicationSettings
 from rmq_ha.server.autoswitch.sync_state import SyncState
 from rmq_ha.server.controller.messages import SyncStateSet
 from rmq_ha.testing.brokers import BrokerNode
-from rmq_ha.testing.controlled import ControlledBrokers, accepts
+from tests.sim_kit.controlled import ControlledBrokers, accepts
 from tests.unit.server.ha.memory_log import MemoryLog
 from tests.unit.server.ha.record_logs import copy_of, extend, record_log
 

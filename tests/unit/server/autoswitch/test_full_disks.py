@@ -15,7 +15,7 @@ from rmq_ha.base.config.broker_configuration import BrokerConfiguration
 from rmq_ha.base.model.status import FlushDiskType
 from rmq_ha.base.store_flags import Flag
 from rmq_ha.testing.brokers import BrokerNode
-from rmq_ha.testing.controlled import ControlledBrokers
+from tests.sim_kit.controlled import ControlledBrokers
 
 SENT = [b"%d" % number for number in range(10)]
 

@@ -2,7 +2,7 @@
 
 from rmq_ha.base.config.broker_configuration import BrokerConfiguration
 from rmq_ha.testing.brokers import BrokerNode
-from rmq_ha.testing.controlled import ControlledBrokers, ControllerDesk
+from tests.sim_kit.controlled import ControlledBrokers, ControllerDesk
 from tests.unit.base.tls.material import Files
 
 ENFORCING = {

@@ -15,8 +15,8 @@ from rmq_ha.server.autoswitch.replica import Cut, EpochReplica, Remember
 from rmq_ha.server.autoswitch.settings import ReplicationSettings
 from rmq_ha.server.autoswitch.sync_state import SyncState
 from rmq_ha.server.controller.messages import SyncStateSet
-from rmq_ha.testing.controlled import until, wait
 from rmq_ha.testing.host import World
+from tests.sim_kit.controlled import until, wait
 from tests.unit.server.ha.memory_log import MemoryLog
 from tests.unit.server.ha.record_logs import copy_of, extend, record_log
 

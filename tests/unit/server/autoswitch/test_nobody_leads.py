@@ -6,7 +6,7 @@ Spec: controller.md, section 10.4.
 from __future__ import annotations
 
 from rmq_ha.ops.app.status.broker import BrokerStatus
-from rmq_ha.testing.controlled import ControlledBrokers
+from tests.sim_kit.controlled import ControlledBrokers
 
 
 def test_health_says_which_broker_has_to_be_started() -> None:

@@ -6,7 +6,7 @@ Spec: controller.md, section 3.1.
 from __future__ import annotations
 
 from rmq_ha.ops.app.status.broker import BrokerStatus
-from rmq_ha.testing.controlled import ControlledBrokers, ControllerDesk
+from tests.sim_kit.controlled import ControlledBrokers, ControllerDesk
 
 
 def test_a_broker_that_is_not_listed_gets_no_role_and_health_says_why() -> None:

@@ -16,7 +16,7 @@ from rmq_ha.base.config.broker_configuration import BrokerConfiguration
 from rmq_ha.base.store_format.commitlog import decode_record
 from rmq_ha.ops.app.status.broker import BrokerStatus
 from rmq_ha.testing.brokers import BrokerNode
-from rmq_ha.testing.controlled import TOPIC, ControlledBrokers
+from tests.sim_kit.controlled import TOPIC, ControlledBrokers
 from tests.unit.server.broker.test_metrics_dledger import scrape
 
 SIZE = 1 << 14

@@ -35,7 +35,7 @@ from rmq_ha.server.autoswitch.tables import PAUSE_S, Entry, TableFeed
 from rmq_ha.server.controller.messages import SyncStateSet
 from rmq_ha.testing.brokers import BrokerNode
 from rmq_ha.testing.cluster import LISTEN_PORT
-from rmq_ha.testing.controlled import TOPIC, ControlledBrokers
+from tests.sim_kit.controlled import TOPIC, ControlledBrokers
 from tests.unit.server.broker.test_admin_durable import make_group
 from tests.unit.server.ha.record_logs import record_log
 

@@ -10,7 +10,7 @@ import pytest
 from rmq_ha.base.config.broker_configuration import BrokerConfiguration
 from rmq_ha.ops.app.status.broker import BrokerStatus
 from rmq_ha.testing.brokers import BrokerNode
-from rmq_ha.testing.controlled import ControlledBrokers, ControllerDesk, wait
+from tests.sim_kit.controlled import ControlledBrokers, ControllerDesk, wait
 
 SENT = [b"%d" % number for number in range(5)]
 LATER = [b"later %d" % number for number in range(5)]

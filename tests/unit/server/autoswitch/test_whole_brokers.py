@@ -15,7 +15,7 @@ from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.client.lookup.requests import pull_request, send_request
 from rmq_ha.ops.app.status.broker import BrokerStatus
 from rmq_ha.testing.cluster import LISTEN_PORT
-from rmq_ha.testing.controlled import TOPIC, ControlledBrokers
+from tests.sim_kit.controlled import TOPIC, ControlledBrokers
 from tests.unit.server.broker.test_metrics_dledger import scrape
 
 

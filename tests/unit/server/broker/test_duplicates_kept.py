@@ -14,8 +14,8 @@ from rmq_ha.base.store_format.commitlog import decode_record
 from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.client.lookup.requests import send_request
 from rmq_ha.testing.cluster import LISTEN_PORT
-from rmq_ha.testing.controlled import TOPIC, ControlledBrokers
-from rmq_ha.testing.group import BrokerGroup
+from tests.sim_kit.controlled import TOPIC, ControlledBrokers
+from tests.sim_kit.group import BrokerGroup
 from tests.unit.client.sim_cluster import SimCluster
 
 ON = {"duplicate_window_millis": 600_000}

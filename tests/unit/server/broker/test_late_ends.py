@@ -15,7 +15,7 @@ from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.server.broker.transactions import lookup
 from rmq_ha.server.broker.transactions.fates import Fate, Fates
 from rmq_ha.server.broker.transactions.lookup import HalfMessages
-from rmq_ha.testing.group import BrokerGroup
+from tests.sim_kit.group import BrokerGroup
 from tests.unit.server.broker.transaction_kit import (
     COMMIT,
     GROUP,

@@ -4,7 +4,7 @@ from rmq_ha.ops.app.status.broker import BrokerStatus
 from rmq_ha.ops.app.status.catalogue import CATALOGUE
 from rmq_ha.ops.app.status.samples import Samples
 from rmq_ha.testing.brokers import BrokerNode
-from rmq_ha.testing.group import BrokerGroup
+from tests.sim_kit.group import BrokerGroup
 
 Told = dict[tuple[str, str], float]
 

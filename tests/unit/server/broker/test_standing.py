@@ -19,7 +19,7 @@ from rmq_ha.client.lookup.requests import pull_request, send_request
 from rmq_ha.server.namesrv.routes import RouteInfoManager
 from rmq_ha.testing.brokers import BrokerNode
 from rmq_ha.testing.cluster import LISTEN_PORT
-from rmq_ha.testing.controlled import TOPIC, ControlledBrokers
+from tests.sim_kit.controlled import TOPIC, ControlledBrokers
 
 LEASE_S = 8.0
 

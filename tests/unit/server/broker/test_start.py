@@ -9,7 +9,7 @@ from rmq_ha.base.errors import ConfigurationError
 from rmq_ha.base.model.topic_config import TopicConfig
 from rmq_ha.server.broker.broker import UNREAD_GROUPS, Broker
 from rmq_ha.server.store import service
-from rmq_ha.testing.group import BrokerGroup
+from tests.sim_kit.group import BrokerGroup
 from tests.unit.server.broker.sim_broker import SimBroker
 
 

@@ -10,8 +10,8 @@ from rmq_ha.base.wire.codes import ResponseCode
 from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.client.lookup.requests import pull_request
 from rmq_ha.testing.brokers import BrokerNode
-from rmq_ha.testing.controlled import TOPIC, ControlledBrokers
-from rmq_ha.testing.group import BrokerGroup
+from tests.sim_kit.controlled import TOPIC, ControlledBrokers
+from tests.sim_kit.group import BrokerGroup
 
 BEYOND = 50
 

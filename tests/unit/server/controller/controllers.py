@@ -10,8 +10,8 @@ from rmq_ha.base.remoting.server import RemotingServer
 from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.server.controller.codec import decode_set, encode_set
 from rmq_ha.server.controller.messages import SyncStateSet
-from rmq_ha.testing.controlled import Asker, ControllerDesk, Ext, wait
 from rmq_ha.testing.host import World
+from tests.sim_kit.controlled import Asker, ControllerDesk, Ext, wait
 
 BROKER_PORT = 10911
 

@@ -18,8 +18,8 @@ from rmq_ha.server.controller.codec import encode_set
 from rmq_ha.server.controller.events import BrokerIdApplied, MasterElected, SyncStateSetAltered
 from rmq_ha.server.controller.liveness import Liveness
 from rmq_ha.server.controller.messages import HeartbeatRequest, SyncStateSet
-from rmq_ha.testing.controlled import Asker, until
 from rmq_ha.testing.host import World
+from tests.sim_kit.controlled import Asker, until
 from tests.unit.server.controller.controllers import Controllers
 
 NO_PERMISSION = 16

@@ -17,7 +17,7 @@ from rmq_ha.base.store_format.dledger import decode_term
 from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.server.controller.events import BrokerIdApplied, encode_event
 from rmq_ha.server.dledger.codes import RequestCode
-from rmq_ha.testing.controlled import PORT, ControllerDesk, until, wait
+from tests.sim_kit.controlled import PORT, ControllerDesk, until, wait
 
 _SLOW = (0.2, 0.3)
 _DATA = "/controller/dledger-n{}/data/00000000000000000000"

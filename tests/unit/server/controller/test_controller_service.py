@@ -25,7 +25,7 @@ from rmq_ha.server.controller.messages import ApplyBrokerIdRequest, SyncStateSet
 from rmq_ha.server.controller.service import ControllerService
 from rmq_ha.server.dledger.codes import RequestCode as GroupRequest
 from rmq_ha.server.dledger.messages import HeartBeatRequest
-from rmq_ha.testing.controlled import PORT, Asker, until, wait
+from tests.sim_kit.controlled import PORT, Asker, until, wait
 from tests.unit.base.tls.material import Files
 from tests.unit.server.controller.controllers import Controllers
 

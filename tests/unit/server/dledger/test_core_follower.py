@@ -15,7 +15,7 @@ from rmq_ha.server.dledger.messages import (
     PushEntryRequest,
     PushEntryResponse,
 )
-from rmq_ha.testing.dledger_script import GROUP, Script
+from tests.sim_kit.dledger_script import GROUP, Script
 
 APPEND, COMMIT = PushType.APPEND, PushType.COMMIT
 COMPARE, TRUNCATE = PushType.COMPARE, PushType.TRUNCATE

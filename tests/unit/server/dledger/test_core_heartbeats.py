@@ -11,7 +11,7 @@ from rmq_ha.server.dledger.messages import (
     PushEntryRequest,
     VoteRequest,
 )
-from rmq_ha.testing.dledger_script import Script
+from tests.sim_kit.dledger_script import Script
 
 ENTRIES = (1, 1, 2, 2)
 

@@ -24,7 +24,7 @@ from rmq_ha.server.dledger.messages import (
 )
 from rmq_ha.server.dledger.quorum import quorum_index
 from rmq_ha.server.dledger.transfer import order_to_best
-from rmq_ha.testing.dledger_script import GROUP, Script
+from tests.sim_kit.dledger_script import GROUP, Script
 
 APPEND, COMMIT = PushType.APPEND, PushType.COMMIT
 COMPARE, TRUNCATE = PushType.COMPARE, PushType.TRUNCATE

@@ -7,7 +7,7 @@ from rmq_ha.server.dledger.actions import Completed, Persist, RoleChanged, Send
 from rmq_ha.server.dledger.codes import VoteResult
 from rmq_ha.server.dledger.election import Tally
 from rmq_ha.server.dledger.messages import HeartBeatRequest, VoteRequest, VoteResponse
-from rmq_ha.testing.dledger_script import Script
+from tests.sim_kit.dledger_script import Script
 
 R = VoteResult
 ENTRIES = (1, 1, 2, 2)  # terms; the last is index 3

@@ -23,7 +23,7 @@ from rmq_ha.server.dledger.messages import (
 )
 from rmq_ha.server.dledger.protocol import Answered, read_response, request_frame
 from rmq_ha.testing.brokers import BrokerNode
-from rmq_ha.testing.group import PEER_PORT, BrokerGroup
+from tests.sim_kit.group import PEER_PORT, BrokerGroup
 
 
 def service_of(member: BrokerNode) -> Any:

@@ -15,7 +15,7 @@ from rmq_ha.server.dledger.codes import PushType
 from rmq_ha.server.dledger.messages import PushEntryRequest
 from rmq_ha.server.dledger.statistics import _behind, statistics_of
 from rmq_ha.server.dledger.why_not import why_no_puts
-from rmq_ha.testing.dledger_script import GROUP, Script
+from tests.sim_kit.dledger_script import GROUP, Script
 
 
 def ledger(**changes: Any) -> Any:

@@ -11,8 +11,8 @@ from rmq_ha.base.errors import StoreError
 from rmq_ha.ops.app.status.broker import BrokerStatus
 from rmq_ha.server.dledger.codes import PushType
 from rmq_ha.testing.brokers import BrokerNode
-from rmq_ha.testing.dledger_script import Script
-from rmq_ha.testing.group import BrokerGroup
+from tests.sim_kit.dledger_script import Script
+from tests.sim_kit.group import BrokerGroup
 
 COMPARE, TRUNCATE, APPEND = PushType.COMPARE, PushType.TRUNCATE, PushType.APPEND
 

@@ -10,7 +10,7 @@ from twisted.logger import capturedLogs, formatEvent
 from rmq_ha.ops.app.status.broker import BrokerStatus
 from rmq_ha.ops.app.status.health import Health
 from rmq_ha.testing.brokers import BrokerNode
-from rmq_ha.testing.group import BrokerGroup
+from tests.sim_kit.group import BrokerGroup
 
 SMALL_FILE = 4096
 

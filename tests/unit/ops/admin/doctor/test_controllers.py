@@ -10,7 +10,7 @@ from twisted.internet.defer import Deferred
 from rmq_ha.base.config.broker_configuration import BrokerConfiguration
 from rmq_ha.client.lookup.requests import send_request
 from rmq_ha.testing.cluster import HA_PORT, LISTEN_PORT
-from rmq_ha.testing.controlled import TOPIC, ControlledBrokers, wait
+from tests.sim_kit.controlled import TOPIC, ControlledBrokers, wait
 from tests.unit.ops.admin.doctor.fleet import Fleet
 
 

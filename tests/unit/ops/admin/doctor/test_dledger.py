@@ -10,7 +10,7 @@ from twisted.internet.defer import Deferred
 from rmq_ha.ops.app.status.broker import BrokerStatus
 from rmq_ha.ops.app.status.server import StatusServer
 from rmq_ha.testing.brokers import BrokerNode
-from rmq_ha.testing.group import BrokerGroup
+from tests.sim_kit.group import BrokerGroup
 from tests.unit.ops.admin.doctor.fleet import STATUS_PORT, Fleet
 
 ILL = ("member-refuses", "not-ready")

@@ -22,9 +22,9 @@ from random import Random
 from rmq_ha.base.model.status import BrokerRole, FlushDiskType, PutMessageStatus
 from rmq_ha.testing.checkers import Findings
 from rmq_ha.testing.cluster import ROOT, Life, StoreNode
-from rmq_ha.testing.damage import Damage, mended
 from rmq_ha.testing.images import LogImage, Seen, parse_record
 from rmq_ha.testing.workload import Attempt
+from tests.sim_kit.damage import Damage, mended
 
 SERVED_WITHIN_SECONDS = 1.0
 READ_EVERY = 8

@@ -10,8 +10,8 @@ from random import Random
 
 from rmq_ha.base.model.flags import BORN_HOST_V6, STORE_HOST_V6
 from rmq_ha.base.store_format.commitlog import Record, body_crc
-from rmq_ha.testing.store_faults.image import QueueKey, StoreImage, hashes_of
-from rmq_ha.testing.store_faults.planted import REPLICA, Planted
+from tests.sim_kit.store_faults.image import QueueKey, StoreImage, hashes_of
+from tests.sim_kit.store_faults.planted import REPLICA, Planted
 
 _APART = 2
 """Records between two faults that are left alone."""

@@ -27,10 +27,10 @@ from rmq_ha.server.dledger.actions import (
 from rmq_ha.server.dledger.codes import RequestCode
 from rmq_ha.server.dledger.messages import GroupMessage, LeadershipTransferRequest
 from rmq_ha.server.dledger.node import Node
-from rmq_ha.testing.raft_checks import Judge, Put
-from rmq_ha.testing.raft_faults import RaftFault, cuts, plan_raft_faults, victim
-from rmq_ha.testing.raft_ledger import MemoryLedger
 from rmq_ha.testing.trace import CRASHED, DELIVERY, FAULT, NOTE, SYNC, TIMER, WORKED, Trace
+from tests.sim_kit.raft_checks import Judge, Put
+from tests.sim_kit.raft_faults import RaftFault, cuts, plan_raft_faults, victim
+from tests.sim_kit.raft_ledger import MemoryLedger
 
 GROUP = "RaftG"
 MILLISECOND = 1000

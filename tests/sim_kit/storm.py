@@ -21,8 +21,8 @@ from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.client.lookup.requests import send_request
 from rmq_ha.testing.brokers import BrokerNode
 from rmq_ha.testing.cluster import LISTEN_PORT
-from rmq_ha.testing.controlled import TOPIC, ControlledBrokers, accepts
-from rmq_ha.testing.progress import Broken, Progress
+from tests.sim_kit.controlled import TOPIC, ControlledBrokers, accepts
+from tests.sim_kit.progress import Broken, Progress
 
 STEPS = 30
 READ_EVERY = 3

@@ -15,8 +15,8 @@ from rmq_ha.testing.checkers import Findings
 from rmq_ha.testing.cluster import ROOT, StoreNode, small_configuration
 from rmq_ha.testing.disk import SimDisk
 from rmq_ha.testing.host import World
-from rmq_ha.testing.pair import PairOptions
-from rmq_ha.testing.simcluster import SimCluster
+from tests.sim_kit.pair import PairOptions
+from tests.sim_kit.simcluster import SimCluster
 
 INDEX_SLOTS = 50
 """With which the stores are written."""

@@ -1,7 +1,7 @@
 """
 Faults that had been found in the field, planted back on purpose: does the simulator find them?
 
-`python -m rmq_ha.testing.simulate --mutant all --seeds 2000` makes the table. Each mutant is found
+`python -m tests.sim_kit.simulate --mutant all --seeds 2000` makes the table. Each mutant is found
 by ordinary seeds: nothing is chosen for it but whether whole brokers are needed.
 """
 
@@ -23,9 +23,9 @@ from rmq_ha.server.store.log.flush import CommitLogFlusher
 from rmq_ha.server.store.message_store import DefaultMessageStore
 from rmq_ha.server.store.queues.queue import ConsumeQueue
 from rmq_ha.server.store.queues.table import ConsumeQueueTable
-from rmq_ha.testing.controlled_mutants import OF_CONTROLLER_MODE
 from rmq_ha.testing.host import SimHost
-from rmq_ha.testing.planting import CLUSTER, Mutant, Patches
+from tests.sim_kit.controlled_mutants import OF_CONTROLLER_MODE
+from tests.sim_kit.planting import CLUSTER, Mutant, Patches
 
 # Replication
 

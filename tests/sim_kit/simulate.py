@@ -1,4 +1,4 @@
-"""Run simulations: `python -m rmq_ha.testing.simulate --seed 7`."""
+"""Run simulations: `python -m tests.sim_kit.simulate --seed 7`."""
 
 import argparse
 import gc
@@ -24,17 +24,17 @@ from zope.interface import implementer, provider
 
 from rmq_ha.base.errors import RmqHaError
 from rmq_ha.testing.checkers import Finding
-from rmq_ha.testing.faults import KINDS as FAULT_KINDS
-from rmq_ha.testing.faults import Fault, FaultPlan, plan_faults
-from rmq_ha.testing.mutants import ALL_MUTANTS, mutant_named, planted
-from rmq_ha.testing.pair import HAPair, PairOptions
-from rmq_ha.testing.planting import CLUSTER, CONTROLLED, PAIR, Mutant
-from rmq_ha.testing.raft import RaftGroup, RaftOptions
-from rmq_ha.testing.raft_faults import RaftFault
-from rmq_ha.testing.simcluster import SimCluster
-from rmq_ha.testing.slow_storm import SlowStorm
-from rmq_ha.testing.storm import Storm
 from rmq_ha.testing.trace import Trace
+from tests.sim_kit.faults import KINDS as FAULT_KINDS
+from tests.sim_kit.faults import Fault, FaultPlan, plan_faults
+from tests.sim_kit.mutants import ALL_MUTANTS, mutant_named, planted
+from tests.sim_kit.pair import HAPair, PairOptions
+from tests.sim_kit.planting import CLUSTER, CONTROLLED, PAIR, Mutant
+from tests.sim_kit.raft import RaftGroup, RaftOptions
+from tests.sim_kit.raft_faults import RaftFault
+from tests.sim_kit.simcluster import SimCluster
+from tests.sim_kit.slow_storm import SlowStorm
+from tests.sim_kit.storm import Storm
 
 BUSY_SECONDS = (3.0, 5.0, 8.0)
 RAFT = "raft"
@@ -70,7 +70,7 @@ class Result:
     def command(self) -> str:
         """What replays it."""
         nodes = f" --nodes {self.nodes}" if self.nodes else ""
-        module = "rmq_ha.testing.simulate"
+        module = "tests.sim_kit.simulate"
         return f"python -m {module} --kind {self.kind}{nodes} --seed {self.seed} --trace"
 
     def report(self) -> str:
@@ -254,7 +254,7 @@ def run_safely(
 
     :param nodes: of a group; 0: 3, and now and then 5.
     :param without: kinds of faults that are not drawn, of a pair or cluster.
-    :param mutant: a fault to plant, one of `rmq_ha.testing.mutants`.
+    :param mutant: a fault to plant, one of `tests.sim_kit.mutants`.
     """
     try:
         with planted(mutant):

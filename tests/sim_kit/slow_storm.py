@@ -8,7 +8,7 @@ another one lacks, or a controller has decided what nobody has heard yet.
 from collections.abc import Callable
 
 from rmq_ha.testing.network import WINDOW
-from rmq_ha.testing.storm import Storm
+from tests.sim_kit.storm import Storm
 
 
 class SlowStorm(Storm):

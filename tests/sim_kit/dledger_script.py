@@ -25,7 +25,7 @@ from rmq_ha.server.dledger.messages import (
     VoteResponse,
 )
 from rmq_ha.server.dledger.node import Node
-from rmq_ha.testing.raft_ledger import MemoryLedger
+from tests.sim_kit.raft_ledger import MemoryLedger
 
 GROUP = "RaftG"
 

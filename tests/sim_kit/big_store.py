@@ -1,5 +1,5 @@
 """
-Large stores, written at the speed of the disk: `python -m rmq_ha.testing.big_store DIR --gib 10`.
+Large stores, written at the speed of the disk: `python -m tests.sim_kit.big_store DIR --gib 10`.
 
 Commit log, consume queues and tables as after a clean stop: a broker opens them.
 """
@@ -28,7 +28,7 @@ from rmq_ha.base.store_format.consumequeue import UNIT_SIZE
 from rmq_ha.base.wire import fastjson
 from rmq_ha.base.wire.bodies import GroupTable, TopicTable
 from rmq_ha.server.store.index.index import IndexService
-from rmq_ha.testing.big_records import GIBIBYTE, MAX_BLOCK, Block, Shape, topic_names
+from tests.sim_kit.big_records import GIBIBYTE, MAX_BLOCK, Block, Shape, topic_names
 
 _UNIT = np.dtype([("offset", ">i8"), ("size", ">i4"), ("code", ">i8")])
 GROUPS = ("billing", "search")

@@ -2,7 +2,7 @@
 
 from rmq_ha.testing.brokers import BrokerNode
 from rmq_ha.testing.cluster import LISTEN_PORT
-from rmq_ha.testing.controlled import TOPIC, ControlledBrokers
+from tests.sim_kit.controlled import TOPIC, ControlledBrokers
 
 
 class Broken(AssertionError):

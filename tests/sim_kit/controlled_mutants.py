@@ -23,7 +23,7 @@ from rmq_ha.server.autoswitch.tables import TableFeed
 from rmq_ha.server.store.local.journal import LocalJournal
 from rmq_ha.server.store.log.boot import Left
 from rmq_ha.server.store.log.tail import LogTail
-from rmq_ha.testing.planting import CONTROLLED, Mutant, Patches
+from tests.sim_kit.planting import CONTROLLED, Mutant, Patches
 
 
 def _master_alone(patches: Patches) -> None:

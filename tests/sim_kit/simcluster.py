@@ -11,10 +11,10 @@ from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.testing.brokers import GROUP, BrokerNode, NamesrvNode, RemoteConsumer, RemoteProducer
 from rmq_ha.testing.cluster import LISTEN_PORT, StoreNode
 from rmq_ha.testing.host import SimHost
-from rmq_ha.testing.pair import MADE_AGAIN, HAPair, PairOptions
 from rmq_ha.testing.trace import Trace
-from rmq_ha.testing.transacting import TIME_OUT_MS, TransactionClient, check_transactions
 from rmq_ha.testing.workload import TOPICS
+from tests.sim_kit.pair import MADE_AGAIN, HAPair, PairOptions
+from tests.sim_kit.transacting import TIME_OUT_MS, TransactionClient, check_transactions
 
 DRAIN_SECONDS = 20.0
 TRANSACTION_PAUSE = 0.4

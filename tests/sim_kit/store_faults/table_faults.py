@@ -5,8 +5,8 @@ from random import Random
 from typing import Any
 
 from rmq_ha.base.model.topics import BUILT_IN_GROUPS, SYSTEM_TOPICS
-from rmq_ha.testing.store_faults.image import StoreImage
-from rmq_ha.testing.store_faults.planted import OFFSETS, Planted
+from tests.sim_kit.store_faults.image import StoreImage
+from tests.sim_kit.store_faults.planted import OFFSETS, Planted
 
 _OFFSETS = "consumerOffset.json"
 _DELAYS = "delayOffset.json"

@@ -14,9 +14,9 @@ from rmq_ha.testing.checkers import (
     last_lives,
 )
 from rmq_ha.testing.cluster import ROOT, StoreNode
-from rmq_ha.testing.damage import CUT, LOG, LOST, mended
 from rmq_ha.testing.images import LogImage, Seen, read_queues
-from rmq_ha.testing.judge import Judge
+from tests.sim_kit.damage import CUT, LOG, LOST, mended
+from tests.sim_kit.judge import Judge
 
 
 class Ending:

@@ -8,13 +8,13 @@ from rmq_ha.base.config.broker_configuration import BrokerConfiguration
 from rmq_ha.base.model.status import BrokerRole, FlushDiskType
 from rmq_ha.testing.checkers import Findings
 from rmq_ha.testing.cluster import HA_PORT, ROOT, Life, StoreNode, small_configuration
-from rmq_ha.testing.damage import spoil
-from rmq_ha.testing.ending import Ending
-from rmq_ha.testing.faults import MASTER
 from rmq_ha.testing.host import SimHost, World
-from rmq_ha.testing.judge import Judge
 from rmq_ha.testing.trace import Trace
 from rmq_ha.testing.workload import TOPICS, Attempt, DirectProducer, Load, Producer
+from tests.sim_kit.damage import spoil
+from tests.sim_kit.ending import Ending
+from tests.sim_kit.faults import MASTER
+from tests.sim_kit.judge import Judge
 
 PROBE_SECONDS = 0.25
 RETRY_START_SECONDS = 2.0
