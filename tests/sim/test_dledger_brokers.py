@@ -70,8 +70,8 @@ def test_the_name_server_knows_ids_and_slaves_follow_the_master() -> None:
     )
     for slave in group.slaves():
         found = slave.controller.slave_synchronize.statistics()
-        assert found["master"] == table[0]
-        assert found["topics"]["age_seconds"] is not None
+        assert found.master == table[0]
+        assert found.tables["topics"].age_seconds is not None
 
 
 def test_what_was_acknowledged_survives_the_leader() -> None:

@@ -24,7 +24,7 @@ def replication_info(
     if standing.successor:
         info[ASIDE] = standing.successor
     if journal.role.is_slave:
-        copies = slave_synchronize.statistics()
-        ages = [item["age_seconds"] for item in copies.values() if isinstance(item, dict)]
-        info["tables_seconds"] = None if None in ages else round(max(ages), 1)
+        copies = slave_synchronize.statistics().tables.values()
+        ages = [copy.age_seconds for copy in copies if copy.age_seconds is not None]
+        info["tables_seconds"] = round(max(ages), 1) if len(ages) == len(copies) else None
     return info

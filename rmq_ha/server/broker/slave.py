@@ -5,7 +5,7 @@ Spec: remoting.md, chapter 8; ha.md, section 10.
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
@@ -44,6 +44,36 @@ class _Kind:
     failures: int = 0
     last_success: float | None = None
     last_error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TableCopy:
+    """
+    How the copying of one of the master's tables goes.
+
+    :ivar age_seconds: time since the last copy that succeeded, in seconds; None: no copy did.
+    :ivar failures: number of copies that failed since the start.
+    :ivar last_error: the reason of the last failure; empty: the last copy succeeded.
+    """
+
+    age_seconds: float | None
+    failures: int
+    last_error: str
+
+
+@dataclass(frozen=True, slots=True)
+class SlaveCopies:
+    """
+    A slave's copies of its master's tables, as metrics and `rmqha-admin` show them.
+
+    :ivar master: `host:port` of the broker that is asked for the tables; None: no broker is asked.
+    :ivar is_streamed: the master sends its tables itself.
+    :ivar tables: the copy of each table, by the table's name.
+    """
+
+    master: str | None
+    is_streamed: bool
+    tables: Mapping[str, TableCopy]
 
 
 class SlaveSynchronize:
@@ -180,21 +210,18 @@ class SlaveSynchronize:
         if not self._periodic.is_running:
             self.synchronize()
 
-    def statistics(self) -> dict[str, Any]:
-        """
-        By table: `age_seconds` since the last copy (None: never), `failures`, `last_error`.
-
-        The key `master` says who is asked, or None; `streamed` that it sends them itself.
-        """
+    def statistics(self) -> SlaveCopies:
+        """The state of each copy at this moment."""
         now = self._clock.seconds()
-        info: dict[str, Any] = {"master": self._master, "streamed": self.is_streamed}
-        for kind in self._kinds:
-            info[kind.name] = {
-                "age_seconds": None if kind.last_success is None else now - kind.last_success,
-                "failures": kind.failures,
-                "last_error": kind.last_error,
-            }
-        return info
+        tables = {
+            kind.name: TableCopy(
+                None if kind.last_success is None else now - kind.last_success,
+                kind.failures,
+                kind.last_error,
+            )
+            for kind in self._kinds
+        }
+        return SlaveCopies(self._master, self.is_streamed, tables)
 
     async def _synchronize(self) -> None:
         for kind in self._kinds:

@@ -14,6 +14,7 @@ from rmq_ha.ops.app.status.health import Health
 from rmq_ha.ops.app.status.samples import Samples
 from rmq_ha.ops.app.status.traffic import OTHERS, Traffic
 from rmq_ha.server.acl.service import PlainAccessControl
+from rmq_ha.server.broker.slave import SlaveCopies
 
 _DEGRADED = (
     PutMessageStatus.FLUSH_DISK_TIMEOUT,
@@ -170,16 +171,14 @@ class BrokerStatus:
 
     def _tell_slave(self, samples: Samples) -> None:
         since_start = self._clock.seconds() - self._began
-        statistics = self._broker.slave_synchronize.statistics()
-        samples.add("rmqha_slave_sync_streamed", statistics["streamed"])
-        for table, copies in statistics.items():
-            if not isinstance(copies, dict):
-                continue
-            age = copies["age_seconds"]
+        copies: SlaveCopies = self._broker.slave_synchronize.statistics()
+        samples.add("rmqha_slave_sync_streamed", copies.is_streamed)
+        for table, copy in copies.tables.items():
+            age = copy.age_seconds
             samples.add(
                 "rmqha_slave_sync_age_seconds", since_start if age is None else age, table=table
             )
-            samples.add("rmqha_slave_sync_failures_total", copies["failures"], table=table)
+            samples.add("rmqha_slave_sync_failures_total", copy.failures, table=table)
 
     def _tell_delayed(self, samples: Samples) -> None:
         store, delivered = self._broker.store, self._broker.delay_offset_table()

@@ -15,7 +15,7 @@ from rmq_ha.base.model.message import DispatchRequest
 from rmq_ha.base.store_flags import RunningFlags
 from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.server.broker.replication_info import replication_info
-from rmq_ha.server.broker.slave import fast_address
+from rmq_ha.server.broker.slave import SlaveCopies, TableCopy, fast_address
 from rmq_ha.server.broker.standing import Standing
 from tests.unit.server.broker.slave_tables import DELAYS, FAST, GROUPS, MAIN, TOPICS, TableSet
 
@@ -28,7 +28,7 @@ class SlaveTests(SynchronousTestCase):
         self.offsets, self.delays = made.offsets, made.delays
         self.made, self.slave = made, made.slave
 
-    def copy(self) -> dict[str, Any]:
+    def copy(self) -> SlaveCopies:
         self.slave.set_master_address(MAIN)
         self.successResultOf(self.slave.synchronize())
         return self.slave.statistics()
@@ -268,12 +268,12 @@ class SlaveTests(SynchronousTestCase):
             found = self.copy()
             self.clock.advance(4)
             found = self.slave.statistics()
-            self.assertEqual(found[kind]["failures"], 1)
-            self.assertIsNone(found[kind]["age_seconds"])
-            self.assertIn("3000 ms", found[kind]["last_error"])
+            self.assertEqual(found.tables[kind].failures, 1)
+            self.assertIsNone(found.tables[kind].age_seconds)
+            self.assertIn("3000 ms", found.tables[kind].last_error)
             others = {"topics", "consumer_offsets", "delay_offsets", "groups"} - {kind}
             for other in others:
-                self.assertEqual(found[other], {"age_seconds": 4, "failures": 0, "last_error": ""})
+                self.assertEqual(found.tables[other], TableCopy(4, 0, ""))
 
     def test_what_fails_again_and_again_is_told_once(self) -> None:
         """Not every ten seconds; another reason is."""
@@ -293,7 +293,7 @@ class SlaveTests(SynchronousTestCase):
         self.master.bodies[MAIN, 201] = None
         self.copy()
         self.master.bodies[MAIN, 201] = GROUPS
-        self.assertEqual(self.copy()["groups"], {"age_seconds": 0, "failures": 1, "last_error": ""})
+        self.assertEqual(self.copy().tables["groups"], TableCopy(0, 1, ""))
 
     def test_damaged_answers_destroy_nothing(self) -> None:
         """Cut short, empty, of the wrong shape, or without a single entry: we keep ours."""
@@ -319,13 +319,13 @@ class SlaveTests(SynchronousTestCase):
         """The memory follows the master; the file is written when the disk takes it again."""
         self.disk.is_full = True
         found = self.copy()
-        self.assertEqual(found["topics"]["failures"], 1)
-        self.assertIn("disk", found["topics"]["last_error"])
+        self.assertEqual(found.tables["topics"].failures, 1)
+        self.assertIn("disk", found.tables["topics"].last_error)
         self.assertEqual(list(self.topics.table), ["TopicA"])
         self.flushLoggedErrors(OSError)
         self.disk.is_full = False
         found = self.copy()
-        self.assertEqual(found["topics"]["age_seconds"], 0)
+        self.assertEqual(found.tables["topics"].age_seconds, 0)
         self.assertTrue(self.disk.exists("/c/topics.json"))
 
     def test_the_late_answer_of_a_former_master_changes_nothing(self) -> None:
@@ -365,7 +365,7 @@ class SlaveTests(SynchronousTestCase):
         late.callback(None)  # type: ignore[arg-type]
         self.assertEqual(self.content(), before)
         self.assertEqual(self.master.asked, [(FAST, 21)])
-        self.assertEqual(self.slave.statistics()["topics"]["failures"], 0)
+        self.assertEqual(self.slave.statistics().tables["topics"].failures, 0)
 
     def content(self) -> tuple[object, ...]:
         """Of all tables, in memory and on the disk."""

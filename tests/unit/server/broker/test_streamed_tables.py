@@ -170,13 +170,13 @@ def test_half_a_table_is_none():
 def test_nothing_is_asked_while_tables_come():
     pair = Pair()
     slave = pair.slave
-    assert slave.slave.statistics()["streamed"] is True
+    assert slave.slave.statistics().is_streamed is True
     assert not slave.disk.exists("/c/consumerOffset.json")
     slave.slave.synchronize()
     assert not slave.master.asked
     assert slave.disk.read_bytes("/c/consumerOffset.json")
     assert slave.disk.read_bytes("/c/delayOffset.json") == b'{"offsetTable":{3:7}}'
-    assert slave.slave.statistics()["consumer_offsets"]["age_seconds"] == 0
+    assert slave.slave.statistics().tables["consumer_offsets"].age_seconds == 0
     slave.tables.ended()
     slave.slave.synchronize()
     assert not slave.master.asked, "who crashed and is back would give older ones"
@@ -199,7 +199,7 @@ def test_an_answer_from_before_does_not_count():
     pair.begin()
     held.callback(RemotingCommand(43).response(body=OFFSETS))
     assert slave.offsets.query("CG", "TopicA", 0) == 99
-    assert slave.slave.statistics()["consumer_offsets"]["last_error"] == ""
+    assert slave.slave.statistics().tables["consumer_offsets"].last_error == ""
 
 
 def test_queues_of_a_deleted_topic_go_a_minute_later():
