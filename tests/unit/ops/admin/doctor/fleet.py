@@ -124,7 +124,9 @@ class Fleet(SimCluster):
 
     def config_set(self, which: str = "pair", **changes: str) -> None:
         """`rmqha-admin broker config set`."""
-        self.type(lambda s: broker.set_config(s, which, changes, yes=True, dry_run=False))
+        self.type(
+            lambda s: broker.set_config(s, which, changes, drop_old=True, yes=True, dry_run=False)
+        )
 
     def make_topic(self, name: str = "Work", queues: int = 4) -> None:
         """`rmqha-admin topic create`."""
