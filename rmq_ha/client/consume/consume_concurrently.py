@@ -94,14 +94,15 @@ class ConsumeConcurrently:
 
     def clean_expired(self) -> None:
         """Give back what the listener has had for too long, and cancel it."""
-        expired = self._steady_ms() - self._config.consume_timeout * 60_000
+        expired = self._steady_ms() - self._config.consume_timeout_ms
         for call in list(self._caller.running):
             if call.started_ms < expired and call.running is not None:
                 self.log.warn(
-                    "the listener has had {id} of {queue} for {minutes} minutes: it goes back",
+                    "the listener has had {id} of {queue} for more than {limit} ms"
+                    " (consume_timeout_ms): it goes back",
                     id=call.messages[0].msg_id,
                     queue=call.queue,
-                    minutes=self._config.consume_timeout,
+                    limit=self._config.consume_timeout_ms,
                 )
                 call.context.delay_level_when_next_consume = TIMEOUT_LEVEL
                 call.running.cancel()
@@ -135,6 +136,8 @@ class ConsumeConcurrently:
                 self._caller.call(call, self._answered)
         finally:
             self._working = False
+        if waiting:
+            self._caller.watch_places()
 
     def _next_turn(self) -> None:
         self._turn = None

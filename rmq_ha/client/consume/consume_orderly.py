@@ -184,6 +184,8 @@ class ConsumeOrderly:
                 self._serve(self._ready.popleft())
         finally:
             self._working = False
+        if self._ready:
+            self._caller.watch_places()
 
     def _next_turn(self) -> None:
         self._turn = None

@@ -17,6 +17,7 @@ from rmq_ha.base.model.properties import RETRY_TOPIC
 from rmq_ha.base.model.topics import DLQ_PREFIX, RETRY_PREFIX
 from rmq_ha.base.wire.bodies import MessageQueue
 from rmq_ha.client.connection.instance import ClientInstance
+from rmq_ha.client.consume.held_places import HeldPlaces
 from rmq_ha.client.consume.offsets import OffsetStore
 from rmq_ha.client.consume.send_back import SendBack
 from rmq_ha.client.rules.consume_stats import ConsumeStats
@@ -145,6 +146,7 @@ class Caller:
 
     :ivar running: calls that the listener has not answered, and those whose answer is not carried
         out.
+    :ivar watch_places: see `HeldPlaces.watch`.
     """
 
     log = Logger()
@@ -170,6 +172,10 @@ class Caller:
         self._namespace = parts.instance.settings.namespace
         self._retry_topic = RETRY_PREFIX + parts.group
         self._idle: list[Deferred[None]] = []
+        self._places = HeldPlaces(
+            parts.instance.host.clock, parts.group, self.running, parts.config.consume_concurrency
+        )
+        self.watch_places = self._places.watch
 
     def call(self, call: ListenerCall, answered: Callable[[ListenerCall, Any], None]) -> None:
         """
@@ -213,6 +219,7 @@ class Caller:
 
         :param within_ms: then cancel it; what it had counts as not consumed.
         """
+        self._places.stop()
         done: Deferred[None] = Deferred(self._give_up)  # who stops waits no longer
         if not self.running:
             done.callback(None)

@@ -34,6 +34,9 @@ from rmq_ha.client.rules.listening import MAX_INT, ConcurrentListener, Listener,
 from rmq_ha.client.rules.messages import MessageExt
 from rmq_ha.client.rules.subscriptions import MessageSelector, Subscriptions
 
+_CLEAN_SECONDS = 60.0
+"""So often, at least, calls are looked for that take longer than `consume_timeout_ms`."""
+
 
 class PushConsumer:
     """
@@ -247,10 +250,10 @@ class PushConsumer:
         self._service = service
         self._queues.use(service)
         service.start()
-        minutes = config.consume_timeout * 60.0
+        between_s = min(config.consume_timeout_ms / 1000, _CLEAN_SECONDS)
         clock = self._instance.host.clock
         self._cleaning = Periodic(
-            clock, "looking for stuck listeners", service.clean_expired, minutes
+            clock, "looking for stuck listeners", service.clean_expired, between_s
         )
         self._cleaning.start()
         self._rebalancer = base.rebalancer(self._strategy, self._queues)

@@ -3,10 +3,11 @@
 Spec: remoting.md, sections 11.3 to 11.5.
 """
 
-from dataclasses import dataclass
+from dataclasses import InitVar, dataclass
 from datetime import datetime
 from enum import Enum
 from typing import NamedTuple
+from warnings import warn
 
 from rmq_ha.base.errors import ConfigurationError
 from rmq_ha.base.model.broker_identity import MASTER_ID
@@ -15,6 +16,8 @@ from rmq_ha.client.rules.settings import check_ranges
 
 DEFAULT_MAX_RECONSUME_TIMES = 16
 _HALF_AN_HOUR_MS = 1_800_000
+_MINUTE_MS = 60_000
+_CONSUME_TIMEOUT_MS = 15 * _MINUTE_MS
 
 
 class MessageModel(Enum):
@@ -111,8 +114,9 @@ class PushConsumerConfig(ConsumerConfig):
     :ivar post_subscription_when_pull: send tag expressions with each pull.
     :ivar max_reconsume_times: -1: 16, and without end when orderly.
     :ivar suspend_current_queue_time_millis: ms that a queue rests after its listener asked for it.
-    :ivar consume_timeout: minutes after which a message that is still with the listener is given
+    :ivar consume_timeout_ms: after so long a message that is still with the listener is given
         back; the call is cancelled then.
+    :param consume_timeout: the same in minutes, as it was spelt before.
     :ivar await_termination_millis_when_shutdown: ms that `stop()` gives listeners that run.
     """
 
@@ -126,8 +130,31 @@ class PushConsumerConfig(ConsumerConfig):
     post_subscription_when_pull: bool = False
     max_reconsume_times: int = -1
     suspend_current_queue_time_millis: int = 1000
-    consume_timeout: int = 15
+    consume_timeout_ms: int = _CONSUME_TIMEOUT_MS
+    consume_timeout: InitVar[float | None] = None
     await_termination_millis_when_shutdown: int = 10_000
+
+    def __post_init__(self, consume_timeout: float | None) -> None:
+        """
+        Take the old spelling.
+
+        :raises ConfigurationError: both spellings are given, or the old one is no number.
+        """
+        if consume_timeout is None:
+            return
+        if not isinstance(consume_timeout, int | float):
+            raise ConfigurationError(f"consume_timeout is minutes, not {consume_timeout!r}")
+        timeout_ms = round(consume_timeout * _MINUTE_MS)
+        if self.consume_timeout_ms not in (_CONSUME_TIMEOUT_MS, timeout_ms):
+            raise ConfigurationError(
+                f"consume_timeout={consume_timeout} (minutes) and consume_timeout_ms="
+                f"{self.consume_timeout_ms} say two things: leave consume_timeout out"
+            )
+        text = (
+            f"consume_timeout={consume_timeout} is minutes: write consume_timeout_ms={timeout_ms}"
+        )
+        warn(text, DeprecationWarning, stacklevel=3)
+        object.__setattr__(self, "consume_timeout_ms", timeout_ms)
 
     def limits(self, queues_of_topic: int, *, orderly: bool) -> FlowLimits:
         """
@@ -157,7 +184,7 @@ class PushConsumerConfig(ConsumerConfig):
             "pull_threshold_size_for_queue": (1, 1024),
             "pull_interval": (0, 65535),
             "pull_batch_size": (1, 1024),
-            "consume_timeout": (1, 1 << 31),
+            "consume_timeout_ms": (1, _MINUTE_MS << 31),
         }
         check_ranges(self, ranges)
         self.beginning.time_ms(0)

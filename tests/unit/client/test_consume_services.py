@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from twisted.internet.defer import CancelledError, Deferred
-from twisted.logger import LogLevel, capturedLogs
+from twisted.logger import LogLevel, capturedLogs, formatEvent
 
 from rmq_ha.base.wire.bodies import MessageQueue
 from rmq_ha.client.consume.consume_concurrently import (
@@ -378,7 +378,7 @@ def test_a_stop_in_the_middle_of_a_turn_shows_no_more(orderly: bool) -> None:
 
 
 def test_a_listener_that_has_a_message_for_too_long_is_cancelled_and_it_goes_back() -> None:
-    service = Service(consume_timeout=1)
+    service = Service(consume_timeout_ms=60_000)
     cancelled: list[Any] = []
     service.answers = [Deferred(cancelled.append)]
     service.queue(0)
@@ -394,7 +394,7 @@ def test_a_listener_that_has_a_message_for_too_long_is_cancelled_and_it_goes_bac
 
 def test_what_is_on_its_way_back_is_not_with_the_listener_any_more() -> None:
     """Nobody is told that it takes too long."""
-    service = Service(consume_timeout=1)
+    service = Service(consume_timeout_ms=60_000)
 
     async def give_back(*_: Any) -> bool:
         return await Deferred[bool]()
@@ -518,8 +518,36 @@ def test_a_stop_forgets_all_that_was_to_come_again() -> None:
     assert service.timers() == []
 
 
+@pytest.mark.parametrize("orderly", [False, True])
+def test_a_line_says_that_all_places_are_held(orderly: bool) -> None:
+    """Once a minute, and never while places become free."""
+    service = Service(orderly=orderly, consume_concurrency=2)
+    service.answers = [Deferred() for _ in range(4)]
+    later = list(service.answers)
+    for offset, queue in ((0, QUEUE), (1, SECOND), (2, QUEUE._replace(queue_id=2))):
+        service.queue(offset, queue=queue)
+    with capturedLogs() as events:
+        service.run(9.9)
+        assert events == []
+        service.run(0.2)
+        (event,) = events
+        text = formatEvent(event)
+        assert "g shows no further message: all 2 places" in text
+        assert "The first of their messages is id0 of" in text
+        service.run(59)
+        assert len(events) == 1
+        service.run(12)
+        assert len(events) == 2
+        for answer in later[:3]:
+            answer.callback(None)
+            service.run(6)
+        assert len(events) == 2
+    outcome(service.service.stop(1000))
+    assert service.timers() == []
+
+
 def test_every_listener_that_is_late_is_cancelled() -> None:
-    service = Service(consume_timeout=1)
+    service = Service(consume_timeout_ms=60_000)
     service.answers = [Deferred(), Deferred()]
     service.queue(0, 1)
     service.run(60.01)

@@ -1,5 +1,6 @@
 """The limits of consumers' settings: Java's, to the number."""
 
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -22,7 +23,7 @@ PUSH = {
     "pull_threshold_size_for_queue": (1, 1024),
     "pull_interval": (0, 65535),
     "pull_batch_size": (1, 1024),
-    "consume_timeout": (1, 1 << 31),
+    "consume_timeout_ms": (1, 60_000 << 31),
 }
 LITE = {
     "auto_commit_interval_millis": (1000, 1 << 31),
@@ -50,6 +51,26 @@ def test_every_number_has_its_least_and_its_most(
     for value in (least - 1, most + 1):
         with pytest.raises(ConfigurationError, match=f"{name} must be from {least} to {most}"):
             kind(**{name: value}).checked()
+
+
+@pytest.mark.parametrize(
+    ("minutes", "ms"), [(15, 900_000), (1, 60_000), (0.5, 30_000), (1 / 3, 20_000)]
+)
+def test_the_old_spelling_in_minutes_is_taken_exactly(minutes: float, ms: int) -> None:
+    with pytest.warns(DeprecationWarning, match=f"write consume_timeout_ms={ms}$") as said:
+        config = PushConsumerConfig(consume_timeout=minutes)
+    assert said[0].filename == __file__
+    assert config.checked().consume_timeout_ms == ms
+    assert replace(config, pull_interval=1).consume_timeout_ms == ms
+    assert replace(config, consume_timeout_ms=7).consume_timeout_ms == 7
+
+
+def test_two_spellings_that_differ_are_refused() -> None:
+    with pytest.raises(ConfigurationError, match="say two things"):
+        PushConsumerConfig(consume_timeout=1, consume_timeout_ms=70_000)
+    no_number: Any = "1"
+    with pytest.raises(ConfigurationError, match="minutes, not '1'"):
+        PushConsumerConfig(consume_timeout=no_number)
 
 
 def test_a_topic_s_limits_are_shared_out_among_its_queues() -> None:

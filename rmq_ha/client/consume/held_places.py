@@ -1,0 +1,80 @@
+"""A consumer whose places are all held shows no message any more, and a line says so."""
+
+from collections.abc import Collection
+from typing import Protocol
+
+from twisted.internet.interfaces import IDelayedCall, IReactorTime
+from twisted.logger import Logger
+
+from rmq_ha.base.wire.bodies import MessageQueue
+from rmq_ha.client.rules.messages import MessageExt
+
+HELD_SECONDS = 10.0
+_AGAIN_SECONDS = 60.0
+
+
+class Held(Protocol):
+    """
+    A call of the listener, which holds a place until it is answered.
+
+    :ivar started_ms: when, ms of a clock that nobody sets.
+    """
+
+    started_ms: int
+    messages: list[MessageExt]
+    queue: MessageQueue
+
+
+class HeldPlaces:
+    """
+    Looks at the places of `consume_concurrency` while messages wait for one.
+
+    :param running: the calls that hold places; it may change.
+    :param most: how many places there are.
+    """
+
+    log = Logger()
+
+    def __init__(
+        self, clock: IReactorTime, group: str, running: Collection[Held], most: int
+    ) -> None:
+        self._clock = clock
+        self._group = group
+        self._running = running
+        self._most = most
+        self._timer: IDelayedCall | None = None
+        self._said: float | None = None
+
+    def watch(self) -> None:
+        """A message waits: look again in some seconds whether any place was free meanwhile."""
+        if self._timer is None and len(self._running) >= self._most:
+            newest = max(call.started_ms for call in self._running)
+            self._timer = self._clock.callLater(HELD_SECONDS, self._look, newest)
+
+    def stop(self) -> None:
+        """Look no more."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _look(self, newest: int) -> None:
+        self._timer = None
+        calls, now = list(self._running), self._clock.seconds()
+        if len(calls) < self._most:
+            return
+        if max(call.started_ms for call in calls) == newest and (
+            self._said is None or now - self._said >= _AGAIN_SECONDS
+        ):
+            self._said = now
+            oldest = min(calls, key=lambda call: call.started_ms)
+            self.log.warn(
+                "{group} shows no further message: all {count} places (consume_concurrency) have"
+                " been held for {seconds:.0f} s. The first of their messages is {id} of {queue}:"
+                " its listener, or the loop that has it, gives no answer.",
+                group=self._group,
+                count=self._most,
+                seconds=HELD_SECONDS,
+                id=oldest.messages[0].msg_id,
+                queue=oldest.queue,
+            )
+        self.watch()
