@@ -24,6 +24,7 @@ from rmq_ha.base.wire.route_bodies import (
     ClusterInfo,
     RegisterBrokerBody,
     TopicRoute,
+    decode_controllers,
     decode_rivals,
 )
 from rmq_ha.base.wire.send_header import (
@@ -237,6 +238,11 @@ body(
     "rivals",
     '{"rivals":[["broker-a",0,"10.0.0.1:10911","10.0.0.2:10911"]]}',
     lambda value: decode_rivals(value.decode("utf-8", "surrogateescape")),
+)
+body(
+    "controllers",
+    "10.0.0.1:9878;[::1]:9878",
+    lambda value: decode_controllers(value.decode("utf-8", "surrogateescape")),
 )
 body(
     "cluster",

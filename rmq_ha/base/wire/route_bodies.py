@@ -28,6 +28,9 @@ ALL_TOPICS = "allTopics"
 """Of ours, in a registration: `true` where it has all topics of the broker, `false` for some."""
 RIVALS = "brokerIdRivals"
 """Of ours, beside the cluster's table: JSON, rows of brokerName, brokerId, address, holder."""
+CONTROLLERS = "controllerAddresses"
+"""Of ours, beside the cluster's table: the controllers' addresses, with `;` between them."""
+_MOST_CONTROLLERS = 20
 
 
 class Rival(NamedTuple):
@@ -60,6 +63,24 @@ def decode_rivals(value: str | None) -> list[Rival]:
         return [Rival(text(a), int(b), text(c), text(d)) for a, b, c, d in told["rivals"]]
 
     return read_body(value.encode("utf-8", "replace"), rows) if value else []
+
+
+def decode_controllers(value: str | None) -> list[str]:
+    """
+    The addresses in the field `CONTROLLERS`; without the field there are none.
+
+    :raises ProtocolViolation: they are too many, or one of them is no `host:port`.
+    """
+    addresses = value.split(";") if value else []
+    if len(addresses) > _MOST_CONTROLLERS:
+        raise ProtocolViolation(
+            f"{len(addresses)} controllers are named; {_MOST_CONTROLLERS} are the most"
+        )
+    for address in addresses:
+        host, _, port = address.rpartition(":")
+        if not (host and port.isascii() and port.isdecimal() and 0 < int(port[:6]) < 65536):
+            raise ProtocolViolation(f"{address[:100]!r} is no host:port of a controller")
+    return addresses
 
 
 def body_crc32(body: bytes | None) -> int:

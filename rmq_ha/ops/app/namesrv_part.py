@@ -15,6 +15,7 @@ from rmq_ha.ops.app.status.health import Health
 from rmq_ha.ops.app.status.namesrv import NamesrvStatus
 from rmq_ha.ops.app.status.server import StatusServer
 from rmq_ha.server.controller.service import ControllerService
+from rmq_ha.server.controller.settings import group_settings
 from rmq_ha.server.namesrv.controller import NamesrvController
 
 
@@ -38,7 +39,8 @@ class NamesrvPart:
         interface: str,
         tls: Mapping[str, str],
     ) -> None:
-        self.namesrv = NamesrvController(host, namesrv, server, interface=interface, tls=tls)
+        peers = () if controller is None else group_settings(controller).peers.values()
+        self.namesrv = NamesrvController(host, namesrv, server, interface, tls, tuple(peers))
         self.controller: ControllerService | None = None
         self._status = NamesrvStatus(host, self.namesrv)
         if controller is not None:

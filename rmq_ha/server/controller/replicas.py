@@ -425,8 +425,12 @@ class ReplicasInfoManager:
         return Decision(ResponseCode.SUCCESS, None, header, encode_set(broker_set.sync_state_set))
 
     def sync_state_data(self, names: Sequence[str], now: int) -> Decision:
-        """1006: all of some sets; those that nobody knows are left out."""
-        known = {name: self._sets.get(name) for name in names}
+        """
+        1006: all of some sets; those that nobody knows are left out.
+
+        :param names: of the sets; if there are none, all sets are told, where Java tells no set.
+        """
+        known = {name: self._sets.get(name) for name in names or self._sets.names()}
         table = {
             name: self._info(broker_set, name, now)
             for name, broker_set in known.items()

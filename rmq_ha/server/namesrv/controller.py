@@ -3,7 +3,7 @@
 Spec: remoting.md, section 2.3 and chapter 9.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import cast
 
 from twisted.internet.address import IPv4Address
@@ -41,6 +41,7 @@ class NamesrvController:
 
     :param interface: to listen on; `bindAddress` when empty.
     :param tls: the `tls.*` keys; None: plain only.
+    :param controllers: addresses of the controllers, which tools are told.
     :ivar routes: who is registered.
     :ivar kv_config: the key-value store; in memory only without a `kvConfigPath`.
     :ivar tls: reads certificates again.
@@ -58,6 +59,7 @@ class NamesrvController:
         server_config: NettyServerConfig,
         interface: str = "",
         tls: Mapping[str, str] | None = None,
+        controllers: Sequence[str] = (),
     ) -> None:
         self.kv_config = KVConfigManager(
             host.disk, host.worker, namesrv_config.kv_config_path or ""
@@ -76,6 +78,7 @@ class NamesrvController:
             self.kv_config,
             wiped,
             namesrv_config,
+            controllers,
         )
         self.settings = NamesrvSettings(host.disk, host.worker, namesrv_config, server_config)
         allowed = Networks(namesrv_config.namesrv_allowed_brokers)

@@ -3,7 +3,7 @@
 Spec: remoting.md, section 2.3 and chapter 9.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from twisted.internet.defer import succeed
@@ -21,6 +21,7 @@ from rmq_ha.base.wire.bodies import read_body
 from rmq_ha.base.wire.codes import RequestCode, ResponseCode
 from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.base.wire.route_bodies import (
+    CONTROLLERS,
     HOLDER,
     RIVALS,
     TAKES_OVER,
@@ -61,6 +62,7 @@ class RouteProcessor:
 
     :param wiped: brokers without write permission; `routes` looks there, too.
     :param config: what one broker, and all of them, may register; read at each request.
+    :param controllers: addresses of the controllers that this name server knows.
     :ivar refused_registrations: how many were more than that, or could not be read.
     """
 
@@ -73,8 +75,10 @@ class RouteProcessor:
         kv_config: KVConfigManager,
         wiped: WipedBrokers,
         config: NamesrvConfig,
+        controllers: Sequence[str] = (),
     ) -> None:
         self._config = config
+        self._controllers = controllers
         self.refused_registrations = 0
         self._refusals = Refusals(clock)
         self._clock = clock
@@ -238,10 +242,17 @@ class RouteProcessor:
         return request.response(body=topic_route.encode(standard_json=standard_json))
 
     def cluster_info(self, _: ClosingChannel, request: RemotingCommand) -> RemotingCommand:
-        """106; `rmqha-admin doctor` learns here which brokers claim an id of another one."""
+        """
+        106.
+
+        `rmqha-admin doctor` learns here which brokers claim an id of another broker, and where the
+        controllers are. It asks the controllers which broker a set waits for.
+        """
         rivals = self._routes.rivals(self._clock.seconds())[:MOST_RIVALS]
-        ext = {RIVALS: encode_rivals(rivals)} if rivals else None
-        return request.response(ext=ext, body=self._routes.cluster_info().encode())
+        ext = {RIVALS: encode_rivals(rivals)} if rivals else {}
+        if self._controllers:
+            ext[CONTROLLERS] = ";".join(self._controllers)
+        return request.response(ext=ext or None, body=self._routes.cluster_info().encode())
 
     def wipe_write_perm(self, _: ClosingChannel, request: RemotingCommand) -> Answer:
         """205: lasts until 327, if it is so configured."""

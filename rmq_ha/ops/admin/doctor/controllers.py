@@ -1,32 +1,64 @@
 """Rules: the controllers of brokers in controller mode, who elect masters."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
-from rmq_ha.ops.admin.doctor.facts import Facts
+from rmq_ha.ops.admin.doctor.facts import Facts, LeaderlessSet, SetMember
 from rmq_ha.ops.admin.doctor.findings import Rule, Said, Severity
 
 
-def _leads(facts: Facts) -> bool:
-    """One of those that answer knows who leads them all."""
-    return any(item.leader for item in facts.controllers)
-
-
 def _none_leads(facts: Facts) -> Iterator[Said]:
-    if facts.controllers and not _leads(facts):
+    if facts.controllers and not facts.controllers_lead():
         told = "; ".join(
             f"{item.address}: {item.problem or 'it knows no leader'}" for item in facts.controllers
         )
+        if facts.none_registered():
+            told += "; no broker is registered, as no controller says which broker leads"
         yield Said("controllers", told)
 
 
 def _silent(facts: Facts) -> Iterator[Said]:
     """While they elect all the same; else `no-controller` names them."""
-    for item in facts.controllers if _leads(facts) else ():
+    for item in facts.controllers if facts.controllers_lead() else ():
         if item.problem is not None:
             yield Said(item.address, f"the controller does not answer: {item.problem}")
 
 
+def _nobody_leads(facts: Facts) -> Iterator[Said]:
+    for item in facts.leaderless:
+        yield Said(item.name, f"no master leads this set: {_why_nobody(item)}")
+
+
+def _why_nobody(item: LeaderlessSet) -> str:
+    alive = _listed(member for member in item.others if member.alive)
+    waiting = f"; {alive} runs, but may not lead, as it may lack messages" if alive else ""
+    if not item.in_sync:
+        known = _listed(item.others)
+        return f"none was ever elected, and {known or 'no broker'} is known to the controllers"
+    living = [member for member in item.in_sync if member.alive]
+    if living:
+        return f"{_listed(living)} is in sync and runs, and the controllers have not elected it yet"
+    if len(item.in_sync) == 1:
+        return f"start {item.in_sync[0]}, which alone has all messages and does not run{waiting}"
+    return f"start {_listed(item.in_sync)}: each of them has all messages, and none runs{waiting}"
+
+
+def _listed(members: Iterable[SetMember]) -> str:
+    return " or ".join(map(str, members))
+
+
 RULES = (
+    Rule(
+        "nobody-leads",
+        Severity.ERROR,
+        "no broker of a set in controller mode may lead: those that have all messages do not run, "
+        "so producers and consumers find no master",
+        "start the broker that the finding names, with its store, and nothing else has to be done; "
+        "if its heartbeats do not reach the controllers although it runs, its log and `/healthz` "
+        "say why; if its store is lost for good, `enableElectUncleanMaster=true` at the "
+        "controllers has another broker elected, **and loses the messages that only the dead "
+        "broker has**",
+        _nobody_leads,
+    ),
     Rule(
         "no-controller",
         Severity.ERROR,

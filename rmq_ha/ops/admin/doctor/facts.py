@@ -54,6 +54,7 @@ class NameServer:
     :ivar topics: that it has routes for; None: it did not say.
     :ivar rivals: who claims a name and id that another broker holds; empty: nobody, or no name
         server of ours.
+    :ivar controllers: addresses of the controllers that it knows; empty: it says nothing of any.
     """
 
     address: str
@@ -64,6 +65,7 @@ class NameServer:
     clusters: dict[str, str] = field(default_factory=dict)
     topics: frozenset[str] | None = None
     rivals: list[Rival] = field(default_factory=list)
+    controllers: list[str] = field(default_factory=list)
 
     @property
     def answers(self) -> bool:
@@ -345,7 +347,7 @@ class DeadLetters(NamedTuple):
 
 class Controller(NamedTuple):
     """
-    One of those that `controllerAddr` of a broker names.
+    One of those that `controllerAddr` of a broker, or a name server, names.
 
     :ivar problem: why it does not answer.
     :ivar leader: where the one is that leads them; empty: it knows none.
@@ -354,6 +356,35 @@ class Controller(NamedTuple):
     address: str
     problem: str | None = None
     leader: str = ""
+
+
+class SetMember(NamedTuple):
+    """
+    A broker of a set, as the controllers know it.
+
+    :ivar alive: its heartbeats reach the controllers.
+    """
+
+    number: int
+    address: str
+    alive: bool
+
+    def __str__(self) -> str:
+        return f"broker {self.number} at {self.address}"
+
+
+class LeaderlessSet(NamedTuple):
+    """
+    A set of brokers in controller mode that has no master, as the controllers know it.
+
+    :ivar name: the `brokerName` of all its brokers.
+    :ivar in_sync: brokers that have all messages; empty: no master was ever elected.
+    :ivar others: brokers that may lack messages.
+    """
+
+    name: str
+    in_sync: tuple[SetMember, ...]
+    others: tuple[SetMember, ...]
 
 
 class NotLooked(NamedTuple):
@@ -377,6 +408,7 @@ class Facts:
     name_servers: list[NameServer] = field(default_factory=list)
     brokers: list[Broker] = field(default_factory=list)
     controllers: list[Controller] = field(default_factory=list)
+    leaderless: list[LeaderlessSet] = field(default_factory=list)
     groups: list[Group] = field(default_factory=list)
     dead_letters: list[DeadLetters] = field(default_factory=list)
     unreadable_queues: list[UnreadableQueues] = field(default_factory=list)
@@ -392,6 +424,15 @@ class Facts:
     def rivals(self) -> list[Rival]:
         """Those that any name server told, each once."""
         return list(dict.fromkeys(rival for server in self.name_servers for rival in server.rivals))
+
+    def none_registered(self) -> bool:
+        """Some name server answers, and none that answers knows a broker."""
+        telling = [server for server in self.name_servers if server.answers]
+        return bool(telling) and not any(server.brokers for server in telling)
+
+    def controllers_lead(self) -> bool:
+        """A controller that answers knows the one that leads all controllers."""
+        return any(item.leader for item in self.controllers)
 
     def answering(self) -> list[Broker]:
         """Those who told."""

@@ -10,17 +10,23 @@ from rmq_ha.base.errors import ProtocolViolation, RemotingError
 from rmq_ha.base.wire.bodies import decode_string_list
 from rmq_ha.base.wire.codes import RequestCode
 from rmq_ha.base.wire.command import RemotingCommand
-from rmq_ha.base.wire.route_bodies import RIVALS, ClusterInfo, decode_rivals
+from rmq_ha.base.wire.route_bodies import (
+    CONTROLLERS,
+    RIVALS,
+    ClusterInfo,
+    decode_controllers,
+    decode_rivals,
+)
 from rmq_ha.client.connection.asks import Asker
 from rmq_ha.client.lookup.asking import Ask, expect
 from rmq_ha.client.rules.errors import BrokerRefused
 from rmq_ha.client.rules.settings import name_servers
 from rmq_ha.ops.admin.doctor.brokers import look_at_broker, metrics_at
-from rmq_ha.ops.admin.doctor.facts import Broker, Controller, Facts, NameServer, NotLooked
+from rmq_ha.ops.admin.doctor.facts import Broker, Facts, NameServer, NotLooked
 from rmq_ha.ops.admin.doctor.groups import look_again, look_at_groups, waits_for_members
 from rmq_ha.ops.admin.doctor.local import Local
 from rmq_ha.ops.admin.doctor.machine import look_at_file, look_at_store
-from rmq_ha.ops.admin.handover_set import leader_named_by, set_of
+from rmq_ha.ops.admin.doctor.sets import look_at_controllers
 from rmq_ha.ops.admin.session import NothingFound, Session
 from rmq_ha.server.ha.link import split_address
 
@@ -68,8 +74,7 @@ async def gather(session: Session, scope: Scope, step: Step = lambda: None) -> F
         facts.not_looked += await look_at_broker(asker, session, facts, broker, scope.here)
         step()
     await _look_at_hidden_masters(asker, session, facts, scope.here)
-    for address in _controllers(facts.brokers):
-        facts.controllers.append(await _look_at_controller(asker, address))
+    await look_at_controllers(asker, facts, scope.which)
     await look_at_groups(asker, facts, step)
     await _look_again(asker, session, facts, scope.again_s)
     return facts
@@ -154,7 +159,9 @@ async def _look_at_name_server(asker: Asker, session: Session, address: str) -> 
         command = RemotingCommand(RequestCode.GET_BROKER_CLUSTER_INFO)
         response = await asker.run(expect(Ask(command, address)))
         cluster = ClusterInfo.decode(response.body or b"{}")
-        rivals = decode_rivals((response.ext or {}).get(RIVALS))
+        ext = response.ext or {}
+        rivals = decode_rivals(ext.get(RIVALS))
+        controllers = decode_controllers(ext.get(CONTROLLERS))
     except RemotingError as error:
         return NameServer(address=address, problem=str(error))
     except (BrokerRefused, ProtocolViolation) as error:
@@ -170,6 +177,7 @@ async def _look_at_name_server(asker: Asker, session: Session, address: str) -> 
         address=address,
         topics=topics,
         rivals=rivals,
+        controllers=controllers,
         brokers={
             name: dict(sorted(item.addresses.items())) for name, item in cluster.brokers.items()
         },
@@ -199,20 +207,6 @@ async def _look_at_hidden_masters(asker: Asker, session: Session, facts: Facts, 
         if master.answers and master.own_name == name:
             facts.brokers.append(master)
             facts.not_looked += missing
-
-
-def _controllers(brokers: list[Broker]) -> list[str]:
-    """Of all brokers in controller mode, as their settings say."""
-    sets = filter(None, (set_of(broker.config) for broker in brokers))
-    return list(dict.fromkeys(address for known in sets for address in known.controllers))
-
-
-async def _look_at_controller(asker: Asker, address: str) -> Controller:
-    try:
-        leader = await asker.run(leader_named_by(address))
-    except (RemotingError, BrokerRefused, ProtocolViolation) as error:
-        return Controller(address, str(error))
-    return Controller(address, leader=leader)
 
 
 def _is_name(host: str) -> bool:

@@ -140,6 +140,7 @@ def _master_unregistered(facts: Facts) -> Iterator[Said]:
 def _no_master(facts: Facts) -> Iterator[Said]:
     """Where one lives, or answers under another id, or slaves have a wrong name, that is it."""
     known_why = {said.about for why in (_wrong_name, _master_unregistered) for said in why(facts)}
+    known_why |= {item.name for item in facts.leaderless}  # nobody-leads
     for name, members in facts.pairs():
         leads = any(m.is_dledger or m.is_master for m in members)
         if registered_master(members) is None and not leads and name not in known_why:

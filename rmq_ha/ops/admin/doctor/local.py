@@ -16,6 +16,7 @@ class Local:
     :ivar rendered: the same as a broker understands them.
     :ivar address: where a broker of this file answers.
     :ivar name_servers: `namesrvAddr`.
+    :ivar controllers: addresses of the controllers; empty: it is not in controller mode.
     :ivar store: its directory; empty: none is known.
     :ivar is_there: the store's directory exists.
     :ivar log_files: of the commit log.
@@ -46,6 +47,7 @@ class Local:
     rendered: dict[str, str] = field(default_factory=dict)
     address: str = ""
     name_servers: str = ""
+    controllers: tuple[str, ...] = ()
     store: str = ""
     is_there: bool = False
     log_files: int = 0

@@ -46,6 +46,8 @@ def look_at_file(
     lines = dict(line.partition("=")[::2] for line in render(own))
     local.rendered = {key: lines[key] for key in local.settings if key in lines}
     local.name_servers = own.broker.namesrv_addr or ""
+    if own.controlled.enable_controller_mode:
+        local.controllers = tuple(own.controlled.controllers)
     local.broker_name = own.broker.broker_name or ""
     local.broker_id = own.broker.broker_id
     local.role = own.store.broker_role.value

@@ -36,6 +36,10 @@ def _one_name_server(facts: Facts) -> Iterator[Said]:
 
 
 def _no_brokers(facts: Facts) -> Iterator[Said]:
+    """Where brokers wait for their controllers, `nobody-leads` or `no-controller` says it."""
+    waits = bool(facts.controllers) and not facts.controllers_lead()
+    if facts.none_registered() and (facts.leaderless or waits):
+        return
     for server in facts.name_servers:
         if server.answers and not server.brokers:
             yield Said(server.address, "no broker is registered with this name server")
@@ -192,7 +196,8 @@ RULES = (
         Severity.ERROR,
         "a name server knows no broker",
         "look into the brokers' logs for registrations; compare their `namesrvAddr` with this "
-        "address",
+        "address; in controller mode give `--config FILE` on a broker's machine: its controllers "
+        "say which broker has to be started",
         _no_brokers,
     ),
     Rule(

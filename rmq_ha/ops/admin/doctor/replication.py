@@ -46,10 +46,14 @@ def _stranded(facts: Facts) -> Iterator[Said]:
 
 
 def _not_following(facts: Facts) -> Iterator[Said]:
+    """Where a set has no master to follow, `nobody-leads` says it."""
+    leaderless = {item.name for item in facts.leaderless}
     for slave in _slaves(facts):
         state = slave.link.get("state", FOLLOWING)
         if state != FOLLOWING and state not in _FAULTS:
             whom = slave.link.get("address")
+            if not whom and slave.name in leaderless:
+                continue
             told = f"it does not follow {whom}" if whom else "it knows no master to follow"
             why = f": {slave.link['fault']}" if slave.link.get("fault") else ""
             yield Said(str(slave), f"{state}: {told}{why}")

@@ -16,9 +16,11 @@ from rmq_ha.ops.admin.doctor.facts import (
     DeadLetters,
     Facts,
     Group,
+    LeaderlessSet,
     NameServer,
     Port,
     Queue,
+    SetMember,
     UnreadableQueues,
 )
 from rmq_ha.ops.admin.doctor.files import MADE_UP
@@ -214,7 +216,24 @@ def controllers(*found: Controller) -> Spoil:
 
 DEAD = Controller("10.0.3.1:9878", "refused")
 ALIVE = Controller("10.0.3.2:9878", leader="10.0.3.2:9878")
+ONE = SetMember(1, "10.0.0.1:10911", alive=False)
+TWO = SetMember(2, "10.0.0.2:10911", alive=True)
+
+
+def leaderless(*in_sync: SetMember, others: tuple[SetMember, ...] = ()) -> Spoil:
+    return lambda facts: (
+        facts.controllers.append(ALIVE),
+        facts.leaderless.append(LeaderlessSet("pair", in_sync, others)),
+    )
+
+
+def unregistered(facts: Facts) -> None:
+    for item in facts.name_servers:
+        item.brokers.clear()
+
+
 CONTROLLERS: dict[str, Spoil] = {
+    "nobody-leads": leaderless(ONE, others=(TWO,)),
     "no-controller": controllers(DEAD, Controller("10.0.3.2:9878")),
     "controller-silent": controllers(DEAD, ALIVE),
 }
@@ -421,6 +440,11 @@ NEARLY: list[tuple[str, Spoil]] = [
         ),
     ),
     ("slave-lacks-history", told(slave, commitLogMinOffset=str(1 << 30))),
+    ("nobody-leads", controllers(ALIVE)),
+    ("no-broker", both(unregistered, leaderless(ONE))),  # that is nobody-leads
+    ("no-broker", both(unregistered, controllers(DEAD))),  # that is no-controller
+    ("no-master", both(lambda facts: facts.brokers.pop(), leaderless(ONE, others=(TWO,)))),
+    ("not-following", both(link(state="no address", address=None), leaderless(ONE))),
     ("no-controller", controllers(ALIVE)),
     ("controller-silent", controllers(DEAD)),  # that is no-controller
     ("clocks-apart", having(master, clock_ahead_ms=2_500)),

@@ -45,6 +45,7 @@ SEVERAL = (
     "name_servers",
     "brokers",
     "controllers",
+    "leaderless",
     "groups",
     "unreadable_queues",
     "dead_letters",

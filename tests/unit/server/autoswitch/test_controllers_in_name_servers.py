@@ -8,10 +8,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from rmq_ha.base.config.controller import ControllerConfig
 from rmq_ha.base.config.namesrv import NamesrvConfig
 from rmq_ha.base.config.netty import NettyServerConfig
+from rmq_ha.base.errors import ProtocolViolation
 from rmq_ha.base.wire.command import RemotingCommand
+from rmq_ha.base.wire.route_bodies import CONTROLLERS, decode_controllers
 from rmq_ha.ops.app.namesrv_part import NamesrvPart
 from rmq_ha.testing.brokers import NAMESRV_PORT
 from tests.sim_kit.controlled import ControlledBrokers
@@ -105,3 +109,14 @@ def test_health_is_that_of_both_and_one_file_is_written_by_one_hand() -> None:
         desk.crash(number)
     desk.world.clock.run_for(30.0)
     assert parts[1 - leader % 2].health().line().startswith("not ready: 0 brokers")
+
+
+def test_a_name_server_tells_where_the_controllers_are() -> None:
+    """`rmqha-admin doctor` asks them which broker a set waits for."""
+    desk = InNameServers(3, 0)
+    for address in desk.name_servers:
+        told = (desk.tool.ask(address, 106).ext or {})[CONTROLLERS]
+        assert decode_controllers(told) == desk.addresses
+    for wrong in ("a", "a:", ":1", "a:0", "a:65536", "a:1;", ";".join(["a:1"] * 21)):
+        with pytest.raises(ProtocolViolation):
+            decode_controllers(wrong)

@@ -8,7 +8,7 @@ import pytest
 
 from rmq_ha.base.errors import CorruptRecord
 from rmq_ha.server.controller.broker_sets import BrokerSet, BrokerSets
-from rmq_ha.server.controller.codec import decode_elected
+from rmq_ha.server.controller.codec import decode_elected, decode_replicas
 from rmq_ha.server.controller.codes import ResponseCode
 from rmq_ha.server.controller.events import MasterElected, decode_event
 from rmq_ha.server.controller.liveness import Liveness
@@ -344,3 +344,13 @@ def test_an_entry_that_is_no_event_is_said_so() -> None:
     for body in (b"", b"{}", b'{"event":"set"}', b'{"event":"what","broker_name":"b"}'):
         with pytest.raises(CorruptRecord):
             decode_event(body)
+
+
+def test_all_sets_are_told_where_no_name_is_asked_for() -> None:
+    """Java tells no set for an empty list; the answer to names is Java's."""
+    desk = Desk(1, 2)
+    every = desk.manager.sync_state_data([], 0)
+    assert every == desk.manager.sync_state_data(["b"], 0)
+    assert list(decode_replicas(every.body or b"")) == ["b"]
+    nobody = desk.manager.sync_state_data(["other"], 0)
+    assert nobody.body == b'{"replicasInfoTable":{}}'

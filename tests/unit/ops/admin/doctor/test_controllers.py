@@ -8,24 +8,30 @@ from typing import Any
 from twisted.internet.defer import Deferred
 
 from rmq_ha.base.config.broker_configuration import BrokerConfiguration
+from rmq_ha.base.config.surroundings import Surroundings
 from rmq_ha.client.lookup.requests import send_request
+from rmq_ha.ops.admin.doctor.gather import Scope
 from rmq_ha.testing.cluster import HA_PORT, LISTEN_PORT
 from tests.sim_kit.controlled import TOPIC, ControlledBrokers, wait
-from tests.unit.ops.admin.doctor.fleet import Fleet
+from tests.unit.ops.admin.doctor.fleet import PATH, Fleet
+from tests.unit.server.autoswitch.test_controllers_in_name_servers import InNameServers
 
 
 class Controlled(Fleet):
     """Two brokers and three controllers, visited as any fleet."""
 
     def __init__(
-        self, change: Callable[[BrokerConfiguration], None] = lambda configuration: None
+        self,
+        change: Callable[[BrokerConfiguration], None] = lambda configuration: None,
+        **where: Any,
     ) -> None:
-        self.set = ControlledBrokers(2, 3, change)
+        self.set = ControlledBrokers(2, 3, change, **where)
         self.world, self.namesrv = self.set.world, self.set.name_server
         self.clock = self.world.clock
+        self.names = where.get("names", self.namesrv.address)
         self.set.in_sync()
         self.run(40)
-        self.is_well()
+        self.is_well(namesrv=self.names)
 
     def wait(self, later: Any, limit: float = 0.0) -> Any:
         started = later if isinstance(later, Deferred) else Deferred.fromCoroutine(later)
@@ -98,6 +104,71 @@ def test_a_master_in_controller_mode_dies() -> None:
     fleet.set.boot(dead)
     fleet.run(60)
     fleet.is_well()
+
+
+def test_the_only_broker_in_sync_is_dead() -> None:
+    """The other broker waits, and no name server knows a broker: the controllers know whom."""
+    desk = InNameServers(3, 0)
+    fleet = Controlled(desk=desk, names=";".join(desk.name_servers))
+    names = {"namesrv": fleet.names}
+    first = fleet.set.leader()
+    second = fleet.set.other(first)
+    second.crash(power=False)
+    fleet.set.in_sync(1)
+    assert fleet.set.send(first, b"one has it") == 0
+    first.crash(power=False)
+    fleet.set.boot(second)
+    fleet.run(130)
+    told = fleet.finds("nobody-leads", **names)
+    assert f"at {first.host.ip}:{LISTEN_PORT}, which alone has all messages and does not" in told
+    assert f"at {second.host.ip}:{LISTEN_PORT} runs, but may not lead" in told
+    fleet.set.boot(first)
+    fleet.set.in_sync()
+    fleet.run(40)
+    fleet.is_well(**names)
+
+
+def test_no_broker_runs_and_none_is_registered() -> None:
+    """Both had all messages; the controllers in the name servers still know both."""
+    desk = InNameServers(3, 0)
+    fleet = Controlled(desk=desk, names=";".join(desk.name_servers))
+    names = {"namesrv": fleet.names}
+    for node in fleet.set.nodes:
+        node.crash(power=False)
+    fleet.run(130)
+    told = fleet.finds("nobody-leads", **names)
+    assert "each of them has all messages, and none runs" in told
+    assert all(node.host.ip in told for node in fleet.set.nodes)
+    assert fleet.visit("b", **names).codes("error") == {"nobody-leads"}
+    desk.crash(0, power=False)
+    desk.crash(2, power=False)
+    fleet.run(40)
+    last = {"namesrv": desk.name_servers[1]}
+    assert "no broker is registered, as no controller says" in fleet.finds("no-controller", **last)
+
+
+def test_the_file_of_a_broker_names_its_controllers() -> None:
+    """The name server knows no controller, as they run elsewhere; both brokers are dead."""
+    fleet = Controlled()
+    for node in fleet.set.nodes:
+        node.crash(power=False)
+    fleet.run(130)
+    fleet.finds("no-broker")
+    assert "--config" in fleet.fix("no-broker")
+    machine = fleet.set.desk.tool.host
+    lines = (
+        "brokerName=b",
+        f"brokerIP1={fleet.set.nodes[0].host.ip}",
+        f"namesrvAddr={fleet.namesrv.address}",
+        "enableControllerMode=true",
+        f"controllerAddr={';'.join(fleet.set.desk.addresses)}",
+    )
+    machine.disk.replace(PATH, "\n".join(lines).encode())
+    around = Surroundings({}, "/root", machine.name, machine.ip, "/")
+    visit = fleet.visit(scope=Scope(config=PATH, surroundings=around), host=machine.seams)
+    (told,) = visit.texts("nobody-leads")
+    assert told.startswith("b: no master leads this set: start broker ")
+    assert "no-broker" not in visit.codes()
 
 
 def test_a_slave_that_was_away_for_longer_than_its_master_keeps_messages() -> None:

@@ -1,0 +1,101 @@
+"""Asks controllers who leads them, and which sets of brokers have no master."""
+
+from ipaddress import ip_address
+
+from rmq_ha.base.errors import ProtocolViolation, RemotingError
+from rmq_ha.base.wire.command import RemotingCommand
+from rmq_ha.client.connection.asks import Asker
+from rmq_ha.client.lookup.asking import Ask, Asking, expect
+from rmq_ha.client.rules.errors import BrokerRefused
+from rmq_ha.ops.admin.doctor.facts import Controller, Facts, LeaderlessSet, NotLooked, SetMember
+from rmq_ha.ops.admin.handover_set import ControlledSet, leader_named_by, set_of
+from rmq_ha.server.controller.codec import decode_replicas, encode_names
+from rmq_ha.server.controller.codes import RequestCode
+from rmq_ha.server.controller.messages import Replica, ReplicasInfo
+
+_FAULTS = (RemotingError, BrokerRefused, ProtocolViolation)
+
+
+async def look_at_controllers(asker: Asker, facts: Facts, which: str = "") -> None:
+    """
+    Ask all controllers that brokers, the properties file and name servers name.
+
+    :param which: as in `Scope`; sets that it does not mean are left out.
+    """
+    known = [item for item in (set_of(broker.config) for broker in facts.brokers) if item]
+    for address in _addresses(facts, known):
+        facts.controllers.append(await _look_at_controller(asker, address))
+    names = list(dict.fromkeys(item.broker_name for item in known if item.broker_name))
+    if facts.local is not None and facts.local.controllers and facts.local.broker_name:
+        names.append(facts.local.broker_name)
+    if which and ":" not in which:
+        names.append(which)
+    for leader in dict.fromkeys(item.leader for item in facts.controllers if item.leader):
+        try:
+            told = await asker.run(_sets_of(leader, names))
+        except _FAULTS as error:
+            facts.not_looked.append(
+                NotLooked(f"broker sets of the controller {leader}", str(error))
+            )
+            continue
+        if which in told or ":" in which:
+            told = {name: item for name, item in told.items() if name in (which, *names)}
+        facts.leaderless = [
+            LeaderlessSet(name, _members(item.in_sync), _members(item.not_in_sync))
+            for name, item in told.items()
+            if item.master_broker_id is None
+        ]
+        return
+
+
+def _addresses(facts: Facts, known: list[ControlledSet]) -> list[str]:
+    """Where the controllers are, each address once."""
+    addresses = [address for item in known for address in item.controllers]
+    addresses += facts.local.controllers if facts.local else ()
+    for server in facts.name_servers:
+        for address in server.controllers:
+            if _is_loopback(address) and not _is_loopback(server.address):
+                why = f"the name server {server.address} alone reaches a controller at this address"
+                facts.not_looked.append(NotLooked(f"controller {address}", why))
+            else:
+                addresses.append(address)
+    return list(dict.fromkeys(addresses))
+
+
+def _is_loopback(address: str) -> bool:
+    host = address.rpartition(":")[0].strip("[]")
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+async def _look_at_controller(asker: Asker, address: str) -> Controller:
+    try:
+        leader = await asker.run(leader_named_by(address))
+    except _FAULTS as error:
+        return Controller(address, str(error))
+    return Controller(address, leader=leader)
+
+
+def _sets_of(controller: str, names: list[str]) -> Asking[dict[str, ReplicasInfo]]:
+    """
+    The sets that the leading controller knows.
+
+    :param names: of sets; a controller of RocketMQ tells nothing of any other set.
+    """
+    told = yield from _told(controller, [])
+    missing = [name for name in names if name not in told]
+    if missing:
+        told = told | (yield from _told(controller, missing))
+    return told
+
+
+def _told(controller: str, names: list[str]) -> Asking[dict[str, ReplicasInfo]]:
+    asked = RemotingCommand(RequestCode.GET_SYNC_STATE_DATA, body=encode_names(names))
+    answer = yield from expect(Ask(asked, controller))
+    return answer.read(decode_replicas)
+
+
+def _members(replicas: tuple[Replica, ...]) -> tuple[SetMember, ...]:
+    return tuple(SetMember(item.broker_id, item.address, item.alive) for item in replicas)
