@@ -443,7 +443,7 @@ NEARLY: list[tuple[str, Spoil]] = [
     ("nobody-leads", controllers(ALIVE)),
     ("no-broker", both(unregistered, leaderless(ONE))),  # that is nobody-leads
     ("no-broker", both(unregistered, controllers(DEAD))),  # that is no-controller
-    ("no-master", both(lambda facts: facts.brokers.pop(), leaderless(ONE, others=(TWO,)))),
+    ("no-master", both(IDENTITY["no-master"], leaderless(ONE, others=(TWO,)))),
     ("not-following", both(link(state="no address", address=None), leaderless(ONE))),
     ("no-controller", controllers(ALIVE)),
     ("controller-silent", controllers(DEAD)),  # that is no-controller
