@@ -79,7 +79,7 @@ def test_twelve_packets_of_a_stranger_change_nothing() -> None:
     assert group.send(b"after") == 0
     group.run(2)
     assert [group.bodies(member) for member in group.members] == [[*sent, b"after"]] * 3
-    refused = [member.replication.statistics()["refused"] for member in followers]
+    refused = [member.replication.statistics().refused for member in followers]
     assert refused == [6, 6]
     assert group.findings.violations == []
     assert group.world.clock.failures == []
@@ -95,7 +95,7 @@ def test_a_stranger_gets_no_entry_and_appends_none(code: int) -> None:
     answer = decode_body(GetEntriesResponse, ask(group, leader, code, request))
     assert (answer.code, answer.entries) == (401, ())
     ask(group, leader, RequestCode.METADATA, MetadataRequest(group=GROUP))
-    assert leader.replication.statistics()["refused"] == 1
+    assert leader.replication.statistics().refused == 1
 
 
 def named(group: BrokerGroup) -> str:
@@ -148,7 +148,7 @@ def test_a_leader_that_lost_what_is_committed_is_an_alarm() -> None:
     assert leader is not None
     victim = next(member for member in group.members if member is not leader)
     node = node_of(victim)
-    assert not victim.replication.statistics()["diverged"]
+    assert not victim.replication.statistics().is_diverged
     entry = node.ledger.entry(node.ledger.committed_index)
     other = Entry(term=entry.term, index=entry.index, pos=entry.pos, body=b"\0" * len(entry.body))
     push = PushEntryRequest(
@@ -162,7 +162,7 @@ def test_a_leader_that_lost_what_is_committed_is_an_alarm() -> None:
     )
     node._follower.matched = -1  # as in a term of which it has no entry yet
     ask(group, victim, RequestCode.PUSH, push)
-    assert victim.replication.statistics()["diverged"]
+    assert victim.replication.statistics().is_diverged
     assert group.send(b"next") == 0
     group.run(3)
-    assert not victim.replication.statistics()["diverged"]
+    assert not victim.replication.statistics().is_diverged

@@ -137,12 +137,15 @@ class GroupJournal(LedgerJournal):
         """
         told = self.service.statistics()
         lacks = {
-            peer: {"entries": entries, "seconds": round(told["behind_seconds"][peer], 1)}
-            for peer, (entries, _) in told["behind"].items()
-            if entries
+            peer: {
+                "entries": follower.entries_behind,
+                "seconds": round(follower.seconds_behind, 1),
+            }
+            for peer, follower in told.followers.items()
+            if follower.entries_behind
         }
-        stalled = round(told["stalled_seconds"], 1)
-        return {"ledger": {"refuses": told["refuses"], "stalled_seconds": stalled, "lacks": lacks}}
+        stalled = round(told.stalled_seconds, 1)
+        return {"ledger": {"refuses": told.refuses, "stalled_seconds": stalled, "lacks": lacks}}
 
     @property
     def has_masters_log(self) -> bool:

@@ -5,6 +5,7 @@ Spec: dledger.md, chapters 2, 5 and 10; section 18.2.
 
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from twisted.internet.defer import Deferred
@@ -50,7 +51,7 @@ from rmq_ha.server.dledger.node import Node
 from rmq_ha.server.dledger.protocol import Answered, PeerRequests, read_response, request_frame
 from rmq_ha.server.dledger.puts import WaitingPuts
 from rmq_ha.server.dledger.resigning import Resigning
-from rmq_ha.server.dledger.statistics import statistics_of
+from rmq_ha.server.dledger.statistics import DLedgerStatistics, statistics_of
 from rmq_ha.server.dledger.term_file import TermFile
 from rmq_ha.server.dledger.transfer import HAND_OVER_S, order_to_best
 from rmq_ha.server.dledger.why_not import why_no_puts
@@ -492,16 +493,13 @@ class DLedgerService:
         """Who answers, who does not and what to do, for those whose puts are not taken."""
         return why_no_puts(self.settings, self.node, self._silent, len(self._puts))
 
-    def statistics(self) -> dict[str, Any]:
-        """
-        What the member knows of itself and, if it leads, of its followers; `refuses` says why its
-        ledger takes no entries, and is empty while it takes them.
-        """
-        return {
-            **statistics_of(self.settings, self.node, self._ledger),
-            "refuses": self._log.fault or self._ledger.refuses,
-            "waiting": len(self._puts),
-            "elections": self._elections,
-            "refused": self._refused_requests,
-            "alone_seconds": self._alone.seconds,
-        }
+    def statistics(self) -> DLedgerStatistics:
+        """The state of the member and, if it leads, of its followers."""
+        return replace(
+            statistics_of(self.settings, self.node, self._ledger),
+            refuses=self._log.fault or self._ledger.refuses,
+            waiting=len(self._puts),
+            elections=self._elections,
+            refused=self._refused_requests,
+            alone_seconds=self._alone.seconds,
+        )

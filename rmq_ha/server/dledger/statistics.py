@@ -1,50 +1,110 @@
 """What a member tells operators about its group."""
 
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from rmq_ha.base.config.dledger_settings import DLedgerSettings
 from rmq_ha.base.errors import StoreError
-from rmq_ha.base.store_format.dledger_values import Role
+from rmq_ha.base.store_format.dledger_values import Role, Room
 from rmq_ha.server.dledger.ledger import Ledger
 from rmq_ha.server.dledger.node import Node
+from rmq_ha.server.store.journal_statistics import JournalStatistics
 
 
-def statistics_of(settings: DLedgerSettings, node: Node | None, ledger: Ledger) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FollowerStatistics:
     """
-    The member's state; if it leads, also what is known of each follower.
+    The facts that a leader knows of one follower.
 
-    `stalled_seconds` says for how long entries of this leader wait and none was committed. By
-    follower, `behind` says how many entries and bytes it lacks, at most all that there are;
-    `behind_seconds` for how long it has lacked some and acknowledged none; `rooms` how much its
-    disk takes.
-
-    :param node: None: it does not take part yet.
+    :ivar watermark: index of the last entry that the follower acknowledged; -1: it has none.
+    :ivar entries_behind: number of entries that the follower lacks, at most all in the ledger.
+    :ivar bytes_behind: size of these entries in bytes; None: the leader's disk cannot tell.
+    :ivar seconds_behind: time in seconds for which the follower has lacked entries and
+        acknowledged none.
+    :ivar room: how much room the follower's disk has.
     """
-    told: dict[str, Any] = {
-        "group": settings.group,
-        "self": settings.self_id,
-        "role": node.role.value if node else "",
-        "term": node.term if node else -1,
-        "leader": node.leader_id if node else None,
-        "begin": ledger.begin_index,
-        "end": ledger.end_index,
-        "committed": ledger.committed_index,
-        "stalled_seconds": 0.0,
-        "diverged": node is not None and node.role is Role.FOLLOWER and node.is_diverged,
-        "followers": {},
-        "behind": {},
-        "behind_seconds": {},
-        "rooms": {},
-    }
-    if node is not None and node.role is Role.LEADER:
-        standings = {peer: node.standing(peer) for peer in settings.others}
-        told["stalled_seconds"] = node.stalled_ms / 1000
-        for peer, standing in standings.items():
-            told["followers"][peer] = standing.watermark
-            told["behind"][peer] = _behind(ledger, standing.watermark)
-            told["behind_seconds"][peer] = standing.behind_ms / 1000
-            told["rooms"][peer] = standing.room
-    return told
+
+    watermark: int
+    entries_behind: int
+    bytes_behind: int | None
+    seconds_behind: float
+    room: Room
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DLedgerStatistics(JournalStatistics):
+    """
+    The state of a member of a DLedger group.
+
+    :ivar group: name of the group.
+    :ivar self_id: the member's name in the group.
+    :ivar role: value of the member's `Role`; empty: the member does not take part yet.
+    :ivar term: -1: the member does not take part yet.
+    :ivar leader: name of the leader; None: the member knows no leader.
+    :ivar begin: index of the first entry in the ledger.
+    :ivar end: index of the last entry in the ledger.
+    :ivar committed: index of the last entry that is committed.
+    :ivar is_diverged: this follower has committed entries that differ from the leader's.
+    :ivar stalled_seconds: time in seconds for which entries of this leader have waited while none
+        was committed.
+    :ivar followers: by name, each follower of this leader; empty: the member does not lead.
+    :ivar refuses: the reason why the ledger takes no entries; empty: it takes them.
+    :ivar elections: number of elections since the start.
+    :ivar alone_seconds: time in seconds without a leader; None: the member has one.
+    """
+
+    group: str
+    self_id: str
+    role: str
+    term: int
+    leader: str | None
+    begin: int
+    end: int
+    committed: int
+    is_diverged: bool = False
+    stalled_seconds: float = 0.0
+    followers: Mapping[str, FollowerStatistics] = field(default_factory=dict)
+    refuses: str = ""
+    elections: int = 0
+    alone_seconds: float | None = None
+
+
+def statistics_of(
+    settings: DLedgerSettings, node: Node | None, ledger: Ledger
+) -> DLedgerStatistics:
+    """
+    The facts that the node and its ledger know; the rest has its default.
+
+    :param node: None: the member does not take part yet.
+    """
+    leads = node is not None and node.role is Role.LEADER
+    return DLedgerStatistics(
+        group=settings.group,
+        self_id=settings.self_id,
+        role=node.role.value if node else "",
+        term=node.term if node else -1,
+        leader=node.leader_id if node else None,
+        begin=ledger.begin_index,
+        end=ledger.end_index,
+        committed=ledger.committed_index,
+        is_diverged=node is not None and node.role is Role.FOLLOWER and node.is_diverged,
+        stalled_seconds=node.stalled_ms / 1000 if node and leads else 0.0,
+        followers={peer: _follower(node, ledger, peer) for peer in settings.others}
+        if node and leads
+        else {},
+    )
+
+
+def _follower(node: Node, ledger: Ledger, peer: str) -> FollowerStatistics:
+    standing = node.standing(peer)
+    entries, size = _behind(ledger, standing.watermark)
+    return FollowerStatistics(
+        watermark=standing.watermark,
+        entries_behind=entries,
+        bytes_behind=size,
+        seconds_behind=standing.behind_ms / 1000,
+        room=standing.room,
+    )
 
 
 def _behind(ledger: Ledger, index: int) -> tuple[int, int | None]:

@@ -22,6 +22,7 @@ from rmq_ha.base.store_flags import RunningFlags
 from rmq_ha.base.store_format.checkpoint import Whole
 from rmq_ha.server.store.delay.schedule import ScheduleMessageService
 from rmq_ha.server.store.index.index import IndexService
+from rmq_ha.server.store.journal_statistics import JournalStatistics
 from rmq_ha.server.store.log.append import Group
 from rmq_ha.server.store.log.batch import BatchLayout
 from rmq_ha.server.store.log.boot import BootMark, Left
@@ -258,7 +259,7 @@ class Replication(Protocol):
     def set_master_address(self, address: str | None) -> None:
         """A slave's registration learned `host:port` of the master's HA listener."""
 
-    def statistics(self) -> dict[str, Any]:
+    def statistics(self) -> JournalStatistics | dict[str, Any]:
         """Connections with their lag, for metrics and the log."""
 
 
@@ -443,5 +444,5 @@ class Journal(Protocol):
     def info(self) -> dict[str, Any]:
         """How its pair is, in short, as `rmqha-admin` is told."""
 
-    def statistics(self) -> dict[str, Any]:
+    def statistics(self) -> JournalStatistics | dict[str, Any]:
         """Connections with their lag, for metrics, health and the log."""

@@ -17,6 +17,7 @@ from rmq_ha.server.store.journal import (
     Role,
     StoreAround,
 )
+from rmq_ha.server.store.journal_statistics import JournalStatistics
 from rmq_ha.server.store.log.append import Group
 from rmq_ha.server.store.log.batch import BatchLayout
 from rmq_ha.server.store.log.journal_log import JournalLog
@@ -197,7 +198,7 @@ class JournalBase:
         """See `Journal`."""
         return {}
 
-    def statistics(self) -> dict[str, Any]:
+    def statistics(self) -> JournalStatistics | dict[str, Any]:
         """See `Journal`."""
         return {} if self.replication is None else self.replication.statistics()
 

@@ -1,6 +1,6 @@
 """What operators see of a member of a DLedger group."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from rmq_ha.base.store_format.dledger_values import Role, Room
@@ -8,6 +8,7 @@ from rmq_ha.ops.app.journals.members import members_of_group
 from rmq_ha.ops.app.page.values import Member
 from rmq_ha.ops.app.status.health import Health, follows_nobody
 from rmq_ha.ops.app.status.samples import Samples
+from rmq_ha.server.dledger.statistics import DLedgerStatistics
 
 STALLED_S = 10.0
 """A leader that commits nothing for so long, while messages wait, is not ready."""
@@ -25,63 +26,63 @@ class GroupShown:
 
     def health(self, name: str) -> Health:
         """As `group_health`."""
-        statistics = self._broker.journal.statistics()
+        statistics: DLedgerStatistics = self._broker.journal.statistics()
         most = self._broker.configuration.ours.slave_alone_seconds
         return group_health(name, statistics, self._broker.store.why_not_writable(), most)
 
     def mode(self) -> str:
         """With group and term."""
-        told = self._broker.journal.statistics()
-        return f"DLedger group {told['group']}, term {told['term']}"
+        told: DLedgerStatistics = self._broker.journal.statistics()
+        return f"DLedger group {told.group}, term {told.term}"
 
     def members(self, why_no_puts: str) -> list[Member]:
         """The leader and its followers."""
         return members_of_group(self._broker.journal.statistics(), why_no_puts)
 
 
-def lacking_members(statistics: Mapping[str, Any]) -> Iterator[str]:
+def lacking_members(statistics: DLedgerStatistics) -> Iterator[str]:
     """What each follower lacks, in words, as its leader knows it."""
-    for member, (entries, _) in statistics["behind"].items():
-        if entries:
-            takes = ", and its disk takes none" if statistics["rooms"][member] is Room.NONE else ""
-            yield f"{member} lacks {entries} entries{takes}"
+    for member, follower in statistics.followers.items():
+        if follower.entries_behind:
+            takes = ", and its disk takes none" if follower.room is Room.NONE else ""
+            yield f"{member} lacks {follower.entries_behind} entries{takes}"
 
 
-def tell_group(samples: Samples, statistics: Mapping[str, Any]) -> None:
+def tell_group(samples: Samples, statistics: DLedgerStatistics) -> None:
     """
     Add to a scrape.
 
-    :param statistics: of `DLedgerService`.
+    :param statistics: those of the member.
     """
-    role, leader = statistics["role"] or Role.CANDIDATE.value, statistics["leader"] or ""
+    role, leader = statistics.role or Role.CANDIDATE.value, statistics.leader or ""
     samples.add(
         "rmqha_dledger_info",
         1,
-        group=statistics["group"],
-        member=statistics["self"],
+        group=statistics.group,
+        member=statistics.self_id,
         role=role,
         leader=leader,
     )
-    samples.add("rmqha_dledger_term", max(statistics["term"], 0))
-    samples.add("rmqha_dledger_is_leader", statistics["role"] == Role.LEADER.value)
+    samples.add("rmqha_dledger_term", max(statistics.term, 0))
+    samples.add("rmqha_dledger_is_leader", statistics.role == Role.LEADER.value)
     samples.add("rmqha_dledger_has_leader", bool(leader))
-    for which in ("begin", "end", "committed"):
-        samples.add("rmqha_dledger_index", statistics[which], which=which)
-    samples.add("rmqha_dledger_elections_total", statistics["elections"])
-    samples.add("rmqha_dledger_pending_appends", statistics["waiting"])
-    samples.add("rmqha_dledger_diverged", statistics["diverged"])
-    samples.add("rmqha_dledger_refused_total", statistics["refused"])
-    samples.add("rmqha_dledger_takes_entries", not statistics["refuses"])
-    samples.add("rmqha_dledger_stalled_seconds", statistics["stalled_seconds"])
-    for member, seconds in statistics["behind_seconds"].items():
-        samples.add("rmqha_dledger_lag_seconds", seconds, member=member)
-    for member, (entries, size) in statistics["behind"].items():
-        samples.add("rmqha_dledger_lag_entries", entries, member=member)
-        samples.add("rmqha_dledger_lag_bytes", size, member=member)
+    indexes = {"begin": statistics.begin, "end": statistics.end, "committed": statistics.committed}
+    for which, index in indexes.items():
+        samples.add("rmqha_dledger_index", index, which=which)
+    samples.add("rmqha_dledger_elections_total", statistics.elections)
+    samples.add("rmqha_dledger_pending_appends", statistics.waiting)
+    samples.add("rmqha_dledger_diverged", statistics.is_diverged)
+    samples.add("rmqha_dledger_refused_total", statistics.refused)
+    samples.add("rmqha_dledger_takes_entries", not statistics.refuses)
+    samples.add("rmqha_dledger_stalled_seconds", statistics.stalled_seconds)
+    for member, follower in statistics.followers.items():
+        samples.add("rmqha_dledger_lag_seconds", follower.seconds_behind, member=member)
+        samples.add("rmqha_dledger_lag_entries", follower.entries_behind, member=member)
+        samples.add("rmqha_dledger_lag_bytes", follower.bytes_behind, member=member)
 
 
 def group_health(
-    name: str, statistics: Mapping[str, Any], why_not_writable: str, most_alone: int = 0
+    name: str, statistics: DLedgerStatistics, why_not_writable: str, most_alone: int = 0
 ) -> Health:
     """
     A leader is ready when it takes puts and commits them. The other members are ready when they
@@ -91,12 +92,12 @@ def group_health(
     :param why_not_writable: empty: it takes puts.
     :param most_alone: slaveAloneSeconds.
     """
-    text = f"{name}: {statistics['self']} of group {statistics['group']}, term {statistics['term']}"
-    refuses = statistics["refuses"]
-    if statistics["role"] == Role.LEADER.value:
+    text = f"{name}: {statistics.self_id} of group {statistics.group}, term {statistics.term}"
+    refuses = statistics.refuses
+    if statistics.role == Role.LEADER.value:
         if why := why_not_writable or refuses:
             return Health(False, f"{text}: leads, but no puts: {why}")
-        if (seconds := statistics["stalled_seconds"]) >= STALLED_S:
+        if (seconds := statistics.stalled_seconds) >= STALLED_S:
             lacking = ", ".join(lacking_members(statistics))
             return Health(
                 False,
@@ -104,17 +105,17 @@ def group_health(
                 f"wait: {lacking}",
             )
         return Health(True, f"{text}: leads")
-    if statistics["diverged"]:
+    if statistics.is_diverged:
         return Health(
             False,
-            f"{text}: diverged: {statistics['leader']}, which leads, has something else where this "
+            f"{text}: diverged: {statistics.leader}, which leads, has something else where this "
             "member has committed entries; the log says where: stop the group, compare the ledgers",
         )
     if refuses:
-        leader = statistics["leader"]
+        leader = statistics.leader
         role = f"follows {leader}" if leader else "knows no leader"
         return Health(False, f"{text}: {role}, but its ledger takes no entries: {refuses}")
-    if statistics["leader"]:
-        return Health(True, f"{text}: follows {statistics['leader']}")
+    if statistics.leader:
+        return Health(True, f"{text}: follows {statistics.leader}")
     why = f"{text}: serves reads, but the group has no leader that it knows of"
-    return follows_nobody(why, statistics["alone_seconds"], most_alone)
+    return follows_nobody(why, statistics.alone_seconds, most_alone)

@@ -6,6 +6,7 @@ from typing import Any
 from rmq_ha.base.model.status import BrokerRole
 from rmq_ha.ops.app.page.values import Member, Tone
 from rmq_ha.ops.app.status.slaves import slave_names
+from rmq_ha.server.dledger.statistics import DLedgerStatistics
 
 _MOST = 32
 _BEHIND = 1 << 20
@@ -91,22 +92,23 @@ def _slaves(told: Mapping[str, Any]) -> list[Member]:
     return members
 
 
-def members_of_group(told: Mapping[str, Any], why_no_puts: str) -> list[Member]:
+def members_of_group(told: DLedgerStatistics, why_no_puts: str) -> list[Member]:
     """A DLedger group: this member, its leader, and what the followers of a leader lack."""
-    role, leader = str(told["role"] or "CANDIDATE").lower(), told["leader"] or ""
-    leads, name = role == "leader", str(told["self"])
+    role, leader = str(told.role or "CANDIDATE").lower(), told.leader or ""
+    leads, name = role == "leader", str(told.self_id)
     if leads:
         here = _here(name, name, "leader", why_no_puts, None)
     else:
-        fault = "its committed entries are others than the leader's" if told["diverged"] else None
+        fault = "its committed entries are others than the leader's" if told.is_diverged else None
         link = {"state": "following" if leader else "no leader", "fault": fault}
         here = _here(name, name, role, "", link)
     members = [here]
     if leader and not leads:
         key = str(leader)
         members.append(Member(key=key, name=key, role="leader", state="answers", tone=Tone.GOOD))
-    for member, (entries, size) in list(told["behind"].items())[:_MOST]:
-        tone = Tone.GOOD if size < _BEHIND else Tone.WARN
+    for member, follower in list(told.followers.items())[:_MOST]:
+        entries, size = follower.entries_behind, follower.bytes_behind
+        tone = Tone.GOOD if size is not None and size < _BEHIND else Tone.WARN
         state = "caught up" if not entries else "behind"
         members.append(
             Member(
@@ -115,7 +117,7 @@ def members_of_group(told: Mapping[str, Any], why_no_puts: str) -> list[Member]:
                 role="follower",
                 state=state,
                 tone=tone,
-                lag_bytes=int(size),
+                lag_bytes=size,
                 note=f"{entries} entries to go" if entries else "",
             )
         )

@@ -38,6 +38,7 @@ from rmq_ha.ops.app.page.watch import GONE, Seen
 from rmq_ha.ops.app.status.broker import BrokerStatus
 from rmq_ha.server.acl.service import PlainAccessControl
 from rmq_ha.server.broker.own_calls import signed
+from rmq_ha.server.store.journal_statistics import JournalStatistics
 
 _FULL = 0.75
 """From here on the disk is worth a look; files go at `diskSpaceCleanForciblyRatio`."""
@@ -108,7 +109,8 @@ class BrokerBoard(Board):
                 for kind, count in control.refused.items():
                     counts[f"requests refused by access control: {kind.value}"] = count
         told = broker.journal.statistics()
-        counts["strangers refused at the replication port"] = int(told.get("refused") or 0)
+        refused = told.refused if isinstance(told, JournalStatistics) else told.get("refused")
+        counts["strangers refused at the replication port"] = int(refused or 0)
         counts["registrations that failed"] = broker.registration.failures
         for key, count in broker.limits.refused.items():
             counts[f"requests refused: {key}"] = count

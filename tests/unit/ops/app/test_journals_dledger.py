@@ -1,7 +1,7 @@
 """What a DLedger member tells: metrics of the catalogue, and whether it is ready."""
 
+from dataclasses import replace
 from random import Random
-from typing import Any
 
 from prometheus_client.core import Metric
 
@@ -14,16 +14,16 @@ from rmq_ha.server.dledger.codes import RequestCode, VoteResult
 from rmq_ha.server.dledger.ledger import Ledger
 from rmq_ha.server.dledger.messages import VoteResponse
 from rmq_ha.server.dledger.node import Node
-from rmq_ha.server.dledger.statistics import statistics_of
+from rmq_ha.server.dledger.statistics import DLedgerStatistics, FollowerStatistics, statistics_of
 from rmq_ha.testing.host import World
 
 SETTINGS = DLedgerSettings("g", "n0", {"n0": "h0:1", "n1": "h1:1", "n2": "h2:1"})
 
 
-def told(found: dict[str, Any]) -> dict[tuple[str, str], float]:
+def told(found: DLedgerStatistics) -> dict[tuple[str, str], float]:
     """Values by name and last label."""
     samples = Samples(CATALOGUE, {"cluster": "c", "broker": "b", "broker_id": "0"})
-    tell_group(samples, {"waiting": 3, "elections": 2, "refused": 5, "refuses": "", **found})
+    tell_group(samples, replace(found, waiting=3, elections=2, refused=5))
     families: list[Metric] = list(samples.families())
     return {
         (sample.name, str([*sample.labels.values()][-1])): sample.value
@@ -78,28 +78,47 @@ def test_a_member_that_has_not_started_tells_that() -> None:
 
 
 def test_health_of_each_role() -> None:
-    found: dict[str, Any] = {"self": "n0", "group": "g", "term": 4, "diverged": False}
-    found |= {"role": "LEADER", "leader": "n0", "refuses": "", "stalled_seconds": 9.9}
-    found |= {"behind": {"n1": (0, 0), "n2": (7, 700)}, "rooms": {"n1": Room.FREE, "n2": Room.FREE}}
+    sizes = {"n1": (0, 0), "n2": (7, 700)}
+    found = DLedgerStatistics(
+        group="g",
+        self_id="n0",
+        role="LEADER",
+        term=4,
+        leader="n0",
+        begin=0,
+        end=7,
+        committed=0,
+        stalled_seconds=9.9,
+        followers={
+            name: FollowerStatistics(
+                watermark=7 - entries,
+                entries_behind=entries,
+                bytes_behind=size,
+                seconds_behind=0.0,
+                room=Room.FREE,
+            )
+            for name, (entries, size) in sizes.items()
+        },
+    )
     assert group_health("SYNC_MASTER b", found, "").line() == (
         "ready: SYNC_MASTER b: n0 of group g, term 4: leads\n"
     )
     refused = group_health("SYNC_MASTER b", found, "the disk is full")
     assert not refused.is_ready
     assert refused.line().endswith("leads, but no puts: the disk is full\n")
-    stalled = group_health("SYNC_MASTER b", {**found, "stalled_seconds": 10.0}, "")
+    stalled = group_health("SYNC_MASTER b", replace(found, stalled_seconds=10.0), "")
     assert not stalled.is_ready
     assert stalled.reason.endswith(
         "leads, but has committed nothing for 10 s while messages wait: n2 lacks 7 entries"
     )
-    follows = group_health("SLAVE b", {**found, "role": "FOLLOWER", "leader": "n2"}, "slave")
+    follows = group_health("SLAVE b", replace(found, role="FOLLOWER", leader="n2"), "slave")
     assert follows.line() == "ready: SLAVE b: n0 of group g, term 4: follows n2\n"
     apart = group_health(
-        "SLAVE b", {**found, "role": "FOLLOWER", "leader": "n2", "diverged": True}, "slave"
+        "SLAVE b", replace(found, role="FOLLOWER", leader="n2", is_diverged=True), "slave"
     )
     assert not apart.is_ready
     assert "diverged: n2, which leads, has something else" in apart.line()
-    alone = {**found, "role": "CANDIDATE", "leader": None, "alone_seconds": 90.0}
+    alone = replace(found, role="CANDIDATE", leader=None, alone_seconds=90.0)
     for most, is_ready in ((0, True), (91, True), (90, False)):
         stands = group_health("SLAVE b", alone, "slave", most)
         assert stands.is_ready is is_ready

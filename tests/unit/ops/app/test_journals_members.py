@@ -1,14 +1,28 @@
 """Who replicates what to whom, from what each kind of replication tells."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from rmq_ha.base.model.status import BrokerRole
+from rmq_ha.base.store_format.dledger_values import Room
 from rmq_ha.ops.app.journals import members as shown
 from rmq_ha.ops.app.page.values import Tone
+from rmq_ha.server.dledger.statistics import DLedgerStatistics, FollowerStatistics
 
 SLAVE = {"address": "10.0.0.2:4000", "requested": 0, "stage": "caught up", "lag": 0}
+
+
+def follower(entries: int, size: int | None) -> FollowerStatistics:
+    """:param size: in bytes; None: the leader's disk cannot tell."""
+    return FollowerStatistics(
+        watermark=0,
+        entries_behind=entries,
+        bytes_behind=size,
+        seconds_behind=0.0,
+        room=Room.FREE,
+    )
 
 
 def seen(members: list[Any]) -> list[tuple[str, str, str, Tone]]:
@@ -54,19 +68,30 @@ def test_a_slave(link: dict[str, Any] | None, expected: list[Tone]) -> None:
 
 
 def test_a_group() -> None:
-    told = {"role": "LEADER", "self": "n0", "leader": "n0", "diverged": False,
-            "behind": {"n1": (0, 0), "n2": (7, 2 << 20)}}  # fmt: skip
+    followers = {"n1": follower(0, 0), "n2": follower(7, 2 << 20), "n3": follower(7, None)}
+    told = DLedgerStatistics(
+        group="g",
+        self_id="n0",
+        role="LEADER",
+        term=1,
+        leader="n0",
+        begin=0,
+        end=7,
+        committed=7,
+        followers=followers,
+    )
     assert seen(shown.members_of_group(told, "")) == [
         ("n0", "leader", "takes messages", Tone.GOOD),
         ("n1", "follower", "caught up", Tone.GOOD),
         ("n2", "follower", "behind", Tone.WARN),
+        ("n3", "follower", "behind", Tone.WARN),
     ]
-    told |= {"role": "FOLLOWER", "leader": "n1", "behind": {}}
+    told = replace(told, role="FOLLOWER", leader="n1", followers={})
     assert seen(shown.members_of_group(told, "no puts here")) == [
         ("n0", "follower", "following", Tone.GOOD),
         ("n1", "leader", "answers", Tone.GOOD),
     ]
-    told |= {"role": None, "leader": None}
+    told = replace(told, role="", leader=None)
     assert seen(shown.members_of_group(told, "")) == [("n0", "candidate", "no leader", Tone.WARN)]
 
 

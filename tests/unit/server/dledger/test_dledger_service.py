@@ -255,7 +255,7 @@ def test_each_change_of_a_role_is_told_and_elections_are_counted() -> None:
     group = BrokerGroup(11).start()
     leader = group.wait_for_master()
     service = service_of(leader)
-    assert service.statistics()["elections"] == 0
+    assert service.statistics().elections == 0
     service.role.observe(told := Told())
     term = service.node.term
     others = followers(group)
@@ -263,7 +263,7 @@ def test_each_change_of_a_role_is_told_and_elections_are_counted() -> None:
         group.kill(other)
     group.wait_until(lambda: bool(told.roles))
     assert told.roles == ["stand"]
-    assert service.statistics()["elections"] == 1
+    assert service.statistics().elections == 1
     for other in others:
         group.boot(other)
     group.wait_until(lambda: len(told.roles) > 1)
@@ -437,7 +437,7 @@ def test_a_stranger_on_the_groups_port_is_refused_counted_and_said_once() -> Non
     said = [formatEvent(item) or "" for item in events if "refused on the DLedger" in str(item)]
     assert len(said) == 1
     assert "dLegerPeerHosts" in said[0]
-    assert service_of(member).statistics()["refused"] == 3
+    assert service_of(member).statistics().refused == 3
     assert members.doubtful == set()  # its name was looked up: it may have moved
     assert service_of(member).node.term == term
 

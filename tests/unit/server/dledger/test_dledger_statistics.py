@@ -13,7 +13,12 @@ from rmq_ha.base.store_format.dledger_values import Entry, Role, Room
 from rmq_ha.server.dledger.assembly import make_settings
 from rmq_ha.server.dledger.codes import PushType
 from rmq_ha.server.dledger.messages import PushEntryRequest
-from rmq_ha.server.dledger.statistics import _behind, statistics_of
+from rmq_ha.server.dledger.statistics import (
+    DLedgerStatistics,
+    FollowerStatistics,
+    _behind,
+    statistics_of,
+)
 from rmq_ha.server.dledger.why_not import why_no_puts
 from tests.sim_kit.dledger_script import GROUP, Script
 
@@ -51,33 +56,35 @@ def test_a_leader_tells_of_each_follower_and_nobody_else_does() -> None:
     script = Script(2, entries=(1, 1, 2, 2))
     script.ledger.begin_pos = 0  # type: ignore[attr-defined]  # as one of files has it
     nobody = statistics_of(script.settings, None, script.ledger)  # type: ignore[arg-type]
-    assert (nobody["role"], nobody["term"], nobody["leader"]) == ("", -1, None)
-    assert (nobody["followers"], nobody["behind"], nobody["diverged"]) == ({}, {}, False)
+    assert (nobody.role, nobody.term, nobody.leader) == ("", -1, None)
+    assert (nobody.followers, nobody.is_diverged) == ({}, False)
     script.lead()
     script.pushed([call for call in script.sent(PushEntryRequest) if call.peer == "n0"][-1])
     found = statistics_of(script.settings, script.node, script.ledger)  # type: ignore[arg-type]
     end = script.ledger.end_pos
-    assert found == {
-        "group": GROUP,
-        "self": "n1",
-        "role": Role.LEADER.value,
-        "term": 2,
-        "leader": "n1",
-        "begin": 0,
-        "end": 3,
-        "committed": -1,
-        "diverged": False,
-        "followers": {"n0": 3, "n2": -1},
-        "behind": {"n0": (0, 0), "n2": (4, end)},
-        "behind_seconds": {"n0": 0.0, "n2": 0.0},
-        "rooms": {"n0": Room.FREE, "n2": Room.FREE},
-        "stalled_seconds": 0.0,
-    }
+    assert found == DLedgerStatistics(
+        group=GROUP,
+        self_id="n1",
+        role=Role.LEADER.value,
+        term=2,
+        leader="n1",
+        begin=0,
+        end=3,
+        committed=-1,
+        followers={
+            "n0": FollowerStatistics(
+                watermark=3, entries_behind=0, bytes_behind=0, seconds_behind=0.0, room=Room.FREE
+            ),
+            "n2": FollowerStatistics(
+                watermark=-1, entries_behind=4, bytes_behind=end, seconds_behind=0.0, room=Room.FREE
+            ),
+        },
+    )
     script.beat("n0", 3)
     script.beat("n0", script.node.term)
     found = statistics_of(script.settings, script.node, script.ledger)  # type: ignore[arg-type]
-    assert (found["role"], found["leader"]) == (Role.FOLLOWER.value, "n0")
-    assert (found["followers"], found["behind"], found["diverged"]) == ({}, {}, False)
+    assert (found.role, found.leader) == (Role.FOLLOWER.value, "n0")
+    assert (found.followers, found.is_diverged) == ({}, False)
 
 
 def test_a_follower_that_keeps_what_its_leader_has_not_says_so() -> None:
@@ -85,7 +92,7 @@ def test_a_follower_that_keeps_what_its_leader_has_not_says_so() -> None:
     script.ledger.commit(1)
     script.push(PushType.COMPARE, 2, Entry(1, 2, 49, b"other"))
     found = statistics_of(script.settings, script.node, script.ledger)  # type: ignore[arg-type]
-    assert found["diverged"] is True
+    assert found.is_diverged is True
 
 
 def configured() -> BrokerConfiguration:

@@ -126,7 +126,7 @@ def test_a_disk_of_a_group_of_the_same_name_and_term_is_not_taken_for_ours() -> 
     group, moved = two_groups("raft", "raft")
     group.boot(moved)
     group.run(30)
-    assert moved.replication.statistics()["diverged"]
+    assert moved.replication.statistics().is_diverged
     health = BrokerStatus(moved.controller).health()
     assert not health.is_ready
     assert "diverged" in health.reason

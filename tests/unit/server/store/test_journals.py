@@ -17,6 +17,7 @@ from rmq_ha.server.broker.masters import TrustedMasters
 from rmq_ha.server.ha.journal import ClassicJournal
 from rmq_ha.server.plugins import checked_journal, load_plugins
 from rmq_ha.server.store.journal import BrokerAround, Journal, Role
+from rmq_ha.server.store.journal_statistics import JournalStatistics
 from rmq_ha.server.store.message_store import DefaultMessageStore
 from rmq_ha.testing.cluster import small_configuration
 from rmq_ha.testing.host import World
@@ -151,7 +152,7 @@ def test_a_journal_that_was_never_started_can_be_stopped_and_closed(kind: str) -
     rig.store.load()
     assert rig.wait(rig.journal.stop()) is None
     rig.journal.close()
-    assert isinstance(rig.journal.statistics(), dict)
+    assert isinstance(rig.journal.statistics(), JournalStatistics | dict)
     assert isinstance(rig.journal.info(), dict)
 
 

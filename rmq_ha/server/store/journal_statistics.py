@@ -1,0 +1,17 @@
+"""The facts of a journal that metrics, health and the page show, whatever replicates it."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JournalStatistics:
+    """
+    The facts that every kind of replication knows.
+
+    :ivar waiting: number of puts that wait for other machines now.
+    :ivar refused: number of strangers' connections or requests that replication refused since the
+        start.
+    """
+
+    waiting: int = 0
+    refused: int = 0
