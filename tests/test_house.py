@@ -318,6 +318,7 @@ ROOMS = {
         "index",
         "delay",
         "reading",
+        "journal_statistics",
         "journal",
         "journal_base",
         "local",

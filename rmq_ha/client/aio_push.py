@@ -11,7 +11,7 @@ from rmq_ha.base.model.subscription import SUB_ALL
 from rmq_ha.base.wire.bodies import MessageQueue
 from rmq_ha.client.aio_pull import Life
 from rmq_ha.client.consume import push_consumer
-from rmq_ha.client.consume.hand_over import Batches, HandOver, Messages, Processing
+from rmq_ha.client.consume.hand_over import Batches, HandOver, Messages, Processing, refuse_batches
 from rmq_ha.client.rules.consumer_settings import PushConsumerConfig
 from rmq_ha.client.rules.errors import NotStarted
 from rmq_ha.client.rules.listening import ConcurrentListener, Listener, OrderlyListener
@@ -145,8 +145,13 @@ class PushConsumer(Life):
         return self.deferred.assignment()
 
     async def start(self) -> None:
-        """Join the group and begin to consume."""
+        """
+        Join the group and begin to consume.
+
+        :raises ConfigurationError: without a listener, `consume_message_batch_max_size` above 1.
+        """
         if not self.deferred.has_listener:
+            refuse_batches(self.deferred.config)
             self._hand_over = HandOver(self._client.loop, orderly=self._orderly)
             self._listen(self._hand_over.listen, orderly=self._orderly)
         await self._client.future(self.deferred.start())

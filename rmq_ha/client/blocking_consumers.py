@@ -19,7 +19,7 @@ from rmq_ha.client.aio import Client, LitePullConsumer, PushConsumer
 from rmq_ha.client.aio_push import batch_size
 from rmq_ha.client.blocking_part import BlockingPart
 from rmq_ha.client.consume.consume_service import ConsumeHook
-from rmq_ha.client.consume.hand_over import HandOver, Processing
+from rmq_ha.client.consume.hand_over import HandOver, Processing, refuse_batches
 from rmq_ha.client.rules.consumer_settings import LitePullConsumerConfig, PushConsumerConfig
 from rmq_ha.client.rules.errors import ForkedClient, NotStarted
 from rmq_ha.client.rules.messages import MessageExt
@@ -212,6 +212,7 @@ class BlockingConsumer(_Member[PushConsumer]):
 
     def _consumer_of(self, client: Client) -> PushConsumer:
         consumer = client.push_consumer(self.consumer_group, self._config, hooks=self._hooks)
+        refuse_batches(consumer.deferred.config)
         hand = self._hand = HandOver(client.loop, orderly=self._orderly)
         if self._orderly:
             consumer.register_message_listener(hand.listen, orderly=True)

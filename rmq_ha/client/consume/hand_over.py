@@ -7,6 +7,8 @@ from contextlib import suppress
 from typing import Any
 from weakref import ref
 
+from rmq_ha.base.errors import ConfigurationError
+from rmq_ha.client.rules.consumer_settings import PushConsumerConfig
 from rmq_ha.client.rules.errors import MQClientError
 from rmq_ha.client.rules.listening import (
     ConsumeConcurrentlyStatus,
@@ -204,6 +206,20 @@ class HandOver:
             if not asker.done():
                 asker.set_result(None)
                 return
+
+
+def refuse_batches(config: PushConsumerConfig) -> None:
+    """
+    A loop is handed one message at a time, so a listener's batches have no meaning for it.
+
+    :raises ConfigurationError: the consumer is to hand over batches.
+    """
+    size = config.consume_message_batch_max_size
+    if size > 1:
+        raise ConfigurationError(
+            f"consume_message_batch_max_size={size} is for a listener, and a loop takes one message"
+            f" at a time: leave it out, and loop over consumer.batches({size}) for several at once"
+        )
 
 
 def is_over(owner: object) -> bool:

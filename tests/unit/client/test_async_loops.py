@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from twisted.internet.defer import Deferred, fail, succeed
 
+from rmq_ha.base.errors import ConfigurationError
 from rmq_ha.base.wire.bodies import MessageQueue
 from rmq_ha.client import aio
 from rmq_ha.client.aio_pull import Futures, LitePullConsumer, PullConsumer
@@ -186,6 +187,8 @@ async def test_at_the_end_what_is_in_hand_fails_and_the_rest_was_never_shown() -
 
 class Push:
     """In the place of the Twisted consumer."""
+
+    config = PushConsumerConfig()
 
     def __init__(self, *, has_listener: bool = False) -> None:
         self.has_listener = has_listener
@@ -479,3 +482,43 @@ async def test_one_message_that_is_asked_for_belongs_to_no_loop() -> None:
     assert await anext(loop) is other
     del loop
     assert await answer is LATER
+
+
+def test_batches_of_a_listener_are_refused_at_the_start() -> None:
+    """They made each call fail: good messages went to the dead letters."""
+
+    async def story(world: ClientWorld) -> None:
+        async with world.connect() as client:
+            made = PushConsumerConfig(consume_message_batch_max_size=32)
+            consumer = client.push_consumer("g", made)
+            consumer.subscribe("T")
+            with pytest.raises(ConfigurationError, match=r"loop over consumer\.batches\(32\)"):
+                await consumer.start()
+
+    with ClientWorld() as world:
+        world.run(story(world))
+
+
+def test_batches_are_handed_over_whole_and_shown_once() -> None:
+    async def story(world: ClientWorld) -> list[list[bytes]]:
+        async with world.connect() as client:
+            producer = await client.producer()
+            for number in range(6):
+                await producer.send(Message("T", b"%d" % number))
+            consumer = client.push_consumer("g")
+            consumer.subscribe("T")
+            got: list[list[bytes]] = []
+            async with consumer:
+                async for batch in consumer.batches(4, wait_ms=100):
+                    got.append([message.body for message in batch])
+                    if sum(map(len, got)) == 6:
+                        for message in batch:
+                            consumer.ack(message)
+                        break
+            return got
+
+    with ClientWorld() as world:
+        world.new_topic("T", 1)
+        got = world.run(story(world))
+        assert sorted(body for batch in got for body in batch) == [b"%d" % n for n in range(6)]
+        assert max(map(len, got)) > 1

@@ -47,6 +47,15 @@ def take(consumer: BlockingConsumer) -> MessageExt:
     return found
 
 
+def test_batches_of_a_listener_are_refused_at_the_start(bench: Bench) -> None:
+    """They made each call fail: good messages went to the dead letters."""
+    made = PushConsumerConfig(consume_message_batch_max_size=32)
+    consumer = BlockingConsumer("batches", bench.namesrv_addr, made)
+    consumer.subscribe(bench.topic())
+    with pytest.raises(ConfigurationError, match=r"loop over consumer\.batches\(32\)"):
+        consumer.start()
+
+
 def test_what_a_loop_went_past_is_consumed_and_what_it_was_left_at_is_not(bench: Bench) -> None:
     topic = bench.topic()
     bench.send(topic, b"0", b"1", b"2")
