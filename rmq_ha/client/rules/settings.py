@@ -166,8 +166,10 @@ class ProducerConfig:
         them, when what failed may pass: a broker that restarts. 0: as RocketMQ, one round.
     :ivar retry_backoff_ms: about how long the first pause is; the next ones are longer.
     :ivar retry_backoff_max_ms: no pause is longer.
-    :ivar retry_chosen_queue: also go on with a send whose queue or selector is given; there is
-        one attempt a round. Await each send before the next of its key then, or order is lost.
+    :ivar retry_chosen_queue: a send whose queue or selector is given goes on as well, with one
+        attempt a round, always at the same queue. False: one attempt in all, as RocketMQ.
+    :ivar chosen_queue_may_move: each further round asks a send's selector again, which then chooses
+        among the queues that brokers serve. The order of a key is lost there.
     :ivar idempotent: a message is stored once, however often it has to be sent: only brokers that
         compare ids (ours, with `duplicateWindowMillis`) are sent to, and what may be at one is
         repeated there, or where that broker's name is taken over, and nowhere else.
@@ -197,7 +199,8 @@ class ProducerConfig:
     delivery_timeout_ms: int = 60_000
     retry_backoff_ms: int = 100
     retry_backoff_max_ms: int = 1_000
-    retry_chosen_queue: bool = False
+    retry_chosen_queue: bool = True
+    chosen_queue_may_move: bool = False
     idempotent: bool = False
     refuse_unserved_properties: bool = True
     compress_msg_body_over_howmuch: int = 4096

@@ -156,7 +156,8 @@ class Producer:
 
         Without `queue` and `selector` the queues take turns, other brokers are tried when one
         fails, and all of them again while none is there, until `delivery_timeout_ms`. With one of
-        them there is one attempt: order matters more then (`retry_chosen_queue`).
+        them the send waits for its queue for so long, and goes nowhere else: order matters more.
+        Await each send before the next of its key.
 
         :param queue: exactly there.
         :param selector: called with (queues, message, arg), returns the queue; `select_by_hash`

@@ -192,7 +192,7 @@ class Send:
 
     @property
     def is_fixed(self) -> bool:
-        """Its queue is chosen by the caller: it is tried once."""
+        """Its queue is chosen by the caller: it is tried once a round."""
         return self.fixed_queue is not None or self.selector is not None
 
     @property
@@ -322,14 +322,19 @@ def result_of(send: Send, response: RemotingCommand) -> SendResult:
 
 
 def choose_by(
-    selector: Selector, queues: Sequence[MessageQueue], message: Message, arg: Any
+    selector: Selector, queues: Sequence[MessageQueue], send: Send, config: ProducerConfig
 ) -> MessageQueue:
     """
-    Ask the caller's own selector.
+    Ask the caller's own selector, in the first round of a send.
+
+    A later round goes to the same queue, whatever the route says by then, as order matters; unless
+    `chosen_queue_may_move`.
 
     :raises IllegalMessage: it returns something else than one of the queues.
     """
-    queue = selector(queues, message, arg)
+    if send.queue is not None and not config.chosen_queue_may_move:
+        return send.queue
+    queue = selector(queues, send.messages[0], send.arg)
     if queue not in queues:
         raise IllegalMessage(f"the selector chose {queue!r}, which is none of the topic's queues")
     return queue

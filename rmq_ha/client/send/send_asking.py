@@ -224,7 +224,7 @@ class SendAsking:
         if send.fixed_queue is not None:
             queue = send.fixed_queue
         elif send.selector is not None:
-            queue = send.queue or choose_by(send.selector, info.queues, send.messages[0], send.arg)
+            queue = choose_by(send.selector, info.queues, send, self.config)
         else:
             queue = send.topic.choice.next(info, send.brokers[-1] if send.brokers else None)
         send.queue = queue

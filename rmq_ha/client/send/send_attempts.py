@@ -159,8 +159,7 @@ class Attempts:
         if info is None or not info.queues:
             raise NoRoute(send.topic.name, "no broker of it takes messages", retriable=True)
         if send.selector is not None:
-            # A later round goes to the same queue, whatever the route says by now: order matters.
-            return send.queue or choose_by(send.selector, info.queues, send.messages[0], send.arg)
+            return choose_by(send.selector, info.queues, send, self._config)
         choice = send.topic.choice
         if self._config.send_latency_fault_enable:
             return choice.next_available(info, self.faults, self._clock.seconds() * 1000)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import click
-from twisted.internet.defer import Deferred, DeferredList
+from twisted.internet.defer import CancelledError, Deferred, DeferredList
 
 from rmq_ha.client.rules.messages import Message, SendResult
 from rmq_ha.client.rules.queue_choice import select_by_hash
@@ -37,6 +37,14 @@ def _pair(_: Any, __: Any, values: Iterable[str]) -> dict[str, str]:
 @click.option("--shard", help="Messages with the same text go to the same queue.")
 @click.option("--count", type=click.IntRange(min=1), default=1, help="Send the body so often.")
 @click.option("--group", "-g", default="RMQHA_ADMIN", show_default=True, help="Producer group.")
+@click.option(
+    "--wait",
+    type=click.FloatRange(0, 86_400),
+    default=60,
+    show_default=True,
+    metavar="SECONDS",
+    help="Go on for so long while a broker is away; 0: one round of attempts.",
+)
 @click.option("--in-flight", type=click.IntRange(1, 4096), default=64, show_default=True)
 @click.option("--quiet", "-q", is_flag=True, help="Only the sum.")
 @common_options
@@ -71,7 +79,7 @@ def produce(topic: str, words: tuple[str, ...], file: Any, **given: Any) -> None
         config = ProducerConfig(
             producer_group=given["group"],
             send_msg_timeout=session.options.timeout_ms,
-            delivery_timeout_ms=0,  # at a shell an answer is better than patience
+            delivery_timeout_ms=int(given["wait"] * 1000),
         )
         producer = Producer(await session.client(), config)
         await producer.start()
@@ -108,8 +116,20 @@ class Sends:
         self._producer = producer
         self._quiet = quiet
         self._how: dict[str, Any] = {}
+        self._under_way: list[Deferred[SendResult]] = []
+        session.interrupted.addCallback(self._end_soon)
         if shard is not None:
             self._how = {"selector": select_by_hash, "arg": shard}
+
+    def _end_soon(self, _: None) -> None:
+        seconds = self._session.options.timeout_ms / 1000
+        call_later: Callable[..., object] = self._session.host.clock.callLater
+        call_later(seconds, self._give_up)
+
+    def _give_up(self) -> None:
+        """Interrupted: sends that a broker answers are done by now, the others wait for one."""
+        for later in self._under_way:
+            later.cancel()
 
     async def repeated(self, make: Callable[[], Message], count: int, in_flight: int) -> None:
         """The same again and again, so many at the same time."""
@@ -138,10 +158,13 @@ class Sends:
         later: list[Deferred[SendResult]] = [
             self._producer.send(message, **self._how) for message in messages
         ]
+        self._under_way = later
         outcomes: list[tuple[bool, Any]] = await DeferredList(later, consumeErrors=True)
         for is_sent, result in outcomes:
             if not is_sent:
                 self.failed += 1
+                if result.check(CancelledError):
+                    continue  # the user interrupted it, and knows
                 if self.failed == 1 or not self._quiet:
                     self._output.error(self._session.with_hint(result.getErrorMessage()))
                 continue

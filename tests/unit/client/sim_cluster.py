@@ -46,6 +46,12 @@ class SimCluster:
 
         :param changes: sections of the configuration with values to set in them.
         """
+        return self.wait(self.add_later(name, role, **changes))
+
+    def add_later(
+        self, name: str, role: BrokerRole = BrokerRole.ASYNC_MASTER, **changes: dict[str, Any]
+    ) -> "Deferred[Any]":
+        """As `add`, while the clock runs already: fires with the broker."""
         host = self.hosts.get(name) or self.world.add(name)
         if not host.is_running:
             host.restart()
@@ -57,9 +63,8 @@ class SimCluster:
         for section, values in changes.items():
             for key, value in values.items():
                 setattr(getattr(configuration, section), key, value)
-        controller = self.brokers[name] = Broker(host.seams, configuration)
-        self.wait(controller.start())
-        return controller
+        broker = self.brokers[name] = Broker(host.seams, configuration)
+        return broker.start().addCallback(lambda _: broker)
 
     def add_guarded(self, name: str, accounts: str) -> Any:
         """

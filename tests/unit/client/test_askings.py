@@ -427,9 +427,14 @@ def test_patience_ends_and_nothing_is_tried_again_that_will_not_change() -> None
             drive(made.send(Message("T", b"x")), answered)
         assert (len(asked), refused.value.retriable) == (tries, False)
     queue = MessageQueue("T", "a", 0)
+    once = sending(clock, retry_chosen_queue=False)
     with pytest.raises(SendFailed):
-        drive(made.send(Message("T", b"x"), queue=queue), silent(MASTER))
+        drive(once.send(Message("T", b"x"), queue=queue), silent(MASTER))
     assert clock.slept == []
+    began = clock.now
+    with pytest.raises(SendTimeout):
+        drive(made.send(Message("T", b"x"), queue=queue), silent(MASTER))
+    assert clock.now - began == pytest.approx(5.0, abs=0.01)
 
 
 def test_a_slow_broker_is_given_twice_the_time_each_round() -> None:

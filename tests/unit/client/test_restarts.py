@@ -1,5 +1,6 @@
 """What producers notice of brokers that die under load: latency, and no exception."""
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -8,9 +9,11 @@ from twisted.internet.defer import Deferred
 
 from rmq_ha.base.model.status import BrokerRole
 from rmq_ha.client.rules.errors import NoRoute, SendTimeout
-from rmq_ha.client.rules.messages import Message, SendResult, SendStatus
+from rmq_ha.client.rules.messages import Message, MessageQueue, SendResult, SendStatus
+from rmq_ha.client.rules.queue_choice import select_by_hash
 from rmq_ha.client.rules.settings import ProducerConfig
 from rmq_ha.client.send.producer import Producer
+from rmq_ha.testing.client_world import ClientWorld
 from tests.unit.client.sim_cluster import SimCluster
 
 EVERY_S = 0.02
@@ -172,3 +175,67 @@ def test_while_one_of_two_brokers_is_away_the_other_has_it_all_at_once() -> None
     assert (load.failed, len(load.results)) == ([], load.sent)
     assert max(took for _, took in load.results[1:]) < 0.3
     assert {result.send_status for result, _ in load.results} == {SendStatus.SEND_OK}
+
+
+@pytest.mark.parametrize("how", ["selector", "queue"])
+def test_keyed_sends_survive_a_restart_as_others_do(how: str) -> None:
+    """1,071 keyed sends failed in one second after a kill; each goes to its own queue still."""
+    with ClientWorld(pair=True) as world:
+
+        async def story() -> None:
+            async with world.connect() as client:
+                producer = await client.producer()
+                await producer.send(Message("T", b"first"))
+                queues = await producer.fetch_publish_message_queues("T")
+                sends: list[Any] = []
+
+                async def send_all() -> None:
+                    for number in range(600):
+                        chosen: dict[str, Any] = {"queue": queues[number % len(queues)]}
+                        if how == "selector":
+                            chosen = {"selector": select_by_hash, "arg": str(number)}
+                        message = Message("T", b"%d" % number)
+                        sends.append((chosen, producer.send(message, **chosen)))
+                        await asyncio.sleep(0.02)
+
+                under_way = asyncio.ensure_future(send_all())
+                await asyncio.sleep(3)
+                world.kill_master()
+                await asyncio.sleep(5)
+                world.fail_over()
+                await under_way
+                for number, (chosen, sent) in enumerate(sends):
+                    result = await sent
+                    expected = chosen.get("queue") or select_by_hash(
+                        queues, Message("T", b""), str(number)
+                    )
+                    assert result.send_status is SendStatus.SEND_OK
+                    assert result.message_queue == expected
+
+        world.run(story())
+
+
+@pytest.mark.parametrize(("may_move", "broker"), [(False, "a"), (True, "b")])
+def test_a_keyed_send_goes_elsewhere_only_if_asked(may_move: bool, broker: str) -> None:
+    """Its broker stays away for a while, and another one serves the topic."""
+    cluster = SimCluster("a", "b")
+    load = Load(cluster, chosen_queue_may_move=may_move)
+    for name in ("a", "b"):  # both of them make the topic
+        cluster.wait(load.producer.send(Message("T", b"x"), queue=MessageQueue("T", name, 0)))
+    cluster.run(1)
+    cluster.wait(load.instance.routes.fetch("T"))
+
+    def first(queues: Any, message: Message, arg: Any) -> Any:
+        return min(queues)
+
+    sent = cluster.wait(load.producer.send(Message("T", b"0"), selector=first))
+    assert sent.message_queue.broker_name == "a"
+    cluster.crash("a")
+    outcome: list[Any] = []
+    load.producer.send(Message("T", b"1"), selector=first).addBoth(outcome.append)
+    cluster.run(10)
+    assert len(outcome) == may_move
+    cluster.add("a")
+    cluster.run(5)
+    (result,) = outcome
+    assert result.message_queue.broker_name == broker

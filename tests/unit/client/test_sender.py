@@ -536,8 +536,8 @@ def test_a_send_whose_time_is_over_while_it_rests_says_what_it_met() -> None:
         ({}, {}, refused(ResponseCode.SYSTEM_ERROR)),
         ({}, {}, refused(ResponseCode.TOPIC_NOT_EXIST)),
         ({}, {}, refused(ResponseCode.NO_PERMISSION)),
-        ({}, {"fixed_queue": MessageQueue("T", "a", 0)}, GONE),
-        ({}, {"selector": min}, GONE),
+        ({"retry_chosen_queue": False}, {"fixed_queue": MessageQueue("T", "a", 0)}, GONE),
+        ({"retry_chosen_queue": False}, {"selector": min}, GONE),
         ({}, {"oneway": True}, GONE),
     ],
 )
@@ -577,8 +577,8 @@ def test_an_account_without_rights_is_told_after_one_attempt() -> None:
     assert (len(bench.attempts), outcome[0].retriable) == (1, False)
 
 
-def test_a_chosen_queue_is_waited_for_if_wanted_and_by_nobody_else() -> None:
-    bench = patient(retry_chosen_queue=True)
+def test_a_chosen_queue_is_waited_for_and_by_nobody_else() -> None:
+    bench = patient()
     first, second = MessageQueue("T", "a", 0), MessageQueue("T", "b", 0)
     resting = bench.send(deadline=60.0, fixed_queue=first)
     bench.answer(0, GONE)

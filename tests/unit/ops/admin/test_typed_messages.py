@@ -313,3 +313,45 @@ def test_an_id_that_holds_a_former_address(typed: Typist) -> None:
     told = typed(f"message show {elsewhere} --topic Orders")
     assert told.code == NOT_FOUND
     assert "no broker of Orders has a message with this id" in told.err
+
+
+@pytest.mark.parametrize("shard", ["", " --shard customer-7"])
+def test_producing_waits_for_a_broker_that_restarts(typed: Typist, shard: str) -> None:
+    """It failed after "3 attempts within 3 ms"."""
+    _away(typed, for_seconds=8)
+    began = typed.cluster.clock.seconds()
+    told = typed(f"produce Orders late --quiet --count 40 --in-flight 1{shard}")
+    assert (told.code, told.lines[-1]) == (0, {"sent": 40, "failed": 0})
+    assert since(typed, began) > 8
+
+
+def test_producing_waits_no_longer_than_it_may(typed: Typist) -> None:
+    """0 is one round; and Ctrl-C ends the wait."""
+    for seconds in (0, 20):
+        _away(typed, for_seconds=22)
+        began = typed.cluster.clock.seconds()
+        told = typed(f"produce Orders late --count 40 --in-flight 1 --wait {seconds}")
+        assert told.code == FAILED
+        assert seconds <= since(typed, began) < seconds + 6
+        typed.cluster.run(60)
+    _away(typed, for_seconds=40)
+    typed.interrupts(5)
+    began = typed.cluster.clock.seconds()
+    told = typed("produce Orders late --quiet --count 40 --in-flight 1")
+    assert (told.code, told.lines[-1]["failed"]) == (FAILED, 1)
+    assert since(typed, began) < 12
+
+
+def _away(typed: Typist, for_seconds: float) -> None:
+    """Both brokers die in the middle of the next line, and come back."""
+
+    def die() -> None:
+        for name in ("one", "two"):
+            typed.cluster.crash(name)
+        typed.host.clock.callLater(for_seconds, come_back)
+
+    def come_back() -> None:
+        for name in ("one", "two"):
+            typed.cluster.add_later(name)
+
+    typed.meanwhile(0.005, die)
