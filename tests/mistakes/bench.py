@@ -222,7 +222,7 @@ class Bench(ExitStack):
         for name, port in self.port.items():
             for away in (-2, 0, 1) if name in ("broker", "slave") else (0,):
                 usual = USUAL.get(name, 12000) + away
-                text = re.sub(rf"(?<![\d.]){port + away}(?![\d.])", str(usual), text)
+                text = re.sub(rf"(?<![\d.]){port + away}(?!\d|\.\d)", str(usual), text)
         lines = STAMP.sub("", text).splitlines()
         return "\n".join(line for line in lines if not line.startswith(("serving:", "READY")))
 

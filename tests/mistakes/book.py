@@ -56,7 +56,7 @@ HEAD = """\
 
 {count} mistakes, each made with real processes, as it is typed here, and what was said. Generated
 by `python -m tests.mistakes`, never edited. A: cause and fix are named; B: the cause; C: neither,
-or nothing is said. Then: the grade of the trial whose mistakes these are (its rows about several
+or nothing is said. Then: the grade in the trial that met the mistake (its rows about several
 things stand here one by one); the {new} without one are new. Now: {grades}. The grade is given
 by words that the row's author expects in the answer, so read the answers, too.
 

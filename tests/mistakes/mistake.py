@@ -32,7 +32,7 @@ class Mistake:
     :ivar what: the mistake, in an operator's words.
     :ivar cause: what the answer has to say for B.
     :ivar fix: what it has to say besides for A.
-    :ivar then: the grade of the trial (users-2); empty: it is one of the new ones.
+    :ivar then: the grade in the trial that met it (users-2, operator-3); empty: no trial did.
     :ivar held: the test of every run of CI, where this one is too slow for it.
     """
 

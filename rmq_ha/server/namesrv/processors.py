@@ -146,12 +146,18 @@ class RouteProcessor:
                 note=self._note_if_wiped(broker.broker_name),
             )
         if result.displaced is not None:
+            cure = (
+                f"unless {result.displaced} became a slave, stop it"
+                if broker.broker_id == MASTER_ID
+                else "stop one of the two, or give it another brokerName or brokerId"
+            )
             self.log.warn(
                 "{broker.broker_name}/{broker.broker_id} is at {broker.address} now; {before} had "
                 "this name and id, and is connected still. Clients are sent to {broker.address}; "
-                "unless {before} became a slave, stop it",
+                "{cure}",
                 broker=broker,
                 before=result.displaced,
+                cure=cure,
             )
         self._watch(channel)
         order = self._kv_config.namespace(ORDER_TOPIC_CONFIG)

@@ -139,7 +139,7 @@ def wrong_name_said(bench: Bench) -> str:
     cause="had this name and id",
     fix="another brokerName or brokerId",
     then="C",
-    held="tests/unit/server/namesrv/test_processors.py::test_a_takeover_is_at_once_by_default",
+    held="tests/unit/server/namesrv/test_processors.py::test_two_slaves_of_one_id_are_named_with_what_to_do",
 )
 def same_id(bench: Bench) -> str:
     server = namesrv(bench)
@@ -171,6 +171,23 @@ def two_masters(bench: Bench) -> str:
     )
     both = f"{bench.at('namesrv')};{bench.at('second')}"
     return bench.run("rmqha-admin", "doctor", "-n", both, "--look-again", "0")
+
+
+@BETWEEN.add(
+    "an old master started again as it was after a fail-over",
+    cause="leads broker-a, and this broker was started as its master",
+    fix="rmqha-admin demote",
+    then="C",
+    held="tests/live/test_fail_over.py::test_a_machine_that_reboots_after_its_slave_was_promoted",
+)
+def old_master(bench: Bench) -> str:
+    first, second = whole(bench)
+    first.end(signal.SIGKILL)
+    second.end()
+    bench.broker(settings(bench, "SYNC_MASTER", 0), "b.properties", "slave")
+    returned = bench.start("rmqha-broker", "-c", "a.properties")
+    returned.until("rmqha-admin demote")
+    return returned.end()
 
 
 @BETWEEN.add(
@@ -252,29 +269,30 @@ def clock(bench: Bench) -> str:
         "b.properties",
         "slave",
     )
-    running = bench.start("rmqha-broker", "-c", "b.properties", environ=ahead(bench))
+    running = bench.start("rmqha-broker", "-c", "b.properties", environ=shifted(bench, hours=1))
     running.until("serving:")
     return bench.until(lambda: bench.admin("doctor", "--look-again", "0"), "clocks-apart")
 
 
-def ahead(bench: Bench) -> dict[str, str]:
-    """The wall clock of a process, an hour ahead."""
+def shifted(bench: Bench, *, hours: int) -> dict[str, str]:
+    """The environment of a process whose wall clock is so many hours ahead; negative: behind."""
     source = bench.write(
-        "ahead.c",
+        "clock.c",
         "#define _GNU_SOURCE\n#include <dlfcn.h>\n#include <time.h>\n#include <sys/time.h>\n"
         "static int (*real)(clockid_t, struct timespec *);\n"
         "int clock_gettime(clockid_t c, struct timespec *t) {\n"
         ' if (!real) real = dlsym(RTLD_NEXT, "clock_gettime");\n'
-        " int r = real(c, t); if (c == CLOCK_REALTIME) t->tv_sec += 3600; return r; }\n"
+        " int r = real(c, t); if (c == CLOCK_REALTIME) "
+        f"t->tv_sec += {hours * 3600}; return r; }}\n"
         "time_t time(time_t *t) { struct timespec n; clock_gettime(CLOCK_REALTIME, &n);"
         " if (t) *t = n.tv_sec; return n.tv_sec; }\n"
         "int gettimeofday(struct timeval *t, void *z) { struct timespec n;"
         " clock_gettime(CLOCK_REALTIME, &n); t->tv_sec = n.tv_sec; t->tv_usec = n.tv_nsec / 1000;"
         " return 0; }\n",
     )
-    command = ["cc", "-shared", "-fPIC", "-o", "ahead.so", source, "-ldl"]
+    command = ["cc", "-shared", "-fPIC", "-o", "clock.so", source, "-ldl"]
     subprocess.run(command, cwd=bench.directory, check=True)
-    return {"LD_PRELOAD": bench.path("ahead.so")}
+    return {"LD_PRELOAD": bench.path("clock.so")}
 
 
 @BETWEEN.add(

@@ -287,12 +287,70 @@ def no_controller(bench: Bench) -> str:
 
 
 @FILES.add(
-    "haSecret in controller mode",
-    cause="haSecret: controller mode has none yet",
-    fix="haAllowedSlaves",
+    "a value in quotes",
+    cause='brokerName="broker-a"',
+    fix="remove them",
+    then="C",
 )
-def secret_in_controller_mode(bench: Bench) -> str:
-    return check(bench, f"{CONTROLLED}haSecret=0123456789abcdef\n")
+def quotes(bench: Bench) -> str:
+    return check(bench, 'brokerName="broker-a"\n')
+
+
+@FILES.add(
+    "a comment behind a value",
+    cause="the comment is part of the value",
+    fix="give it a line of its own",
+    then="C",
+)
+def comment(bench: Bench) -> str:
+    return check(bench, "brokerName=broker-a # the first\n")
+
+
+@FILES.add(
+    "the home directory as ~", cause="nobody replaces ~", fix="write the whole path", then="C"
+)
+def tilde(bench: Bench) -> str:
+    return check(bench, "storePathRootDir=~/store\n")
+
+
+@FILES.add(
+    "a variable of the shell",
+    cause="nobody replaces variables here",
+    fix="write the value itself",
+    then="C",
+)
+def variable(bench: Bench) -> str:
+    return check(bench, "storePathRootDir=$HOME/store\n")
+
+
+@FILES.add(
+    "all addresses as the one that clients are told",
+    cause="brokerIP1=0.0.0.0",
+    fix="write the address of this machine",
+    then="C",
+)
+def told_all(bench: Bench) -> str:
+    return check(bench, "brokerIP1=0.0.0.0\n")
+
+
+@FILES.add(
+    "messages are kept for no hour",
+    cause="fileReservedTime=0: at the hour of deleteWhen",
+    fix="such as 72",
+    then="C",
+)
+def no_hours(bench: Bench) -> str:
+    return check(bench, "fileReservedTime=0\n")
+
+
+@FILES.add(
+    "the status port is open to all, without a token",
+    cause="whoever reaches port 5557",
+    fix="name the one that Prometheus asks",
+    then="B",
+)
+def open_metrics(bench: Bench) -> str:
+    return check(bench, f"metricsPort={bench.port['metrics']}\nmetricsAddress=0.0.0.0\n")
 
 
 @FILES.add("a DLedger member that its group does not name", cause="dLegerSelfId", fix="dLegerPeers")

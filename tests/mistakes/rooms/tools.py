@@ -7,9 +7,10 @@ import signal
 
 from tests.mistakes.bench import Bench
 from tests.mistakes.mistake import Room
-from tests.mistakes.rooms.between import whole
+from tests.mistakes.rooms.between import shifted, whole
 
 TOOLS = Room("Commands")
+MADE_BY_HAND = "autoCreateSubscriptionGroup=false\nautoCreateTopicEnable=false\n"
 
 
 @TOOLS.add("no name server is named", cause="name server", fix="NAMESRV_ADDR")
@@ -187,3 +188,87 @@ def no_command(bench: Bench) -> str:
 @TOOLS.add("a time that is none", cause="yesterday", fix="10m")
 def no_time(bench: Bench) -> str:
     return bench.admin("reset-offset", "T", "-g", "g", "--to", "yesterday", "--yes")
+
+
+@TOOLS.add("init of two things at once", cause="do not go together", fix="give one of", then="C")
+def init_both(bench: Bench) -> str:
+    return bench.run("rmqha-admin", "init", "conf", "--pair", "--dledger")
+
+
+@TOOLS.add(
+    "init of a pair on one machine",
+    cause="10.0.0.1 comes twice",
+    fix="name different machines",
+    then="C",
+)
+def init_same(bench: Bench) -> str:
+    return bench.run("rmqha-admin", "init", "conf", "--pair", "--hosts", "10.0.0.1,10.0.0.1")
+
+
+def with_messages(bench: Bench) -> None:
+    """A broker with a topic of two queues that hold four messages, and no group."""
+    bench.broker(MADE_BY_HAND)
+    two_queues(bench)
+
+
+def two_queues(bench: Bench) -> None:
+    bench.admin("topic", "create", "T", "--queues", "2")
+    bench.admin("produce", "T", "hello", "--count", "4")
+
+
+@TOOLS.add(
+    "a topic with messages gets fewer queues",
+    cause="queue 1 of T on broker-a holds 2 messages",
+    fix="--drop-unread",
+    then="C",
+)
+def fewer_queues(bench: Bench) -> str:
+    with_messages(bench)
+    return bench.admin("topic", "update", "T", "--queues", "1", "--yes")
+
+
+@TOOLS.add("the offsets of a misspelt group are reset", cause="biling", fix="--new", then="C")
+def misspelt_group(bench: Bench) -> str:
+    with_messages(bench)
+    return bench.admin("reset-offset", "T", "-g", "biling", "--to", "earliest", "--yes")
+
+
+@TOOLS.add(
+    "messages are kept for 1 hour, not 72",
+    cause="fileReservedTime=1 deletes the messages of",
+    fix="--drop-old",
+    then="C",
+    held="tests/unit/ops/admin/test_losses.py::test_a_shorter_retention_says_what_will_be_deleted",
+)
+def shorter_retention(bench: Bench) -> str:
+    small = f"{MADE_BY_HAND}maxMessageSize=128\n"  # a log is dated once it holds two of the largest
+    bench.broker_file(small)
+    earlier = bench.start("rmqha-broker", "-c", "b.properties", environ=shifted(bench, hours=-5))
+    earlier.until("serving:")
+    two_queues(bench)
+    earlier.end()
+    bench.broker(small)
+    return bench.admin("broker", "config", "set", "broker-a", "fileReservedTime=1", "--yes")
+
+
+@TOOLS.add(
+    "consume in a group that there is not, and that no broker makes",
+    cause="does not have the group workers",
+    fix="rmqha-admin group create workers",
+    then="C",
+)
+def missing_group(bench: Bench) -> str:
+    with_messages(bench)
+    return bench.admin("consume", "T", "-g", "workers", "--until-end")
+
+
+@TOOLS.add(
+    "dead letters of a group that has none",
+    cause="no dead letters of failing",
+    fix="group list",
+    then="C",
+)
+def no_dead_letters(bench: Bench) -> str:
+    with_messages(bench)
+    bench.admin("group", "create", "failing")
+    return bench.admin("dlq", "show", "failing")

@@ -14,8 +14,10 @@ from tests.interop.wire import Refused, Wire
 from tests.museum.exhibit import Fact, Room
 from tests.museum.raw_peers import RawMaster
 from tests.museum.sides import (
+    FLUSH_SLAVE_TIMEOUT,
     SEND_OK,
     SLAVE,
+    SLAVE_NOT_AVAILABLE,
     Side,
     codes,
     create,
@@ -28,6 +30,7 @@ from tests.museum.sides import (
 room = Room("Connections, addresses and restarts")
 PARTS = 3
 """How much longer than allowed a peer may take to notice a silence."""
+STORED = {SEND_OK, FLUSH_SLAVE_TIMEOUT, SLAVE_NOT_AVAILABLE}
 
 
 @room.exhibit("A11: RMQ#2456, RMQ#2351, RMQ#2142, RMQ#1278, RMQ#5579")
@@ -137,6 +140,28 @@ def start_that_fails_takes_a_master_away(side: Side) -> Fact:
     time.sleep(0.5)
     found = masters_in_route(namesrv, "T")
     return Fact(not found, f"exit code {code}; {len(found)} masters in the route after it")
+
+
+@room.exhibit("found in 4.9.7 by our trials")
+def old_master_takes_the_name_again(side: Side) -> Fact:
+    """The old master reboots unchanged after a fail-over: clients are sent to it, it gives OK."""
+    namesrv = side.namesrv()
+    old = side.broker(namesrv=namesrv)
+    create(old, "T")
+    old.kill()
+    promoted = side.broker(namesrv=namesrv)
+    create(promoted, "T")
+    side.until(lambda: masters_in_route(namesrv, "T") == [promoted.address], 20, "the route")
+    side.again(old)
+    deadline = time.monotonic() + 1
+    while (found := masters_in_route(namesrv, "T")) != [old.address]:
+        if time.monotonic() > deadline:
+            break
+        time.sleep(0.05)
+    taken = len(STORED & set(codes(old, "T", 1)))
+    place = "old" if old.address in found else "promoted"
+    seen = f"the route names the {place} master; the old one takes {taken} of 1 message"
+    return Fact(place == "old" or taken > 0, seen)
 
 
 @room.exhibit("A28: RMQ#95, RMQ#1164, RMQ#3482")

@@ -9,13 +9,15 @@ from concurrent.futures import ThreadPoolExecutor
 
 import psutil
 
+from rmq_ha.base.wire import fastjson
+from rmq_ha.base.wire.batch import encode_batch
 from rmq_ha.base.wire.codes import RequestCode
 from rmq_ha.client.lookup.requests import pull_request
 from tests.interop.pairs import max_offsets
 from tests.interop.rig import Server
 from tests.interop.wire import Refused, Wire
 from tests.museum.exhibit import Fact, Room
-from tests.museum.sides import Side, create, readable, send
+from tests.museum.sides import Side, create, readable, requests, send
 
 from .connections import masters_in_route
 
@@ -118,6 +120,82 @@ def group_ahead_of_a_promoted_slave_skips(side: Side) -> Fact:
             found += following - start if answer.code != OFFSET_MOVED else 0
             start = following
     return Fact(found < 30, f"{found} of 30 new messages")
+
+
+@room.exhibit("RMQ#3953")
+def retries_in_queues_that_nobody_may_read(side: Side) -> Fact:
+    """A group's retryQueueNums grows: retries go into queues of %RETRY% that nobody may read."""
+    master = side.broker()
+    create(master, "T")
+    send(master, "T", 21)
+    places = [record.physical_offset for record in readable(master, "T")]
+    with Wire(master.address) as wire:
+        wire.create_group("g")
+        send_back(wire, places[0])  # makes the retry topic, with one queue
+        body = fastjson.encode({"groupName": "g", "retryQueueNums": 4})
+        wire.call(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body)
+        for place in places[1:]:
+            send_back(wire, place)
+        queues = range(4)
+        side.until(
+            lambda: sum(wire.max_offset("%RETRY%g", queue) for queue in queues) == len(places),
+            10,
+            "the retries, one second later",
+        )
+    found = sum(len(readable(master, "%RETRY%g", queue)) for queue in queues)
+    lost = len(places) - found
+    return Fact(lost > 0, f"{lost} of {len(places)} retries lie where nobody may read")
+
+
+def send_back(wire: Wire, place: int) -> None:
+    """The group `g` could not consume a message of the log; it comes again after a second."""
+    wire.call(
+        RequestCode.CONSUMER_SEND_MSG_BACK,
+        group="g", originTopic="T", offset=place, delayLevel=1, originMsgId="", unitMode="false",
+        maxReconsumeTimes=16,
+    )  # fmt: skip
+
+
+@room.exhibit("RMQ#5445, RMQ#5752, RMQ#951")
+def reset_to_the_time_of_a_batch(side: Side) -> Fact:
+    """A group is reset to a time that a whole batch shares: half of the batch is skipped."""
+    master = side.broker()
+    create(master, "T")
+    batch, members = requests("T", 1)[0], [(0, b"museum", "")] * 100
+    batch.code, batch.body = RequestCode.SEND_BATCH_MESSAGE, encode_batch(members)
+    batch.ext = {**(batch.ext or {}), "m": "true"}
+    with Wire(master.address) as wire:
+        for request in (requests("T", 1)[0], batch, requests("T", 1)[0]):
+            time.sleep(0.02)
+            wire.exchange([request])
+        records = wire.pull_all("T", 0)
+        stamp = records[1].store_timestamp
+        shared = sum(record.store_timestamp == stamp for record in records)
+        answer = wire.call(
+            RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, topic="T", queueId=0, timestamp=stamp
+        )
+    begin = int((answer.ext or {})["offset"])
+    seen = f"offset {begin}: {begin - 1} of {shared} messages of that time skipped"
+    return Fact(begin > 1, seen)
+
+
+@room.exhibit("RMQ#288, RMQ#7884")
+def deleted_topic_stays_in_the_route(side: Side) -> Fact:
+    """A topic is deleted at one of two brokers: clients are still sent there, and refused."""
+    namesrv = side.namesrv()
+    servers = [side.broker(brokerName=name, namesrv=namesrv) for name in ("left", "stays")]
+    for server in servers:
+        create(server, "T")
+    side.until(lambda: len(masters_in_route(namesrv, "T")) == len(servers), 20, "the route")
+    with Wire(servers[0].address) as wire:
+        wire.call(RequestCode.DELETE_TOPIC_IN_BROKER, topic="T")
+        # makes it register all its topics now, not after up to 30 s
+        wire.call(RequestCode.UPDATE_BROKER_CONFIG, b"brokerPermission=6\n")
+    deadline = time.monotonic() + 2
+    while len(found := masters_in_route(namesrv, "T")) == 2 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    stays_there = servers[0].address in found
+    return Fact(stays_there, f"{len(found)} brokers in the route, 1 has the topic")
 
 
 @room.exhibit("A25: RMQ#7263, RMQ#7264, RMQ#7273")

@@ -164,6 +164,15 @@ class ProcessorTests(SynchronousTestCase):
         self.assertEqual(self.register("T", port=20911, counter=2).code, 0)
         self.assertEqual(self.log(), [])
 
+    def test_two_slaves_of_one_id_are_named_with_what_to_do(self) -> None:
+        """Neither of them "became a slave": one of the two needs another id."""
+        self.register("T", broker_id=1)
+        self.log()
+        self.register("T", port=20911, broker_id=1)
+        (line,) = [line for line in self.log() if "is at" in line]
+        self.assertIn("stop one of the two, or give it another brokerName or brokerId", line)
+        self.assertNotIn("became a slave", line)
+
     def test_two_masters_are_told_apart(self) -> None:
         """The one that lost its id is refused with the address of the other one; one line."""
         self.register("T")
