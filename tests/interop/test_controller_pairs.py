@@ -58,7 +58,7 @@ def guards(rig: Rig, kinds: Collection[str]) -> dict[str, str]:
     if ALL_JAVA:
         return {}
     authority = Authority(rig.directory / "certificates", "set")
-    authority.issue("127.0.0.1", file="broker")
+    authority.issue(*(f"127.0.0.{host}" for host in range(1, 5)), file="broker")
     settings = authority.settings("tls.ha", "broker")
     if "java" in kinds:
         return {**settings, "tls.ha.trustCertPath": "", "tls.ha.mode": "permissive"}

@@ -18,6 +18,7 @@ from rmq_ha.server.autoswitch.journal import EpochJournal
 from rmq_ha.server.autoswitch.manager import ReplicasManager
 from rmq_ha.server.autoswitch.replica import EpochReplica
 from rmq_ha.server.autoswitch.settings import ReplicationSettings
+from rmq_ha.server.autoswitch.shared_end import SharedEnd
 from rmq_ha.server.autoswitch.sync_state import SyncState
 from rmq_ha.server.autoswitch.tables import TableFeed
 from rmq_ha.server.store.local.journal import LocalJournal
@@ -95,7 +96,13 @@ def _no_union(patches: Patches) -> None:
     patches.put(SyncState, "union", property(lambda state: frozenset(state.known.members)))
 
 
+def _cut_confirmed(patches: Patches) -> None:
+    """As RocketMQ: else a slave refuses to cut what is confirmed, and the fault shows no loss."""
+    patches.put(SharedEnd, "check", lambda *_: None)
+
+
 def _join_at_once(patches: Patches) -> None:
+    _cut_confirmed(patches)
     patches.put(SyncState, "_may_join", lambda *_: True)
     patches.put(SyncState, "_has_all", lambda *_: True)
 
@@ -128,6 +135,7 @@ def _believe_reports(patches: Patches) -> None:
 
 
 def _ask_again(patches: Patches) -> None:
+    _cut_confirmed(patches)
     decided = AutoSwitchHAService.decided
 
     def drop_afterwards(service: Any, decision: Any) -> None:
@@ -159,12 +167,12 @@ OF_CONTROLLER_MODE = (
     _planted("confirm-end", "what the master has is confirmed", "14.9", 6, _confirm_end),
     _planted("read-all", "consumers read past the confirm offset", "14.9", 6, _read_all),
     _planted("recover-all", "a start dispatches what was not confirmed", "seed", 8, _recover_all),
-    _planted("rename-epoch", "a restart renames the epoch", "seed", 43, _rename_epoch),
-    _planted("resume", "a master goes on in the epoch in which it crashed", "seed", 395, _resume),
+    _planted("rename-epoch", "a restart renames the epoch", "seed", 27, _rename_epoch),
+    _planted("resume", "a master goes on in the epoch in which it crashed", "seed", 44, _resume),
     _planted("count-cache", "what is not on the disk counts", "seed", 29, _count_cache),
     _planted("ends-only", "logs are compared by their ends", "14.14", 43, _ends_only),
     _planted("no-epoch-file", "epochs are not on the disk", "14.13", 0, _no_epoch_file),
-    _planted("keep-torn", "a torn record stays under a new master", "14.12", 134, _keep_torn),
+    _planted("keep-torn", "a torn record stays under a new master", "14.12", 139, _keep_torn),
     _planted("no-union", "who joins is not waited for", "14.5", 14, _no_union),
     _planted("join-at-once", "who joins need not have all", "14.6", 109, _join_at_once),
     _planted("no-lease", "a master needs no lease", "14.1", 12, _no_lease),

@@ -246,7 +246,7 @@ MUTANTS = (
         "end-again",
         "the END of a transaction that was moved or ended is carried out again",
         "F4",
-        6,
+        3,
         _end_again,
         CLUSTER,
     ),
