@@ -174,7 +174,7 @@ OF_CONTROLLER_MODE = (
     _planted("no-epoch-file", "epochs are not on the disk", "14.13", 0, _no_epoch_file),
     _planted("keep-torn", "a torn record stays under a new master", "14.12", 139, _keep_torn),
     _planted("no-union", "who joins is not waited for", "14.5", 14, _no_union),
-    _planted("join-at-once", "who joins need not have all", "14.6", 109, _join_at_once),
+    _planted("join-at-once", "who joins need not have all", "14.6", 491, _join_at_once),
     _planted("no-lease", "a master needs no lease", "14.1", 12, _no_lease),
     _planted("long-lease", "the lease outlives the time-out", "14.2", 12, _long_lease),
     _planted("accept-early", "puts before all is confirmed", "8.5", 251, _accept_early),
