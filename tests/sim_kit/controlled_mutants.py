@@ -9,7 +9,6 @@ from typing import Any
 from twisted.internet.defer import succeed
 
 from rmq_ha.server.autoswitch import lease
-from rmq_ha.server.autoswitch.actions import Adopt
 from rmq_ha.server.autoswitch.commit_log import ConfirmedTail, EpochCommitLog
 from rmq_ha.server.autoswitch.epochs import Epochs
 from rmq_ha.server.autoswitch.files import EpochFile
@@ -134,19 +133,6 @@ def _believe_reports(patches: Patches) -> None:
     patches.put(SyncState, "_holds", has_all)
 
 
-def _ask_again(patches: Patches) -> None:
-    _cut_confirmed(patches)
-    decided = AutoSwitchHAService.decided
-
-    def drop_afterwards(service: Any, decision: Any) -> None:
-        is_final = isinstance(decision, Adopt) and decision.is_final
-        decided(service, decision._replace(is_final=False) if is_final else decision)
-        if is_final and service._state is not None:
-            service._state.refused(service._now())
-
-    patches.put(AutoSwitchHAService, "decided", drop_afterwards)
-
-
 def _vouch_early(patches: Patches) -> None:
     recover = EpochJournal.recover
 
@@ -181,6 +167,5 @@ OF_CONTROLLER_MODE = (
     _planted("keep-tail", "a tail that the master does not have stays", "14.11", 0, _keep_tail),
     _planted("lose-changes", "tables go to slaves at the start only", "14.11", 1, _lose_changes),
     _planted("sent-is-kept", "what was sent counts as held", "14.6", 6, _believe_reports),
-    _planted("ask-again", "a set is asked for, and not waited for", "seed", 563, _ask_again),
     _planted("vouch-early", "a start vouches for what it took back", "seed", 0, _vouch_early),
 )
