@@ -34,7 +34,7 @@ from rmq_ha.server.autoswitch.manager import ReplicasManager
 from rmq_ha.server.autoswitch.protocol import EpochFeedProtocol
 from rmq_ha.server.autoswitch.puts import WaitingPuts
 from rmq_ha.server.autoswitch.replica import Cut, EpochReplica, Remember
-from rmq_ha.server.autoswitch.resigning import Resigning
+from rmq_ha.server.autoswitch.resignation import Resignation
 from rmq_ha.server.autoswitch.service import ControllerClient, Decision
 from rmq_ha.server.autoswitch.settings import ManagerSettings, ReplicationSettings
 from rmq_ha.server.autoswitch.shared_end import SharedEnd
@@ -158,7 +158,7 @@ class AutoSwitchHAService:
         self._stranded: set[int] = set()
         self._times = AppendTimes()
         self._masters: Masters | None = None
-        self._resigning: Resigning | None = None
+        self._resignation: Resignation | None = None
         self._stranger: str | None = None
         self._shared = SharedEnd(log, self.settings, own.ha_cut_confirmed_to)
         log.leadership = self
@@ -244,8 +244,8 @@ class AutoSwitchHAService:
         own = configuration.ours
         if own.ha_hand_over_when_full:
             ratio = own.disk_space_clean_forcibly_ratio / 100
-            self._resigning = Resigning(host.clock, self._client, self, (cluster, name), ratio)
-            self._resigning.start()
+            self._resignation = Resignation(host.clock, self._client, self, (cluster, name), ratio)
+            self._resignation.start()
 
     async def _begin_mode(self) -> None:
         """
@@ -279,8 +279,8 @@ class AutoSwitchHAService:
         return Deferred.fromCoroutine(self._stop())
 
     async def _stop(self) -> None:
-        if self._resigning is not None:
-            await self._resigning.stop()
+        if self._resignation is not None:
+            await self._resignation.stop()
         self._decision = None
         changed: Deferred[None] | None = None
         if self.controllers is not None:

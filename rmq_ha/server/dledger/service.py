@@ -50,7 +50,7 @@ from rmq_ha.server.dledger.messages import GroupMessage, LeadershipTransferReque
 from rmq_ha.server.dledger.node import Node
 from rmq_ha.server.dledger.protocol import Answered, PeerRequests, read_response, request_frame
 from rmq_ha.server.dledger.puts import WaitingPuts
-from rmq_ha.server.dledger.resigning import Resigning
+from rmq_ha.server.dledger.resignation import Resignation
 from rmq_ha.server.dledger.statistics import DLedgerStatistics, statistics_of
 from rmq_ha.server.dledger.term_file import TermFile
 from rmq_ha.server.dledger.transfer import HAND_OVER_S, order_to_best
@@ -117,7 +117,7 @@ class DLedgerService:
         self._puts = WaitingPuts(host.clock)
         self._told_index = self._seen_end = -1
         self._rests_until = 0.0
-        self._resigning = Resigning(
+        self._resignation = Resignation(
             host.clock, self.settings, configuration.store, log, lambda: self.node
         )
         self._elections = 0
@@ -315,13 +315,13 @@ class DLedgerService:
 
     def _resign(self) -> None:
         """A leader that can write nothing more would keep all clients from sending."""
-        order = None if self._is_stopped else self._resigning.order()
+        order = None if self._is_stopped else self._resignation.order()
         if order is not None:
             Deferred.fromCoroutine(self._order(order)).addErrback(self._surprised)
 
     def deletes_early(self) -> bool:
         """Whether files that have not expired may be deleted for want of disk space."""
-        return self._resigning.deletes_early()
+        return self._resignation.deletes_early()
 
     def _act(self, action: Action) -> None:
         """One that fails must take neither the others nor the timer with it."""

@@ -463,7 +463,7 @@ def test_only_a_leader_hands_over() -> None:
     group.wait_until(lambda: service_of(master).node.watermark(follower.host.name) == 0)
     for member in (follower, master):
         service_of(member)._log.fault = "sync failed"
-        order = service_of(member)._resigning.order()
+        order = service_of(member)._resignation.order()
         assert (order is not None) is (member is master)
 
 

@@ -20,7 +20,7 @@ PATIENCE_S = 60.0
 """A leader tries so long to hand over before it deletes files that have not expired."""
 
 
-class Resigning:
+class Resignation:
     """
     A leader that can store nothing more would keep all clients from sending, although other
     members have room. One whose disk fills up would delete messages that other members still have.

@@ -48,7 +48,7 @@ class Leading(Protocol):
         """Let messages into the log, or not, while this broker leads."""
 
 
-class Resigning:
+class Resignation:
     """
     Has another broker of the set elected while this one leads and its disk refuses messages.
 
