@@ -11,7 +11,13 @@ from rmq_ha.base.model.subscription import SUB_ALL
 from rmq_ha.base.wire.bodies import MessageQueue
 from rmq_ha.client.aio_pull import Life
 from rmq_ha.client.consume import push_consumer
-from rmq_ha.client.consume.hand_over import Batches, HandOver, Messages, Processing, refuse_batches
+from rmq_ha.client.consume.hand_over import (
+    Batches,
+    HandOver,
+    MessageBlock,
+    Messages,
+    refuse_batches,
+)
 from rmq_ha.client.rules.consumer_settings import PushConsumerConfig
 from rmq_ha.client.rules.errors import NotStarted
 from rmq_ha.client.rules.listening import ConcurrentListener, Listener, OrderlyListener
@@ -75,7 +81,7 @@ class PushConsumer(Life):
         """
         return Batches(self._loops(), batch_size(most, self.deferred.config), wait_ms / 1000)
 
-    def processing(self, message: MessageExt) -> Processing:
+    def processing(self, message: MessageExt) -> MessageBlock:
         """
         Answer for a message of a loop by how its handling ends: `async with
         consumer.processing(message):`.
@@ -84,7 +90,7 @@ class PushConsumer(Life):
         it comes again as after `reconsume_later`; after a cancellation the next loop has it, and
         that is no attempt.
         """
-        return Processing(message, self._loops().ended)
+        return MessageBlock(message, self._loops().ended)
 
     def ack(self, message: MessageExt) -> None:
         """A message of a loop is consumed, though no next one is asked for; twice is harmless."""

@@ -19,7 +19,7 @@ from rmq_ha.client.aio import Client, LitePullConsumer, PushConsumer
 from rmq_ha.client.aio_push import batch_size
 from rmq_ha.client.blocking_part import BlockingPart
 from rmq_ha.client.consume.consume_service import ConsumeHook
-from rmq_ha.client.consume.hand_over import HandOver, Processing, refuse_batches
+from rmq_ha.client.consume.hand_over import HandOver, MessageBlock, refuse_batches
 from rmq_ha.client.rules.consumer_settings import LitePullConsumerConfig, PushConsumerConfig
 from rmq_ha.client.rules.errors import ForkedClient, NotStarted
 from rmq_ha.client.rules.messages import MessageExt
@@ -142,7 +142,7 @@ class BlockingConsumer(_Member[PushConsumer]):
         """
         return self._each(batch_size(most, self._config or PushConsumerConfig()), wait_ms / 1000)
 
-    def processing(self, message: MessageExt) -> Processing:
+    def processing(self, message: MessageExt) -> MessageBlock:
         """
         Answer for a message by how its handling ends: `with consumer.processing(message):`.
 
@@ -150,7 +150,7 @@ class BlockingConsumer(_Member[PushConsumer]):
         it comes again as after `reconsume_later`; after a KeyboardInterrupt the next loop has it,
         and that is no attempt.
         """
-        return Processing(message, self._ended)
+        return MessageBlock(message, self._ended)
 
     def poll(self, timeout_ms: int = 5_000) -> MessageExt | None:
         """The next message, to be answered by `ack` or `reconsume_later`; None: none came."""

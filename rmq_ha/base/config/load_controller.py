@@ -55,7 +55,7 @@ def load_controller(
         if own.config_store_path or name:
             own.config_store_path = surroundings.absolute(own.config_store_path or name)
         if own.acl_enable:
-            own.acl_directory = surroundings.absolute(own.acl_directory or _beside(name))
+            own.acl_directory = surroundings.absolute(own.acl_directory or _acl_directory(name))
         check_metrics_port(controller_port_plan(configuration), settings)
         notices += unknown_keys(configuration.plugin_options, settings)
         note_doubts((own, configuration.server), settings, notices)
@@ -120,7 +120,7 @@ def _note_family(
     note_family(setting, host, own.bind_address, surroundings, notices)
 
 
-def _beside(name: str) -> str:
+def _acl_directory(name: str) -> str:
     """Where plain_acl.yml is if nobody says so."""
     if not name:
         raise ConfigurationError(

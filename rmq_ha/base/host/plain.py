@@ -63,18 +63,18 @@ class PlainDisk(RealDisk):
         self._root = root
 
     def open(self, path: str, size: int) -> RealFile:
-        """As `RealDisk.open`."""
+        """Open or make a file of the directory; see `RealDisk.open`."""
         self._must_be_plain(path)
         return super().open(path, size)
 
     def replace(self, path: str, data: bytes, *, backup: bool = False) -> None:
-        """As `RealDisk.replace`."""
+        """Replace a file of the directory as a whole; see `RealDisk.replace`."""
         self._must_be_plain(path)
         self._must_be_plain(f"{path}.tmp")
         super().replace(path, data, backup=backup)
 
     def remove_tree(self, path: str) -> None:
-        """As `RealDisk.remove_tree`."""
+        """Remove a directory below this one; see `RealDisk.remove_tree`."""
         self._must_be_plain(path)
         super().remove_tree(path)
 
@@ -96,7 +96,7 @@ class PlainDisk(RealDisk):
 
 
 def _root_of(path: str, roots: tuple[str, ...]) -> str | None:
-    """That which the path, without its `..`, lies in, or is."""
+    """The root that the path is, or lies in, once its `..` are resolved; None: there is none."""
     whole = os.path.normpath(path)
     return next((root for root in roots if f"{whole}/".startswith(f"{root}/")), None)
 

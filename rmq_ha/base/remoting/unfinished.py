@@ -31,7 +31,7 @@ ones: the usual message has some KiB."""
 
 
 class Sender(Protocol):
-    """A connection."""
+    """A connection that may hold a part of a frame."""
 
     @property
     def host(self) -> str:

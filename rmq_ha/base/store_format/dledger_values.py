@@ -51,7 +51,7 @@ class Entry(NamedTuple):
         return ENTRY_HEADER_SIZE + len(self.body)
 
 
-class Standing(NamedTuple):
+class MemberStanding(NamedTuple):
     """
     A follower, as its leader knows it.
 

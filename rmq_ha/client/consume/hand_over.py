@@ -321,7 +321,7 @@ class Batches:
         self._loop.left_anywhere()
 
 
-class Processing:
+class MessageBlock:
     """`with`, or `async with`: answers for a message by how its handling ends."""
 
     def __init__(

@@ -110,7 +110,7 @@ async def registered(asker: Asker, broker_name: str) -> Registered:
     return Registered(broker.addresses if broker else {})
 
 
-class Standing(NamedTuple):
+class GroupStanding(NamedTuple):
     """
     Where a group stands in a topic at one broker.
 
@@ -126,7 +126,7 @@ class Standing(NamedTuple):
 
 async def standings(
     asker: Asker, address: str, step: Callable[[], object] | None = None
-) -> list[Standing]:
+) -> list[GroupStanding]:
     """
     Where the groups of a broker stand, if they do not stand at the ends of all queues.
 
@@ -147,7 +147,7 @@ async def standings(
         ahead = [ends[topic].get(number, 0) - offset for number, offset in queues.items()]
         waiting, beyond = (sum(max(0, sign * item) for item in ahead) for sign in (1, -1))
         if waiting or beyond:
-            rows.append(Standing(group, topic, waiting, beyond))
+            rows.append(GroupStanding(group, topic, waiting, beyond))
     return rows
 
 

@@ -11,7 +11,7 @@ from rmq_ha.base.model.status import BrokerRole
 from rmq_ha.ops.admin.confirm import must_be_askable
 from rmq_ha.ops.admin.handover_set import take_over
 from rmq_ha.ops.admin.options import common_options, refuse_given
-from rmq_ha.ops.admin.pair import Lack, Member, Registered, Standing, lacks, look_at, standings
+from rmq_ha.ops.admin.pair import GroupStanding, Lack, Member, Registered, lacks, look_at, standings
 from rmq_ha.ops.admin.role_change import (
     OF_A_CLASSIC_PAIR,
     ChangeRefused,
@@ -200,7 +200,7 @@ async def _show_groups(change: RoleChange, own: Member, copied: float | None) ->
         )
         output.say(f"  groups go on from their offsets of {copied:.0f} s ago: {which}")
     if standings_here and not output.as_json:
-        output.table("", Standing._fields, [list(item) for item in standings_here])
+        output.table("", GroupStanding._fields, [list(item) for item in standings_here])
     ahead = [item for item in standings_here if item.beyond]
     if not change.file.configuration.ours.check_committed_offsets:
         for item in ahead:

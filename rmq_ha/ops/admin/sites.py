@@ -116,11 +116,11 @@ class Ports:
             self._broker, self._status = base + 100, base + 57
 
     def namesrv(self, host: str) -> int:
-        """Of a name server."""
+        """The port of a name server."""
         return self._take(host, self._namesrv, 1)
 
     def controller(self, host: str) -> int:
-        """Of a controller."""
+        """The port of a controller."""
         return self._take(host, self._controller, 1)
 
     def member(self, host: str) -> int:
@@ -128,7 +128,7 @@ class Ports:
         return self._take(host, self._member, 1)
 
     def broker(self, host: str) -> int:
-        """Of a broker, for its clients: `listenPort`."""
+        """The port of a broker for its clients: `listenPort`."""
         return self._take(host, self._broker, _BROKER_STEP)
 
     def status(self, host: str, usual: int) -> int:

@@ -463,12 +463,12 @@ class AutoSwitchHAService:
         self._log.admits = admitted
 
     def why_not_stored(self) -> str:
-        """As `Leading` says."""
+        """As `FullMaster` says."""
         journal = None if self._state is None else self._journal
         return "" if journal is None else journal.why_not_stored()
 
     def complete(self) -> frozenset[int]:
-        """As `Leading` says."""
+        """As `FullMaster` says."""
         state, end = self._state, int(self._log.max_offset)
         if state is None:
             return frozenset()
@@ -478,7 +478,7 @@ class AutoSwitchHAService:
 
     @property
     def controller(self) -> str | None:
-        """As `Leading` says."""
+        """As `FullMaster` says."""
         return None if self.controllers is None else self.controllers.manager.leader
 
     def why_no_puts(self) -> str:
@@ -579,7 +579,7 @@ class AutoSwitchHAService:
             self._shared.check(task.end, "" if self._link is None else self._link.master)
             self._log.confirm_offset = min(self._log.confirm_offset, task.end)
             await self._journal.set_aside(task.end, "the master of a newer epoch has another")
-            self._shared.cut(task.end)
+            self._shared.note_cut(task.end)
         await self._host.worker.call(self._file.write, task.epochs)
         self._epochs = task.epochs
 
@@ -597,14 +597,14 @@ class AutoSwitchHAService:
         """A start that finds no log does not ask what its epochs were."""
         assert self._journal is not None
         await self._journal.set_all_aside(str(stranded))
-        self._shared.cut(0)
+        self._shared.note_cut(0)
         await self._host.worker.call(self._file.write, Epochs())
         self._epochs = Epochs()
 
     def confirmed(self, offset: int) -> None:
         """As `Follower` says."""
         self._log.confirmed(offset)
-        self._shared.told()
+        self._shared.note_confirmed()
 
     # ------------------------------------------------------------ as the master
 
@@ -719,7 +719,7 @@ class AutoSwitchHAService:
         if proposal is not None:
             self._conversation.propose(proposal)
         self._log.confirmed(state.confirm_offset)
-        self._shared.led(self.replicated_offset())
+        self._shared.note_leadership(self.replicated_offset())
         self._puts.settle(state.is_kept, self._conversation.led_until, now)
         times = [
             state.deadline(now),

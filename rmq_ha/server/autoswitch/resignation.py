@@ -31,7 +31,7 @@ MOST_PAUSE_S = 3600.0
 _TIMEOUT_MS = 3000
 
 
-class Leading(Protocol):
+class FullMaster(Protocol):
     """What of a master decides whether, and to whom, it can hand over."""
 
     def why_not_stored(self) -> str:
@@ -65,7 +65,7 @@ class Resignation:
         self,
         clock: IReactorTime,
         calls: Calls,
-        owner: Leading,
+        owner: FullMaster,
         set_name: tuple[str, str],
         is_full_from: float,
     ) -> None:

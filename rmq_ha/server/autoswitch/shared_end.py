@@ -39,11 +39,11 @@ class SharedEnd:
         if self._waits_for_others and (self._log.is_whole or self._settings.sync_flush):
             self.offset = min(confirmed, int(self._log.max_offset))
 
-    def told(self) -> None:
+    def note_confirmed(self) -> None:
         """The master that this broker follows has its log, and says how much is confirmed."""
         self.offset = max(self.offset, self._log.readable_end)
 
-    def led(self, replicated: int) -> None:
+    def note_leadership(self, replicated: int) -> None:
         """
         This broker leads, and has confirmed more.
 
@@ -52,7 +52,7 @@ class SharedEnd:
         end = self._log.readable_end
         self.offset = max(self.offset, end if self._waits_for_others else min(end, replicated))
 
-    def cut(self, end: int) -> None:
+    def note_cut(self, end: int) -> None:
         """The log ends there now."""
         self.offset = min(self.offset, end)
 

@@ -87,6 +87,6 @@ class VanishedTopics:
                     self._since.setdefault(topic, now)
 
     def due(self) -> list[str]:
-        """Whose minute is over."""
+        """The topics that their master has lacked for a minute."""
         now = self._seconds()
         return [topic for topic, since in self._since.items() if now - since >= GRACE_S]

@@ -191,7 +191,7 @@ class ControllerAccess:
     # ------------------------------------------------------------ the rules
 
     def _why_not(self, request: RemotingCommand, peer: _Peer) -> str:
-        """Empty: it passes."""
+        """Why the request is refused; empty: it is taken."""
         code = request.code
         if code in OF_ADMINS:
             return self._why_no_operator(peer)

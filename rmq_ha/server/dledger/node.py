@@ -9,7 +9,7 @@ import msgspec
 
 from rmq_ha.base.config.dledger_settings import DLedgerSettings
 from rmq_ha.base.errors import StoreError
-from rmq_ha.base.store_format.dledger_values import Entry, Role, Room, Standing, TermVote
+from rmq_ha.base.store_format.dledger_values import Entry, MemberStanding, Role, Room, TermVote
 from rmq_ha.server.dledger.actions import Action, ILedger
 from rmq_ha.server.dledger.codes import RequestCode, ResponseCode
 from rmq_ha.server.dledger.election import Election
@@ -151,10 +151,10 @@ class Node:
         """For how long entries of this leader wait, and none of them was committed."""
         return self.quorum.stalled_ms
 
-    def standing(self, peer: str) -> Standing:
+    def standing(self, peer: str) -> MemberStanding:
         """A follower of this leader."""
         pusher = self._pushers[peer]
-        return Standing(
+        return MemberStanding(
             self.quorum.watermark(peer),
             pusher.peer_begin,
             self.quorum.behind_ms(peer),

@@ -50,7 +50,7 @@ class Claims:
         place = self._names.get(broker_name, {}).get(broker_id)
         return place is not None and address in place.losers
 
-    def given(self, broker_name: str, broker_id: int, address: str) -> None:
+    def note_holder(self, broker_name: str, broker_id: int, address: str) -> None:
         """The address holds the id now, and no other id of that name."""
         places = self._names.pop(broker_name, {})
         self._names[broker_name] = places  # the name that was heard of last stands last
@@ -66,7 +66,7 @@ class Claims:
         if len(self._names) > _MOST_NAMES:
             del self._names[next(iter(self._names))]
 
-    def claimed(self, broker_name: str, broker_id: int, address: str, now: float) -> bool:
+    def note_claim(self, broker_name: str, broker_id: int, address: str, now: float) -> bool:
         """
         The address claims an id that another address holds.
 

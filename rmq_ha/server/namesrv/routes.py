@@ -145,7 +145,7 @@ class RouteInfoManager:
                 return self._refused(broker, holder, now, is_outdated=theirs > ours)
         if holder is not None:
             self._displaced(broker, holder, data_version, now)
-        self.claims.given(broker.broker_name, broker.broker_id, broker.address)
+        self.claims.note_holder(broker.broker_name, broker.broker_id, broker.address)
         self._clusters.setdefault(broker.cluster, {})[broker.broker_name] = None
         data = self._brokers.get(broker.broker_name)
         if data is None:
@@ -192,7 +192,7 @@ class RouteInfoManager:
     ) -> RegisterResult:
         """Nothing is changed, and a slave learns its master all the same."""
         self.claims.refused += 1
-        is_news = self.claims.claimed(broker.broker_name, broker.broker_id, broker.address, now)
+        is_news = self.claims.note_claim(broker.broker_name, broker.broker_id, broker.address, now)
         return RegisterResult(
             False, *self._master_of(broker), None, holder, is_outdated, is_news=is_news
         )
@@ -204,7 +204,7 @@ class RouteInfoManager:
         if data_version.state_version <= self._live[holder].data_version.state_version:
             self.claims.takeovers += 1
             if self.claims.has_lost(broker.broker_name, broker.broker_id, broker.address):
-                self.claims.claimed(broker.broker_name, broker.broker_id, holder, now)
+                self.claims.note_claim(broker.broker_name, broker.broker_id, holder, now)
 
     def unregister(self, broker: BrokerIdentity, channel: BrokerChannel) -> bool:
         """
@@ -269,7 +269,7 @@ class RouteInfoManager:
     def claim(self, broker: BrokerIdentity, now: float) -> None:
         """A broker names itself as the master, and does not register: is there another one?"""
         if broker.broker_id == MASTER_ID and self._living_holder(broker) is not None:
-            self.claims.claimed(broker.broker_name, MASTER_ID, broker.address, now)
+            self.claims.note_claim(broker.broker_name, MASTER_ID, broker.address, now)
 
     def query_data_version(
         self, address: str, data_version: DataVersion, now: float

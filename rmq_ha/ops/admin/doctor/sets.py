@@ -84,14 +84,14 @@ def _sets_of(controller: str, names: list[str]) -> Asking[dict[str, ReplicasInfo
 
     :param names: of sets; a controller of RocketMQ tells nothing of any other set.
     """
-    told = yield from _told(controller, [])
+    told = yield from _sets_named(controller, [])
     missing = [name for name in names if name not in told]
     if missing:
-        told = told | (yield from _told(controller, missing))
+        told = told | (yield from _sets_named(controller, missing))
     return told
 
 
-def _told(controller: str, names: list[str]) -> Asking[dict[str, ReplicasInfo]]:
+def _sets_named(controller: str, names: list[str]) -> Asking[dict[str, ReplicasInfo]]:
     asked = RemotingCommand(RequestCode.GET_SYNC_STATE_DATA, body=encode_names(names))
     answer = yield from expect(Ask(asked, controller))
     return answer.read(decode_replicas)
