@@ -1,0 +1,58 @@
+"""Pages that are finished keep their sentences short, and the measure of them is right."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.kits.sentences import Sentence, lengths, sentences
+
+REPO = Path(__file__).parents[1]
+FINISHED = [
+    "ARCHITECTURE.md",
+    "README.md",
+]
+"""Add a page here as soon as it keeps the rule."""
+
+
+@pytest.mark.parametrize("name", FINISHED)
+def test_a_finished_page_has_short_sentences(name: str) -> None:
+    assert lengths((REPO / name).read_text()).faults == []
+
+
+def test_a_page_is_cut_into_sentences_with_their_lines() -> None:
+    page = (
+        "# A heading has no sentence. None.\n"
+        "\n"
+        "It sends, e.g. to `a.b`. Then a `code block`\n"
+        "follows (see [a page](x.md)). Version 4.9 is older.\n"
+        "\n"
+        "    indented code. It is skipped.\n"
+        "\n"
+        "- An item ends\n"
+        "\n"
+        "```sh\nalso code\n```\n"
+        "\n"
+        "| a cell |\n|---|\n| counts apart. Twice here |\n"
+    )
+    assert list(sentences(page)) == [
+        Sentence(3, "It sends, e.g. to code.", False),
+        Sentence(3, "Then a code follows (see a page).", False),
+        Sentence(4, "Version 4.9 is older.", False),
+        Sentence(8, "An item ends", False),
+        Sentence(14, "a cell", True),
+        Sentence(16, "counts apart.", True),
+        Sentence(16, "Twice here", True),
+    ]
+    assert lengths(page).count == 4
+    assert lengths(page).average == (5 + 7 + 4 + 3) / 4
+
+
+def test_what_breaks_the_rule_is_named() -> None:
+    """By a sentence of 41 words, also in a table, and by an average above 25."""
+    long = " ".join(["word"] * 41)
+    assert lengths(f"Short it is.\n\n{long}.").faults[0].startswith("line 3: 41 words: word word")
+    assert lengths(f"| cell |\n|---|\n| {long} |\n").faults[0].startswith("line 3: 41 words")
+    assert lengths(" ".join(["word"] * 26)).faults == [
+        "26.0 words a sentence, and 25 are the limit"
+    ]
+    assert lengths(" ".join(["word"] * 25)).faults == []
