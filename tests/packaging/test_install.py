@@ -12,9 +12,12 @@ from pathlib import Path
 
 import pytest
 
+import rmq_ha
+
 pytestmark = pytest.mark.packaging
 
 ROOT = Path(__file__).parents[2]
+DIST_INFO = f"rmq_ha-{rmq_ha.__version__}.dist-info"
 SITE = Path(sysconfig.get_paths()["purelib"])
 SOURCES = (
     *("rmq_ha", "twisted", "pyspark_rocketmq.py"),
@@ -157,7 +160,7 @@ def test_a_start_on_a_read_only_installation_does_not_speak_of_the_cache(
 
 
 def test_a_wheel_brings_no_cache_and_no_package_file(wheel_environment: Environment) -> None:
-    names = (wheel_environment.site / "rmq_ha-0.1.0.dist-info" / "RECORD").read_text()
+    names = (wheel_environment.site / DIST_INFO / "RECORD").read_text()
     assert "twisted/plugins/rmqha.py," in names
     assert "dropin.cache" not in names
     assert "twisted/plugins/__init__.py" not in names
@@ -165,13 +168,13 @@ def test_a_wheel_brings_no_cache_and_no_package_file(wheel_environment: Environm
 
 def test_an_older_python_is_told_so(wheel_environment: Environment) -> None:
     """pip reads it from there, and names both versions."""
-    metadata = wheel_environment.site / "rmq_ha-0.1.0.dist-info" / "METADATA"
+    metadata = wheel_environment.site / DIST_INFO / "METADATA"
     assert "Requires-Python: >=3.11\n" in metadata.read_text()
 
 
 def test_a_wheel_brings_what_spark_looks_for(wheel_environment: Environment) -> None:
     """A module at the top, by which `format("rocketmq")` is found, and files that are no Python."""
-    names = (wheel_environment.site / "rmq_ha-0.1.0.dist-info" / "RECORD").read_text()
+    names = (wheel_environment.site / DIST_INFO / "RECORD").read_text()
     assert "pyspark_rocketmq.py," in names.splitlines()[0] or "\npyspark_rocketmq.py," in names
     assert "rmq_ha/lake/spark/host/log4j2.properties," in names
     assert "rmq_ha/lake/spark/report/report.html.jinja," in names
