@@ -11,10 +11,12 @@ def` and await whatever asyncio has.
 from asyncio import AbstractEventLoop, Future, get_running_loop
 from collections.abc import Coroutine, Sequence
 from inspect import iscoroutine
+from sys import modules
 from typing import Any, TypeVar
 
 from twisted.internet.defer import Deferred
 
+from rmq_ha.base.errors import ConfigurationError
 from rmq_ha.base.host.loop import LoopReactor
 from rmq_ha.base.host.real import make_host
 from rmq_ha.base.host.std_logging import begin_logging
@@ -67,11 +69,12 @@ class Client:
         """
         :param settings: or only the name servers, `host:port`, `;` between them.
         :param host: what to stand on; None: this machine. See `rmq_ha.testing`.
-        :raises ConfigurationError: there is no name server, or a `tls.*` key does not fit.
+        :raises ConfigurationError: no loop of asyncio runs here, there is no name server, or a
+            `tls.*` key does not fit.
         """
         if isinstance(settings, str):
             settings = ClientConfig(namesrv_addr=settings)
-        self.loop: AbstractEventLoop = get_running_loop()
+        self.loop: AbstractEventLoop = _running_loop()
         if host is None:
             begin_logging()
         self._reactor = LoopReactor(self.loop) if host is None else None
@@ -236,6 +239,21 @@ class Client:
         await part.start()
         self._parts.append(part)
         return part
+
+
+def _running_loop() -> AbstractEventLoop:
+    try:
+        return get_running_loop()
+    except RuntimeError:
+        trio = modules.get("trio")
+        is_trio = trio is not None and trio.lowlevel.in_trio_run()
+    raise ConfigurationError(
+        "rmq_ha.client.aio needs a loop of asyncio, and trio runs here: call"
+        " rmq_ha.client.BlockingClient in trio.to_thread.run_sync(), or run the program on asyncio"
+        if is_trio
+        else "rmq_ha.client.aio needs a running loop of asyncio: call connect() inside an"
+        " `async def` that asyncio.run() runs; without asyncio use rmq_ha.client.BlockingClient"
+    )
 
 
 def connect(settings: ClientConfig | str = "") -> Client:

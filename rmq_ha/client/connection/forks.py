@@ -39,6 +39,15 @@ class OwnConnections:
         """See `RemotingClient`; none in a child."""
         return None if process_id() != self._pid else self._remoting.open_channel(address)
 
+    def must_be_ours(self) -> None:
+        """
+        Refuse a child of the process that made the connections.
+
+        :raises ForkedClient: this process is one.
+        """
+        if process_id() != self._pid:
+            raise self._refusal()
+
     def close(self, address: str) -> None:
         """See `RemotingClient`; nothing in a child."""
         if process_id() == self._pid:

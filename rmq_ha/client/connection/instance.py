@@ -46,6 +46,7 @@ class ClientInstance:
     :ivar client_id: what brokers know it by.
     :ivar open_channel: the connection to an address, if it is there: for who writes frames of its
         own.
+    :ivar must_be_ours: raises `ForkedClient` in a fork of the process that made the client.
     :ivar name_servers: who is asked for routes.
     :ivar producers: by group; names with namespace.
     :ivar consumers: by group; names with namespace.
@@ -69,6 +70,7 @@ class ClientInstance:
         self._signer = settings.signer(host.now_ms, host.random)
         self._remoting = self._make_remoting()
         self.open_channel: Callable[[str], Channel | None] = self._remoting.open_channel
+        self.must_be_ours: Callable[[], None] = self._remoting.must_be_ours
         self._calls = self._make_calls()
         self.name_servers = NameServers(
             self, servers, host.random.randrange(max(1, len(servers))), lookup
@@ -110,7 +112,9 @@ class ClientInstance:
         Begin with timers; connections come when something is to be sent. Twice is harmless.
 
         :raises NotStarted: it was stopped: make a new one.
+        :raises ForkedClient: this process is a fork of the one that made it.
         """
+        self.must_be_ours()
         if self._state == "stopped":
             raise NotStarted(f"the client {self.client_id} was stopped: make a new one")
         if self._state == "new":
@@ -144,12 +148,24 @@ class ClientInstance:
         """
         Tell brokers of a group with the next heartbeat, and hand it what brokers push.
 
-        :raises MQClientError: the group is here already.
+        :raises MQClientError: this client has a producer of the group already.
         """
+        if group in self.producers:
+            raise MQClientError(
+                f"this client has a producer of the group {group} already: share that producer, as"
+                " any number of tasks may send with it; or give this one a group of its own, with"
+                " ProducerConfig(producer_group=...)"
+            )
         self._register(self.producers, group, part)
 
     def register_consumer(self, group: str, part: ConsumerPart) -> None:
         """As `register_producer`."""
+        if group in self.consumers:
+            raise MQClientError(
+                f"this client has a consumer of the group {group} already: subscribe more topics"
+                " on it, or run several loops over it; a second member of the group needs a client"
+                " of its own"
+            )
         self._register(self.consumers, group, part)
 
     def unregister_producer(self, group: str) -> "Deferred[None]":
@@ -299,11 +315,6 @@ class ClientInstance:
     # Parts
 
     def _register(self, parts: dict[str, Any], group: str, part: object) -> None:
-        if group in parts:
-            raise MQClientError(
-                f"the group {group} is in this client already: take another group, or another"
-                " ClientInstance with its own instance_name"
-            )
         parts[group] = part
         if self.routes.brokers:
             self.heartbeat_now()

@@ -220,8 +220,12 @@ class ConsumerBase:
 
     def must_run(self) -> None:
         """
+        Before each call that needs a running consumer.
+
         :raises NotStarted: it does not run.
+        :raises ForkedClient: this process is a fork of the one that started it.
         """
+        self.instance.must_be_ours()
         if self.state != "running":
             raise NotStarted(f"{self!r}: call and wait for start() first; nothing after stop()")
 

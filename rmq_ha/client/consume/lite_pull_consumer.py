@@ -219,11 +219,13 @@ class LitePullConsumer:
         The next messages of some queue, in its order.
 
         :param timeout_ms: `poll_timeout_millis` when None.
-        :returns: fires with an empty list when none came in time; fails with `NotStarted`.
+        :returns: fires with an empty list when none came in time; fails with `NotStarted`, or with
+            `ConfigurationError` when nothing is subscribed or assigned.
         """
         try:
             self._base.must_run()
-        except MQClientError as error:
+            self._must_read()
+        except (ConfigurationError, MQClientError) as error:
             return fail(error)
         now = self._steady_ms()
         if self.config.auto_commit and now >= self._next_commit_ms:
@@ -268,6 +270,13 @@ class LitePullConsumer:
             raise MQClientError(f"{queue} has the offsets {least} to {most}, not {offset}")
         self._must_have(wrapped)
         self._queues.seek(wrapped, offset)
+
+    def _must_read(self) -> None:
+        if self._by_hand is None and not len(self._subscriptions):
+            raise ConfigurationError(
+                f"{self._base.consumer_group} reads nothing: call subscribe(topic) or"
+                " assign(queues) before poll()"
+            )
 
     def _must_have(self, queue: MessageQueue) -> None:
         if not self._queues.has(queue):

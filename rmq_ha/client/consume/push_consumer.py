@@ -185,10 +185,17 @@ class PushConsumer:
         Join the group and begin to consume.
 
         :returns: fires after the first rebalance; fails with `MQClientError` (no name server, an
-            expression that a broker refuses, no listener ...), and is stopped then.
+            expression that a broker refuses, no listener, no topic ...), and is stopped then.
         """
         if self._listener is None:
             return fail(ConfigurationError("register_message_listener() comes before start()"))
+        if not len(self._subscriptions):
+            return fail(
+                ConfigurationError(
+                    f"{self.consumer_group} subscribes to no topic: call subscribe(topic) before"
+                    " start()"
+                )
+            )
         try:
             self._base.begin()
         except MQClientError as error:

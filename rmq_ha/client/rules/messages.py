@@ -51,9 +51,10 @@ class Message:
     """
     A message to be sent.
 
-    The body is bytes; `properties` has what the caller and the client put into it, RocketMQ's own
-    names (`TAGS`, `KEYS`, `DELAY`, ...) among them.
+    `properties` holds what the caller and the client put into it, also under RocketMQ's own names
+    (`TAGS`, `KEYS`, `DELAY`, ...).
 
+    :ivar body: bytes. A bytearray or a memoryview is copied into bytes.
     :ivar flag: the application's own 32-bit number.
     """
 
@@ -62,7 +63,7 @@ class Message:
     def __init__(
         self,
         topic: str,
-        body: bytes,
+        body: bytes | bytearray | memoryview,
         tags: str = "",
         keys: str | Iterable[str] = "",
         *,
@@ -86,7 +87,7 @@ class Message:
         if flag != 0 and (type(flag) is not int or not _LEAST_FLAG <= flag <= _MOST_FLAG):
             raise IllegalMessage(f"flag={flag!r}: it is a whole number of 32 bits")
         self.topic = topic
-        self.body = body
+        self.body: bytes = body if type(body) is bytes else body_of(body)
         self.flag = flag
         own: dict[str, str] = {}
         self.properties = own
@@ -136,6 +137,11 @@ class Message:
     def unique_id(self) -> str:
         """The message id that the client gave it; empty before it is sent."""
         return self.properties.get(UNIQ_KEY, "")
+
+
+def body_of(value: bytes | bytearray | memoryview) -> bytes:
+    """The bytes in a buffer. Any other value comes back as it is, for `check_message` to refuse."""
+    return bytes(value) if isinstance(value, bytearray | memoryview) else value
 
 
 def _joined(keys: Iterable[str]) -> str:

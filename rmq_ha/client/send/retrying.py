@@ -15,6 +15,7 @@ from rmq_ha.client.rules.errors import (
     IllegalMessage,
     MQClientError,
     NoNameServer,
+    NotStarted,
     SendFailed,
     SendTimeout,
 )
@@ -84,6 +85,8 @@ def final_error(send: Send, error: Exception | None, now: float) -> Exception:
     """What the caller gets when all attempts were in vain."""
     if send.given_up is not None:
         return send.given_up
+    if isinstance(error, NotStarted):
+        return error
     is_own = error is not None and not isinstance(error, RemotingError)
     if is_own and (send.tries < 2 or not isinstance(error, MQClientError)):
         assert error is not None
@@ -122,7 +125,7 @@ def _may_retry(error: Exception) -> bool:
     if isinstance(error, BrokerRefused):
         return error.code in RETRY_CODES and not error.is_access
     return isinstance(error, RemotingError | MQClientError) and not isinstance(
-        error, IllegalMessage | DuplicatesPossible
+        error, IllegalMessage | DuplicatesPossible | NotStarted
     )
 
 

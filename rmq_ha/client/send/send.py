@@ -19,7 +19,7 @@ from rmq_ha.client.rules.errors import (
     BrokerRefused,
     IllegalMessage,
 )
-from rmq_ha.client.rules.messages import Message, SendResult, SendStatus
+from rmq_ha.client.rules.messages import Message, SendResult, SendStatus, body_of
 from rmq_ha.client.rules.queue_choice import QueueChoice, Selector
 from rmq_ha.client.rules.routes import PublishInfo
 from rmq_ha.client.rules.send_frames import Destination, Outgoing, properties_text
@@ -220,9 +220,16 @@ def check_message(message: Message, config: ProducerConfig) -> None:
 
     :raises IllegalMessage: the message breaks a rule.
     """
-    body = message.body
-    if not isinstance(body, bytes):
-        raise IllegalMessage(f"a body is bytes, not {type(body).__name__}: encode it")
+    try:
+        body = message.body
+    except AttributeError:
+        raise IllegalMessage(
+            f"a producer sends a Message, not {type(message).__name__}: Message(topic, body)"
+        ) from None
+    if not isinstance(body, bytes):  # it was changed after the message was made
+        body = message.body = body_of(body)
+        if not isinstance(body, bytes):
+            raise IllegalMessage(f"a body is bytes, not {type(body).__name__}: encode it")
     if not body:
         raise IllegalMessage("the body is empty")
     if len(body) > config.max_message_size:

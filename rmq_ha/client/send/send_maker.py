@@ -107,9 +107,10 @@ class SendMaker:
 
     def _parts(self, messages: Sequence[Message]) -> list[BatchPart]:
         """A batch in as few requests as fit."""
-        check_batch(messages)
         for message in messages:
             check_message(message, self._config)
+        check_batch(messages)
+        for message in messages:
             check_properties(message.properties, self._config)
             if UNIQ_KEY not in message.properties:
                 self._name(message)

@@ -220,6 +220,7 @@ def test_a_topic_that_is_subscribed_later_is_consumed_at_once() -> None:
     client = cluster.client("c1")
     consumer = PushConsumer(client, GROUP, PushConsumerConfig(consume_from_where=FIRST))
     consumer.register_message_listener(cluster.note("c1"))
+    consumer.subscribe("another")
     cluster.wait(consumer.start())
     sent = cluster.send("a", 4)
     consumer.subscribe(TOPIC)
@@ -374,7 +375,7 @@ def test_what_cannot_work_is_refused_at_once() -> None:
         consumer.register_message_listener(print)
     with pytest.raises(ConfigurationError, match="topic"):
         consumer.subscribe("a b")
-    with pytest.raises(MQClientError, match="in this client already"):
+    with pytest.raises(MQClientError, match="a consumer of the group group already"):
         cluster.consumer("again", client=consumer._instance)
     with pytest.raises(ConfigurationError, match="pull_batch_size"):
         cluster.consumer("c3", pull_batch_size=0)
