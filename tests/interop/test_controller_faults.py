@@ -3,8 +3,8 @@ Pairs in controller mode, ours and Java 5.3.3's mixed: processes that freeze, li
 
 One pair of ours, with one fault of each kind, always runs. `RMQ_HA_CONTROLLER_FAULTS` says how many
 of each kind all eight combinations get, and `RMQ_HA_CONTROLLER_KINDS` which kinds. Where Java is in
-the pair, what is lost is printed, and is Java's (docs/controller.md has the table); where both are
-ours, nothing may be.
+the pair, what is lost is printed, and is Java's (docs/controller-tested.md has the table); where
+both are ours, nothing may be.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Every metric there is: the one place that names them; docs/operations.md says the same.
+"""Every metric there is: the one place that names them; docs/reference/metrics.md says the same.
 
 Names of RocketMQ 5's brokers and of rocketmq-exporter where these have one, with their labels and
 units; ours begin with `rmqha_`.

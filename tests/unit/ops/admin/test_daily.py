@@ -335,7 +335,9 @@ def commands_of(text: str) -> list[list[str]]:
     return [[name, *words] for first, *words in lines for name in first.split("|")]
 
 
-@pytest.mark.parametrize("document", ["operations", "failover", "client", "doctor"])
+@pytest.mark.parametrize(
+    "document", ["operations", "reference/commands", "failover", "client", "doctor"]
+)
 def test_documents_name_commands_and_options_that_exist(document: str) -> None:
     """Who follows a line at night finds that it is understood."""
     lines = commands_of((DOCS / f"{document}.md").read_text())

@@ -386,7 +386,7 @@ def without_a_reactor(work: Any) -> None:
 
 def test_the_document_names_every_command_of_mqadmin() -> None:
     """Each with ours beside it, or the reason; `MQADMIN` is what 4.9.7 lists."""
-    text = (Path(__file__).parents[4] / "docs" / "operations.md").read_text()
+    text = (Path(__file__).parents[4] / "docs" / "reference" / "commands.md").read_text()
     table = text[text.index("| mqadmin | rmqha-admin |") :].split("\n\n")[0]
     named = [line.split(" | ") for line in table.splitlines()[2:]]
     of_java = {word for cells in named for word in re.findall(r"`(\w+)", cells[0])}

@@ -237,7 +237,12 @@ def test_the_search_finds_what_nobody_exports() -> None:
 
 def test_the_alerts_are_those_of_the_document_and_of_metrics_that_exist() -> None:
     text = (CONF / "monitoring" / "alerts.yml").read_text()
-    document = (ROOT / "docs" / "operations.md").read_text().split("```yaml\n")[1].split("```")[0]
+    document = (
+        (ROOT / "docs" / "reference" / "alerts.md")
+        .read_text()
+        .split("```yaml\n")[1]
+        .split("```")[0]
+    )
     assert text.partition("\n")[2] == document
     (group,) = yaml.safe_load(text)["groups"]
     assert len(group["rules"]) > 30

@@ -1,4 +1,4 @@
-"""docs/operations.md says of every metric what the catalogue says."""
+"""Pages for operators say what the code says: metrics, alerts and keys that change at run time."""
 
 import re
 from pathlib import Path
@@ -8,7 +8,10 @@ from rmq_ha.ops.app.status.catalogue import CATALOGUE, FIVE, OURS, STORAGE
 from rmq_ha.ops.app.status.exporter import RUNTIME_LABELS
 from rmq_ha.server.broker.processors.admin_config import MUTABLE_KEYS
 
-TEXT = (Path(__file__).parents[4] / "docs" / "operations.md").read_text()
+DOCS = Path(__file__).parents[4] / "docs"
+METRICS = (DOCS / "reference" / "metrics.md").read_text()
+ALERTS = (DOCS / "reference" / "alerts.md").read_text().split("```yaml")[1].split("```")[0]
+SETTINGS = (DOCS / "reference" / "settings.md").read_text()
 ROW = re.compile(r"^\| `(r\w+)` \| (.*?) \| (.*?) \| (.*?) \| (.*?) \|$", re.MULTILINE)
 GROUPS = {"(broker)": OURS, "(node)": FIVE, "(storage)": STORAGE, "(runtime)": RUNTIME_LABELS}
 
@@ -22,7 +25,7 @@ def labels(text: str) -> tuple[str, ...]:
 
 def test_the_document_and_the_catalogue_agree() -> None:
     documented = {}
-    for name, kind, unit, meaning, label_text in ROW.findall(TEXT):
+    for name, kind, unit, meaning, label_text in ROW.findall(METRICS):
         assert name not in documented, f"{name} is there twice"
         documented[name] = (kind, unit, meaning, labels(label_text))
     expected = {
@@ -33,15 +36,13 @@ def test_the_document_and_the_catalogue_agree() -> None:
 
 
 def test_examples_use_metrics_that_exist() -> None:
-    yaml = TEXT.split("```yaml")[1].split("```")[0]
-    for name in re.findall(r"\b((?:rmqha|rocketmq)_\w+)", yaml):
+    for name in re.findall(r"\b((?:rmqha|rocketmq)_\w+)", ALERTS):
         assert re.sub("_bucket$", "", name) in CATALOGUE, name
 
 
 def test_whatever_is_refused_or_dropped_has_an_alert() -> None:
     """Who adds a limit says when somebody has to look."""
-    yaml = TEXT.split("```yaml")[1].split("```")[0]
-    told = set(re.findall(r"\b(rmqha_\w+)", yaml))
+    told = set(re.findall(r"\b(rmqha_\w+)", ALERTS))
     counted = re.compile("refused|dropped|turned_away|oversized|violations|held_back|failures")
     without = {name for name in CATALOGUE if name.startswith("rmqha_") and counted.search(name)}
     assert without - told == {"rmqha_slave_sync_failures_total"}  # SlaveTablesOld says it
@@ -49,13 +50,13 @@ def test_whatever_is_refused_or_dropped_has_an_alert() -> None:
 
 def test_settings_that_are_named_exist_with_these_defaults() -> None:
     defaults = RmqHaConfig()
-    assert f"metricsAddress={defaults.metrics_address} " in TEXT
-    assert f"metricsSeriesLimit={defaults.metrics_series_limit} " in TEXT
+    text = (DOCS / "operations.md").read_text()
+    assert f"metricsAddress={defaults.metrics_address} " in text
+    assert f"metricsSeriesLimit={defaults.metrics_series_limit} " in text
     assert defaults.metrics_port == 0
 
 
 def test_the_keys_that_change_at_run_time_are_listed() -> None:
     """Those, and no others."""
-    section = TEXT[TEXT.index("## Settings while a broker runs") :]
-    listed = section[: section.index("Intervals hold")]
+    listed = SETTINGS[: SETTINGS.index("Intervals hold")]
     assert set(re.findall(r"`(\w+)`", listed)) - {"mqadmin"} == MUTABLE_KEYS
