@@ -487,6 +487,175 @@ def test_a_name_says_what_it_is(path: Path) -> None:
     assert named == []
 
 
+def words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+IRREGULAR_PARTICIPLES = words(
+    """
+    asked been beaten begun bound broken brought built caught chosen come dealt done drawn driven
+    fed felt fought found frozen given gone got grown heard held hidden kept known laid led left
+    lent lost made meant met overrun owed paid proven said seen sent shown shrunk spent spoken stood
+    stuck taken taught thought thrown told torn understood unread unsent woken won worn written
+    """
+)
+NOUNS_LIKE_PARTICIPLES = words("feed need seed speed")
+SMALL_WORDS = words(
+    """
+    about above across after again ahead alone along also already anew around at away be before
+    behind below beside besides best better between beyond both by came can could did do does each
+    either else elsewhere ever every everywhere few first for from had has have her here his how if
+    in inside into is it its last later least less many may maybe me mine more most much must my
+    near neither never nobody none nor not nothing nowhere of off often on once one only onto or
+    other others ought our ours out outside over own past perhaps quite rather same several shall
+    should since so some somewhere soon still such than that their them then there these they this
+    those through thus to together too took toward twice under unless until up upon us very was we
+    well went were what when where whether which while white who whole whom whose why will with
+    within without worst would yet you your
+    """
+)
+"""Prepositions, adverbs, pronouns, auxiliaries and some adjectives: each page is full of them."""
+NO_FUNCTION = SMALL_WORDS | words(
+    "asked been given gone got kept known left met owed said seen shown told"
+)
+"""Callbacks are named by participles as Twisted's are (`lost`, `written`), but not by these."""
+
+
+def is_riddle(word: str) -> bool:
+    """Whether a class or module of this name says nothing to who meets it in another file."""
+    return (
+        word in IRREGULAR_PARTICIPLES
+        or word in SMALL_WORDS
+        or (word.endswith("ed") and word not in NOUNS_LIKE_PARTICIPLES)
+    )
+
+
+def riddles(tree: ast.AST, owner: str = "") -> Iterator[str]:
+    """Classes that are bare participles or pronouns, functions that are bare small words."""
+    for node in ast.iter_child_nodes(tree):
+        name = owner
+        if isinstance(node, ast.ClassDef):
+            name = node.name
+            if re.fullmatch("_?[A-Z][a-z0-9]*", name) and is_riddle(name.strip("_").lower()):
+                yield name
+        elif (
+            isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+            and not node.name.endswith("__")
+            and node.name.strip("_") in NO_FUNCTION
+        ):
+            yield f"{owner}.{node.name}" if owner else node.name
+        yield from riddles(node, name)
+
+
+STILL_RIDDLES: dict[str, frozenset[str]] = {
+    "base": words(
+        """
+        Admission.came Admission.went AuditLog.around In LastTurn.again Not ObjectKey.of Refused
+        Served SigningContent.of TimedContent.of Told Turns.took Whole Written _Inflated _Mine
+        _Parser._between _Parser._in _Walked _Writer._other _first _gone _in _left _not _told
+        _whole controlled.py ours.py persisted.py told unfinished.py unserved.py whose.py within
+        """
+    ),
+    "client": words(
+        """
+        AllocateByMachineRoom._has Attempts._after Attempts._before BlockingClient._shown
+        BlockingConsumer._each BlockingConsumer._left Caller._after Caller._before Caller.over
+        ConsumeConcurrently._later ConsumeConcurrently._over ConsumeConcurrently.again
+        ConsumeOrderly._over Futures.of HandOver.left Heartbeats._left Held LiteQueues.has Moved
+        ProcessQueue._first Producer.over PullLoop._later Pulled PushQueues._gone
+        Rebalancer._again Rebalancer._over Rebalancer.soon Requests._over Sender._again
+        Sender._over Traced _Known _Loop.left _Owned _first _seen _whole
+        """
+    ),
+    "server": words(
+        """
+        AclFiles._nothing AclFiles._one Alone AppendTimes.behind Asked AutoSwitchHAService.gone
+        AutoSwitchHAService.left Behind Beyond Broker._maybe BrokerStats.got ClientCalls._over
+        Committed Completed ControllerClient._do ControllerClient._kept ControllerClient._over
+        DamagedLog._behind DamagedLog._where Dispatcher.behind DuplicateWindow._first
+        DuplicateWindow._is DuplicateWindow._known DuplicateWindow._later DuplicateWindow.over
+        EpochFeedOwner.gone EpochFeedOwner.left EpochFeedProtocol.gone EpochFeedProtocol.left
+        EpochLink._later EpochLink._soon Epochs.above Epochs.at Epochs.last Fates.of Fed
+        Feed._ahead FeedOwner.gone FeedOwner.left FeedOwner.met FeedProtocol.gone
+        FeedProtocol.left FeedProtocol.met FeedShell.gone FeedShell.left FeedShell.met
+        Follower._kept FrameLimits.most GroupEncoder._most HAService._behind HAService.gone
+        HAService.left HAService.met Journal.kept JournalBase.elsewhere JournalBase.kept
+        Ledger._before Ledger._kept Left Liveness.gone Liveness.last Lookups.again
+        MasterLink._later Member._be Member.between OpenConnections.came OpenConnections.went
+        Owed Paged Pusher._most QueueRebuild.again RecentEntries.some Recovered
+        Registration._everywhere Registration._told ReplicasInfoManager._first
+        ReplicasManager._again ReplicasManager._later ReplicasManager._seen
+        ReplicasManager._told ReplicasManager.kept Replicated Resignation._best
+        RouteInfoManager._has SendHooks.after SendHooks.before Sent Since StatsItem._at
+        StreamedTables.whole Succession._both Tables.whole Tally.of
+        TransactionalMessageCheckService._over Transfer._has TrustedMasters.only TurnWatch.came
+        TurnWatch.took VanishedTopics.seen Vouched WrittenEntries.of _Carried _Configs._have
+        _Configs.be _Held _Known _Memberships.of _Table.be _Timed _above _behind _given _gone
+        _same _who _why alone.py anew.py around.py audited.py best deleted.py delivered.py
+        owed.py refused.py unserved.py versioned.py vouched.py whole.py wiped.py
+        """
+    ),
+    "ops": words(
+        """
+        Api._later Api._may Api.gone Api.told Asked Board.seen Board.told BrokerBoard._since
+        BrokerBoard.seen ControllerBoard.seen Copied Described End.of Events.last Events.since
+        Fleet._asked Fleet.told Found Gate.who Health.beside History._one How Judged Kept Known
+        NamesrvBoard.seen Only Pairing.before Picked Planned Quantile.of Rate.of
+        ReactorLag.worst Refused Registered Ring.since RoleChange.own RoleChange.until Said
+        Searches._at Searches._between Searches._told Seen Story.until Timeline.since Verified
+        Watch._left When When.at Worst _End._after _about _again _ahead _alone _behind _best
+        _beyond _ever _first _here _is _known _later _nobody _of _ours _own _shown _there _told
+        _where again asked before.py controlled.py judged.py kept kept.py listed.py other.py
+        seen shown.py stored.py together when.py white white.py worst
+        """
+    ),
+    "lake": words(
+        """
+        Aligned Asked Audited Boundary.of Bytes.of Checked Compared Compared.each Compared.of
+        How Ledger.only LiveQueues.asked OneBroker._known Opened Past Piece.within Planner._kept
+        Reading._shown Records._behind Records._whole Records._with Reduction.inside Refused
+        Shape.of Shifted Span.of Told Verified What Written _Audit._inside _Found _Seen _Told
+        _Told.said _again _around _before _inside _is _kept _last _many _mine _once _one _only
+        _own _seen _shown _told _twice _where _who _worst behind changed.py compared.py every
+        gone inside kept many.py packed.py past reduced.py several shown some stored.py together
+        told.py
+        """
+    ),
+    "testing": words(
+        """
+        ClientWorld._outside Inode.of RealPair._until RemoteConsumer._again Seen SimClock.at
+        SimNetwork.between _Attempt._at _Done _is
+        """
+    ),
+}
+"""By house, what was there before the rule: this list only shrinks."""
+
+
+@pytest.mark.parametrize("path", FILES, ids=module_of)
+def test_names_can_be_read_without_their_file(path: Path) -> None:
+    """`Told`, `of` and `owed.py` say nothing in a traceback, and grep finds them everywhere."""
+    module = module_of(path)
+    names = set(riddles(parsed(path)))
+    if is_riddle(path.stem):
+        names.add(f"{path.stem}.py")
+    assert not names - STILL_RIDDLES.get(house_of(module), frozenset())
+
+
+@pytest.mark.parametrize(
+    ("source", "names"),
+    [
+        ("class Told: pass", {"Told"}),
+        ("class _Compared: pass", {"_Compared"}),
+        ("class Feed:\n    def of(self): ...\n    def lost(self): ...", {"Feed.of"}),
+        ("def _around(): ...\ndef around_a_call(): ...", {"_around"}),
+        ("class Answer:\n    def __or__(self): ...", set()),
+    ],
+)
+def test_riddles_are_found(source: str, names: set[str]) -> None:
+    """A check that never fails is none."""
+    assert set(riddles(ast.parse(source))) == names
+
+
 @pytest.mark.parametrize("path", FILES, ids=module_of)
 def test_implementers_implement(path: Path) -> None:
     """Every class has the methods, with the parameters, of the interfaces that it declares."""
