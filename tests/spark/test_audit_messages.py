@@ -150,7 +150,7 @@ def damaged(random: Random, size: int) -> list[int]:
 
 
 def oracle(offsets: list[int]) -> Counter[tuple[str, int]]:
-    """The rules of docs/spark.md, one record after the other."""
+    """The rules of docs/reference/spark-findings.md, one record after the other."""
     lives: list[list[list[int]]] = [[]]
     result: Counter[tuple[str, int]] = Counter()
     before = None

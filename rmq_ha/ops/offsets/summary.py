@@ -47,7 +47,7 @@ def summary_of(
     numbers: Mapping[str, Any],
     timings: Timings,
 ) -> dict[str, Any]:
-    """The object that `summary.json` holds; docs/spark.md describes its members."""
+    """The object in `summary.json`; docs/reference/spark-findings.md describes its members."""
     return {
         "job": job,
         "version": version,

@@ -97,8 +97,8 @@ class DeltaArchive(Archive):
         super().__init__(spark, to)
         if "delta" not in (spark.conf.get("spark.sql.extensions", "") or ""):
             raise WrongUsage(
-                'this Spark has no Delta Lake: docs/spark.md, "A topic into a table", says what it'
-                " needs (--conf spark.jars=..., --conf spark.sql.extensions=...)"
+                'this Spark has no Delta Lake. docs/spark.md, "archive", says what it needs:'
+                " --conf spark.jars=..., --conf spark.sql.extensions=..."
             )
 
     def ends(self) -> Offsets | None:

@@ -41,7 +41,7 @@ _PER_PARTITION = 500_000
 
 def audit(job: Job, asked: Asked) -> JobResult:
     """
-    Audit; see docs/spark.md, "audit_messages".
+    Run the audit that docs/spark.md describes under "audit-messages".
 
     :raises WrongUsage: messages cannot be read from a place.
     :raises CannotDecide: nothing is stored there, or a ledger cannot be read.

@@ -85,8 +85,8 @@ def read_ledger(spark: SparkSession, uri: str, reading: Reading) -> Ledger:
             others[kind] = about[2]
     if others[ledgers.UNUSABLE] and not (spans or others[ledgers.OUTSIDE]):
         raise CannotDecide(
-            f"no row of the ledger {uri} has {reading.id_column}: docs/spark.md, audit_messages,"
-            " says which columns a ledger has"
+            f"no row of the ledger {uri} has {reading.id_column}: the columns of a ledger are"
+            ' listed in docs/reference/spark-findings.md, "audit-messages"'
         )
     counted = counts.where(F.col("kind") == ledgers.COUNT)
     rows = told.where(F.col("kind") == ledgers.PACKED).select("data")
