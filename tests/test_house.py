@@ -13,6 +13,9 @@ import pytest
 from zope.interface import implementedBy
 from zope.interface.verify import verifyClass
 
+from rmq_ha.client.connection.parts import ConsumerPart
+from rmq_ha.client.consume.rebalancer import QueueOwner
+
 ROOT = Path(__file__).parents[1] / "rmq_ha"
 FILES = sorted(ROOT.rglob("*.py"))
 ASIDE = 9
@@ -654,6 +657,31 @@ def test_names_can_be_read_without_their_file(path: Path) -> None:
 def test_riddles_are_found(source: str, names: set[str]) -> None:
     """A check that never fails is none."""
     assert set(riddles(ast.parse(source))) == names
+
+
+PUBLIC_FACES = ("rmq_ha.client", "rmq_ha.errors", "rmq_ha.interfaces")
+
+
+@pytest.mark.parametrize("face", PUBLIC_FACES)
+def test_what_applications_import_is_described(face: str) -> None:
+    """`help()` describes each class and method; what the client itself calls is in its Protocol."""
+    internal = {*vars(QueueOwner), *vars(ConsumerPart)}
+    module = importlib.import_module(face)
+    bare = set()
+    for name in getattr(module, "__all__", dir(module)):
+        value = getattr(module, name)
+        if not getattr(value, "__module__", "").startswith("rmq_ha"):
+            continue
+        if not inspect.getdoc(value):
+            bare.add(name)
+        if inspect.isclass(value):
+            bare |= {
+                f"{name}.{method}"
+                for method, function in inspect.getmembers(value, inspect.isfunction)
+                if not method.startswith("_") and not inspect.getdoc(function)
+                if method not in internal
+            }
+    assert not bare
 
 
 @pytest.mark.parametrize("path", FILES, ids=module_of)

@@ -41,7 +41,7 @@ class PersistedTable:
         self._wanted: list[Deferred[bool]] = []  # for the one after it
 
     def encode(self) -> bytes:
-        """The file's next content."""
+        """Encode the whole content that the file shall have next."""
         raise NotImplementedError
 
     def decode(self, data: bytes) -> None:

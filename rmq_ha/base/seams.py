@@ -25,7 +25,7 @@ class File(Protocol):
 
     @property
     def size(self) -> int:
-        """Bytes; fixed at creation."""
+        """Size in bytes, fixed when the file was created."""
 
     def pread(self, size: int, position: int) -> bytes:
         """Exactly `size` bytes, or fewer at the end of the file."""
@@ -76,7 +76,7 @@ class Lock(Protocol):
     """A lock on a store directory."""
 
     def release(self) -> None:
-        """Let others open the store."""
+        """Release the lock, so that another process can open the store."""
 
 
 class Disk(Protocol):
@@ -96,7 +96,7 @@ class Disk(Protocol):
         """A directory is there."""
 
     def size(self, path: str) -> int:
-        """Bytes of a file."""
+        """Size of a file in bytes."""
 
     def mtime_ms(self, path: str) -> int:
         """Last modification, ms since the epoch."""

@@ -41,7 +41,7 @@ class RunningFlags:
         return was_up
 
     def is_up(self, flag: Flag) -> bool:
-        """That is wrong."""
+        """Whether there is a reason at present to show this flag."""
         return flag in self._reasons
 
     @property

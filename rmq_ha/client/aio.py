@@ -314,7 +314,7 @@ AnyProducer = TypeVar("AnyProducer", bound=Producer)
 
 
 class TransactionProducer(Producer):
-    """See `rmq_ha.client.send.transactions.TransactionProducer`."""
+    """A `rmq_ha.client.TransactionProducer` whose methods are coroutines of asyncio."""
 
     deferred: transactions.TransactionProducer
 

@@ -13,8 +13,6 @@ from rmq_ha.base.config.netty import NettyServerConfig
 
 @dataclass(slots=True, kw_only=True)
 class ControllerConfig:
-    """The keys of a controller."""
-
     controller_type: str = key("controllerType", "DLedger", "DLedger is the only one here")
     controller_dleger_group: str = key(
         "controllerDLegerGroup", "controller", "name of the controllers' group"

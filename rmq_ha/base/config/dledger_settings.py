@@ -115,7 +115,6 @@ class DLedgerSettings:
 
     @property
     def is_preferred(self) -> bool:
-        """This member should lead."""
         return self.self_id in self.preferred_leader_ids
 
 

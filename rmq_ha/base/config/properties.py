@@ -61,7 +61,6 @@ def format_property(key: str, value: str) -> str:
 
 
 def format_properties(properties: Iterable[tuple[str, str]]) -> str:
-    """A whole file."""
     return "".join(f"{format_property(key, value)}\n" for key, value in properties)
 
 

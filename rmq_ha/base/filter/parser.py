@@ -72,7 +72,6 @@ class _Parser:
         self._terms = 0
 
     def run(self) -> Node:
-        """The whole selector."""
         return self._condition(self._selector(), 1)
 
     def _peek(self) -> Token:

@@ -85,7 +85,6 @@ class Admission:
         return key
 
     def came(self, host: str) -> None:
-        """It has a connection."""
         block = _block(_plain(host))
         self.taken += 1
         self._by_address[block] = self._by_address.get(block, 0) + 1

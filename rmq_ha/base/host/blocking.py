@@ -151,8 +151,6 @@ class BlockingCalls:
 
 
 class _Mine:
-    """What belongs to one process."""
-
     def __init__(self, pid: int) -> None:
         self.pid = pid
         self.lock = threading.Lock()

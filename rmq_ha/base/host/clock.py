@@ -89,7 +89,6 @@ class SteadyClock:
     def callLater(
         self, delay: float, callable: Callable[..., Any], *args: object, **kw: object
     ) -> DelayedCall:
-        """As IReactorTime's."""
         if delay < 0:
             raise ValueError(f"{delay} seconds: a delay cannot be negative")
         call = DelayedCall(
@@ -179,7 +178,6 @@ class _Alarm:
         threading.Thread(target=self._run, name="rmq-ha-alarm", daemon=True).start()
 
     def set(self, when: float) -> None:
-        """Ring then, and not before."""
         with self._lock:
             before, self._at = self._at, when
         if before is None or when < before:

@@ -33,7 +33,7 @@ class RealFile:
 
     @property
     def size(self) -> int:
-        """Bytes; fixed at creation."""
+        """Size in bytes, fixed when the file was created."""
         return self._size
 
     def pread(self, size: int, position: int) -> bytes:
@@ -49,7 +49,7 @@ class RealFile:
         return b"".join(pieces)
 
     def pwrite(self, data: bytes | bytearray | memoryview, position: int) -> None:
-        """Write all of `data`."""
+        """Write all of `data`, however many system calls that takes."""
         written = os.pwrite(self._fd, data, position)
         if written < len(data):
             rest = memoryview(data)
@@ -105,7 +105,7 @@ class RealFile:
         _sync_opened(entries)
 
     def forget(self, position: int, size: int) -> None:
-        """Let go of mapped pages."""
+        """Tell the kernel that the mapped pages are not needed any more."""
         if self._map is not None:
             start = position - position % _PAGE
             with suppress(OSError, ValueError):
@@ -129,7 +129,7 @@ class RealLock:
         self._fd = fd
 
     def release(self) -> None:
-        """Let others open the store."""
+        """Release the lock, so that another process can open the store."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
@@ -174,15 +174,14 @@ class RealDisk:
         return os.path.exists(path)
 
     def is_dir(self, path: str) -> bool:
-        """A directory is there."""
         return os.path.isdir(path)
 
     def size(self, path: str) -> int:
-        """Bytes of a file."""
+        """Size of a file in bytes."""
         return os.stat(path).st_size
 
     def mtime_ms(self, path: str) -> int:
-        """Last modification, ms."""
+        """Time of the last modification in milliseconds since the epoch."""
         return os.stat(path).st_mtime_ns // 1_000_000
 
     def list_dir(self, path: str) -> list[str]:
@@ -193,7 +192,7 @@ class RealDisk:
             return []
 
     def read_bytes(self, path: str) -> bytes:
-        """A small file, whole."""
+        """Read a small file whole."""
         with open(path, "rb") as file:
             return file.read()
 
@@ -225,7 +224,7 @@ class RealDisk:
         return boot + b" %b\n" % place if boot and place else b""
 
     def place_of(self, path: str) -> bytes:
-        """Device and inode."""
+        """The device and inode of a file, which stay the same when it is renamed."""
         try:
             status = os.stat(path)
         except OSError:
@@ -274,7 +273,6 @@ class RealDisk:
         self._make_dirs(path)
 
     def remove(self, path: str) -> None:
-        """Delete a file."""
         with suppress(FileNotFoundError):
             os.unlink(path)
 
@@ -284,7 +282,6 @@ class RealDisk:
             shutil.rmtree(path)
 
     def move(self, path: str, new_path: str) -> None:
-        """Rename a file or directory."""
         changed = self._make_dirs(os.path.dirname(new_path))
         os.rename(path, new_path)
         for directory in (*reversed(changed), os.path.dirname(path)):

@@ -21,8 +21,6 @@ _SEQUENTIAL = 1 << 20
 
 
 class LocalFiles:
-    """Of this machine."""
-
     def __init__(self) -> None:
         self._last: tuple[str, int] = ("", 0)  # what was mapped last: path, and end
 
@@ -47,7 +45,6 @@ class LocalFiles:
         return sorted(listed)
 
     def open(self, path: str) -> BinaryIO:
-        """For reading."""
         return open(path, "rb")
 
     def read(self, path: str, offset: int = 0, length: int = -1) -> bytes:

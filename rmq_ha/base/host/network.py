@@ -62,7 +62,6 @@ class _EagerWrites:
         super().write(data)  # type: ignore[misc]
 
     def writeSequence(self: Any, iovec: Any) -> None:
-        """As one write."""
         self.write(b"".join(iovec))
 
 
@@ -80,7 +79,6 @@ class EagerServer(_EagerWrites, tcp.Server):
             self._admission.came(str(self.hostname))
 
     def getHost(self) -> IAddress:
-        """As ITransport's."""
         address: IAddress = _address(_plain(self.socket.getsockname()))
         return address
 
@@ -143,15 +141,12 @@ class _Admitting:
         self._refusals = refusals
 
     def doStart(self) -> None:
-        """The port listens."""
         self._factory.doStart()
 
     def doStop(self) -> None:
-        """It does not any more."""
         self._factory.doStop()
 
     def buildProtocol(self, addr: IAddress) -> IProtocol | None:
-        """The factory's, or none."""
         host = str(getattr(addr, "host", addr))
         key = self._admission.why_not(host)
         if key is None:
@@ -207,7 +202,6 @@ class _EagerReactor:
     def connectTCP(
         self, host: str, port: int, factory: Any, timeout: float = 30, bindAddress: Any = None
     ) -> EagerConnector:
-        """As IReactorTCP's."""
         connector = EagerConnector(host, port, factory, timeout, bindAddress, self)
         connector.sockets = self._reactor
         connector.connect()
@@ -307,8 +301,6 @@ class RealNetwork:
 
 @implementer(IResolutionReceiver)
 class _Addresses:
-    """Gathers what a lookup finds."""
-
     def __init__(self) -> None:
         self.complete: Deferred[list[str]] = Deferred()
         self._found: list[str] = []
@@ -317,9 +309,7 @@ class _Addresses:
         """As IResolutionReceiver's; nobody cancels."""
 
     def addressResolved(self, address: Any) -> None:
-        """One more."""
         self._found.append(address.host)
 
     def resolutionComplete(self) -> None:
-        """That is all."""
         self.complete.callback(self._found)

@@ -31,11 +31,9 @@ def this_process() -> Process:
 
 
 def host_name() -> str:
-    """As this machine calls itself."""
     return socket.gethostname()
 
 
 def lower_priority() -> None:
-    """Everybody else's work goes first."""
     if hasattr(os, "nice"):
         os.nice(19)

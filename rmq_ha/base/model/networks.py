@@ -58,7 +58,6 @@ class Networks:
         self._known: dict[str, bool] = {}
 
     def __bool__(self) -> bool:
-        """Something was given."""
         return self._everybody or bool(self._networks) or bool(self._names)
 
     def __contains__(self, host: str) -> bool:

@@ -38,7 +38,7 @@ class SubscriptionData:
         return cls(topic, expression, tags, {tags_code(tag) for tag in tags}, version)
 
     def to_json(self) -> dict[str, Any]:
-        """Java's member names, alphabetical."""
+        """The members have Java's names, in alphabetical order."""
         return {
             "classFilterMode": self.class_filter_mode,
             "codeSet": sorted(self.code_set),

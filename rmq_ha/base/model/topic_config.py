@@ -20,7 +20,7 @@ class TopicConfig:
     order: bool = False
 
     def to_json(self) -> dict[str, Any]:
-        """Java's member names, alphabetical."""
+        """The members have Java's names, in alphabetical order."""
         return {
             "order": self.order,
             "perm": self.perm,
@@ -60,7 +60,7 @@ class SubscriptionGroupConfig:
     notify_consumer_ids_changed_enable: bool = True
 
     def to_json(self) -> dict[str, Any]:
-        """Java's member names, alphabetical."""
+        """The members have Java's names, in alphabetical order."""
         return {
             "brokerId": self.broker_id,
             "consumeBroadcastEnable": self.consume_broadcast_enable,

@@ -16,5 +16,4 @@ class Calls(Protocol):
     ) -> "Deferred[RemotingCommand]":
         """Ask and wait for the answer."""
 
-    def oneway(self, address: str, command: RemotingCommand) -> "Deferred[None]":
-        """Send, and expect no answer."""
+    def oneway(self, address: str, command: RemotingCommand) -> "Deferred[None]": ...

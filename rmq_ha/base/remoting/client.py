@@ -31,8 +31,7 @@ class ConnectingTls(Protocol):
     """Whether, and how, connections are TLS: `ClientTls` says it for most."""
 
     @property
-    def enabled(self) -> bool:
-        """They are."""
+    def enabled(self) -> bool: ...
 
     def session(self, host: str) -> AnySession:
         """For a connection to this host."""
@@ -208,7 +207,6 @@ class _Peer:
         return gone
 
     def abort(self) -> None:
-        """Close it at once."""
         if self.channel is not None:
             self.channel.abort()
 

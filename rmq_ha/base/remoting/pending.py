@@ -21,8 +21,7 @@ _GRANULARITY = 0.01
 class Waiting(Protocol):
     """Who wants to know what became of a call; a Deferred is one."""
 
-    def callback(self, result: RemotingCommand, /) -> Any:
-        """The response has come."""
+    def callback(self, result: RemotingCommand, /) -> Any: ...
 
     def errback(self, fail: Exception, /) -> Any:
         """None will come: `RemotingTimeout` or `RemotingConnectError`."""

@@ -397,7 +397,6 @@ class ServerProtocol(RemotingProtocol):
             self.dataReceived = self._first_data  # type: ignore[method-assign]
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
-        """Leave the table of connections."""
         self._connected.pop(self, None)
         tls = self._tls
         if tls is not None:

@@ -34,7 +34,6 @@ class Quotas:
 
     @property
     def is_any(self) -> bool:
-        """A quota is set."""
         config = self._config
         return bool(
             config.max_requests_per_second_per_ip

@@ -70,7 +70,6 @@ class RemotingServer:
 
     @property
     def connections(self) -> int:
-        """How many there are."""
         return len(self._protocols)
 
     def listen(self, port: int, interface: str = "") -> "Deferred[IListeningPort]":
@@ -100,7 +99,6 @@ class RemotingServer:
         return DeferredList(waiting, consumeErrors=True).addCallback(stopped)
 
     def build_protocol(self) -> ServerProtocol:
-        """For an accepted connection."""
         self.accepted += 1
         return ServerProtocol(
             self._host.clock,

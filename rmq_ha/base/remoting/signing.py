@@ -121,5 +121,4 @@ class SigningCalls:
         return self._calls.invoke(address, self._signer.sign(command, address), timeout_ms)
 
     def oneway(self, address: str, command: RemotingCommand) -> "Deferred[None]":
-        """Send, and expect no answer."""
         return self._calls.oneway(address, self._signer.sign(command, address))

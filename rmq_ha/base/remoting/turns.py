@@ -18,8 +18,6 @@ _WINDOW_S = 0.05
 
 
 class Served(Protocol):
-    """A connection."""
-
     @property
     def host(self) -> str:
         """The peer's address without its port."""

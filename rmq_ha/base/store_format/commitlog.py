@@ -112,7 +112,6 @@ class Record(NamedTuple):
 
     @property
     def properties(self) -> dict[str, str]:
-        """The properties by name."""
         return decode_properties(self.properties_string)
 
     @property

@@ -56,5 +56,4 @@ def address_of(position: int) -> int:
 
 
 def position_of(address: int) -> int:
-    """The reverse."""
     return address - _ADDRESS_BASE

@@ -22,7 +22,6 @@ class OneByOne:
         self._is_busy = False
 
     def __len__(self) -> int:
-        """How many have not begun."""
         return len(self._waiting)
 
     def run(self, function: Callable[[], Any]) -> "Deferred[Any]":

@@ -56,7 +56,6 @@ class LastTurn:
         return clock.callLater(0, function) if self._is_given else None
 
     def reset(self) -> None:
-        """He was heard of."""
         self._is_given = False
 
 

@@ -11,8 +11,7 @@ class AnyCheck(Protocol):
         """Whom its certificate names; empty until one was believed."""
 
     @property
-    def names(self) -> tuple[str, ...]:
-        """The same, one by one."""
+    def names(self) -> tuple[str, ...]: ...
 
 
 class AnySession(Protocol):
@@ -27,7 +26,7 @@ class AnySession(Protocol):
 
     @property
     def version(self) -> str:
-        """Such as `TLSv1.3`."""
+        """The version of the protocol, such as `TLSv1.3`."""
 
     def start(self) -> None:
         """Say hello; raises TlsRefused."""
@@ -41,5 +40,4 @@ class AnySession(Protocol):
     def data_to_send(self) -> bytes:
         """What is to go over the wire."""
 
-    def close(self) -> None:
-        """Say that nothing more comes."""
+    def close(self) -> None: ...

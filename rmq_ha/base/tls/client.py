@@ -49,7 +49,6 @@ class ClientTls:
 
     @property
     def enabled(self) -> bool:
-        """Connections are TLS."""
         return self._material is not None
 
     @property
@@ -59,7 +58,6 @@ class ClientTls:
 
     @property
     def certificates(self) -> "tuple[Held, ...]":
-        """What is shown and believed."""
         return () if self._material is None else self._material.certificates
 
     def reload(self) -> None:

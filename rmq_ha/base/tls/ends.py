@@ -94,7 +94,6 @@ class TlsCall(_End):
         self.opened: Deferred[IProtocol] = Deferred(lambda _: self.transport.abortConnection())
 
     def connectionMade(self) -> None:
-        """Say hello."""
         self._start(self._session).start()
 
     def _secured(self) -> None:

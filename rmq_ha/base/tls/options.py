@@ -47,11 +47,9 @@ class TlsOptions:
         return self._values.get(key, "").strip() or default
 
     def is_true(self, key: str, default: bool = False) -> bool:
-        """A yes or no."""
         return self.text(key, "true" if default else "false").lower() == "true"
 
     def is_set(self, key: str) -> bool:
-        """Somebody wrote it."""
         return bool(self.text(key))
 
     def is_test_mode(self, side: str) -> bool:

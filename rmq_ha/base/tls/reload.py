@@ -17,11 +17,8 @@ _Print = tuple[str, int | None, int | None]
 
 
 class Part(Protocol):
-    """What can be read again."""
-
     @property
-    def subject(self) -> str:
-        """What is read, for people."""
+    def subject(self) -> str: ...
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -66,7 +63,6 @@ class TlsReload:
             self._watch.start()
 
     def stop(self) -> "Deferred[None]":
-        """Watch no more."""
         return self._watch.stop()
 
     def reload(self) -> bool:

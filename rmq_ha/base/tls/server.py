@@ -87,7 +87,6 @@ class ServerTls:
 
     @property
     def certificates(self) -> tuple[Held, ...]:
-        """What is shown and believed."""
         return self._material.certificates
 
     def reload(self) -> None:
@@ -136,7 +135,6 @@ class ServerTls:
         return "it speaks TLS, and there is no certificate to show it (tls.server.certPath)"
 
     def session(self) -> TlsSession:
-        """For one accepted connection."""
         material = self._material
         context = material.context
         if context is None:

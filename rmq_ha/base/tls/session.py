@@ -105,7 +105,6 @@ class TlsSession:
         return b"".join(pieces)
 
     def close(self) -> None:
-        """Say that nothing more comes."""
         try:
             self._connection.shutdown()
         except SSL.Error:
@@ -113,7 +112,7 @@ class TlsSession:
 
     @property
     def version(self) -> str:
-        """Such as `TLSv1.3`."""
+        """The version of the protocol, such as `TLSv1.3`."""
         return self._connection.get_protocol_version_name()
 
     def _shake_hands(self) -> None:

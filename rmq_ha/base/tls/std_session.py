@@ -70,7 +70,6 @@ class StdSession:
         return self._out.read()
 
     def close(self) -> None:
-        """Say that nothing more comes."""
         try:
             self._connection.unwrap()
         except ssl.SSLError:
@@ -78,7 +77,7 @@ class StdSession:
 
     @property
     def version(self) -> str:
-        """Such as `TLSv1.3`."""
+        """The version of the protocol, such as `TLSv1.3`."""
         return self._connection.version() or "TLS"
 
     def _shake_hands(self) -> None:

@@ -76,7 +76,6 @@ class TlsTransport:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The same, one by one."""
         return self._session.check.names
 
     @property
@@ -148,7 +147,6 @@ class TlsTransport:
         self._flush()
 
     def writeSequence(self, data: Iterable[bytes]) -> None:
-        """As one write."""
         self.write(b"".join(data))
 
     def loseConnection(self) -> None:
@@ -163,7 +161,6 @@ class TlsTransport:
         self.raw.loseConnection()
 
     def abortConnection(self) -> None:
-        """Close now."""
         self.disconnecting = True
         self._stop_timer()
         self.raw.abortConnection()
@@ -173,29 +170,23 @@ class TlsTransport:
         self.loseConnection()
 
     def getPeer(self) -> IPv4Address | IPv6Address:
-        """As the transport below says."""
         peer: IPv4Address | IPv6Address = self.raw.getPeer()
         return peer
 
     def getHost(self) -> IPv4Address | IPv6Address:
-        """As the transport below says."""
         host: IPv4Address | IPv6Address = self.raw.getHost()
         return host
 
     def getTcpNoDelay(self) -> bool:
-        """Of the transport below."""
         return bool(self.raw.getTcpNoDelay())
 
     def setTcpNoDelay(self, enabled: bool) -> None:
-        """To the transport below."""
         self.raw.setTcpNoDelay(enabled)
 
     def getTcpKeepAlive(self) -> bool:
-        """Of the transport below."""
         return bool(self.raw.getTcpKeepAlive())
 
     def setTcpKeepAlive(self, enabled: bool) -> None:
-        """To the transport below."""
         self.raw.setTcpKeepAlive(enabled)
 
     # IConsumer and IPushProducer
@@ -205,19 +196,15 @@ class TlsTransport:
         self.raw.registerProducer(producer, streaming)
 
     def unregisterProducer(self) -> None:
-        """The producer is done."""
         self.raw.unregisterProducer()
 
     def pauseProducing(self) -> None:
-        """Read no more."""
         self.raw.pauseProducing()
 
     def resumeProducing(self) -> None:
-        """Read on."""
         self.raw.resumeProducing()
 
     def stopProducing(self) -> None:
-        """Nobody wants what is read."""
         self.loseConnection()
 
     def _begin(self) -> None:

@@ -30,7 +30,7 @@ class MessageQueue(NamedTuple):
     queue_id: int
 
     def to_json(self) -> dict[str, Any]:
-        """Java's member names, alphabetical."""
+        """The members have Java's names, in alphabetical order."""
         return {"brokerName": self.broker_name, "queueId": self.queue_id, "topic": self.topic}
 
     def to_key(self) -> ObjectKey:
@@ -44,7 +44,6 @@ class MessageQueue(NamedTuple):
 
     @classmethod
     def from_members(cls, members: dict[str, Any]) -> "MessageQueue":
-        """From an object."""
         return cls(
             text(members.get("topic")),
             text(members.get("brokerName")),
@@ -64,7 +63,7 @@ class ConsumerData:
     unit_mode: bool = False
 
     def to_json(self) -> dict[str, Any]:
-        """Java's member names, alphabetical."""
+        """The members have Java's names, in alphabetical order."""
         return {
             "consumeFromWhere": self.consume_from_where,
             "consumeType": self.consume_type,
@@ -98,7 +97,6 @@ class HeartbeatData:
     producer_groups: list[str] = field(default_factory=list)
 
     def encode(self) -> bytes:
-        """As a client sends it."""
         return encode(
             {
                 "clientID": self.client_id,
@@ -139,7 +137,6 @@ class LockBatch:
     queues: list[MessageQueue] = field(default_factory=list)
 
     def encode(self) -> bytes:
-        """As a client sends it."""
         return encode(
             {
                 "clientId": self.client_id,
@@ -177,7 +174,6 @@ class CheckClient:
     subscription: SubscriptionData | None = None
 
     def encode(self) -> bytes:
-        """As a client sends it."""
         subscription = self.subscription
         return encode(
             {

@@ -47,12 +47,10 @@ class RemotingCommand:
 
     @property
     def is_response(self) -> bool:
-        """Answers a request of ours."""
         return bool(self.flag & FLAG_RESPONSE)
 
     @property
     def is_oneway(self) -> bool:
-        """Nobody waits for a response."""
         return bool(self.flag & FLAG_ONEWAY)
 
     def read(self, decode: Callable[[bytes], T]) -> T:

@@ -152,14 +152,11 @@ def pretty_part(value: Any, depth: int) -> Written:
 
 
 class _Writer:
-    """Turns values into text."""
-
     def __init__(self, string: Callable[[str], str], number_key: Callable[[int], str]) -> None:
         self._string = string
         self._number_key = number_key
 
     def text(self, value: Any, depth: int = 0) -> str:
-        """One value."""
         kind = type(value)
         if kind is str:
             return self._string(value)

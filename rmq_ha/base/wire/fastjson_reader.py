@@ -44,7 +44,6 @@ class ObjectKey(tuple[tuple[str, Any], ...]):
 
     @classmethod
     def of(cls, **members: Any) -> "ObjectKey":
-        """From members."""
         return cls(sorted(members.items()))
 
 

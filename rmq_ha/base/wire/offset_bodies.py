@@ -58,7 +58,7 @@ class QueueTimeSpan(NamedTuple):
     delay_ms: int
 
     def to_json(self) -> dict[str, Any]:
-        """Java's member names, alphabetical."""
+        """The members have Java's names, in alphabetical order."""
         return {
             "consumeTimeStamp": self.consume_ms,
             "consumeTimeStampStr": _local_time(self.consume_ms),
@@ -99,7 +99,7 @@ class QueueEntry(NamedTuple):
     fault: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Java's member names, alphabetical."""
+        """The members have Java's names, in alphabetical order."""
         extension = self.extension
         bit_map = None if extension is None else extension.bit_map
         return {

@@ -265,7 +265,7 @@ class QueueRoute:
     topic_sys_flag: int = 0
 
     def to_json(self) -> dict[str, Any]:
-        """Java's member names, alphabetical."""
+        """The members have Java's names, in alphabetical order."""
         return {
             "brokerName": self.broker_name,
             "perm": self.perm,

@@ -20,15 +20,13 @@ ASIDE = "stands_aside_for"
 
 
 class Connection(NamedTuple):
-    """One client in a listing."""
-
     client_id: str
     client_address: str
     language: str | None
     version: int
 
     def to_json(self) -> dict[str, Any]:
-        """Java's member names, alphabetical."""
+        """The members have Java's names, in alphabetical order."""
         return {
             "clientAddr": self.client_address,
             "clientId": self.client_id,
@@ -137,7 +135,7 @@ def producer_connection(connections: Iterable[Connection]) -> dict[str, Any]:
 
 
 class _Growth(Protocol):
-    """Growth over a window."""
+    """How much a counter grew during a window of time."""
 
     @property
     def total(self) -> float: ...
@@ -187,7 +185,6 @@ class ProducerClient(NamedTuple):
 
 
 def producer_table(table: Mapping[str, Iterable[ProducerClient]]) -> dict[str, Any]:
-    """ProducerTableInfo: by group."""
     return {
         "data": {
             group: [

@@ -159,7 +159,7 @@ class ClientInstance:
         self._register(self.producers, group, part)
 
     def register_consumer(self, group: str, part: ConsumerPart) -> None:
-        """As `register_producer`."""
+        """Add a consumer; the next heartbeat tells the brokers what it subscribes to."""
         if group in self.consumers:
             raise MQClientError(
                 f"this client has a consumer of the group {group} already: subscribe more topics"
@@ -175,7 +175,7 @@ class ClientInstance:
         return self._after_beat(lambda: self._heartbeats.leave(producer_group=group))
 
     def unregister_consumer(self, group: str) -> "Deferred[None]":
-        """As `unregister_producer`."""
+        """Take a consumer away; fires when the brokers have been told."""
         if self.consumers.pop(group, None) is None:
             return succeed(None)
         return self._after_beat(lambda: self._heartbeats.leave(consumer_group=group))

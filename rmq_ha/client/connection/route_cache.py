@@ -57,7 +57,6 @@ class NameServers:
             self.log.warn("{reason}; those of before are asked", reason=error)
 
     async def ask(self, command: RemotingCommand, timeout_ms: int) -> RemotingCommand:
-        """As `InTurn.ask`."""
         if not self.addresses:
             await self.look_up()
         return await drive(self._turn.ask(command, timeout_ms), self._answer)

@@ -43,7 +43,6 @@ class ActivePart:
         await instance.stop_if_unused()
 
     def heartbeat_data(self) -> ConsumerData:
-        """See `ConsumerPart`."""
         return ConsumerData(
             self._base.group,
             "CONSUME_ACTIVELY",
@@ -54,20 +53,16 @@ class ActivePart:
         )
 
     def on_group_changed(self) -> None:
-        """See `ConsumerPart`."""
         if self._base.is_running:
             self._group_changed()
 
     def reset_offsets(self, topic: str, offsets: Mapping[MessageQueue, int]) -> None:
-        """See `ConsumerPart`."""
         self._reset(offsets)
 
     def consume_status(self, topic: str) -> Mapping[MessageQueue, int]:
-        """See `ConsumerPart`."""
         return self._base.offset_store.clone_offset_table(topic)
 
     def running_info(self, want_stack: bool) -> Mapping[str, Any]:
-        """See `ConsumerPart`."""
         return {
             "mqTable": {},
             "properties": {"PROP_CONSUME_TYPE": "CONSUME_ACTIVELY"},
@@ -76,5 +71,4 @@ class ActivePart:
         }
 
     def consume_directly(self, message: MessageExt) -> Any:
-        """See `ConsumerPart`."""
         raise MQClientError("a pull consumer has no listener to consume with")

@@ -108,7 +108,6 @@ class ConsumeConcurrently:
                 call.running.cancel()
 
     async def consume_directly(self, message: MessageExt) -> dict[str, Any]:
-        """See `ConsumerPart.consume_directly`."""
         context = ConsumeConcurrentlyContext(message.queue)
         tried = await self._caller.try_once(message, context)
         return directly_result(

@@ -157,7 +157,6 @@ class ConsumeOrderly:
                     self._note_lock(still, queue, queue in locked)
 
     async def consume_directly(self, message: MessageExt) -> dict[str, Any]:
-        """See `ConsumerPart.consume_directly`."""
         context = ConsumeOrderlyContext(message.queue)
         tried = await self._caller.try_once(message, context)
         auto_commit = context.auto_commit

@@ -383,7 +383,6 @@ class LitePullConsumer:
     # QueueOwner
 
     def topics(self) -> Collection[str]:
-        """See `QueueOwner`."""
         return list(self._subscriptions)
 
     def owned(self) -> Collection[MessageQueue]:
@@ -391,11 +390,9 @@ class LitePullConsumer:
         return self._queues.assigned() if self._by_hand is None else []
 
     def is_stuck(self, queue: MessageQueue) -> bool:
-        """See `QueueOwner`."""
         return False
 
     async def take(self, queue: MessageQueue) -> bool:
-        """See `QueueOwner`."""
         self.offset_store.remove_offset(queue)
         try:
             offset = await self._base.first_offset(queue)
@@ -408,7 +405,6 @@ class LitePullConsumer:
         return True
 
     async def give_up(self, queue: MessageQueue) -> None:
-        """See `QueueOwner`."""
         self._queues.remove(queue)
         await self.offset_store.persist(queue)
         self.offset_store.remove_offset(queue)
@@ -416,7 +412,6 @@ class LitePullConsumer:
     def share_changed(
         self, topic: str, queues: Collection[MessageQueue], share: Collection[MessageQueue]
     ) -> None:
-        """See `QueueOwner`."""
         self._subscriptions.touch([topic], self._now_ms())
         self._instance.heartbeat_now()
 

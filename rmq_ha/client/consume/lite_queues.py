@@ -176,7 +176,6 @@ class LiteQueues:
     # PullOwner
 
     def may_pull(self, queue: MessageQueue, process_queue: ProcessQueue) -> float:
-        """See `PullOwner`."""
         lite = self._table.get(queue)
         if lite is not None and lite.paused:
             return PAUSED_SECONDS
@@ -185,11 +184,9 @@ class LiteQueues:
         return 0.0
 
     def limits(self, queue: MessageQueue) -> FlowLimits:
-        """See `PullOwner`."""
         return self._limits
 
     def next_pull(self, queue: MessageQueue, offset: int) -> Pull | None:
-        """See `PullOwner`."""
         subscription = self._subscription_of(queue.topic)
         if subscription is None:
             return None
@@ -209,7 +206,6 @@ class LiteQueues:
     def found(
         self, queue: MessageQueue, process_queue: ProcessQueue, messages: list[MessageExt]
     ) -> float:
-        """See `PullOwner`."""
         added = process_queue.put(messages)
         if added:
             self._ready.append((queue, process_queue, added))
@@ -217,7 +213,6 @@ class LiteQueues:
         return 0.0
 
     def nothing_below(self, queue: MessageQueue, process_queue: ProcessQueue, offset: int) -> None:
-        """See `PullOwner`."""
         lite = self._table.get(queue)
         if lite is not None and lite.position is not None:
             lite.position = max(lite.position, offset)
@@ -231,7 +226,6 @@ class LiteQueues:
         lite.timer = self.clock.callLater(self.error_seconds, self._run, queue, lite, offset)
 
     def unknown_subscription(self) -> None:
-        """See `PullOwner`."""
         self._base.instance.heartbeat_now()
 
     def pulled(self, topic: str, count: int, took_ms: int) -> None:

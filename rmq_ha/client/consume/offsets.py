@@ -71,21 +71,17 @@ class _Memory:
         self._table: dict[MessageQueue, int] = {}
 
     def update_offset(self, queue: MessageQueue, offset: int, increase_only: bool) -> None:
-        """See `OffsetStore`."""
         if increase_only:
             offset = max(offset, self._table.get(queue, offset))
         self._table[queue] = offset
 
     def memory(self, queue: MessageQueue) -> int | None:
-        """See `OffsetStore`."""
         return self._table.get(queue)
 
     def remove_offset(self, queue: MessageQueue) -> None:
-        """See `OffsetStore`."""
         self._table.pop(queue, None)
 
     def clone_offset_table(self, topic: str) -> dict[MessageQueue, int]:
-        """See `OffsetStore`."""
         return {
             queue: offset for queue, offset in self._table.items() if topic in ("", queue.topic)
         }
@@ -114,7 +110,6 @@ class RemoteBrokerOffsetStore(_Memory):
     async def read_offset(
         self, queue: MessageQueue, kind: ReadOffsetType = ReadOffsetType.MEMORY_FIRST_THEN_STORE
     ) -> int | None:
-        """See `OffsetStore`."""
         if kind is not ReadOffsetType.READ_FROM_STORE:
             known = self._table.get(queue)
             if known is not None or kind is ReadOffsetType.READ_FROM_MEMORY:
@@ -125,7 +120,6 @@ class RemoteBrokerOffsetStore(_Memory):
         return offset
 
     async def persist_all(self, queues: Collection[MessageQueue]) -> None:
-        """See `OffsetStore`."""
         for queue in self._table.keys() - set(queues):
             del self._table[queue]
         await DeferredList([Deferred.fromCoroutine(self.persist(queue)) for queue in self._table])
@@ -142,7 +136,6 @@ class RemoteBrokerOffsetStore(_Memory):
                 await self._calls.commit(self._group, queue, offset, wait=True)
 
     async def persist(self, queue: MessageQueue) -> None:
-        """See `OffsetStore`."""
         offset = self._table.get(queue)
         if offset is None:
             return

@@ -276,25 +276,20 @@ class PullConsumer:
     # QueueOwner
 
     def topics(self) -> Collection[str]:
-        """See `QueueOwner`."""
         return list(self._listeners)
 
     def owned(self) -> Collection[MessageQueue]:
-        """See `QueueOwner`."""
         return list(self._owned)
 
     def is_stuck(self, queue: MessageQueue) -> bool:
-        """See `QueueOwner`."""
         return False
 
     async def take(self, queue: MessageQueue) -> bool:
-        """See `QueueOwner`."""
         self.offset_store.remove_offset(queue)
         self._owned[queue] = None
         return True
 
     async def give_up(self, queue: MessageQueue) -> None:
-        """See `QueueOwner`."""
         await self.offset_store.persist(queue)
         self.offset_store.remove_offset(queue)
         self._base.choice.forget(queue)
@@ -304,7 +299,6 @@ class PullConsumer:
     def share_changed(
         self, topic: str, queues: Collection[MessageQueue], share: Collection[MessageQueue]
     ) -> None:
-        """See `QueueOwner`."""
         listener = self._listeners.get(topic)
         if listener is None:
             return

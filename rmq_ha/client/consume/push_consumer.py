@@ -302,7 +302,6 @@ class PushConsumer:
     # ConsumerPart: what the client and, through it, operators want to know
 
     def heartbeat_data(self) -> ConsumerData:
-        """See `ConsumerPart`."""
         return ConsumerData(
             self._base.group,
             "CONSUME_PASSIVELY",
@@ -313,20 +312,16 @@ class PushConsumer:
         )
 
     def on_group_changed(self) -> None:
-        """See `ConsumerPart`."""
         self._rebalance()
 
     def reset_offsets(self, topic: str, offsets: Mapping[MessageQueue, int]) -> None:
-        """See `ConsumerPart`."""
         self.log.info("{group} is reset to {offsets}", group=self._base.group, offsets=offsets)
         self._queues.reset(offsets)
 
     def consume_status(self, topic: str) -> Mapping[MessageQueue, int]:
-        """See `ConsumerPart`."""
         return self._base.offset_store.clone_offset_table(topic)
 
     def running_info(self, want_stack: bool) -> Mapping[str, Any]:
-        """See `ConsumerPart`."""
         host, memory = self._base.instance.host, self._base.offset_store.memory
         now = host.steady_ms()
         info: dict[str, Any] = {
@@ -351,7 +346,6 @@ class PushConsumer:
         return info
 
     def consume_directly(self, message: MessageExt) -> Any:
-        """See `ConsumerPart`."""
         if self._service is None:
             return fail(MQClientError("the consumer is not started"))
         return Deferred.fromCoroutine(self._service.consume_directly(message))

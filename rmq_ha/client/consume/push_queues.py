@@ -119,15 +119,12 @@ class PushQueues:
     # QueueOwner
 
     def topics(self) -> Collection[str]:
-        """See `QueueOwner`."""
         return list(self._subscriptions)
 
     def owned(self) -> Collection[MessageQueue]:
-        """See `QueueOwner`."""
         return list(self._table)
 
     def is_stuck(self, queue: MessageQueue) -> bool:
-        """See `QueueOwner`."""
         owned = self._table.get(queue)
         return (
             owned is not None
@@ -137,7 +134,6 @@ class PushQueues:
         )
 
     async def take(self, queue: MessageQueue) -> bool:
-        """See `QueueOwner`."""
         if queue in self._table or self._service is None:
             return False  # it is still being given up
         needs_lock = self._service.is_orderly and self._config.is_clustering
@@ -162,7 +158,6 @@ class PushQueues:
         return True
 
     async def give_up(self, queue: MessageQueue) -> None:
-        """See `QueueOwner`."""
         owned = self._table.get(queue)
         if owned is None or owned.leaving or self._service is None:
             return
@@ -181,7 +176,6 @@ class PushQueues:
     def share_changed(
         self, topic: str, queues: Collection[MessageQueue], share: Collection[MessageQueue]
     ) -> None:
-        """See `QueueOwner`."""
         assert self._service is not None
         self._limits[topic] = self._config.limits(len(share), orderly=self._service.is_orderly)
         self._service.owned(self.process_queues())
@@ -197,7 +191,6 @@ class PushQueues:
     # PullOwner
 
     def may_pull(self, queue: MessageQueue, process_queue: ProcessQueue) -> float:
-        """See `PullOwner`."""
         if self.is_paused:
             return PAUSED_SECONDS
         assert self._service is not None
@@ -206,7 +199,6 @@ class PushQueues:
         return 0.0
 
     def limits(self, queue: MessageQueue) -> FlowLimits:
-        """See `PullOwner`."""
         limits = self._limits.get(queue.topic)
         if limits is None:
             assert self._service is not None
@@ -214,7 +206,6 @@ class PushQueues:
         return limits
 
     def next_pull(self, queue: MessageQueue, offset: int) -> Pull | None:
-        """See `PullOwner`."""
         subscription = self._subscriptions.get(queue.topic)
         if subscription is None:
             return None
@@ -234,27 +225,22 @@ class PushQueues:
     def found(
         self, queue: MessageQueue, process_queue: ProcessQueue, messages: list[MessageExt]
     ) -> float:
-        """See `PullOwner`."""
         assert self._service is not None
         self._service.submit(process_queue, queue, process_queue.put(messages))
         return self._config.pull_interval / 1000
 
     def nothing_below(self, queue: MessageQueue, process_queue: ProcessQueue, offset: int) -> None:
-        """See `PullOwner`."""
         self._base.offset_store.update_offset(queue, offset, True)
 
     def offset_moved(self, queue: MessageQueue, process_queue: ProcessQueue, offset: int) -> None:
-        """See `PullOwner`."""
         process_queue.dropped = True
         timer = self.clock.callLater(self.error_seconds, self._go_on_at, queue, offset)
         self._moved[queue] = timer
 
     def unknown_subscription(self) -> None:
-        """See `PullOwner`."""
         self.tell()
 
     def pulled(self, topic: str, count: int, took_ms: int) -> None:
-        """See `PullOwner`."""
         self._stats.pulled(topic, count, took_ms, self.steady_ms())
 
     # Inside

@@ -67,7 +67,7 @@ class AllocateConsistentHash:
     def allocate(
         self, group: str, client_id: str, queues: Sequence[MessageQueue], clients: Sequence[str]
     ) -> list[MessageQueue]:
-        """See `AllocateStrategy`."""
+        """Choose the queues that the member `client_id` consumes."""
         if not is_member(client_id, queues, clients):
             return []
         ring = HashRing(clients, self._virtual_nodes, self._hash_function)

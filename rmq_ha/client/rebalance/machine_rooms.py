@@ -24,7 +24,7 @@ class AllocateByMachineRoom:
     def allocate(
         self, group: str, client_id: str, queues: Sequence[MessageQueue], clients: Sequence[str]
     ) -> list[MessageQueue]:
-        """See `AllocateStrategy`."""
+        """Choose the queues that the member `client_id` consumes."""
         if not is_member(client_id, queues, clients):
             return []
         near = [queue for queue in queues if self._has(queue.broker_name)]
@@ -68,7 +68,7 @@ class AllocateMachineRoomNearby:
     def allocate(
         self, group: str, client_id: str, queues: Sequence[MessageQueue], clients: Sequence[str]
     ) -> list[MessageQueue]:
-        """See `AllocateStrategy`."""
+        """Choose the queues that the member `client_id` consumes."""
         if not is_member(client_id, queues, clients):
             return []
         queues_by_room: dict[str, list[MessageQueue]] = {}

@@ -56,7 +56,7 @@ class AllocateAveragely:
     def allocate(
         self, group: str, client_id: str, queues: Sequence[MessageQueue], clients: Sequence[str]
     ) -> list[MessageQueue]:
-        """See `AllocateStrategy`."""
+        """Choose the queues that the member `client_id` consumes."""
         if not is_member(client_id, queues, clients):
             return []
         index = clients.index(client_id)
@@ -73,7 +73,7 @@ class AllocateAveragelyByCircle:
     def allocate(
         self, group: str, client_id: str, queues: Sequence[MessageQueue], clients: Sequence[str]
     ) -> list[MessageQueue]:
-        """See `AllocateStrategy`."""
+        """Choose the queues that the member `client_id` consumes."""
         if not is_member(client_id, queues, clients):
             return []
         return list(queues[clients.index(client_id) :: len(clients)])
@@ -94,5 +94,5 @@ class AllocateByConfig:
     def allocate(
         self, group: str, client_id: str, queues: Sequence[MessageQueue], clients: Sequence[str]
     ) -> list[MessageQueue]:
-        """See `AllocateStrategy`."""
+        """Choose the queues that the member `client_id` consumes."""
         return list(self.queues)

@@ -176,7 +176,6 @@ class Sender:
         handed.addCallbacks(self._handed, self._not_handed, (send,), {}, (send,))
 
     def answered(self, send: Send, response: RemotingCommand) -> None:
-        """See `Decider`."""
         try:
             result = result_of(send, response)
         except MQClientError as error:
@@ -191,7 +190,6 @@ class Sender:
         self._over(send, result)
 
     def failed(self, send: Send, error: BaseException) -> None:
-        """See `Decider`."""
         if isinstance(error, Exception) and not _is_unwanted(send, error):
             self._again(send, error)
             return

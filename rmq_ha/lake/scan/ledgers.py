@@ -180,7 +180,6 @@ def _is_in(texts: Any, names: Iterable[str | None]) -> Any:
 
 
 def _columns(batch: Any) -> dict[str, Any]:
-    """By their spelling, Arrow's arrays."""
     columns: dict[str, Any] = {}
     for name in batch.schema.names:
         if name == LINE:
@@ -202,7 +201,6 @@ def _of_lines(lines: list[bytes]) -> dict[str, Any]:
 
 
 def _decoded(line: bytes) -> dict[str, Any]:
-    """A torn line says nothing."""
     try:
         return _EVERY.decode(line)
     except _NO_JSON:

@@ -265,7 +265,6 @@ class _Told:
         return {name: self._rows[name].take(pa.array(rows)) for name, _ in RECORD}
 
     def said(self, rows: Any) -> dict[str, Any]:
-        """What a ledger has."""
         return {name: self._rows[name].take(pa.array(rows)) for name, _ in SAID}
 
 

@@ -31,10 +31,9 @@ class LagListener(StreamingQueryListener):
         self._shown: dict[str, set[tuple[str, ...]]] = {}
 
     def onQueryStarted(self, event: Any) -> None:
-        """Nothing was read yet."""
+        pass
 
     def onQueryProgress(self, event: Any) -> None:
-        """After each batch."""
         progress = event.progress
         name = progress.name or str(progress.id)
         shown = self._shown.setdefault(str(progress.id), set())
@@ -45,7 +44,7 @@ class LagListener(StreamingQueryListener):
                 self._gauge.labels(*labels).set(count)
 
     def onQueryIdle(self, event: Any) -> None:
-        """There was nothing new."""
+        pass
 
     def onQueryTerminated(self, event: Any) -> None:
         """Nobody waits for it any more."""

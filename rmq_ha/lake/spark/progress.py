@@ -35,7 +35,6 @@ Count = Callable[[], Tasks]
 
 
 def tasks_of(tracker: StatusTracker) -> Tasks:
-    """Count them."""
     done = total = 0
     for stage_id in tracker.getActiveStageIds():
         stage = tracker.getStageInfo(stage_id)

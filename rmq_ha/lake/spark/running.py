@@ -237,8 +237,6 @@ def run_job(
 
 
 class _Run:
-    """One run of a job."""
-
     def __init__(
         self, name: str, inputs: Mapping[str, str], frame: Frame, options: Options
     ) -> None:

@@ -277,7 +277,6 @@ def _differences(target: Target, before: Account, after: Account) -> list[list[A
 async def _verified(
     session: Session, asker: Asker, name: str, plan: list[tuple[Target, Account]]
 ) -> int | None:
-    """Ask again: the exit code."""
     wrong = 0
     for target, planned in session.output.track("asking again", plan):
         account = (await _rules(asker, target)).accounts.get(name)

@@ -84,7 +84,7 @@ async def show_brokers(session: Session, which: str) -> int | None:
 
 
 def rate(text: str) -> float | None:
-    """Over the last 10 s."""
+    """The rate over the last 10 seconds, as text."""
     first = text.split(" ")[0]
     return round(float(first), 1) if first else None
 

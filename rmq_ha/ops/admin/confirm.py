@@ -9,7 +9,7 @@ from rmq_ha.ops.admin.output import is_interactive
 
 
 class NotAgreed(RmqHaError):
-    """Somebody said no."""
+    pass
 
 
 dry_run_option = click.option("--dry-run", is_flag=True, help="Only show what would be done.")

@@ -176,7 +176,6 @@ class Printer:
         return None
 
     def end(self) -> None:
-        """Show no more."""
         if not self.enough.called:
             self.enough.callback(None)
 

@@ -55,7 +55,6 @@ def list_(which: str, every: bool) -> None:
 
 
 async def show_groups(session: Session, which: str = "", *, every: bool = False) -> None:
-    """A row for each."""
     asker, brokers = await targets(session, which)
     broker_counts: Counter[str] = Counter()
     lag: Counter[str] = Counter()

@@ -181,7 +181,6 @@ def given_values() -> dict[str, Any]:
 
 
 def context_file() -> str:
-    """Where contexts are kept."""
     given: str | None = given_values().get("context_file")
     return given or f"{click.get_app_dir('rmqha-admin')}/contexts.json"
 

@@ -28,15 +28,10 @@ _WIDEST = 10_000
 
 
 class Steps(Protocol):
-    """A progress bar."""
-
-    def advance(self, count: float = 1) -> None:
-        """So many more are done."""
+    def advance(self, count: float = 1) -> None: ...
 
 
 class Rows(NamedTuple):
-    """A table."""
-
     title: str
     columns: Sequence[str]
     rows: Sequence[Sequence[Any]]
@@ -44,7 +39,7 @@ class Rows(NamedTuple):
 
 class _NoSteps:
     def advance(self, count: float = 1) -> None:
-        """Nobody looks."""
+        pass
 
 
 class _Bar:
@@ -103,7 +98,6 @@ class Output:
         console.width = width
 
     def fields(self, values: dict[str, Any]) -> None:
-        """One thing, member by member."""
         if self.as_json:
             self._write(values)
             return
@@ -130,7 +124,7 @@ class Output:
             self._errors.print(_plain(text), style="dim")
 
     def warn(self, text: str) -> None:
-        """On stderr."""
+        """Print a warning on stderr."""
         if self.as_json:
             self._errors.file.write(json.dumps({"warning": text}) + "\n")
         else:

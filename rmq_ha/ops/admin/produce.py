@@ -154,7 +154,6 @@ class Sends:
             self._session.output.error("a line of stdin has more than 4 MiB: nothing behind it")
 
     async def _all(self, messages: list[Message]) -> None:
-        """At the same time."""
         later: list[Deferred[SendResult]] = [
             self._producer.send(message, **self._how) for message in messages
         ]

@@ -131,7 +131,6 @@ class RoleChange:
             self.session.output.warn(text)
 
     def plan(self, changes: list[Change]) -> None:
-        """Say which lines change."""
         self.report["changes"] = [item._asdict() for item in changes]
         say = self.session.output.say
         if not changes:

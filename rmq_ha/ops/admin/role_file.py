@@ -67,7 +67,6 @@ class RoleFile:
 
     @property
     def broker_name(self) -> str:
-        """Of the pair."""
         return self.configuration.broker.broker_name or ""
 
     @property
@@ -78,7 +77,6 @@ class RoleFile:
 
     @property
     def role(self) -> BrokerRole:
-        """What the file says."""
         return self.configuration.store.broker_role
 
     def changes(self, role: BrokerRole, broker_id: int) -> list[Change]:

@@ -39,7 +39,6 @@ def body_text(body: bytes) -> str:
 
 
 def message_values(message: MessageExt) -> dict[str, Any]:
-    """All of it."""
     return {
         "msg_id": message.msg_id,
         "offset_msg_id": message.offset_msg_id,
@@ -61,14 +60,12 @@ def message_values(message: MessageExt) -> dict[str, Any]:
 
 
 def message_line(message: MessageExt) -> str:
-    """One line."""
     place = f"{message.broker_name}:{message.queue_id}:{message.queue_offset}"
     tags = f" [{message.tags}]" if message.tags else ""
     return f"{time_text(message.store_timestamp)} {place}{tags} {body_text(message.body)}"
 
 
 def result_values(result: SendResult) -> dict[str, Any]:
-    """What became of a send."""
     return {
         "status": result.send_status.name,
         "msg_id": result.msg_id,
@@ -80,7 +77,6 @@ def result_values(result: SendResult) -> dict[str, Any]:
 
 
 def result_line(result: SendResult) -> str:
-    """One line."""
     queue = result.message_queue
     place = f"{queue.broker_name}:{queue.queue_id}:{result.queue_offset}"
     return f"{result.send_status.name} {place} {result.msg_id}"

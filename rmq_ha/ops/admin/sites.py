@@ -120,7 +120,6 @@ class Ports:
         return self._take(host, self._namesrv, 1)
 
     def controller(self, host: str) -> int:
-        """The port of a controller."""
         return self._take(host, self._controller, 1)
 
     def member(self, host: str) -> int:

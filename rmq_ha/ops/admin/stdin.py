@@ -44,12 +44,10 @@ class StdinLines(LineReceiver):
         return lines
 
     def end(self) -> None:
-        """Wait for no more."""
         self._ended = True
         self._wake()
 
     def lineReceived(self, line: bytes) -> None:
-        """See `LineReceiver`."""
         line = line.removesuffix(b"\r")
         if line:
             self._lines.append(line)
@@ -59,7 +57,6 @@ class StdinLines(LineReceiver):
             self._wake()
 
     def lineLengthExceeded(self, line: bytes) -> None:
-        """See `LineReceiver`."""
         self.too_long = True
         self.end()
 

@@ -90,7 +90,6 @@ def _refusal(error: BaseException, *, raises: bool) -> tuple[Outcome, str]:
 
 
 def _line(row: Mapping[str, Any]) -> str:
-    """A finding for people."""
     names = (("group", "group "), ("queueId", "queue "), ("topic", "topic "))
     where = ", ".join(f"{word}{row[name]}" for name, word in names if row[name] is not None)
     values = f": {row['expected']} / {row['actual']}" if row["expected"] or row["actual"] else ""

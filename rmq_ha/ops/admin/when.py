@@ -35,7 +35,6 @@ class WhenType(_ParamType):
     name = "when"
 
     def get_metavar(self, *_: Any, **__: Any) -> str:
-        """For the help."""
         return "earliest|latest|TIME|10m"
 
     def convert(self, value: Any, param: Any, ctx: Any) -> When:

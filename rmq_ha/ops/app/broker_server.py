@@ -85,7 +85,6 @@ class BrokerServer:
             self._status.observe(event)
 
     def facts(self) -> dict[str, Any]:
-        """Name, role and ports."""
         configuration = self._configuration
         port = configuration.server.listen_port
         facts = {

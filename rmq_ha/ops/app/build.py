@@ -16,6 +16,5 @@ def build_labels() -> dict[str, str]:
 
 
 def build_text() -> str:
-    """The same in a line."""
     labels = build_labels()
     return f"rmq-ha {labels['version']} on Python {labels['python']}, Twisted {labels['twisted']}"

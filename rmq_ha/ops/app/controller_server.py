@@ -16,8 +16,6 @@ from rmq_ha.server.controller.service import ControllerService
 
 
 class ControllerServer(LoneServer):
-    """A controller alone."""
-
     log = Logger()
 
     def __init__(self, host: Host, configuration: ControllerConfiguration) -> None:

@@ -11,7 +11,6 @@ __all__ = ["Options", "makeService"]
 
 
 def makeService(options: Options) -> ServerService:
-    """As `make_service`."""
     return make_service("rmqcontroller", options, load_controller, _make_server)
 
 

@@ -31,8 +31,6 @@ FAILOVER_PORTS = 2 + 4 * BROKERS
 
 
 class PairStory(Story):
-    """A master falls."""
-
     async def play(self, directory: Path, base: int) -> bool:
         """A SYNC_MASTER with its slave; the slave is what is left."""
         with (

@@ -24,8 +24,6 @@ dLegerSelfId={member}
 
 
 class GroupStory(Story):
-    """A leader falls."""
-
     async def play(self, directory: Path, base: int) -> bool:
         """Three members, one of which is killed."""
         ports = [base + 3 + 4 * number for number in range(MEMBERS)]

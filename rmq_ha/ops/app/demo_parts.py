@@ -195,7 +195,6 @@ class Story:
         )
 
     def count_other(self, reason: str) -> None:
-        """One that was not acknowledged."""
         self.other[reason] = self.other.get(reason, 0) + 1
 
     async def _count(self, master: str, number: int) -> None:

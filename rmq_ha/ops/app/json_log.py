@@ -63,7 +63,6 @@ class JsonObserver:
         self._constants = dict(constants)
 
     def __call__(self, event: LogEvent) -> None:
-        """One line."""
         self._out.write(json_line(event, self._constants) + "\n")
         self._out.flush()
 

@@ -26,7 +26,6 @@ class LogBudget:
         self._left_out: dict[object, int] = {}
 
     def __call__(self, event: LogEvent) -> None:
-        """An event happened."""
         now = float(event.get("log_time", self._since))
         if not 0 <= now - self._since < WINDOW_S:
             self._since = now

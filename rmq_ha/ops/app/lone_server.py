@@ -13,20 +13,15 @@ from rmq_ha.ops.app.status.server import StatusServer
 
 
 class _Tls(Protocol):
-    def reload(self) -> object:
-        """Read the files again."""
+    def reload(self) -> object: ...
 
 
 class Part(Protocol):
-    """What listens and answers."""
+    @property
+    def port(self) -> int: ...
 
     @property
-    def port(self) -> int:
-        """Where it listens."""
-
-    @property
-    def tls(self) -> _Tls:
-        """Its certificates."""
+    def tls(self) -> _Tls: ...
 
     def start(self) -> Deferred[Any]:
         """Fires when it listens."""
@@ -64,13 +59,11 @@ class LoneServer:
         self.make_board = make_board
 
     def start(self) -> Deferred[Any]:
-        """Listen."""
         if self.exposed is not None:
             self.log.warn("{warning}", warning=self.exposed)
         return Deferred.fromCoroutine(self._start())
 
     def stop(self) -> Deferred[Any]:
-        """Close."""
         return Deferred.fromCoroutine(self._stop())
 
     def ports(self) -> list[PlannedPort]:

@@ -55,12 +55,10 @@ class NamesrvPart:
 
     @property
     def port(self) -> int:
-        """Of the name server."""
         return self.namesrv.port
 
     @property
     def tls(self) -> "NamesrvPart":
-        """What reads certificates again."""
         return self
 
     def reload(self) -> None:

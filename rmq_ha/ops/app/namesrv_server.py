@@ -58,5 +58,4 @@ class NamesrvServer(LoneServer):
         )
 
     def facts(self) -> dict[str, Any]:
-        """With the controller's port."""
         return super().facts() | self._part.facts()

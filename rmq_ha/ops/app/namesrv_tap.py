@@ -11,7 +11,6 @@ __all__ = ["Options", "makeService"]
 
 
 def makeService(options: Options) -> ServerService:
-    """As `make_service`."""
     return make_service("rmqnamesrv", options, load_namesrv, _make_server)
 
 

@@ -14,8 +14,6 @@ READY_VARIABLE = "RMQHA_READY"
 
 
 class ServerOptions(usage.Options):
-    """What all servers understand."""
-
     # Names as RocketMQ's own commands have them, -c and -p included.
     optParameters = [["config", "c", None, "Properties file; without it, RocketMQ's defaults."]]
     optFlags = [

@@ -23,8 +23,6 @@ from rmq_ha.ops.app.process import ProcessEnd, spare_what_is_there
 
 
 class Server(Protocol):
-    """What the service runs."""
-
     def start(self) -> Deferred[Any]:
         """Fires when it serves."""
 
@@ -37,8 +35,7 @@ class Server(Protocol):
     def reload(self) -> object:
         """Read the TLS settings and certificates again; what does not fit is logged."""
 
-    def facts(self) -> dict[str, Any]:
-        """What the READY line says."""
+    def facts(self) -> dict[str, Any]: ...
 
     def observe(self, event: LogEvent) -> object:
         """A line of the log of this process."""

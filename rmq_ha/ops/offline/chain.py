@@ -179,7 +179,6 @@ def entry_chain(buffer: Any, start: int) -> tuple[list[int], int]:
 
 
 def entry_tail(buffer: Any, base: int, end: int) -> tuple[Tail, str, int]:
-    """The same of a DLedger."""
     room = len(buffer) - end
     if room < BLANK_SIZE:
         return Tail.MORE, "", BLANK_SIZE

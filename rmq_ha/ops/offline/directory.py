@@ -73,7 +73,6 @@ class StoreFiles:
 
     @property
     def holes(self) -> list[Hole]:
-        """Of a damaged log."""
         return holes_in(self._log_files)
 
     @property
@@ -82,7 +81,6 @@ class StoreFiles:
         return self._log_files[-1].layout
 
     def min_offset(self) -> int:
-        """Where the first file begins."""
         return self._log_files[0].base
 
     def max_offset(self) -> int:
@@ -191,7 +189,6 @@ class StoreFiles:
 
 
 def _is_queue_id(name: str) -> bool:
-    """As a broker writes it."""
     return is_number(name) and int(name) < 1 << 31 and str(int(name)) == name
 
 

@@ -26,7 +26,6 @@ class Digest(NamedTuple):
 
     @property
     def total(self) -> int:
-        """All findings."""
         return sum(self.counts.values())
 
 
@@ -62,7 +61,6 @@ def digest_of_rows(rows: Sequence[Mapping[str, Any]], limit: int) -> Digest:
 
 
 def counts_of(findings: Digest) -> list[str]:
-    """A line for each code."""
     width = max(map(len, findings.counts), default=0)
     return [
         f"{findings.worst_of[code]:<5}  {code:<{width}}  {count:>12,}"

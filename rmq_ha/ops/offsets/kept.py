@@ -102,8 +102,6 @@ def append_pairings(pairings: Sequence[Pairing], directory: str) -> None:
 
 
 class Kept(NamedTuple):
-    """One file of a history."""
-
     moment: int
     role: str
     path: str

@@ -60,7 +60,6 @@ class Fact(NamedTuple):
 
     @property
     def key(self) -> Key:
-        """What it is about."""
         return Key(self.kind, self.topic, self.group, self.queue_id)
 
 
@@ -182,7 +181,6 @@ def queue_numbers(table: TopicTable) -> dict[str, int]:
 
 
 def _check(name: str, number: int, offset: int) -> None:
-    """Java's int and long."""
     if not (0 <= number < 1 << 31 and -(1 << 63) <= offset < 1 << 63):
         raise ValueError(f"{name}, {number}: {offset}")
 

@@ -34,7 +34,6 @@ class Pairing(NamedTuple):
 
     @property
     def kinds(self) -> frozenset[str]:
-        """What both sides know."""
         return frozenset.intersection(self.slave.kinds, *(item.kinds for item in self.masters))
 
     def facts_of(self, snapshot: Snapshot) -> list[Fact]:
@@ -144,7 +143,6 @@ class Forecast(NamedTuple):
 
 
 def forecast(rulings: Iterable[tuple[Case, Ruling]]) -> Forecast:
-    """Add up."""
     numbers = [0] * 6
     for case, ruling in rulings:
         is_delay = case.key.kind == DELAY

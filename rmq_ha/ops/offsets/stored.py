@@ -48,21 +48,18 @@ class Store(Protocol):
     def abort(self) -> bool:
         """The broker runs, or has crashed."""
 
-    def config(self, name: str) -> bytes | None:
-        """One of the JSON files."""
+    def config(self, name: str) -> bytes | None: ...
 
     @property
     def holes(self) -> Sequence[Any]:
         """Of its log: with `start`, `end` and `between`."""
 
-    def topics_on_disk(self) -> list[tuple[str, int]]:
-        """Every queue that has files."""
+    def topics_on_disk(self) -> list[tuple[str, int]]: ...
 
     def queue(self, topic: str, queue_id: int) -> Any:
         """With `min_offset`, `max_offset` and `faults`."""
 
-    def min_offset(self) -> int:
-        """Of the log."""
+    def min_offset(self) -> int: ...
 
     def max_offset(self) -> int:
         """Behind the last complete record of the log."""

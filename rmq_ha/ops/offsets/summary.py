@@ -68,12 +68,10 @@ def summary_of(
 
 
 def to_json(summary: Mapping[str, Any]) -> str:
-    """The text of the file."""
     return json.dumps(summary, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def version() -> str:
-    """Of rmq-ha."""
     try:
         return metadata.version("rmq-ha")
     except metadata.PackageNotFoundError:  # from a zip that was given to spark-submit

@@ -148,7 +148,6 @@ def _worst_of(slave: str, worst: Sequence[Worst]) -> str:
 
 
 def head_findings(pairing: Pairing) -> list[Finding]:
-    """Is this a pair?"""
     master, slave = pairing.masters[-1], pairing.slave
     heads = []
     if master.role is not None and is_slave(master):

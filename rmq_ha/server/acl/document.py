@@ -171,7 +171,6 @@ def sequence(items: list[Node]) -> Node:
 
 
 def mapping() -> Mapping:
-    """A new mapping without members."""
     return Mapping(_TAG + "map", [], flow_style=False)
 
 

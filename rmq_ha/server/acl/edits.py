@@ -88,8 +88,6 @@ def set_account(change: AccountChange) -> Edit:
 
 
 def delete_account(access_key: str) -> Edit:
-    """Remove an account."""
-
     def edit(document: Document, root: Mapping) -> None:
         accounts = document.items(_member(document, root, ACCOUNTS), ACCOUNTS)
         account = _find(document, accounts, access_key)

@@ -64,7 +64,6 @@ class Freshness:
         self._accounts: dict[str, _Account] = {}
 
     def __len__(self) -> int:
-        """How many sessions are kept."""
         return sum(len(account.sessions) for account in self._accounts.values())
 
     def take(self, access_key: str, stamp: Stamp) -> Stale | None:

@@ -119,7 +119,6 @@ class Grant:
                 raise self._denied(resource, needed, owned)
 
     def may_settle(self, group: str) -> bool:
-        """See `IGrant`."""
         if not self._strict or (self.is_admin and not self._resources):
             return True
         return allows(self._owned(group_resource(group)), PUB)

@@ -36,7 +36,6 @@ def group_resource(group: str) -> str:
 
 
 def resource_text(resource: str) -> str:
-    """A resource for a person."""
     if resource.startswith(RETRY_PREFIX):
         return f"group:{resource[len(RETRY_PREFIX) :]}"
     return f"topic:{resource}"

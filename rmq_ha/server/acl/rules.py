@@ -252,7 +252,7 @@ class Rules:
     def _secret_of(
         self, request: RemotingCommand, ext: Mapping[str, str], secrets: tuple[Secret, ...]
     ) -> Secret | None:
-        """Which of these signed it."""
+        """Find the secret that signed a request."""
         signature = ext.get(SIGNATURE)
         if signature is None:
             return None

@@ -84,8 +84,7 @@ class BrokerParts(Protocol):
     config_file: PropertiesFile
 
     @property
-    def identity(self) -> BrokerIdentity:
-        """How it presents itself now."""
+    def identity(self) -> BrokerIdentity: ...
 
     def delay_offset_table(self) -> dict[int, int]:
         """Delay level to next offset."""

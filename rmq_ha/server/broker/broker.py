@@ -151,7 +151,6 @@ class Broker:
 
     @property
     def is_slave(self) -> bool:
-        """What this broker is now."""
         return self.journal.role.is_slave
 
     @property

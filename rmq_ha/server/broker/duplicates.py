@@ -296,7 +296,6 @@ class DuplicateWindow:
         self._forget(*self._under_way)
 
     def _arrived(self, rows: Sequence[Row]) -> None:
-        """The index knows them now."""
         if self._under_way:
             for row in rows:
                 self._forget((row[0], row[8]))

@@ -47,7 +47,6 @@ class SelectorFilter:
         return self._selector.matches(record_properties(record))
 
     def matches_properties(self, properties: dict[str, str]) -> bool:
-        """By these."""
         return self._selector.matches(properties)
 
 
@@ -69,13 +68,11 @@ class RetryFilter:
         self._group = group
 
     def matches_unit(self, tags_code: int) -> bool:
-        """As the subscription says."""
         return self._by_unit is None or bool(self._by_unit.matches_unit(tags_code))
 
     def matches_extension(
         self, tags_code: int, store_timestamp: int, bit_map: bytes | None
     ) -> bool:
-        """As the subscription says."""
         return self.matches_unit(tags_code)
 
     def matches_record(self, record: bytes) -> bool:

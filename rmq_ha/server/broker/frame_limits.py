@@ -32,7 +32,6 @@ class FrameLimits:
         self.refused = dict.fromkeys(_MOST, 0)
 
     def most(self, key: str) -> int:
-        """What a key says now."""
         return _MOST[key](self._config)
 
     def check(self, key: str, count: int, code: int = ResponseCode.SYSTEM_ERROR) -> None:

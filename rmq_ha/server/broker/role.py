@@ -44,8 +44,7 @@ class RoleKeeper(Protocol):
     def store_is_open(self) -> None:
         """The queues know all of the log, and nobody is served yet."""
 
-    def start(self) -> None:
-        """The broker serves."""
+    def start(self) -> None: ...
 
     def stop(self) -> "Deferred[None]":
         """Change nothing more; fires when what was begun is over, and never fails."""
@@ -86,7 +85,6 @@ class LastingRole:
         self._role = role
 
     def prepare(self) -> None:
-        """See `RoleKeeper`."""
         if self._role.is_slave:
             self._parts.delay_offsets.load()
         else:
@@ -94,7 +92,6 @@ class LastingRole:
             self._parts.topics.create_in_send_back(HALF_TOPIC)
 
     def store_is_open(self) -> None:
-        """See `RoleKeeper`."""
         if not self._role.is_slave:
             self._parts.client_offsets.became_master(self._parts.store.log.max_offset)
 
@@ -108,7 +105,6 @@ class LastingRole:
         OwnActs().tell("started as", role.name, broker.broker_name or "", brokerId=broker.broker_id)
 
     def stop(self) -> "Deferred[None]":
-        """See `RoleKeeper`."""
         return succeed(None)
 
 

@@ -35,10 +35,7 @@ OF_A_MASTER = frozenset(
 
 
 class Processor(Protocol):
-    """A group of request handlers."""
-
-    def routes(self) -> dict[int, Handler]:
-        """Request code to handler."""
+    def routes(self) -> dict[int, Handler]: ...
 
 
 def add_routes(

@@ -30,8 +30,6 @@ _WINDOWS = ((1, 7), (60, 7), (360, 25))
 
 
 class Figure(IntEnum):
-    """What an item counts."""
-
     MESSAGES = 0
     BYTES = 1
     MILLIS = 2
@@ -125,7 +123,6 @@ class StatsTable(Generic[Key]):
         return self._items.get(key)
 
     def items(self) -> ItemsView[Key, StatsItem]:
-        """All there is, for exporters."""
         return self._items.items()
 
     def forget(self, is_gone: Callable[[Key], bool]) -> None:

@@ -60,7 +60,7 @@ class _Table(ABC):
 
     @abstractmethod
     def entries(self) -> Mapping[str, Any]:
-        """All of it, by name."""
+        pass
 
     def entry(self, name: str) -> Any:
         """One of it; None where there is none."""
@@ -71,16 +71,14 @@ class _Table(ABC):
         return 1
 
     def version(self) -> dict[str, int] | None:
-        """Of all of it."""
         return None
 
     def be(self, entries: Mapping[str, Any], version: Any) -> None:
-        """A master's table came whole."""
         self.amend(entries, version)
 
     @abstractmethod
     def amend(self, entries: Mapping[str, Any], version: Any) -> None:
-        """Some of its entries came."""
+        pass
 
 
 T = TypeVar("T", bound=Writable)
@@ -171,8 +169,6 @@ class Delivery(Protocol):
 
 
 class _Delays(_Table):
-    """One entry: all levels."""
-
     def __init__(self, delivery: Delivery, copy: DelayOffsetCopy) -> None:
         self._delivery, self._copy = delivery, copy
 
@@ -224,7 +220,6 @@ class StreamedTables:
         self._coming: dict[str, dict[str, Any]] = {}
 
     def watch(self, changed: Callable[[Entry], None]) -> None:
-        """As `Tables` says."""
         for name, table in self._tables.items():
             table.watch(partial(self._tell, changed, name))
 
@@ -232,12 +227,10 @@ class StreamedTables:
         changed(Entry(table, name, self._tables[table].precedes_log))
 
     def whole(self) -> Iterator[bytes]:
-        """As `Tables` says."""
         for name, table in self._tables.items():
             yield from self._pieces(name, table, table.entries(), is_whole=True)
 
     def news(self, entries: Iterable[Entry]) -> Iterator[bytes]:
-        """As `Tables` says."""
         names: dict[str, list[str]] = {}
         for entry in entries:
             names.setdefault(entry.table, []).append(entry.name)
@@ -285,7 +278,6 @@ class StreamedTables:
         self._slave.is_streamed = True
 
     def absent(self) -> None:
-        """As `Tables` says."""
         self._slave.is_streamed = False
 
     def ended(self) -> None:

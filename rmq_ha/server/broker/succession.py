@@ -151,7 +151,6 @@ class Succession:
         return f"TWO MASTERS: {own.address} and {other} both register as {place}"
 
     def _tell(self, older: str) -> None:
-        """Once for each address."""
         if older != self._told:
             self._told = older
             self.log.error(

@@ -58,7 +58,6 @@ class BrokerSet:
 
     @property
     def addresses(self) -> dict[int, str]:
-        """Of all brokers, by id."""
         return {number: self.brokers[number].address for number in sorted(self.brokers)}
 
 
@@ -74,15 +73,12 @@ class BrokerSets:
         self._sets: dict[str, BrokerSet] = {}
 
     def get(self, broker_name: str) -> BrokerSet | None:
-        """One set."""
         return self._sets.get(broker_name)
 
     def names(self) -> list[str]:
-        """Of all sets."""
         return list(self._sets)
 
     def apply(self, event: Event) -> None:
-        """One committed entry."""
         if isinstance(event, BrokerIdApplied):
             self._applied(event)
             return

@@ -76,7 +76,7 @@ def decode_set(body: bytes) -> SyncStateSet:
 
 
 def encode_elected(value: ElectedBody) -> bytes:
-    """The body of 1002."""
+    """Encode the body of ELECT_MASTER (1002)."""
     group = {
         "brokerAddrs": value.addresses,
         "brokerName": value.broker_name,

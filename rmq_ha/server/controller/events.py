@@ -63,8 +63,6 @@ class BrokerDataCleaned(msgspec.Struct, frozen=True, tag="clean", tag_field="eve
 
 
 class AddressUpdated(msgspec.Struct, frozen=True, tag="address", tag_field="event"):
-    """A broker is somewhere else."""
-
     broker_name: str
     broker_id: _Id
     address: str
@@ -77,7 +75,6 @@ _encoder = msgspec.json.Encoder()
 
 
 def encode_event(event: Event) -> bytes:
-    """The body of an entry."""
     return _encoder.encode(event)
 
 

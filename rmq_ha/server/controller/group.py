@@ -244,7 +244,6 @@ class ControllerGroup:
         self._enter(Node.tick)
 
     def _called(self, answer: "RemotingCommand | Failure", send: Send) -> None:
-        """What became of a call."""
         message = None
         if not isinstance(answer, Failure):
             try:

@@ -119,7 +119,6 @@ class Liveness:
         return [key for key, heartbeat in self._last.items() if heartbeat.channel is channel]
 
     def gone(self, keys: Iterable[Key]) -> None:
-        """These are dead, for certain."""
         for key in keys:
             self._last.pop(key, None)
             self._heard.add(key)

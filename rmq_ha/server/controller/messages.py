@@ -80,7 +80,7 @@ class ElectMasterResponse(Header, frozen=True, kw_only=True):
 
 
 class RegisterBrokerRequest(Header, frozen=True, kw_only=True):
-    """1003."""
+    """Answer request code 1003."""
 
     cluster_name: str = ""
     broker_name: str
@@ -97,7 +97,7 @@ class RegisterBrokerResponse(ElectMasterResponse, frozen=True, kw_only=True):
 
 
 class GetReplicaInfoRequest(Header, frozen=True, kw_only=True):
-    """1004."""
+    """Answer request code 1004."""
 
     broker_name: str
 
@@ -149,7 +149,7 @@ class CleanBrokerDataRequest(Header, frozen=True, kw_only=True):
 
 
 class GetNextBrokerIdRequest(Header, frozen=True, kw_only=True):
-    """1012."""
+    """Answer request code 1012."""
 
     cluster_name: str = ""
     broker_name: str

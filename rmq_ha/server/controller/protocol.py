@@ -90,7 +90,6 @@ class ControllerRequests:
         self._line = OneByOne()
 
     def routes(self) -> dict[int, Handler]:
-        """By request code."""
         return {
             RequestCode.BROKER_HEARTBEAT: self.heartbeat,
             RequestCode.ALTER_SYNC_STATE_SET: self.alter_sync_state_set,
@@ -197,27 +196,27 @@ class ControllerRequests:
         )
 
     def elect_master(self, _: Channel, request: RemotingCommand) -> Answer:
-        """1002."""
+        """Answer request code 1002."""
         header = decode_header(ElectMasterRequest, request.ext)
         return self._ordered(request, lambda: self._manager.elect_master(header, self._now()))
 
     def register_broker(self, _: Channel, request: RemotingCommand) -> Answer:
-        """1003."""
+        """Answer request code 1003."""
         header = decode_header(RegisterBrokerRequest, request.ext)
         return self._ordered(request, lambda: self._manager.register_broker(header, self._now()))
 
     def apply_broker_id(self, _: Channel, request: RemotingCommand) -> Answer:
-        """1013."""
+        """Answer request code 1013."""
         header = decode_header(ApplyBrokerIdRequest, request.ext)
         return self._ordered(request, lambda: self._manager.apply_broker_id(header))
 
     def clean_broker_data(self, _: Channel, request: RemotingCommand) -> Answer:
-        """1011."""
+        """Answer request code 1011."""
         header = decode_header(CleanBrokerDataRequest, request.ext)
         return self._ordered(request, lambda: self._manager.clean_broker_data(header, self._now()))
 
     def next_broker_id(self, _: Channel, request: RemotingCommand) -> Answer:
-        """1012."""
+        """Answer request code 1012."""
         self._check_leads()
         header = decode_header(GetNextBrokerIdRequest, request.ext)
         return _response(self._manager.next_broker_id(header), request)
@@ -228,7 +227,7 @@ class ControllerRequests:
         return self._ordered(request, lambda: self._manager.replica_info(header.broker_name))
 
     def sync_state_data(self, _: Channel, request: RemotingCommand) -> Answer:
-        """1006."""
+        """Answer request code 1006."""
         self._check_leads()
         names = request.read(decode_names)
         return _response(self._manager.sync_state_data(names, self._now()), request)
@@ -246,11 +245,11 @@ class ControllerRequests:
         return request.response(ResponseCode.SUCCESS, None, ext_fields(header))
 
     def config(self, _: Channel, request: RemotingCommand) -> Answer:
-        """1010."""
+        """Answer request code 1010."""
         return request.response(body=encode_properties(self._settings.render()))
 
     def update_config(self, _: Channel, request: RemotingCommand) -> Answer:
-        """1009."""
+        """Answer request code 1009."""
         try:
             written = self._settings.update((request.body or b"").decode("utf-8", "replace"))
         except ConfigurationError as error:
@@ -279,7 +278,6 @@ class Knock(Protocol):
     """Connects, and goes away again."""
 
     def makeConnection(self, transport: ITransport) -> None:
-        """Somebody is there."""
         transport.loseConnection()
 
 

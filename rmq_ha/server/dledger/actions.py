@@ -78,22 +78,18 @@ class ILedger(Protocol):
         """The last entry's term."""
 
     @property
-    def end_pos(self) -> int:
-        """Where the last entry ends."""
+    def end_pos(self) -> int: ...
 
     @property
-    def committed_index(self) -> int:
-        """The last committed entry."""
+    def committed_index(self) -> int: ...
 
     @property
     def room(self) -> Room:
         """How much its disk still takes."""
 
-    def append(self, term: int, bodies: Sequence[bytes]) -> list[Entry]:
-        """Append as the leader."""
+    def append(self, term: int, bodies: Sequence[bytes]) -> list[Entry]: ...
 
-    def append_entry(self, entries: Sequence[Entry]) -> None:
-        """Append as a follower."""
+    def append_entry(self, entries: Sequence[Entry]) -> None: ...
 
     def truncate_to(self, entry: Entry) -> None:
         """
@@ -104,8 +100,7 @@ class ILedger(Protocol):
         whether what the follower has before that is what it had itself. Else it is the only one.
         """
 
-    def entry(self, index: int) -> Entry | None:
-        """One entry."""
+    def entry(self, index: int) -> Entry | None: ...
 
     def entries(self, index: int, max_bytes: int, max_count: int) -> list[Entry]:
         """Consecutive entries, at least one if there is one."""

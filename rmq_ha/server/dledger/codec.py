@@ -133,13 +133,10 @@ class _Entry(msgspec.Struct, rename="camel"):
     channel: Int32 = 0
 
     def entry(self) -> Entry:
-        """As a value."""
         return Entry(self.index, self.term, self.pos, self.body, self.magic, self.channel)
 
 
 class _Push(GroupMessage, frozen=True, kw_only=True):
-    """A push in JSON."""
-
     type: PushType = PushType.APPEND
     commit_index: Int64 = -1
     entry: _Entry | None = None
@@ -168,7 +165,6 @@ class _Entries(GroupMessage, frozen=True, kw_only=True):
     entries: list[_Entry] = []
 
     def message(self) -> GetEntriesResponse:
-        """As the core knows it."""
         return GetEntriesResponse(
             group=self.group,
             remote_id=self.remote_id,

@@ -90,12 +90,11 @@ class DLedgerCommitLog:
 
     @property
     def file_size(self) -> int:
-        """Bytes of a data file."""
+        """Size of a data file in bytes."""
         return self.ledger.file_size
 
     @property
     def directories(self) -> Sequence[str]:
-        """Of the data files."""
         return self.row.directories
 
     @property

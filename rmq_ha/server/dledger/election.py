@@ -55,7 +55,6 @@ class Tally:
 
     @classmethod
     def of(cls, answers: dict[str, VoteResponse | None]) -> "Tally":
-        """Count."""
         given = [answer for answer in answers.values() if answer is not None]
         results = Counter(answer.vote_result for answer in given)
         terms = [answer.term for answer in given if answer.vote_result in _LARGER_TERM]
@@ -131,7 +130,7 @@ class Election:
         self._next_vote = member.now + (0 if at_once else self._pause())
 
     def _pause(self) -> int:
-        """Milliseconds."""
+        """How long to pause, in milliseconds."""
         member, settings = self._member, self._member.settings
         if member.is_taking_leadership:
             return member.between(

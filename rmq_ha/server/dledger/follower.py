@@ -93,7 +93,6 @@ class Follower:
         return self._differs_at > self.matched
 
     def request(self, request: PushEntryRequest, token: Any) -> None:
-        """Take a push."""
         entries = _entries(request)
         if request.type is not PushType.COMMIT and not self._is_well_formed(request, entries):
             self._answer(token, request, ResponseCode.UNEXPECTED_ARGUMENT)
@@ -205,7 +204,6 @@ class Follower:
         self._gap_at = min(self._gap_at, now + settings.max_push_timeout + 1)
 
     def _release(self, index: int) -> _Waiting | None:
-        """One that waits no longer."""
         early = self._early.pop(index, None)
         if early is not None:
             self._early_bytes -= early.size

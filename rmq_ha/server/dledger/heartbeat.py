@@ -130,7 +130,6 @@ class HeartBeats:
             member.become_candidate(member.term)
 
     def request(self, request: HeartBeatRequest, token: Any) -> None:
-        """Answer a leader."""
         code, term = self._judge(request)
         room = self._member.ledger.room
         said = None if room is Room.FREE else room.value

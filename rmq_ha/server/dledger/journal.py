@@ -38,7 +38,6 @@ class LedgerJournal(JournalBase):
         super().__init__(log, config, role or Role(config))
 
     def attach(self, store: StoreAround) -> None:
-        """See `Journal`."""
         self._store = store
         self.tail = LedgerTail(self.log)
         self.flusher = LedgerFlusher(self.log, store)
@@ -100,7 +99,6 @@ class LedgerJournal(JournalBase):
         return iter(())
 
     def close(self) -> None:
-        """See `Journal`."""
         self.log.ledger.close()
         self.log.classic.log.row.close()
 
@@ -121,7 +119,6 @@ class GroupJournal(LedgerJournal):
         self.replicated_by(self.service)
 
     def attach(self, store: StoreAround) -> None:
-        """See `Journal`."""
         super().attach(store)
         self.service.attach(self.flusher)
 
@@ -149,14 +146,11 @@ class GroupJournal(LedgerJournal):
 
     @property
     def has_masters_log(self) -> bool:
-        """See `Journal`."""
         node = self.service.node
         return node is None or not node.is_diverged
 
     def reloadable(self) -> list[Any]:
-        """See `Journal`."""
         return [self.service.tls]
 
     def why_no_puts(self) -> str:
-        """See `Journal`."""
         return self.service.why_no_puts()

@@ -282,7 +282,6 @@ class LedgerFiles:
         return entries
 
     def close(self) -> None:
-        """Close every file."""
         for part in (self.data, self.index, self.checksums):
             part.row.close()
 

@@ -52,7 +52,6 @@ class LedgerReader:
 
     @property
     def directories(self) -> Sequence[str]:
-        """Where data files are made."""
         return self.files.data.row.directories
 
     def place(self, body_length: int, after: int | None = None) -> int:

@@ -195,7 +195,6 @@ class LedgerRecovery:
         return self._files.index.read(INDEX_UNIT * header.index, INDEX_UNIT) == _unit_of(header)
 
     def _walk(self, pos: int) -> Header | None:
-        """The last entry that counts."""
         synced = self._synced
         last: Header | None = None
         known: Header | None = None  # the last before the first without a checksum

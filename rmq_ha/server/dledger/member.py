@@ -62,7 +62,6 @@ class Member:
 
     @property
     def self_id(self) -> str:
-        """This member."""
         return self.settings.self_id
 
     @property
@@ -89,7 +88,6 @@ class Member:
         self._be(Role.FOLLOWER, leader_id)
 
     def become_leader(self) -> None:
-        """Lead in the current term."""
         self.last_quorum = self.now
         self._be(Role.LEADER, self.self_id)
 
@@ -101,7 +99,6 @@ class Member:
         self._changed()
 
     def vote_for(self, candidate: str) -> None:
-        """Promise this term's vote."""
         if self.voted_for != candidate:
             self.voted_for = candidate
             self.persist()
@@ -142,9 +139,7 @@ class Member:
             handler(peer, message, context)
 
     def answer(self, token: Any, message: GroupMessage) -> None:
-        """Answer a request."""
         self.outbox.append(Answer(token, message))
 
     def between(self, low: int, high: int) -> int:
-        """A random pause."""
         return low + self.random.randrange(max(high - low, 1))

@@ -49,8 +49,7 @@ class _Part(Protocol):
     """What has something to do at certain times."""
 
     @property
-    def wake(self) -> int:
-        """When."""
+    def wake(self) -> int: ...
 
     def tick(self) -> None:
         """Do it, if it is time."""
@@ -124,7 +123,6 @@ class Node:
 
     @property
     def term(self) -> int:
-        """The current term."""
         return self.member.term
 
     @property
@@ -152,7 +150,6 @@ class Node:
         return self.quorum.stalled_ms
 
     def standing(self, peer: str) -> MemberStanding:
-        """A follower of this leader."""
         pusher = self._pushers[peer]
         return MemberStanding(
             self.quorum.watermark(peer),
@@ -272,7 +269,6 @@ class Node:
         self.member.answer(token, self._with_status(response) if request.status else response)
 
     def _with_status(self, response: MetadataResponse) -> MetadataResponse:
-        """Ours: what operators ask."""
         member, ledger = self.member, self.ledger
         leads = member.role is Role.LEADER
         marks = {peer: self.quorum.watermark(peer) for peer in self.settings.peers}

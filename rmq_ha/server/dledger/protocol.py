@@ -102,7 +102,6 @@ def _frame(message: GroupMessage, request: RemotingCommand) -> RemotingCommand:
 
 
 def request_frame(code: int, message: GroupMessage) -> RemotingCommand:
-    """A request to another member."""
     return RemotingCommand(int(code), body=encode_body(message))
 
 

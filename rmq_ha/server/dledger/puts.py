@@ -41,7 +41,6 @@ class WaitingPuts:
         return len(self._waiting)
 
     def add(self, index: int, decided: Decided) -> None:
-        """Wait for an entry."""
         self._waiting.append((index, decided))
 
     def complete(self, index: int, code: int) -> None:

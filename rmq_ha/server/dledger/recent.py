@@ -57,5 +57,4 @@ class RecentEntries:
             del self._entries[at:]
 
     def clear(self) -> None:
-        """Keep nothing."""
         self._entries.clear()

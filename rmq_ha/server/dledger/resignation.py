@@ -126,7 +126,6 @@ class Resignation:
         return [peer for peer in able if known[peer].room is best]
 
     def _tell_alone(self, reason: str) -> None:
-        """Once, not each time."""
         if reason != self._told:
             self._told = reason
             self.log.error(

@@ -267,7 +267,6 @@ class DLedgerService:
             self._enter(self.node.tick)
 
     def _called(self, answer: "RemotingCommand | Failure", send: Send) -> None:
-        """What became of a call."""
         if self.node is None or self._is_stopped:
             return
         message = None
@@ -459,7 +458,7 @@ class DLedgerService:
         )
 
     def is_settled(self) -> bool:
-        """Every entry is committed."""
+        """Whether every entry of the ledger is committed."""
         return self._ledger.committed_index >= self._ledger.end_index
 
     def admit_puts(self, admitted: bool) -> None:
@@ -479,7 +478,7 @@ class DLedgerService:
         return None
 
     def is_replicated(self, start_offset: int, next_offset: int) -> bool:
-        """A quorum has it."""
+        """Whether a majority of the group has this entry."""
         return next_offset <= self._ledger.committed_pos
 
     def replicated_offset(self) -> int:

@@ -30,7 +30,7 @@ class CommittedLog(Protocol):
 
     @property
     def file_size(self) -> int:
-        """Bytes of a data file."""
+        """Size of a data file in bytes."""
 
     @property
     def delay_levels(self) -> list[int]:
@@ -41,7 +41,7 @@ class CommittedLog(Protocol):
         """Where the last committed entry ends."""
 
     def read(self, physical_offset: int, limit: int) -> bytes:
-        """Bytes of one file."""
+        """Size of one file in bytes."""
 
 
 class LedgerTail:

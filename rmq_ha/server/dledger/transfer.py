@@ -22,12 +22,10 @@ class Leading(Protocol):
     """What of a `Node` says to whom to hand over."""
 
     @property
-    def role(self) -> Role:
-        """Of this member."""
+    def role(self) -> Role: ...
 
     @property
-    def term(self) -> int:
-        """The current one."""
+    def term(self) -> int: ...
 
     def watermark(self, peer: str) -> int:
         """Up to which index a member has the log; -1: nothing is known."""

@@ -22,7 +22,6 @@ class ConfigProcessor:
         self._settings = settings
 
     def handlers(self) -> dict[int, Handler]:
-        """By request code."""
         return {
             RequestCode.PUT_KV_CONFIG: self.put,
             RequestCode.GET_KV_CONFIG: self.get,
@@ -33,13 +32,13 @@ class ConfigProcessor:
         }
 
     def put(self, _: Any, request: RemotingCommand) -> Answer:
-        """100."""
+        """Answer request code 100."""
         namespace, key = required(request, "namespace"), required(request, "key")
         written = self._kv_config.put(namespace, key, required(request, "value"))
         return when_written(request, written, self._kv_config.path)
 
     def get(self, _: Any, request: RemotingCommand) -> RemotingCommand:
-        """101."""
+        """Answer request code 101."""
         namespace, key = required(request, "namespace"), required(request, "key")
         value = self._kv_config.get(namespace, key)
         if value is None:
@@ -49,13 +48,13 @@ class ConfigProcessor:
         return request.response(ext={"value": value})
 
     def delete(self, _: Any, request: RemotingCommand) -> Answer:
-        """102."""
+        """Answer request code 102."""
         ext = request.ext or {}
         written = self._kv_config.delete(ext.get("namespace", ""), ext.get("key", ""))
         return when_written(request, written, self._kv_config.path)
 
     def namespace(self, _: Any, request: RemotingCommand) -> RemotingCommand:
-        """219."""
+        """Answer request code 219."""
         namespace = required(request, "namespace")
         table = self._kv_config.namespace(namespace)
         if table is None:
@@ -65,7 +64,7 @@ class ConfigProcessor:
         return request.response(body=fastjson.encode({"table": table}))
 
     def update(self, _: Any, request: RemotingCommand) -> Answer:
-        """318."""
+        """Answer request code 318."""
         if not request.body:
             return request.response()
         try:
@@ -75,5 +74,5 @@ class ConfigProcessor:
         return when_written(request, written, self._settings.file.path or "")
 
     def show(self, _: Any, request: RemotingCommand) -> RemotingCommand:
-        """319."""
+        """Answer request code 319."""
         return request.response(body=self._settings.render().encode())

@@ -122,7 +122,6 @@ class NamesrvController:
 
     @property
     def connections(self) -> int:
-        """How many there are."""
         return self._server.connections
 
     def start(self) -> "Deferred[None]":

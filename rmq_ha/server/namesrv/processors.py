@@ -50,8 +50,7 @@ class ClosingChannel(Protocol):
     def on_close(self, callback: Callable[[Any], object]) -> None:
         """Call this with the channel when the connection is gone."""
 
-    def abort(self) -> object:
-        """End the connection now."""
+    def abort(self) -> object: ...
 
     def __hash__(self) -> int: ...
 
@@ -88,7 +87,6 @@ class RouteProcessor:
         self._watched: set[ClosingChannel] = set()
 
     def handlers(self) -> dict[int, Handler]:
-        """By request code."""
         return {
             RequestCode.REGISTER_BROKER: self.register_broker,
             RequestCode.UNREGISTER_BROKER: self.unregister_broker,
@@ -107,7 +105,7 @@ class RouteProcessor:
         }
 
     def register_broker(self, channel: ClosingChannel, request: RemotingCommand) -> RemotingCommand:
-        """103."""
+        """Answer request code 103."""
         ext = request.ext or {}
         broker = _identity(request)
         _check_crc32(ext.get("bodyCrc32", ""), request.body)
@@ -204,7 +202,7 @@ class RouteProcessor:
     def unregister_broker(
         self, channel: ClosingChannel, request: RemotingCommand
     ) -> RemotingCommand:
-        """104."""
+        """Answer request code 104."""
         broker = _identity(request)
         if self._routes.unregister(broker, channel):
             self.log.info(
@@ -222,7 +220,7 @@ class RouteProcessor:
         return request.response()
 
     def query_data_version(self, _: ClosingChannel, request: RemotingCommand) -> RemotingCommand:
-        """322."""
+        """Answer request code 322."""
         broker = _identity(request)
         self._routes.claim(broker, self._clock.seconds())
         asked = _data_version(request.body)
@@ -233,7 +231,7 @@ class RouteProcessor:
         return request.response(ext={"changed": "true" if changed else "false"}, body=body)
 
     def route(self, _: ClosingChannel, request: RemotingCommand) -> RemotingCommand:
-        """105."""
+        """Answer request code 105."""
         topic = required(request, "topic")
         topic_route = self._routes.route(topic)
         if topic_route is None:
@@ -270,7 +268,7 @@ class RouteProcessor:
         return when_written(request, written, self._kv_config.path, ext)
 
     def add_write_perm(self, _: ClosingChannel, request: RemotingCommand) -> Answer:
-        """327."""
+        """Answer request code 327."""
         name = required(request, "brokerName")
         written = self._wiped.remove(name)
         count = self._routes.add_write_perm(name)
@@ -279,11 +277,11 @@ class RouteProcessor:
         return when_written(request, written, self._kv_config.path, ext)
 
     def topics(self, _: ClosingChannel, request: RemotingCommand) -> RemotingCommand:
-        """206."""
+        """Answer request code 206."""
         return _topic_list(request, self._routes.topics())
 
     def delete_topic(self, _: ClosingChannel, request: RemotingCommand) -> RemotingCommand:
-        """216."""
+        """Answer request code 216."""
         topic = required(request, "topic")
         cluster = (request.ext or {}).get("clusterName") or None
         self._routes.delete_topic(topic, cluster)
@@ -291,25 +289,25 @@ class RouteProcessor:
         return request.response()
 
     def topics_of_cluster(self, _: ClosingChannel, request: RemotingCommand) -> RemotingCommand:
-        """224."""
+        """Answer request code 224."""
         return _topic_list(request, self._routes.topics_of_cluster(required(request, "cluster")))
 
     def system_topics(self, _: ClosingChannel, request: RemotingCommand) -> RemotingCommand:
-        """304."""
+        """Answer request code 304."""
         return _topic_list(request, *self._routes.system_topics())
 
     def unit_topics(self, _: ClosingChannel, request: RemotingCommand) -> RemotingCommand:
-        """311."""
+        """Answer request code 311."""
         return _topic_list(request, self._routes.unit_topics())
 
     def unit_sub_topics(self, _: ClosingChannel, request: RemotingCommand) -> RemotingCommand:
-        """312."""
+        """Answer request code 312."""
         return _topic_list(request, self._routes.unit_sub_topics())
 
     def unit_sub_non_unit_topics(
         self, _: ClosingChannel, request: RemotingCommand
     ) -> RemotingCommand:
-        """313."""
+        """Answer request code 313."""
         return _topic_list(request, self._routes.unit_sub_non_unit_topics())
 
     def _check_room(self, broker_name: str, topics: Mapping[str, TopicConfig]) -> None:

@@ -27,8 +27,7 @@ class BrokerChannel(Protocol):
     def remote_text(self) -> str:
         """`ip:port` of the peer."""
 
-    def abort(self) -> object:
-        """End the connection now."""
+    def abort(self) -> object: ...
 
 
 @dataclass(slots=True)
@@ -330,7 +329,6 @@ class RouteInfoManager:
         return list(topics), address
 
     def unit_topics(self) -> list[str]:
-        """Topics of a unit."""
         return self._topics_with(lambda flag: bool(flag & TOPIC_UNIT))
 
     def unit_sub_topics(self) -> list[str]:

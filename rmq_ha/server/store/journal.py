@@ -65,8 +65,7 @@ class Electorate(Protocol):
 class RoleObserver(Protocol):
     """Who is told what the electorate wants this broker to be."""
 
-    def follow(self) -> None:
-        """Somebody else leads."""
+    def follow(self) -> None: ...
 
     def stand(self) -> None:
         """Nobody leads; this broker is a candidate."""
@@ -118,17 +117,14 @@ class Role:
         self._observer = observer
 
     def follow(self) -> None:
-        """See `RoleObserver`."""
         if self._observer is not None:
             self._observer.follow()
 
     def stand(self) -> None:
-        """See `RoleObserver`."""
         if self._observer is not None:
             self._observer.stand()
 
     def lead(self, term: int) -> None:
-        """See `RoleObserver`."""
         if self._observer is not None:
             self._observer.lead(term)
 
@@ -304,24 +300,19 @@ class Journal(Protocol):
     dispatch_from: int | None
 
     @property
-    def log(self) -> JournalLog:
-        """For readers."""
+    def log(self) -> JournalLog: ...
 
     @property
-    def role(self) -> Role:
-        """For all."""
+    def role(self) -> Role: ...
 
     @property
-    def tail(self) -> Tail:
-        """For the dispatcher."""
+    def tail(self) -> Tail: ...
 
     @property
-    def once_a_turn(self) -> Sequence[Callable[[], None]]:
-        """For the store's turns."""
+    def once_a_turn(self) -> Sequence[Callable[[], None]]: ...
 
     @property
-    def cleaner(self) -> Cleaner:
-        """For rounds and operators."""
+    def cleaner(self) -> Cleaner: ...
 
     # Keeping
 
@@ -409,16 +400,13 @@ class Journal(Protocol):
     def stopped(self) -> None:
         """Nothing will be written any more; `close` follows."""
 
-    def close(self) -> None:
-        """Give up the files."""
+    def close(self) -> None: ...
 
     # What others want of it
 
-    def set_aside(self, end: int, why: str) -> "Deferred[TailAside]":
-        """As `DefaultMessageStore.set_tail_aside` says."""
+    def set_aside(self, end: int, why: str) -> "Deferred[TailAside]": ...
 
-    def set_all_aside(self, why: str) -> "Deferred[TailAside]":
-        """As `DefaultMessageStore.set_all_aside` says."""
+    def set_all_aside(self, why: str) -> "Deferred[TailAside]": ...
 
     async def is_whole(self) -> None:
         """Wait for `set_aside`, if that is under way."""

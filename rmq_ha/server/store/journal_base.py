@@ -49,12 +49,11 @@ class JournalBase:
         self._has_started = False
 
     def attach(self, store: StoreAround) -> None:
-        """See `Journal`."""
         self._outcomes = store.statistics.outcomes
         self.once_a_turn.append(self.flusher.appended)
 
     def join(self, broker: BrokerAround) -> None:
-        """See `Journal`."""
+        pass
 
     def replicated_by(self, replication: Replication | None) -> None:
         """Have the log brought to others; before `start`. None: to nobody."""
@@ -67,11 +66,9 @@ class JournalBase:
     # Keeping
 
     def append(self, drafts: Sequence[Draft], now_ms: int) -> Group:
-        """See `Journal`."""
         return self.log.append_group(drafts, now_ms)
 
     def append_batch(self, batch: BatchLayout, now_ms: int) -> AppendResult | PutMessageStatus:
-        """See `Journal`."""
         return self.log.append_batch(batch, now_ms)
 
     def kept(
@@ -109,7 +106,6 @@ class JournalBase:
         return flushed if flushed is None or at_once is PutMessageStatus.PUT_OK else at_once
 
     def is_kept(self, start_offset: int, next_offset: int) -> bool:
-        """See `Journal`."""
         is_safe = (
             self._config.flush_disk_type is FlushDiskType.ASYNC_FLUSH
             or next_offset <= self.log.flushed_offset
@@ -123,23 +119,19 @@ class JournalBase:
 
     @property
     def replicated_end(self) -> int:
-        """See `Journal`."""
         if self.replication is None:
             return self.log.max_offset
         return self.replication.replicated_offset()
 
     def why_no_puts(self) -> str:
-        """See `Journal`."""
         return ""
 
     def why_not_kept(self) -> str:
-        """See `Journal`."""
         return self.why_no_puts()
 
     # Beginning and end
 
     def start(self) -> "Deferred[None]":
-        """See `Journal`."""
         if self.replication is None:
             return succeed(None)
         self._has_started = True
@@ -147,59 +139,49 @@ class JournalBase:
         return started
 
     def stop(self) -> "Deferred[None]":
-        """See `Journal`."""
         if self.replication is None or not self._has_started:
             return succeed(None)
         stopped: Deferred[None] = maybeDeferred(self.replication.stop)
         return stopped
 
     async def flush(self) -> None:
-        """See `Journal`."""
         await self.flusher.stop()
 
     def note_ends(self) -> None:
         """See `Journal`: here nothing is noted; the next start compares queues and log."""
 
     def stopped(self) -> None:
-        """See `Journal`."""
+        pass
 
     # What others want of it
 
     def set_aside(self, end: int, why: str) -> "Deferred[TailAside]":
-        """See `Journal`."""
         return fail(StoreError("only the end of a classic commit log can be set aside"))
 
     def set_all_aside(self, why: str) -> "Deferred[TailAside]":
-        """See `Journal`."""
         return fail(StoreError("only a classic commit log can be set aside"))
 
     async def is_whole(self) -> None:
-        """See `Journal`."""
+        pass
 
     def set_master_address(self, address: str | None) -> None:
-        """See `Journal`."""
         if self.replication is not None:
             self.replication.set_master_address(address)
 
     @property
     def has_masters_log(self) -> bool:
-        """See `Journal`."""
         return True
 
     def routes(self) -> dict[int, Any]:
-        """See `Journal`."""
         return {}
 
     def reloadable(self) -> list[Any]:
-        """See `Journal`."""
         return []
 
     def info(self) -> dict[str, Any]:
-        """See `Journal`."""
         return {}
 
     def statistics(self) -> JournalStatistics | dict[str, Any]:
-        """See `Journal`."""
         return {} if self.replication is None else self.replication.statistics()
 
 

@@ -200,18 +200,16 @@ class DefaultMessageStore(StoreMaintenance):
     # Reading
 
     def record_starting_at(self, physical_offset: int) -> bytes | None:
-        """See `rmq_ha.server.store.reading.starts`."""
         return record_starting_at(self, physical_offset)
 
     def unqueued_record_at(self, physical_offset: int) -> bytes | None:
-        """See `rmq_ha.server.store.reading.starts`."""
         return unqueued_record_at(self, physical_offset)
 
     # Putting
 
     @property
     def is_writable(self) -> bool:
-        """Messages may be put."""
+        """Whether messages may be put now."""
         return self.why_not_writable() == ""
 
     def why_not_writable(self) -> str:
@@ -242,7 +240,6 @@ class DefaultMessageStore(StoreMaintenance):
         return self.turns.waiting_ms(self.host.clock.seconds())
 
     def _refusal(self) -> PutMessageStatus | None:
-        """Why nothing is put now."""
         if not (self.is_open and self.log.fault is None and self.flags.is_writable):
             return PutMessageStatus.SERVICE_NOT_AVAILABLE
         if self._configuration.broker_role is BrokerRole.SLAVE:
@@ -416,5 +413,5 @@ class DefaultMessageStore(StoreMaintenance):
         return Deferred.fromCoroutine(self._service.stop())
 
     def close(self) -> None:
-        """Give up files and lock."""
+        """Close all files and release the lock of the store."""
         self._service.close()

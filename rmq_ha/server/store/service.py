@@ -51,7 +51,7 @@ class LivingStore(StoreAround, Protocol):
         """What recovery and catching up have found of deleted queues is told."""
 
     def close(self) -> None:
-        """Give up files and lock."""
+        """Close all files and release the lock of the store."""
 
 
 class StoreService:
@@ -70,7 +70,6 @@ class StoreService:
         self._poked_at = 0.0
 
     def load(self) -> None:
-        """As `DefaultMessageStore.load` says."""
         store = self._store
         self._lock = store.host.disk.lock(f"{store.root}/lock")
         try:
@@ -347,7 +346,6 @@ class StoreService:
         self.log.info("store at {root} is closed", root=store.root)
 
     def close(self) -> None:
-        """As `DefaultMessageStore.close` says."""
         store = self._store
         store.journal.close()
         store.queues.close()

@@ -36,7 +36,6 @@ class PutSettler:
         self._outcomes = statistics.outcomes
 
     def refused(self, status: PutMessageStatus, count: int = 1) -> None:
-        """Messages that were not stored."""
         self._statistics.put_failed += count
         self._outcomes.not_stored(status, count)
 

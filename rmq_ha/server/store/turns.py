@@ -40,7 +40,6 @@ class TurnWatch:
         return is_queue
 
     def took(self, seconds: float, now: float) -> None:
-        """A turn is over."""
         self._waits.append(seconds if self._is_queue else 0.0)
         self.shortest = min(self._waits) if self._is_queue else 0.0
         self._at = now

@@ -113,7 +113,6 @@ class Replica(NamedTuple):
 
 
 def directory_of(to: str, broker: str, broker_id: int) -> str:
-    """Where a store's facts lie."""
     name = "".join(char if char.isalnum() or char in "-_." else "_" for char in broker)
     return f"{to.rstrip('/')}/{name}-{broker_id}"
 

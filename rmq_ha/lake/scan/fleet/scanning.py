@@ -187,7 +187,6 @@ class _Found:
         self.findings: list[Finding] = []
 
     def read(self, log: Log, low: int, high: int, spans: Spans) -> None:
-        """All records that start there."""
         self._windows += [(*span, digest_of(log, *span)) for span in spans]
         name = self._asked.at.uri
         for piece in log.pieces(low, high):

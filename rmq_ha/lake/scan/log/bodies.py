@@ -26,7 +26,6 @@ def joined(buffer: Any, starts: Ints, ends: Ints) -> Bytes:
 
 
 def joined_with_crcs(buffer: Any, starts: Ints, ends: Ints) -> tuple[Bytes, Any]:
-    """Both: for half the price."""
     crcs: list[int] = []
     content = _copied(buffer, starts, ends, crcs)
     return content, np.array(crcs, np.uint32)

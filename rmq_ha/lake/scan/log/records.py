@@ -79,12 +79,10 @@ class Records:
 
     @cached_property
     def data(self) -> Bytes:
-        """The buffer as numbers."""
         return as_bytes(self.buffer)
 
     @cached_property
     def shape(self) -> Shape:
-        """Where their parts are."""
         sizes = fields(self.data, self.positions, ">i4").astype(np.int64)
         return shape_of(self.data, self.positions, sizes)
 
@@ -107,7 +105,7 @@ class Records:
 
     @cached_property
     def sizes(self) -> Ints:
-        """Bytes of each record."""
+        """Size of each record in bytes."""
         return self.shape.end - self.positions
 
     @property
@@ -117,12 +115,10 @@ class Records:
 
     @property
     def queue_id(self) -> Any:
-        """The queue's number."""
         return self._field(12, ">i4")
 
     @property
     def flag(self) -> Any:
-        """The producer's number."""
         return self._field(16, ">i4")
 
     @property
@@ -132,7 +128,6 @@ class Records:
 
     @property
     def physical_offset(self) -> Any:
-        """The place in the log."""
         return self._field(28, ">i8")
 
     @cached_property
@@ -150,12 +145,12 @@ class Records:
 
     @property
     def born_timestamp(self) -> Any:
-        """The producer's clock, ms."""
+        """Milliseconds since the epoch by the producer's clock."""
         return self._field(40, ">i8")
 
     @property
     def store_timestamp(self) -> Any:
-        """The broker's clock, ms."""
+        """Milliseconds since the epoch by the broker's clock."""
         if self._is_v4:
             return self._field(56, ">i8")
         return fields(self.data, self._after_born, ">i8")

@@ -49,7 +49,6 @@ class Side:
 
     @property
     def index(self) -> Index:
-        """All index files."""
         if self._index is None:
             self._index = Index(self.store.index_parts()[0])
         return self._index

@@ -66,8 +66,6 @@ class Delay(NamedTuple):
 
 
 class Checked(NamedTuple):
-    """What came of one queue."""
-
     tally: Tally
     findings: list[Finding]
     delays: list[Delay]

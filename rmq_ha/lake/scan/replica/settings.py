@@ -59,11 +59,9 @@ class Opened(NamedTuple):
 
     @property
     def log(self) -> Log:
-        """Its log up to there."""
         return Log(self.store.files, self.store.log_files(), self.high)
 
     def side(self, name: str, dispatched: int) -> Side:
-        """For tasks."""
         return Side(name, self.store, self.log, dispatched)
 
     @property

@@ -75,7 +75,6 @@ class Answer(msgspec.Struct):
         )
 
     def add(self, other: "Answer") -> None:
-        """What other tasks found."""
         self.findings += other.findings
         self.failed = self.failed or other.failed
         self.compared += other.compared
@@ -111,7 +110,6 @@ class Answer(msgspec.Struct):
         _add(self.records, [(side, (records, size))])
 
     def add_delay(self, side: int, delay: Delay) -> None:
-        """Delayed messages of one stretch."""
         self._add_delay((side, delay.level, delay.delay), [*delay[2:]])
 
     def _add_delay(self, key: tuple[int, int, int], row: Sequence[int]) -> None:
@@ -160,7 +158,6 @@ class Work(NamedTuple):
 
     @property
     def pair(self) -> Sides:
-        """The two logs."""
         master, slave = self.sides[MASTER], self.sides[SLAVE]
         return Sides(master.log, slave.log, master.name, slave.name, self.window)
 
@@ -174,7 +171,6 @@ def run(work: Work, task: "Task", answer: Answer) -> None:
 
 
 def _stretch(work: Work, stretch: Stretch, answer: Answer) -> None:
-    """Compare and audit one stretch."""
     _, low, high, sides, compares = stretch
     groups: list[tuple[int, ...]] = [(side,) for side in sides]
     if compares:

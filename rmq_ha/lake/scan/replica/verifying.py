@@ -91,13 +91,11 @@ class Verified(NamedTuple):
 
     @property
     def verdict(self) -> str:
-        """One line."""
         messages = self.sums.records[COMMON][0] if COMMON in self.sums.records else None
         return verdict(self.common, messages, self.first, self.errors, is_alone=self.is_alone)
 
     @property
     def numbers(self) -> dict[str, Any]:
-        """For the JSON summary."""
         roles = ("master", "slave")
         sums, first = self.sums, self.first
         return {
@@ -129,8 +127,6 @@ def verify(
 
 
 class _Verification:
-    """One run."""
-
     def __init__(
         self,
         settings: Settings,
@@ -166,7 +162,6 @@ class _Verification:
             self._told.append(parting_finding(parted, self._names[1]))
 
     def run(self) -> Verified:
-        """All steps in order."""
         survey = self._survey()
         ends = survey.ends if QUEUES in self._settings.checks else {}
         known = [

@@ -67,7 +67,6 @@ class IndexFile:
 
     @property
     def count(self) -> int:
-        """How many items were written."""
         return max(0, min(self.header.index_count, self.items) - 1)
 
     def entries(self, start: int = 0, stop: int | None = None) -> IndexEntries:

@@ -18,8 +18,6 @@ _MAX_EXTENSION = 1 << 15
 
 
 class Queue(QueueFiles):
-    """The same, and its units."""
-
     def units(self, start: int, stop: int) -> Any:
         """
         The units of `[start, stop)`: a structured array `offset, size, tagsCode`.

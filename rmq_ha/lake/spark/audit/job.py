@@ -74,7 +74,6 @@ class _Audit:
         self._delivered = self._ledgers.get("delivered")
 
     def result(self) -> JobResult:
-        """Read, judge, answer."""
         asked, job = self._asked, self._job
         with job.progress("counting"):
             sums = kept(reduced.sums_of(self._reduced))

@@ -47,7 +47,6 @@ class Ledger:
 
     @property
     def count(self) -> int:
-        """Its rows."""
         return sum(span.rows for span in self.spans)
 
 

@@ -16,8 +16,6 @@ from rmq_ha.ops.offsets.findings import Severity
 
 
 class Code(StrEnum):
-    """The vocabulary of the findings."""
-
     LOST = "LOST"
     DELIVERED_LOST = "DELIVERED_LOST"
     GAP = "GAP"

@@ -65,7 +65,6 @@ class Asked:
 
     @property
     def has_ledgers(self) -> bool:
-        """Somebody tells of single messages."""
         return bool(self.produced or self.delivered)
 
     @property

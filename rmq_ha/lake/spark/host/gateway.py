@@ -166,7 +166,6 @@ def finish(starting: Starting) -> Gateway:
 
 
 def give_up(starting: Starting) -> None:
-    """Nobody will need it."""
     starting.process.kill()
     starting.process.wait()
     shutil.rmtree(starting.directory, ignore_errors=True)

@@ -57,7 +57,6 @@ class Java(NamedTuple):
 
     @property
     def program(self) -> Path:
-        """The executable."""
         return self.home / "bin" / "java"
 
 

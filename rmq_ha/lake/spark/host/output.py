@@ -220,7 +220,7 @@ class _LocalPlace:
         (self._directory / SUMMARY).unlink(missing_ok=True)
 
     def write(self, name: str, text: str) -> None:
-        """All or nothing."""
+        """Write the whole output or none of it."""
         unfinished = self._directory / f".{name}.new"
         with unfinished.open("wb") as file:
             file.write(text.encode("utf-8", "replace"))

@@ -10,7 +10,6 @@ _MOST = 200
 
 
 def sections_of(told: Verified) -> list[Table | Plot]:
-    """What the report shows."""
     sections: list[Table | Plot] = [_logs(told)]
     if told.along:
         sections.append(

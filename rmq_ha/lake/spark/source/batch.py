@@ -48,7 +48,6 @@ class RangesPartition(InputPartition):
         self.ranges = ranges
 
     def __repr__(self) -> str:
-        """For Spark's log."""
         return ", ".join(f"{queue} [{start}, {stop})" for queue, start, stop in self.ranges)
 
     def read(self, queues: Queues, columns: Sequence[str]) -> Iterator[Any]:

@@ -30,25 +30,21 @@ class RocketmqDataSource(InSentences, DataSource):
         return schema_of(self.options)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """A batch."""
         from rmq_ha.lake.spark.source.batch import make_reader
 
         return make_reader(self.options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """Send a DataFrame."""
         from rmq_ha.lake.spark.source.sink import make_writer
 
         return make_writer(self.options, schema, overwrite)
 
     def streamReader(self, schema: StructType) -> Any:
-        """A stream."""
         from rmq_ha.lake.spark.source.streaming import make_stream_reader
 
         return make_stream_reader(self.options, schema)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> Any:
-        """Send a stream."""
         from rmq_ha.lake.spark.source.sink import make_stream_writer
 
         return make_stream_writer(self.options, schema, overwrite)

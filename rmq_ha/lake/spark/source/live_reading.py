@@ -49,8 +49,6 @@ class How(NamedTuple):
 
 
 class Puller(Protocol):
-    """Whoever pulls."""
-
     choice: BrokerChoice
 
     def pull(self, queue: MessageQueue, offset: int, count: int) -> PulledRecords:

@@ -55,7 +55,6 @@ class NameServerRoutes:
         self._last: list[str] | None = None
 
     def topics(self, client: BlockingClient) -> list[str]:
-        """All names, of all brokers."""
         command = RemotingCommand(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
         try:
             body = client.call("", command).body
@@ -67,7 +66,6 @@ class NameServerRoutes:
         return self._last
 
     def route(self, client: BlockingClient, topic: str) -> TopicRoute:
-        """The client remembers it."""
         return client.route(topic)
 
 
@@ -85,11 +83,9 @@ class OneBroker:
         self._routes: dict[str, TopicRoute] = {}
 
     def topics(self, client: BlockingClient) -> list[str]:
-        """Those that it has."""
         return list(self._known(client))
 
     def route(self, client: BlockingClient, topic: str) -> TopicRoute:
-        """To itself."""
         route = self._known(client).get(topic)
         if route is None:
             raise NoRoute(topic, f"the broker {self._address} has no such topic")

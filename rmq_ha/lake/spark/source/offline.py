@@ -55,7 +55,6 @@ class OfflineQueues:
         return self._store
 
     def queues(self, topics: Subscription) -> list[QueueId]:
-        """As `Queues.queues`."""
         self._store = None
         broker = self._options.broker_name or ""
         queues = [QueueId(topic, broker, number) for topic, number in self.store.topics_on_disk()]
@@ -67,12 +66,10 @@ class OfflineQueues:
         return sorted(queue for queue in queues if topics.wants(queue))
 
     def bounds(self, queue: QueueId) -> tuple[int, int]:
-        """As `Queues.bounds`."""
         stored = self.store.queue(queue.topic, queue.queue_id)
         return stored.min_offset, stored.max_offset
 
     def offset_at(self, queue: QueueId, ms: int) -> int | None:
-        """As `Queues.offset_at`."""
         stored = self.store.queue(queue.topic, queue.queue_id)
 
         def stored_at(offset: int) -> int:
@@ -127,14 +124,12 @@ class OfflineQueues:
         return float(sizes.mean()) if len(sizes) else 0.0
 
     def group_offsets(self, group: str, queues: Sequence[QueueId]) -> dict[QueueId, int]:
-        """As `Queues.group_offsets`."""
         name = "consumerOffset.json"
         text = self.store.config(name)
         where = f"{self.store.uri}/config/{name}"
         return offsets_of_group(text, group, queues, where) if text is not None else {}
 
     def read(self, span: QueueRange, columns: Sequence[str]) -> Iterator[Any]:
-        """As `Queues.read`."""
         options, name = self._options, self._options.broker_name
         for records in self._records(span):
             yield from records.tagged(options.tags).batches(columns, name, rows=options.batch_rows)

@@ -24,7 +24,7 @@ class Bytes(int):
 
     @classmethod
     def of(cls, text: str) -> "Bytes | None":
-        """None: the text is none."""
+        """Parse the text of an option; None if it is not valid."""
         size = size_of(text) or 0
         return cls(size) if 0 < size < 1 << 62 else None
 
@@ -36,7 +36,7 @@ class Span(int):
 
     @classmethod
     def of(cls, text: str) -> "Span | None":
-        """None: the text is none."""
+        """Parse the text of an option; None if it is not valid."""
         span = span_ms(text)
         return None if span is None else cls(span)
 

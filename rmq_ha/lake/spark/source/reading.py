@@ -92,7 +92,6 @@ class Subscription:
         return self._names is None or topic in self._names
 
     def wants(self, queue: QueueId) -> bool:
-        """The queue is wanted."""
         if self.assigned is None:
             return self.wants_topic(queue.topic)
         return queue in self._queues or queue._replace(broker="") in self._queues

@@ -174,7 +174,6 @@ class RocketmqStreamReader(InSentences, DataSourceStreamReader, SupportsTriggerA
                 self._kept[queue] = offset
 
     def stop(self) -> None:
-        """Close the connections."""
         if isinstance(self._queues, LiveQueues):
             self._queues.close()
 

@@ -120,7 +120,6 @@ def _body(client: BlockingClient, broker: Broker, code: int, **ext: str) -> byte
 def _units_of(
     client: BlockingClient, broker: Broker, queue: QueueId, start: int, stop: int
 ) -> Iterator[list[Row]]:
-    """Units of a consume queue."""
     ext = {"topic": queue.topic, "queueId": str(queue.queue_id)}
     while start < stop:
         ext |= {"index": str(start), "count": str(min(UNITS, stop - start))}

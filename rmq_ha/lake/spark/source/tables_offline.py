@@ -35,8 +35,6 @@ class IndexPart(NamedTuple):
 
 
 class StoreTables:
-    """The tables of one store."""
-
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
 
@@ -75,7 +73,6 @@ class StoreTables:
         return [text]
 
     def batches(self, part: Any, schema: Any) -> Iterator[Any]:
-        """The rows of one part."""
         options = self._options
         table, broker = options.table, options.broker_name
         if isinstance(part, bytes):

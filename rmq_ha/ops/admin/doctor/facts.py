@@ -181,12 +181,11 @@ class Broker:
 
     @property
     def host(self) -> str:
-        """Without the port."""
+        """The broker's address without its port."""
         return self.address.rpartition(":")[0]
 
     @property
     def own_name(self) -> str:
-        """What it calls itself."""
         return self.config.get("brokerName", "")
 
     @property
@@ -196,7 +195,6 @@ class Broker:
 
     @property
     def is_slave(self) -> bool:
-        """It runs as one."""
         return self.role == BrokerRole.SLAVE.value
 
     @property
@@ -216,17 +214,15 @@ class Broker:
 
     @property
     def is_controlled(self) -> bool:
-        """It is in controller mode."""
         return self.config.get("enableControllerMode") == "true"
 
     @property
     def is_ours(self) -> bool:
-        """Not one of Java's."""
+        """Whether this broker runs rmq-ha, not RocketMQ for Java."""
         return bool(self.replication)
 
     @property
     def end(self) -> int:
-        """Of its log."""
         return int(number(self.info, "commitLogMaxOffset", 0))
 
     @property
@@ -253,12 +249,10 @@ class Broker:
 
     @property
     def total_bytes(self) -> float | None:
-        """The same disk, whole."""
         return size_in(self.info.get("commitLogDirCapacity", "").partition("Free")[0])
 
     @property
     def runs_s(self) -> int | None:
-        """Since its start."""
         match = _RUNTIME.search(self.info.get("runtime", ""))
         if match is None:
             return None
@@ -315,7 +309,6 @@ class Group:
 
     @property
     def lag(self) -> int:
-        """Over all queues."""
         return sum(max(0, item.lag) for item in self.queues)
 
 
@@ -435,7 +428,6 @@ class Facts:
         return any(item.leader for item in self.controllers)
 
     def answering(self) -> list[Broker]:
-        """Those who told."""
         return [item for item in self.brokers if item.answers]
 
 

@@ -124,7 +124,6 @@ async def look_at_names(facts: Facts, session: Session, scope: Scope) -> Asker:
 
 
 async def resolve_names(local: Local, session: Session) -> None:
-    """Names in the properties file."""
     addresses = [*local.name_servers.split(";"), local.settings.get("haMasterAddress", "")]
     for address in addresses:
         name = address.strip().rpartition(":")[0]

@@ -166,12 +166,10 @@ def _subscriptions(address: str, group: str, client: str) -> Asking[dict[str, st
 
 
 def waits_for_members(groups: Iterable[Group]) -> bool:
-    """A second look tells something."""
     return any(group.members and group.lag for group in groups)
 
 
 async def look_again(asker: Asker, facts: Facts) -> None:
-    """Whether offsets moved."""
     for broker in first_that_answer(facts):
         try:
             offsets = await asker.run(consumer_offsets(broker.address))

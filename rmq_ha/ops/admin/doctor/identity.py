@@ -170,7 +170,6 @@ def _followers(master: Broker, members: list[Broker]) -> int:
 
 
 def _alone(facts: Facts) -> Iterator[Broker]:
-    """Whom nobody follows."""
     for _, members in facts.pairs():
         yield from (broker for broker in members if not _followers(broker, members))
 

@@ -43,7 +43,6 @@ class Exchange(Protocol):
             self.transport.loseConnection()
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
-        """That is all."""
         self.done.callback(bytes(self._got))
 
 
@@ -140,7 +139,6 @@ class Handshake(Protocol):
         self._go_on()
 
     def dataReceived(self, data: bytes) -> None:
-        """The server's part."""
         if data:  # of none OpenSSL says that it wants some
             self._tls.bio_write(data)
             self._go_on()
@@ -165,7 +163,6 @@ class Handshake(Protocol):
             self.transport.loseConnection()
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
-        """With a certificate, or without."""
         self.done.callback(self._certificate)
 
 

@@ -18,8 +18,6 @@ STRANDED = "stranded"
 
 
 class PairShown:
-    """See `rmq_ha.ops.app.journals.shown.JournalShown`."""
-
     def __init__(self, broker: Any) -> None:
         self._broker = broker
         self._config = broker.configuration.store
@@ -62,11 +60,9 @@ class PairShown:
         return follows_nobody(text, link.get("alone_seconds"), self._most_alone, state)
 
     def mode(self) -> str:
-        """For the page."""
         return "pair"
 
     def members(self, why_no_puts: str) -> list[Member]:
-        """The master and its slaves."""
         told, address = self._broker.journal.statistics(), self._broker.identity.address
         return members_of_pair(told, self._config.broker_role, address, why_no_puts)
 

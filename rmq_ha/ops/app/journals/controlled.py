@@ -11,8 +11,6 @@ from rmq_ha.ops.app.status.samples import Samples
 
 
 class SetShown:
-    """See `rmq_ha.ops.app.journals.shown.JournalShown`."""
-
     def __init__(self, broker: Any) -> None:
         self._broker = broker
 
@@ -23,7 +21,6 @@ class SetShown:
         tell_set(samples, told)
 
     def health(self, name: str) -> Health:
-        """As `set_health`."""
         journal = self._broker.journal
         told, why = journal.statistics(), journal.why_no_puts()
         if told["leads"]:  # of a slave the store knows no more than that
@@ -32,7 +29,6 @@ class SetShown:
         return set_health(name, told, why, most)
 
     def mode(self) -> str:
-        """With its epoch."""
         return f"controller mode, epoch {max(0, self._broker.journal.statistics()['epoch'])}"
 
     def members(self, why_no_puts: str) -> list[Member]:

@@ -15,8 +15,6 @@ STALLED_S = 10.0
 
 
 class GroupShown:
-    """See `rmq_ha.ops.app.journals.shown.JournalShown`."""
-
     def __init__(self, broker: Any) -> None:
         self._broker = broker
 
@@ -25,18 +23,15 @@ class GroupShown:
         tell_group(samples, self._broker.journal.statistics())
 
     def health(self, name: str) -> Health:
-        """As `group_health`."""
         statistics: DLedgerStatistics = self._broker.journal.statistics()
         most = self._broker.configuration.ours.slave_alone_seconds
         return group_health(name, statistics, self._broker.store.why_not_writable(), most)
 
     def mode(self) -> str:
-        """With group and term."""
         told: DLedgerStatistics = self._broker.journal.statistics()
         return f"DLedger group {told.group}, term {told.term}"
 
     def members(self, why_no_puts: str) -> list[Member]:
-        """The leader and its followers."""
         return members_of_group(self._broker.journal.statistics(), why_no_puts)
 
 

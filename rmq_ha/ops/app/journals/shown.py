@@ -14,8 +14,7 @@ from rmq_ha.ops.app.status.samples import Samples
 class JournalShown(Protocol):
     """A broker's journal, as its metrics, /healthz and the page show it."""
 
-    def tell(self, samples: Samples) -> None:
-        """Add to a scrape."""
+    def tell(self, samples: Samples) -> None: ...
 
     def health(self, name: str) -> Health:
         """

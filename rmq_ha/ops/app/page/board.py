@@ -43,15 +43,12 @@ class Board:
         self._timer = Periodic(host.clock, "a look for the page", self.look, LOOK_S, 0.0)
 
     def start(self) -> None:
-        """Look from now on."""
         self._timer.start()
 
     def stop(self) -> "Deferred[None]":
-        """Look no more."""
         return self._timer.stop()
 
     def look(self) -> None:
-        """What is new?"""
         now_ms = self.host.now_ms()
         self.watch.look(now_ms, self.seen())
         if self._looks % (FINE_S / LOOK_S) == 0:
@@ -62,15 +59,12 @@ class Board:
     # ------------------------------------------------------------ what a subclass knows
 
     def seen(self) -> Seen:
-        """For the watch."""
         raise NotImplementedError
 
     def measured(self) -> Mapping[str, float | None]:
-        """A point of each plot."""
         return {}
 
     def overview(self) -> Overview:
-        """The sheet."""
         raise NotImplementedError
 
     # ------------------------------------------------------------ what all tell alike
@@ -108,7 +102,6 @@ class Board:
         return Series(COARSE_S if is_coarse else FINE_S, points.at_ms, points.series)
 
     def event_page(self, after: int) -> EventPage:
-        """Those after this number."""
         return EventPage(self.events.last, self.events.since(after))
 
     def note(self, kind: Kind, severity: Severity, text: str) -> None:

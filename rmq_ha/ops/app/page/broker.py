@@ -79,7 +79,6 @@ class BrokerBoard(Board):
         super().look()
 
     def seen(self) -> Seen:
-        """For the watch."""
         broker, health = self._broker, self._status.health()
         why_no_puts = broker.store.why_not_writable() or broker.journal.why_no_puts()
         members = self._status.journal.members(why_no_puts)
@@ -92,7 +91,6 @@ class BrokerBoard(Board):
         )
 
     def measured(self) -> Mapping[str, float | None]:
-        """A point of each plot."""
         return self._measures.take([item for item in self.watch.members if item.state != GONE])
 
     def _counts(self) -> dict[str, int]:
@@ -123,7 +121,6 @@ class BrokerBoard(Board):
     # ------------------------------------------------------------ the sheet
 
     def overview(self) -> Overview:
-        """The sheet."""
         self._fleet.look()
         broker = self._broker
         identity, role = broker.identity, broker.configuration.store.broker_role
@@ -252,7 +249,6 @@ class BrokerBoard(Board):
         return notices + self._of_dead()
 
     def _of_dead(self) -> list[Notice]:
-        """Of the last hour."""
         points = self.past.fine.since(0, ["dead"]).series.get("dead", [])
         counts = [item for item in points if item is not None]
         # A broker that starts counts what is there already.
@@ -290,7 +286,6 @@ class BrokerBoard(Board):
         return later.addCallback(lambda it: Topics(it.total, self._topics.age, it.rows))
 
     def groups(self, host: str, text: str, sort: str, most: int) -> "Deferred[Groups]":
-        """As `topics`."""
         text = text.lower()
         key = _sorting(sort, ("lag", "members", "get_rate", "dead", "retrying", "topics"))
 

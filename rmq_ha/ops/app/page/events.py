@@ -18,8 +18,6 @@ MOST_SPANS = 120
 
 
 class Kind(StrEnum):
-    """What an event is about."""
-
     ROLE = "role"
     REPLICATION = "replication"
     REGISTRATION = "registration"
@@ -30,8 +28,6 @@ class Kind(StrEnum):
 
 
 class Severity(StrEnum):
-    """How much it matters."""
-
     INFO = "info"
     GOOD = "good"
     WARN = "warn"
@@ -105,8 +101,6 @@ class Span(Struct, frozen=True):
 
 
 class Lane(Struct, frozen=True):
-    """What became of one member."""
-
     name: str
     spans: list[Span]
 

@@ -22,7 +22,6 @@ class PageFile(NamedTuple):
 
 
 def page_files() -> dict[str, PageFile]:
-    """By name."""
     by_name = {}
     for item in files("rmq_ha.ops.app.page").joinpath(FOLDER).iterdir():
         content_type = _TYPES.get(item.name.rpartition(".")[2])

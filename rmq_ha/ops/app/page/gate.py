@@ -73,7 +73,6 @@ class Gate:
 
     @property
     def is_open(self) -> bool:
-        """Nobody is asked."""
         return not self.ways and not self._is_guarded
 
     @property

@@ -50,7 +50,6 @@ class Ring:
 
     @property
     def names(self) -> list[str]:
-        """Of the series there are."""
         return list(self._columns)
 
     def add(self, at_ms: int, values: Mapping[str, float | None]) -> None:
@@ -117,7 +116,7 @@ class History:
         self._taken = 0
 
     def add(self, at_ms: int, values: Mapping[str, float | None]) -> None:
-        """Call it every `FINE_S`."""
+        """Add one point to each series. Must be called every `FINE_S` seconds."""
         self.fine.add(at_ms, values)
         for name, value in values.items():
             if value is not None:

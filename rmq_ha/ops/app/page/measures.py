@@ -21,8 +21,6 @@ GROUP = "group:"
 
 
 class Rate:
-    """How fast a counter grows."""
-
     def __init__(self) -> None:
         self._before: tuple[float, float] | None = None
 
@@ -75,7 +73,6 @@ class LagMeter:
 
     @property
     def total(self) -> int:
-        """Messages, of all groups."""
         return sum(self.by_group.values())
 
     def look(self, table: Mapping[str, object]) -> None:

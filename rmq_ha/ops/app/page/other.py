@@ -16,8 +16,6 @@ _OLD_S = 60.0
 
 
 class NamesrvBoard(Board):
-    """Which brokers there are."""
-
     kind = "namesrv"
 
     def __init__(
@@ -28,7 +26,6 @@ class NamesrvBoard(Board):
         self._health = health
 
     def seen(self) -> Seen:
-        """For the watch."""
         namesrv, health = self._namesrv, self._health()
         counts = {
             "strangers who spoke for brokers": namesrv.addresses.refused,
@@ -45,12 +42,10 @@ class NamesrvBoard(Board):
         return Seen("name server", health.is_ready, "it serves", [], counts, registered)
 
     def measured(self) -> Mapping[str, float | None]:
-        """A point of each plot."""
         routes = self._namesrv.routes
         return {"brokers": len(routes.registrations()), "connections": self._namesrv.connections}
 
     def overview(self) -> Overview:
-        """The sheet."""
         namesrv = self._namesrv
         machines = self._machines()
         tls_certificates = certificates(namesrv.tls.certificates())
@@ -109,12 +104,10 @@ class ControllerBoard(Board):
         self._controller = controller
 
     def seen(self) -> Seen:
-        """For the watch."""
         is_ready, text = self._controller.state()
         return Seen(self._role(), is_ready, text, self._members(), {})
 
     def measured(self) -> Mapping[str, float | None]:
-        """A point of each plot."""
         machines = self._machines()
         return {
             "brokers": len([item for item in machines if item.tone is not Tone.ERROR]),
@@ -122,7 +115,6 @@ class ControllerBoard(Board):
         }
 
     def overview(self) -> Overview:
-        """The sheet."""
         controller, health = self._controller, Health(*self._controller.state())
         machines = self._machines()
         tls_certificates = certificates(controller.tls.certificates())

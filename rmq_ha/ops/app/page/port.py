@@ -64,14 +64,12 @@ class PagePort:
         board.start()
 
     def hide(self) -> None:
-        """It goes down."""
         answers, self._answers = self._answers, None
         self._tap = lambda event: None
         if answers is not None:
             answers.board.stop()
 
     def observe(self, event: LogEvent) -> None:
-        """A line of the log."""
         self._tap(event)
 
     def _is_administrator(self, account: str, signature: str, content: bytes, host: str) -> bool:

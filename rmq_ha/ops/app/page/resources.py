@@ -95,7 +95,6 @@ class Api(Resource):
         self._last_error = ""
 
     def render_GET(self, request: Request) -> Any:
-        """One question."""
         guard(request)
         path = _path(request).decode("ascii", "replace")
         refusal = misdirected(self._gate, request)
@@ -216,7 +215,6 @@ class Api(Resource):
 
 
 def _path(request: Request) -> bytes:
-    """Below this resource."""
     return b"/".join(getattr(request, "postpath", ()))
 
 
@@ -269,7 +267,6 @@ def name_asked(request: Request) -> str:
 
 
 def say_fault(request: Request, status: HTTPStatus, text: str) -> bytes:
-    """An answer that is none."""
     return _say(request, status, Fault(text))
 
 

@@ -43,7 +43,6 @@ class Rows:
     # ------------------------------------------------------------ lists
 
     def topics(self, rows: list[Topic]) -> Iterator[None]:
-        """All topics there are."""
         looks = 0
         for name in list(self._broker.topics.table):
             row = self.topic(name)

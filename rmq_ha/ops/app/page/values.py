@@ -210,16 +210,12 @@ class Topics(Struct, frozen=True):
 
 
 class Groups(Struct, frozen=True):
-    """As `Topics`."""
-
     total: int
     age_s: float
     rows: list[Group]
 
 
 class Clients(Struct, frozen=True):
-    """As `Topics`."""
-
     total: int
     age_s: float
     rows: list[Client]
@@ -280,8 +276,6 @@ class GroupMember(Struct, frozen=True, kw_only=True):
 
 
 class Subscription(Struct, frozen=True):
-    """What the members said last."""
-
     topic: str
     expression: str
     kind: str

@@ -58,7 +58,6 @@ class Watch:
         self._gone: dict[str, tuple[Member, int]] = {}
 
     def look(self, now_ms: int, seen: Seen) -> None:
-        """Call it every two seconds."""
         before, self._before = self._before, seen
         if before is None:
             text = f"started as {seen.role}: {seen.health}"

@@ -42,7 +42,6 @@ class BrokerStatus:
         self._traffic = Traffic(broker, configuration.ours.metrics_series_limit)
 
     def constants(self) -> dict[str, str]:
-        """Labels with one value."""
         identity, store = self._broker.identity, self._broker.store
         return {
             "cluster": identity.cluster,
@@ -60,7 +59,6 @@ class BrokerStatus:
         }
 
     def tell(self, samples: Samples) -> None:
-        """Add to a scrape."""
         self._tell_broker(samples)
         self._tell_store(samples)
         self._tell_puts(samples)

@@ -21,11 +21,9 @@ class CertificatesStatus:
         self._tls = tls
 
     def constants(self) -> Mapping[str, str]:
-        """Labels with one value."""
         return {"server": self._server}
 
     def tell(self, samples: Samples) -> None:
-        """Add to a scrape."""
         ends = sorted(self._tls.certificates().items(), key=lambda item: item[1])
         for (setting, who), end in ends[:_MOST]:
             samples.add("rmqha_certificate_end_seconds", end, setting=setting, who=who)

@@ -52,12 +52,10 @@ class StatusRequest(Request):
     _line: tuple[bytes, bytes, bytes]
 
     def requestReceived(self, command: bytes, path: bytes, version: bytes) -> None:
-        """All of it is here."""
         self._line = (command, path, version)
         self.channel.put_off(self)
 
     def serve(self) -> None:
-        """Parse the query, and answer."""
         super().requestReceived(*self._line)  # type: ignore[no-untyped-call]
 
 
@@ -119,18 +117,15 @@ class StatusChannel(HTTPChannel):
             self._turns.wait(self, 0)
 
     def go_on(self) -> None:
-        """The turn has come."""
         request, self._waiting = self._waiting, None
         if request is not None:
             self._turns.serve(self, request)
 
     def pauseProducing(self) -> None:
-        """The peer does not read."""
         self._is_full = True
         super().pauseProducing()  # type: ignore[no-untyped-call]
 
     def resumeProducing(self) -> None:
-        """The peer has read."""
         self._is_full = False
         super().resumeProducing()  # type: ignore[no-untyped-call]
         if self._waiting is not None:

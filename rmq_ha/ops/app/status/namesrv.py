@@ -18,11 +18,9 @@ class NamesrvStatus:
         self._namesrv = namesrv
 
     def constants(self) -> Mapping[str, str]:
-        """Labels with one value."""
         return {"server": "rmqnamesrv"}
 
     def tell(self, samples: Samples) -> None:
-        """Add to a scrape."""
         routes, now = self._namesrv.routes, self._clock.seconds()
         live = routes.registrations()
         samples.add("rmqha_namesrv_brokers", len(live))
@@ -46,7 +44,6 @@ class NamesrvStatus:
             samples.add("rmqha_namesrv_registration_age_seconds", age, address=address)
 
     def health(self) -> Health:
-        """Whether clients can be served."""
         if not self._namesrv.port:
             return Health(False, "the name server does not listen")
         return Health(True, f"{len(self._namesrv.routes.registrations())} brokers are registered")

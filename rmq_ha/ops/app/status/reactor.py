@@ -25,7 +25,6 @@ class ReactorLag:
         self._worst = self._worst_before = 0.0
 
     def start(self) -> None:
-        """Begin to look."""
         self._window_ends = self._clock.seconds() + WINDOW_S
         self._arm()
 
@@ -41,7 +40,6 @@ class ReactorLag:
         return max(self._worst, self._worst_before)
 
     def tell(self, samples: Samples) -> None:
-        """Add to a scrape."""
         samples.add_histogram("rmqha_reactor_lag_seconds", self.histogram)
         samples.add("rmqha_reactor_lag_max_seconds", self.worst)
         samples.add("rmqha_reactor_delayed_calls", len(self._clock.getDelayedCalls()))

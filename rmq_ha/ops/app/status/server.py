@@ -24,18 +24,12 @@ from rmq_ha.ops.app.status.site import Scrape, make_site
 
 
 class Subject(Protocol):
-    """Something that has metrics."""
+    def constants(self) -> Mapping[str, str]: ...
 
-    def constants(self) -> Mapping[str, str]:
-        """Labels that have one value."""
-
-    def tell(self, samples: Samples) -> None:
-        """Add to a scrape."""
+    def tell(self, samples: Samples) -> None: ...
 
 
 class SubjectCollector(Collector):
-    """What a registry asks."""
-
     def __init__(self, subject: Subject) -> None:
         self._subject = subject
 

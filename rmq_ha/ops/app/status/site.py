@@ -117,11 +117,9 @@ class _Healthz(Resource):
 
 class _Index(Resource):
     def getChild(self, path: bytes, request: Request) -> Any:
-        """Itself for the root."""
         return self if path == b"" else notFound()
 
     def render_GET(self, request: Request) -> bytes:
-        """What there is."""
         return _say(request, _TEXT, _INDEX)
 
 
@@ -144,7 +142,7 @@ class StatusSite(Site):
         self.turns = PortTurns(clock)
 
     def log(self, request: Any) -> None:
-        """Nothing."""
+        pass
 
 
 def make_site(

@@ -32,7 +32,6 @@ class Traffic:
         self._lags = GroupLags(limit, lambda key: lag_of(broker, key))
 
     def tell(self, samples: Samples) -> None:
-        """Add to a scrape."""
         self._tell_topics(samples)
         self._tell_groups(samples)
         self._tell_lags(samples)

@@ -38,7 +38,6 @@ class AdminAclProcessor:
         self._identity = identity
 
     def routes(self) -> dict[int, Handler]:
-        """Request code to handler."""
         return {
             RequestCode.UPDATE_AND_CREATE_ACL_CONFIG: self.set_account,
             RequestCode.DELETE_ACL_CONFIG: self.delete_account,
@@ -48,7 +47,7 @@ class AdminAclProcessor:
         }
 
     def set_account(self, channel: Channel, request: RemotingCommand) -> Answer:
-        """UPDATE_AND_CREATE_ACL_CONFIG."""
+        """Answer UPDATE_AND_CREATE_ACL_CONFIG."""
         header = fields.header(request)
         change = AccountChange(
             header.get("accessKey"),
@@ -69,7 +68,7 @@ class AdminAclProcessor:
         )
 
     def delete_account(self, channel: Channel, request: RemotingCommand) -> Answer:
-        """DELETE_ACL_CONFIG."""
+        """Answer DELETE_ACL_CONFIG."""
         key = fields.header(request).get("accessKey")
         return self._change(
             channel,
@@ -84,7 +83,7 @@ class AdminAclProcessor:
         )
 
     def set_white_addresses(self, channel: Channel, request: RemotingCommand) -> Answer:
-        """UPDATE_GLOBAL_WHITE_ADDRS_CONFIG."""
+        """Answer UPDATE_GLOBAL_WHITE_ADDRS_CONFIG."""
         header = fields.header(request)
         text = header.get("globalWhiteAddrs")
         path = (header.get("aclFileFullPath") or "").strip() or None
@@ -104,7 +103,7 @@ class AdminAclProcessor:
         )
 
     def versions(self, channel: Channel, request: RemotingCommand) -> Answer:
-        """GET_BROKER_CLUSTER_ACL_INFO."""
+        """Answer GET_BROKER_CLUSTER_ACL_INFO."""
         default, by_path = self._checked_control().versions()
         every = {path: version.to_json() for path, version in by_path.items()}
         return request.response(
@@ -118,7 +117,7 @@ class AdminAclProcessor:
         )
 
     def rules(self, channel: Channel, request: RemotingCommand) -> Answer:
-        """GET_BROKER_CLUSTER_ACL_CONFIG."""
+        """Answer GET_BROKER_CLUSTER_ACL_CONFIG."""
         return request.response(ext={}, body=fastjson.encode(self._checked_control().to_json()))
 
     def _checked_control(self) -> Any:

@@ -41,7 +41,6 @@ class AdminCleaningProcessor:
         self._stats = stats
 
     def routes(self) -> dict[int, Handler]:
-        """Request code to handler."""
         return {
             RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE: self.clean_expired_queues,
             RequestCode.CLEAN_UNUSED_TOPIC: self.clean_unused_topics,
@@ -49,12 +48,12 @@ class AdminCleaningProcessor:
         }
 
     def clean_expired_queues(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
-        """CLEAN_EXPIRED_CONSUMEQUEUE."""
+        """Answer CLEAN_EXPIRED_CONSUMEQUEUE."""
         self._store.clean_expired_queues()
         return request.response()
 
     def clean_unused_topics(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
-        """CLEAN_UNUSED_TOPIC."""
+        """Answer CLEAN_UNUSED_TOPIC."""
         topics = self._topics()
         self._store.clean_unused_topics(topics)
         self._stats.keep_topics(topics)

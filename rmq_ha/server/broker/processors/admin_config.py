@@ -151,7 +151,6 @@ class AdminConfigProcessor:
         self._release = rmq_ha.__version__
 
     def routes(self) -> dict[int, Handler]:
-        """Request code to handler."""
         return {
             RequestCode.UPDATE_BROKER_CONFIG: self.update_config,
             RequestCode.GET_BROKER_CONFIG: self.get_config,

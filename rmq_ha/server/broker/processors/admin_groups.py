@@ -72,7 +72,6 @@ class AdminGroupsProcessor:
         self._configuration = configuration
 
     def routes(self) -> dict[int, Handler]:
-        """Request code to handler."""
         return {
             RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: self.update_group,
             RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: self.all_groups,
@@ -131,7 +130,7 @@ class AdminGroupsProcessor:
         return answer_when_written(written, request)
 
     def consumer_connections(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
-        """GET_CONSUMER_CONNECTION_LIST."""
+        """Answer GET_CONSUMER_CONNECTION_LIST."""
         group = fields.text(fields.header(request), "consumerGroup")
         info = self._consumers.group(group)
         if info is None:
@@ -148,7 +147,7 @@ class AdminGroupsProcessor:
         return request.response(body=fastjson.encode(body))
 
     def producer_connections(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
-        """GET_PRODUCER_CONNECTION_LIST."""
+        """Answer GET_PRODUCER_CONNECTION_LIST."""
         group = fields.text(fields.header(request), "producerGroup")
         clients = self._producers.clients(group)
         if not clients:

@@ -25,7 +25,7 @@ class QueueBounds(Protocol):
         """Exclusive; 0 for an unknown queue."""
 
     def min_offset_in_queue(self, topic: str, queue_id: int) -> int:
-        """0 for an unknown queue."""
+        """The first offset of the queue; 0 for a queue that does not exist."""
 
     def offset_by_time(
         self, topic: str, queue_id: int, timestamp_ms: int, *, nearest: bool = False
@@ -61,7 +61,6 @@ class AdminOffsetsProcessor:
         self._delay_offsets = delay_offsets
 
     def routes(self) -> dict[int, Handler]:
-        """Request code to handler."""
         return {
             RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: self.search_offset,
             RequestCode.GET_MAX_OFFSET: self.max_offset,
@@ -72,7 +71,7 @@ class AdminOffsetsProcessor:
         }
 
     def search_offset(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
-        """SEARCH_OFFSET_BY_TIMESTAMP."""
+        """Answer SEARCH_OFFSET_BY_TIMESTAMP."""
         timestamp_ms = fields.int64(fields.header(request), "timestamp")
         nearest = self._config.time_search_nearest
         offset = self._store.offset_by_time(*_queue(request), timestamp_ms, nearest=nearest)
@@ -85,13 +84,13 @@ class AdminOffsetsProcessor:
         )
 
     def min_offset(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
-        """GET_MIN_OFFSET."""
+        """Answer GET_MIN_OFFSET."""
         return request.response(
             ext={"offset": str(self._store.min_offset_in_queue(*_queue(request)))}
         )
 
     def earliest_store_time(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
-        """GET_EARLIEST_MSG_STORETIME."""
+        """Answer GET_EARLIEST_MSG_STORETIME."""
         return request.response(
             ext={"timestamp": str(self._store.earliest_message_time(*_queue(request)))}
         )

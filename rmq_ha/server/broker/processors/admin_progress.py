@@ -44,7 +44,7 @@ class Queue(Protocol):
 
     @property
     def max_offset(self) -> int:
-        """Exclusive."""
+        """One more than the offset of the last message."""
 
     @property
     def min_offset(self) -> int:
@@ -58,21 +58,17 @@ class Queue(Protocol):
 
 
 class QueueTable(Protocol):
-    """All queues of the store."""
-
-    def get(self, topic: str, queue_id: int) -> Queue | None:
-        """One of them."""
+    def get(self, topic: str, queue_id: int) -> Queue | None: ...
 
 
 class ProgressStore(QueueBounds, Protocol):
     """What the store knows of queues."""
 
     @property
-    def queues(self) -> QueueTable:
-        """By topic and queue id."""
+    def queues(self) -> QueueTable: ...
 
     def store_timestamp_at(self, topic: str, queue_id: int, queue_offset: int) -> int:
-        """ms; -1 unknown."""
+        """Milliseconds since the epoch; -1 if the store does not know it."""
 
 
 class AdminProgressProcessor:
@@ -103,7 +99,6 @@ class AdminProgressProcessor:
         self._now_ms = now_ms
 
     def routes(self) -> dict[int, Handler]:
-        """Request code to handler."""
         return {
             RequestCode.QUERY_CONSUME_TIME_SPAN: self.time_span,
             RequestCode.QUERY_CORRECTION_OFFSET: self.correction_offset,

@@ -56,7 +56,6 @@ class AdminStatsProcessor:
         self._clock = clock
 
     def routes(self) -> dict[int, Handler]:
-        """Request code to handler."""
         return {
             RequestCode.VIEW_BROKER_STATS_DATA: self.stats_data,
             RequestCode.GET_BROKER_CONSUME_STATS: self.all_consume_stats,
@@ -110,7 +109,7 @@ class AdminStatsProcessor:
         return in_slices(self._clock, slices()).addCallback(answer)
 
     def all_producers(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
-        """GET_ALL_PRODUCER_INFO."""
+        """Answer GET_ALL_PRODUCER_INFO."""
         producers = self._producers
         table = {
             group: [_producer(client) for client in producers.clients(group)]

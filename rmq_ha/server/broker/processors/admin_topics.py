@@ -45,10 +45,10 @@ class TopicStore(Protocol):
         """Exclusive; 0 for an unknown queue."""
 
     def min_offset_in_queue(self, topic: str, queue_id: int) -> int:
-        """0 for an unknown queue."""
+        """The first offset of the queue; 0 for a queue that does not exist."""
 
     def store_timestamp_at(self, topic: str, queue_id: int, queue_offset: int) -> int:
-        """ms; -1 unknown."""
+        """Milliseconds since the epoch; -1 if the store does not know it."""
 
     def clean_unused_topics(self, known: Collection[str]) -> Any:
         """Drop the queues of topics that are not known."""
@@ -119,7 +119,6 @@ class AdminTopicsProcessor:
         self._register_topic = register_topic
 
     def routes(self) -> dict[int, Handler]:
-        """Request code to handler."""
         return {
             RequestCode.UPDATE_AND_CREATE_TOPIC: self.update_topic,
             RequestCode.GET_ALL_TOPIC_CONFIG: self.all_topics,
@@ -209,7 +208,7 @@ class AdminTopicsProcessor:
         return request.response(body=fastjson.encode({"groupList": sorted(groups)}))
 
     def system_topics(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
-        """GET_SYSTEM_TOPIC_LIST_FROM_BROKER."""
+        """Answer GET_SYSTEM_TOPIC_LIST_FROM_BROKER."""
         config = self._configuration.broker
         topics = {
             *SYSTEM_TOPICS,

@@ -21,7 +21,7 @@ class QueueEnds(Protocol):
         """Exclusive; 0 for an unknown queue."""
 
     def store_timestamp_at(self, topic: str, queue_id: int, queue_offset: int) -> int:
-        """ms; -1 unknown."""
+        """Milliseconds since the epoch; -1 if the store does not know it."""
 
 
 class ConsumeTables:

@@ -21,7 +21,7 @@ class QueueStart(Protocol):
     """What the store knows of a queue's beginning."""
 
     def min_offset_in_queue(self, topic: str, queue_id: int) -> int:
-        """0 for an unknown queue."""
+        """The first offset of the queue; 0 for a queue that does not exist."""
 
     def is_in_disk(self, topic: str, queue_id: int, queue_offset: int) -> bool:
         """The message is so old that it may not be in memory any more."""
@@ -44,7 +44,6 @@ class ConsumerProcessor:
         self._client_offsets = client_offsets
 
     def routes(self) -> dict[int, Handler]:
-        """Request code to handler."""
         return {
             RequestCode.GET_CONSUMER_LIST_BY_GROUP: self.consumer_list,
             RequestCode.QUERY_CONSUMER_OFFSET: self.query_offset,

@@ -61,7 +61,6 @@ class EndTransactionProcessor:
         self._host = configuration.store_host
 
     def routes(self) -> dict[int, Handler]:
-        """Request codes and their functions."""
         return {
             RequestCode.END_TRANSACTION: self.end_transaction,
             RequestCode.RESUME_CHECK_HALF_MESSAGE: self.resume_check,

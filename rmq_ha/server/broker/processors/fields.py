@@ -26,10 +26,7 @@ _NO_FIELDS: Mapping[str, str] = {}
 
 
 class Paged(Protocol):
-    """A table."""
-
-    def to_body(self) -> bytes:
-        """All of it."""
+    def to_body(self) -> bytes: ...
 
     def page(self, first: int) -> tuple[bytes, dict[str, str]]:
         """A page of it; body and header fields."""

@@ -80,7 +80,6 @@ class HeartbeatProcessor:
         self._missing: set[str] = set()
 
     def routes(self) -> dict[int, Handler]:
-        """Request code to handler."""
         return {
             RequestCode.HEART_BEAT: self.heartbeat,
             RequestCode.UNREGISTER_CLIENT: self.unregister,

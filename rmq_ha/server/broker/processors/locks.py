@@ -40,7 +40,6 @@ class LockProcessor:
         self._connections: Counter[tuple[str, str]] = Counter()
 
     def routes(self) -> dict[int, Handler]:
-        """Request code to handler."""
         return {
             RequestCode.LOCK_BATCH_MQ: self.lock_batch,
             RequestCode.UNLOCK_BATCH_MQ: self.unlock_batch,

@@ -41,8 +41,7 @@ class RecordReader(Protocol):
         begin_ms: int,
         end_ms: int,
         take: Callable[[QueryResult], None],
-    ) -> Iterator[None]:
-        """By index."""
+    ) -> Iterator[None]: ...
 
 
 class QueryProcessor:
@@ -61,7 +60,6 @@ class QueryProcessor:
         self._lane = Lane(clock)
 
     def routes(self) -> dict[int, Handler]:
-        """Request code to handler."""
         return {
             RequestCode.QUERY_MESSAGE: self.query_message,
             RequestCode.VIEW_MESSAGE_BY_ID: self.view_message_by_id,

@@ -49,7 +49,6 @@ class RelayProcessor:
         self._calls = ClientCalls(MOST_RELAYS, "questions of operators")
 
     def routes(self) -> dict[int, Handler]:
-        """Request code to handler."""
         return {
             RequestCode.GET_CONSUMER_RUNNING_INFO: self.running_info,
             RequestCode.CONSUME_MESSAGE_DIRECTLY: self.consume_directly,

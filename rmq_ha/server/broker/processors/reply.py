@@ -69,7 +69,6 @@ class ReplyMessageProcessor:
         self._calls = ClientCalls(config.reply_thread_pool_queue_capacity, "replies")
 
     def routes(self) -> dict[int, Handler]:
-        """Request code to handler."""
         return {
             RequestCode.SEND_REPLY_MESSAGE: self.send_reply,
             RequestCode.SEND_REPLY_MESSAGE_V2: self.send_reply,

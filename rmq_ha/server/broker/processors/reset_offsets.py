@@ -57,11 +57,10 @@ class ResetOffsetProcessor:
         self._opaque = count(1)
 
     def routes(self) -> dict[int, Handler]:
-        """Request code to handler."""
         return {RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: self.reset_offset}
 
     def reset_offset(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
-        """INVOKE_BROKER_TO_RESET_OFFSET."""
+        """Answer INVOKE_BROKER_TO_RESET_OFFSET."""
         header = fields.header(request)
         topic, group = fields.text(header, "topic"), fields.text(header, "group")
         timestamp_ms = fields.int64(header, "timestamp")

@@ -120,7 +120,6 @@ class SendMessageProcessor:
             self._window = DuplicateWindow(store, window_ms, clock, now_ms)
 
     def routes(self) -> dict[int, Handler]:
-        """Request codes and their functions."""
         return {
             RequestCode.SEND_MESSAGE: self.send,
             RequestCode.SEND_MESSAGE_V2: self.send,

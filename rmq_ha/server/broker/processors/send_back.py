@@ -62,8 +62,7 @@ class SendBackStore(RecordReader, LoadedStore, Protocol):
     """What giving back needs of the store."""
 
     @property
-    def delay_levels(self) -> Sized:
-        """Delays by level."""
+    def delay_levels(self) -> Sized: ...
 
 
 class SendBackProcessor:
@@ -95,13 +94,12 @@ class SendBackProcessor:
         self._overload = SendOverload(config, store)
 
     def routes(self) -> dict[int, Handler]:
-        """Request code to handler."""
         return {RequestCode.CONSUMER_SEND_MSG_BACK: self.send_back}
 
     def send_back(
         self, channel: Channel, request: RemotingCommand
     ) -> "RemotingCommand | Deferred[RemotingCommand | None]":
-        """CONSUMER_SEND_MSG_BACK."""
+        """Answer CONSUMER_SEND_MSG_BACK."""
         self._overload.check(channel)
         header = fields.header(request)
         offset, delay_level = fields.int64(header, "offset"), fields.int32(header, "delayLevel")

@@ -58,7 +58,6 @@ class ConsumerFilterData:
         return ENTRY_SIZE + len(self.expression)
 
     def to_json(self) -> dict[str, Any]:
-        """Java's member names."""
         bloom = self.bloom
         return {
             "bloomFilterData": bloom and {"bitNum": bloom.bit_num, "bitPos": list(bloom.positions)},
@@ -184,7 +183,6 @@ class ConsumerFilterManager(PersistedTable):
                     self._remove(data)
 
     def encode(self) -> bytes:
-        """The file."""
         return fastjson.pretty(
             {
                 "filterDataByTopic": {

@@ -54,7 +54,6 @@ class DelayOffsetCopy(PersistedTable):
         return self.persist_if_dirty()
 
     def encode(self) -> bytes:
-        """The text itself."""
         return self.text
 
     def decode(self, data: bytes) -> None:

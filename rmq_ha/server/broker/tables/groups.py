@@ -76,7 +76,6 @@ class SubscriptionGroupManager(VersionedTable[SubscriptionGroupConfig]):
         return GroupTable(self.data_version, self._table).to_json()
 
     def file_of(self, parts: Mapping[str, Any]) -> dict[str, Any]:
-        """See `VersionedTable`."""
         return {"dataVersion": self.data_version.to_json(), "subscriptionGroupTable": parts}
 
     def decode(self, data: bytes) -> None:

@@ -205,7 +205,6 @@ class TopicConfigManager(VersionedTable[TopicConfig]):
         return TopicTable(self.data_version, self._table).to_json()
 
     def file_of(self, parts: Mapping[str, Any]) -> dict[str, Any]:
-        """See `VersionedTable`."""
         return {"dataVersion": self.data_version.to_json(), "topicConfigTable": parts}
 
     def decode(self, data: bytes) -> None:

@@ -20,8 +20,7 @@ from rmq_ha.server.broker.tables.entries import WrittenEntries
 class Writable(Protocol):
     """One configuration; replaced when it changes, and never changed itself."""
 
-    def to_json(self) -> dict[str, Any]:
-        """Its members in the file."""
+    def to_json(self) -> dict[str, Any]: ...
 
 
 T = TypeVar("T", bound=Writable)
@@ -99,7 +98,6 @@ class VersionedTable(PersistedTable, Generic[T]):
         """:param parts: what stands for each configuration, see `WrittenEntries`."""
 
     def to_body(self) -> bytes:
-        """What slaves and mqadmin get."""
         return fastjson.encode(self.to_json())
 
     def page(self, first: int) -> tuple[bytes, dict[str, str]]:
@@ -109,7 +107,6 @@ class VersionedTable(PersistedTable, Generic[T]):
         return fastjson.encode(self.file_of(parts)), ext
 
     def encode(self) -> bytes:
-        """The file."""
         return fastjson.pretty(self.file_of(self._in_file.of(self._table)))
 
     def _has_room(self, name: str) -> bool:

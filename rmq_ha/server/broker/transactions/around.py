@@ -19,8 +19,6 @@ from rmq_ha.server.broker.transactions.progress import CheckProgress
 
 
 class HalfStore(Protocol):
-    """What a round reads."""
-
     def get_message(
         self,
         group: str,
@@ -40,8 +38,6 @@ class HalfStore(Protocol):
 
 
 class Asker(Protocol):
-    """Asks producers."""
-
     def is_overloaded(self, group: str) -> bool:
         """There are producers, and none of them reads what it is sent."""
 

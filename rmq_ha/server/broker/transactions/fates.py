@@ -33,8 +33,6 @@ class Fate(IntEnum):
 
 
 class HalfPlace(NamedTuple):
-    """Where a half message is."""
-
     queue_offset: int
     physical_offset: int
 

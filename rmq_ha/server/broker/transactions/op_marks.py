@@ -75,7 +75,6 @@ class OpMarks:
             self._early.setdefault(mark.half_offset, (mark.op_offset, mark.stored_ms))
 
     def is_settled(self, half_offset: int) -> bool:
-        """An op message names it."""
         index = half_offset - self._start
         return 0 <= index < len(self._states) and self._states[index] != 0
 

@@ -91,7 +91,6 @@ class LookBack:
                 self._walks[level.number] = _Walk(level.recorded)
 
     def end(self) -> None:
-        """Nothing is delivered any more."""
         self._levels = []
         self._walks.clear()
         self._since.clear()

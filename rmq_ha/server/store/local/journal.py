@@ -56,7 +56,6 @@ class LocalJournal(JournalBase):
         self._rebuild: QueueRebuild | None = None
 
     def attach(self, store: StoreAround) -> None:
-        """See `Journal`."""
         host, configuration, log = store.host, store.configuration, self.log
         config = configuration.store
         self._store = store
@@ -88,15 +87,12 @@ class LocalJournal(JournalBase):
         return LogTail(self.log)
 
     def set_aside(self, end: int, why: str) -> "Deferred[TailAside]":
-        """See `Journal`."""
         return self._tail_cut.set_aside(end, why)
 
     def set_all_aside(self, why: str) -> "Deferred[TailAside]":
-        """See `Journal`."""
         return self._tail_cut.set_all_aside(why)
 
     async def is_whole(self) -> None:
-        """See `Journal`."""
         while self._tail_cut.running is not None:
             await self._tail_cut.running
 
@@ -105,11 +101,9 @@ class LocalJournal(JournalBase):
         self._store.log_flushed()
 
     def load(self) -> None:
-        """See `Journal`."""
         self.log.row.load()
 
     def check_presence(self) -> None:
-        """See `Journal`."""
         store = self._store
         if not self.log.row.starts:
             AbsentLog(store.host.disk, store.root, self.log).settle(
@@ -221,7 +215,6 @@ class LocalJournal(JournalBase):
         self._rebuild = rebuild
 
     def mend(self) -> Iterator[None]:
-        """See `Journal`."""
         rebuild, self._rebuild = self._rebuild, None
         if rebuild is None:
             return
@@ -260,7 +253,6 @@ class LocalJournal(JournalBase):
             store.statistics.set_aside_messages += aside.messages
 
     def note_ends(self) -> None:
-        """See `Journal`."""
         store = self._store
         queues = {
             key: QueueEnd(queue.first_offset, queue.max_offset, queue.max_physical_offset)
@@ -273,9 +265,7 @@ class LocalJournal(JournalBase):
         store.host.disk.replace(f"{store.root}/{FILE_NAME}", ends.encode())
 
     def stopped(self) -> None:
-        """See `Journal`."""
         self.log.drop_spare()
 
     def close(self) -> None:
-        """See `Journal`."""
         self.log.row.close()

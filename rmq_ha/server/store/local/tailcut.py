@@ -50,7 +50,6 @@ class TailCut:
         self.running: Deferred[None] | None = None
 
     def set_aside(self, end: int, why: str) -> "Deferred[TailAside]":
-        """As `DefaultMessageStore.set_tail_aside` says."""
         if self.running is not None:
             return fail(StoreError("the end of the log is just being set aside"))
         log = self._log
@@ -60,7 +59,6 @@ class TailCut:
         return Deferred.fromCoroutine(self._run(self._cut, end, why))
 
     def set_all_aside(self, why: str) -> "Deferred[TailAside]":
-        """As `DefaultMessageStore.set_all_aside` says."""
         if self.running is not None:
             return fail(StoreError("the end of the log is just being set aside"))
         if not self._log.row.starts:

@@ -19,8 +19,6 @@ FILE_NAME = "boot"
 
 
 class Left(Enum):
-    """What a start finds."""
-
     CLEAN = auto()
     """Everything is on the disk, and says so."""
     KILLED = auto()

@@ -43,11 +43,9 @@ class Checkpoint:
 
     @property
     def times(self) -> CheckpointTimes:
-        """All of it."""
         return CheckpointTimes(self.physic, self.logics, self.index, self.flushed, self.confirmed)
 
     def set(self, times: CheckpointTimes) -> None:
-        """Replace it, in memory."""
         self.physic, self.logics, self.index, self.flushed, self.confirmed = times
 
     def load(self) -> None:
@@ -143,7 +141,6 @@ class Checkpoint:
             self.write(self.written.at_most(most))
 
     def close(self) -> None:
-        """Close the file."""
         if self._file is not None:
             self._file.close()
             self._file = None

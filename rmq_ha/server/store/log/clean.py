@@ -35,8 +35,7 @@ class Cleanable(Protocol):
     """A log as its cleaner sees it."""
 
     @property
-    def row(self) -> FileRow:
-        """Its files."""
+    def row(self) -> FileRow: ...
 
     @property
     def may_resume(self) -> bool:

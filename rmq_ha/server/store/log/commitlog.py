@@ -58,7 +58,6 @@ class CommitLog:
 
     @property
     def directories(self) -> list[str]:
-        """Where new files go."""
         return self.row.directories
 
     @property
@@ -73,7 +72,6 @@ class CommitLog:
 
     @property
     def written_end(self) -> int:
-        """The same."""
         return self.max_offset
 
     def subscribe(self, callback: Callable[[], None]) -> None:

@@ -202,7 +202,6 @@ class Dispatcher:
         return False
 
     def stop(self) -> None:
-        """No more turns."""
         self._is_running = False
         for timer in (self._turn, self._retry):
             if timer is not None:

@@ -294,7 +294,6 @@ class QueueFlusher:
         self.is_broken = False
 
     def dispatched(self) -> None:
-        """The queues grew."""
         self._dirty = True
         if self._timer is None and self._running is None and not self.is_broken:
             self._arm()
@@ -329,7 +328,6 @@ class QueueFlusher:
             await self._running
 
     def release(self) -> None:
-        """Go on with the rounds."""
         self._is_held = False
         self.log_flushed()
 

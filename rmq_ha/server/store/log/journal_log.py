@@ -29,7 +29,7 @@ class LogBytes(Protocol):
 
     @property
     def file_size(self) -> int:
-        """Bytes of one file."""
+        """Size of one file in bytes."""
 
     def read(self, physical_offset: int, limit: int) -> bytes:
         """
@@ -75,8 +75,7 @@ class JournalLog(LogBytes, Protocol):
         """Ms of level 1, 2, ..."""
 
     @property
-    def directories(self) -> Sequence[str]:
-        """Where it may grow."""
+    def directories(self) -> Sequence[str]: ...
 
     @property
     def pending(self) -> Sized:

@@ -27,7 +27,6 @@ def refuse_unsupported(config: MessageStoreConfig) -> None:
 
 
 def store_root(config: MessageStoreConfig) -> str:
-    """The store's directory."""
     return config.store_path_root_dir or os.path.join(os.path.expanduser("~"), "store")
 
 

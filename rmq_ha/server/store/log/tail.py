@@ -61,7 +61,6 @@ class LogTail:
         self.unreadable_at = None
 
     def next_slice(self, position: int, waits: bool) -> Run | None:
-        """As `Tail` says."""
         log = self._log
         run = log.pending.take(position, log.readable_end)
         return self._read_slice(position, waits) if run is None else run

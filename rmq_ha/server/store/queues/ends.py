@@ -43,7 +43,6 @@ class QueueEnds(NamedTuple):
     queues: dict[tuple[str, int], QueueEnd]
 
     def encode(self) -> bytes:
-        """The file's bytes."""
         topics: dict[str, dict[str, list[int]]] = {}
         for (topic, queue_id), end in sorted(self.queues.items()):
             topics.setdefault(topic, {})[str(queue_id)] = list(end)

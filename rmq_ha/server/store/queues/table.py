@@ -335,7 +335,6 @@ class ConsumeQueueTable:
         self._files.sync()
 
     def close(self) -> None:
-        """Give the file descriptors back."""
         if self._extension_files is not None:
             self._extension_files.close()
         self._files.close()

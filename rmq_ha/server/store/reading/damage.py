@@ -35,7 +35,7 @@ class ReadLog(Protocol):
 
     @property
     def file_size(self) -> int:
-        """Bytes of one file."""
+        """Size of one file in bytes."""
 
     @property
     def delay_levels(self) -> list[int]:

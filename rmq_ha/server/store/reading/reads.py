@@ -78,7 +78,7 @@ class StoreReads:
 
     @property
     def is_readable(self) -> bool:
-        """Messages may be read."""
+        """Whether messages may be read now."""
         return self.is_open
 
     def get_message(

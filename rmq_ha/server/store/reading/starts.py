@@ -16,10 +16,7 @@ _SLICES_AT_ONCE = 8
 
 
 class Queues(Protocol):
-    """All queues of a store."""
-
-    def get(self, topic: str, queue_id: int) -> ConsumeQueue | None:
-        """One of them."""
+    def get(self, topic: str, queue_id: int) -> ConsumeQueue | None: ...
 
 
 class Records(Protocol):
@@ -28,8 +25,7 @@ class Records(Protocol):
     dispatcher: Dispatcher
 
     @property
-    def queues(self) -> Queues:
-        """By topic and queue id."""
+    def queues(self) -> Queues: ...
 
     def record_at(self, physical_offset: int, size: int | None = None) -> bytes | None:
         """The record at this offset, whole; None where there is none."""
