@@ -1,1 +1,1 @@
-"""Tests. Helpers of several are modules: `from tests.unit.server.ha.memory_log import ...`."""
+"""Tests. Shared helpers are modules: `from tests.unit.server.replication.memory_log import ...`."""

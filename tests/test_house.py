@@ -50,25 +50,25 @@ LAYERS = {
     "rmq_ha.base.properties_file": 2,
     "rmq_ha.base.wire": 1,
     "rmq_ha.base.store_format": 1,
-    "rmq_ha.server.ha.frames": 1,
+    "rmq_ha.server.replication.classic.frames": 1,
     "rmq_ha.base.filter": 1,
     "rmq_ha.server.store": 2,
     "rmq_ha.server.store.message_store": 3,
-    "rmq_ha.server.ha": 2,
-    "rmq_ha.server.ha.connector": 3,
-    "rmq_ha.server.ha.door": 3,
-    "rmq_ha.server.ha.entrance": 3,
-    "rmq_ha.server.ha.journal": 3,
-    "rmq_ha.server.ha.link": 3,
-    "rmq_ha.server.ha.shell": 3,
-    "rmq_ha.server.autoswitch": 2,
-    "rmq_ha.server.autoswitch.link": 3,
-    "rmq_ha.server.autoswitch.ha_service": 3,
-    "rmq_ha.server.autoswitch.journal": 3,
-    "rmq_ha.server.autoswitch.requests": 3,
-    "rmq_ha.server.autoswitch.epochs": 1,
-    "rmq_ha.server.autoswitch.frames": 1,
-    "rmq_ha.server.autoswitch.identity": 1,
+    "rmq_ha.server.replication": 2,
+    "rmq_ha.server.replication.connector": 3,
+    "rmq_ha.server.replication.door": 3,
+    "rmq_ha.server.replication.entrance": 3,
+    "rmq_ha.server.replication.classic.journal": 3,
+    "rmq_ha.server.replication.classic.link": 3,
+    "rmq_ha.server.replication.shell": 3,
+    "rmq_ha.server.replication.epochs.link": 3,
+    "rmq_ha.server.replication.epochs.service": 3,
+    "rmq_ha.server.replication.epochs.journal": 3,
+    "rmq_ha.server.replication.epochs.requests": 3,
+    "rmq_ha.server.replication.epochs.epochs": 1,
+    "rmq_ha.server.replication.epochs.frames": 1,
+    "rmq_ha.server.replication.epochs.roles.controller_client": 3,
+    "rmq_ha.server.replication.epochs.roles.identity": 1,
     "rmq_ha.server.controller": 2,
     "rmq_ha.server.controller.codec": 1,
     "rmq_ha.server.controller.codes": 1,
@@ -362,10 +362,10 @@ def test_each_folder_of_a_package_with_rooms_is_one(package: str) -> None:
 
 def test_store_and_broker_know_no_kind_of_journal() -> None:
     """Only `Journal` and its `Role`: a fourth kind needs no change there."""
-    kinds = ("rmq_ha.server.ha", "rmq_ha.server.dledger", "rmq_ha.server.autoswitch")
+    kinds = ("rmq_ha.server.replication", "rmq_ha.server.dledger")
     of_tables = (
-        "rmq_ha.server.autoswitch.tables",
-        "rmq_ha.server.autoswitch.frames",
+        "rmq_ha.server.replication.epochs.tables",
+        "rmq_ha.server.replication.epochs.frames",
     )  # broker/streamed_tables
     wrong = [
         f"{where(path, line)}: {name}"

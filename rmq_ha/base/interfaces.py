@@ -196,8 +196,8 @@ class IJournalPlugin(IBrokerPlugin):
         """
         What keeps the broker's messages.
 
-        :returns: a `rmq_ha.server.store.journal.Journal`: mostly a subclass of a built-in one, as
-            `rmq_ha.server.ha.journal.ClassicJournal`, that does something more or else.
+        :returns: a `rmq_ha.server.store.journal.Journal`: mostly a subclass of a built-in one, for
+            example `rmq_ha.server.replication.classic.journal.ClassicJournal`, that changes it.
         :raises ConfigurationError: the plugin's own options do not fit, or the configuration does
             not.
         """

@@ -90,7 +90,8 @@ def checked_journal(plugin: Any, made: Any) -> Journal:
         return journal
     raise ConfigurationError(
         f"plugin {plugin.name!r} of {type(plugin).__module__} made {made!r}, which is no Journal: "
-        f"it has no {', '.join(missing)}; subclass rmq_ha.server.ha.journal.ClassicJournal"
+        f"it has no {', '.join(missing)}; subclass "
+        "rmq_ha.server.replication.classic.journal.ClassicJournal"
     )
 
 

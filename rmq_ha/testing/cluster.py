@@ -9,7 +9,7 @@ from twisted.python.failure import Failure
 from rmq_ha.base.config.broker_configuration import BrokerConfiguration
 from rmq_ha.base.model.message import Address
 from rmq_ha.base.model.status import BrokerRole, FlushDiskType
-from rmq_ha.server.ha.journal import ClassicJournal
+from rmq_ha.server.replication.classic.journal import ClassicJournal
 from rmq_ha.server.store.message_store import DefaultMessageStore
 from rmq_ha.testing.checkers import Findings
 from rmq_ha.testing.host import SimHost

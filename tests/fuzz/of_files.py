@@ -17,14 +17,14 @@ from rmq_ha.base.model.networks import Networks
 from rmq_ha.base.store_format.delay_levels import parse_delay_levels
 from rmq_ha.server.acl.reading import read_file
 from rmq_ha.server.acl.rules import Rules
-from rmq_ha.server.autoswitch.epochs import decode_epochs, encode_epochs
-from rmq_ha.server.autoswitch.identity import decode_identity
 from rmq_ha.server.broker.tables.consumer_filters import ConsumerFilterManager
 from rmq_ha.server.broker.tables.consumer_offsets import ConsumerOffsetManager
 from rmq_ha.server.broker.tables.delay_offsets import DelayOffsetCopy
 from rmq_ha.server.broker.tables.groups import SubscriptionGroupManager
 from rmq_ha.server.broker.tables.topics import TopicConfigManager
 from rmq_ha.server.namesrv.kv_config import KVConfigManager
+from rmq_ha.server.replication.epochs.epochs import decode_epochs, encode_epochs
+from rmq_ha.server.replication.epochs.roles.identity import decode_identity
 from rmq_ha.server.store.delay.offsets import DelayOffsets
 from rmq_ha.server.store.queues.deleted import DeletedQueues
 from rmq_ha.testing.disk import SimDisk

@@ -21,9 +21,16 @@ from rmq_ha.base.tls.ends import TlsDoor
 from rmq_ha.base.tls.refusals import Refusals
 from rmq_ha.base.tls.server import ServerTls
 from rmq_ha.base.tls.std_session import StdSession
-from rmq_ha.server.autoswitch.epochs import Epoch, Epochs
-from rmq_ha.server.autoswitch.feed import EpochFeed
-from rmq_ha.server.autoswitch.frames import (
+from rmq_ha.server.controller.messages import SyncStateSet
+from rmq_ha.server.replication.classic.feed import Feed
+from rmq_ha.server.replication.classic.frames import ReportReader, encode_frame, encode_report
+from rmq_ha.server.replication.classic.greeting import encode_greeting, greet
+from rmq_ha.server.replication.classic.protocol import FeedProtocol, ReplicaProtocol
+from rmq_ha.server.replication.classic.replica import Replica
+from rmq_ha.server.replication.door import SecretCall, SecretDoor
+from rmq_ha.server.replication.epochs.epochs import Epoch, Epochs
+from rmq_ha.server.replication.epochs.feed import EpochFeed
+from rmq_ha.server.replication.epochs.frames import (
     MasterHandshake,
     Piece,
     SlaveHandshake,
@@ -33,24 +40,17 @@ from rmq_ha.server.autoswitch.frames import (
     encode_slave_handshake,
     encode_transfer,
 )
-from rmq_ha.server.autoswitch.frames import encode_report as switch_report
-from rmq_ha.server.autoswitch.protocol import EpochFeedProtocol, EpochReplicaProtocol
-from rmq_ha.server.autoswitch.replica import EpochReplica
-from rmq_ha.server.autoswitch.settings import ReplicationSettings
-from rmq_ha.server.autoswitch.sync_state import SyncState
-from rmq_ha.server.controller.messages import SyncStateSet
-from rmq_ha.server.ha.door import SecretCall, SecretDoor
-from rmq_ha.server.ha.feed import Feed
-from rmq_ha.server.ha.frames import ReportReader, encode_frame, encode_report
-from rmq_ha.server.ha.greeting import encode_greeting, greet
-from rmq_ha.server.ha.protocol import FeedProtocol, ReplicaProtocol
-from rmq_ha.server.ha.replica import Replica
-from rmq_ha.server.ha.secret import ANSWER, CHALLENGE, PROOF, MasterProof, SlaveProof
+from rmq_ha.server.replication.epochs.frames import encode_report as switch_report
+from rmq_ha.server.replication.epochs.protocol import EpochFeedProtocol, EpochReplicaProtocol
+from rmq_ha.server.replication.epochs.replica import EpochReplica
+from rmq_ha.server.replication.epochs.settings import ReplicationSettings
+from rmq_ha.server.replication.epochs.sync_state import SyncState
+from rmq_ha.server.replication.secret import ANSWER, CHALLENGE, PROOF, MasterProof, SlaveProof
 from tests.fuzz.of_wire import RECORDS
 from tests.fuzz.target import target
 from tests.unit.base.tls.material import Files, now_ms
 from tests.unit.server.broker.slave_tables import TableSet
-from tests.unit.server.ha.memory_log import MemoryLog
+from tests.unit.server.replication.memory_log import MemoryLog
 
 LOG = b"".join(RECORDS)
 SECRET, NONCE = b"secret", bytes(32)

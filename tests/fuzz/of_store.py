@@ -43,7 +43,7 @@ from rmq_ha.base.store_format.record_properties import record_properties
 from rmq_ha.base.store_format.walk import walk
 from rmq_ha.client.lookup.lookups import PlaceId
 from rmq_ha.server.broker.transactions.messages import read_mark
-from rmq_ha.server.ha.places import record_size
+from rmq_ha.server.replication.places import record_size
 from rmq_ha.server.store.index.file import IndexFile
 from rmq_ha.server.store.log.search import whole_records
 from rmq_ha.server.store.queues.ends import QueueEnd, QueueEnds

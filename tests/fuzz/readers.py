@@ -34,7 +34,7 @@ ELSEWHERE = {
     "rmq_ha.ops.app.options:ServerOptions.parseArgs": "the command line of whoever starts a server",
     "rmq_ha.base.persisted:PersistedTable.decode": "says what a table's has to do",
     "rmq_ha.base.tls.any_session:AnySession.receive_data": "says what a session has to do",
-    "rmq_ha.server.ha.shell:ReplicaCore.receive_data": "says what a core has to do",
+    "rmq_ha.server.replication.shell:ReplicaCore.receive_data": "says what a core has to do",
     "rmq_ha.server.broker.transactions.lookup:HalfMessages._decoded": "decode_record",
     "rmq_ha.client.consume.pull_api:PullApi._decode": "decode_pulled, and what it leaves is chosen",
     "rmq_ha.client.rebalance.consistent_hash:md5_hash": "reads nothing: a hash",

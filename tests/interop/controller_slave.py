@@ -10,12 +10,20 @@ from random import Random
 
 from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.base.wire.ext_fields import ext_fields
-from rmq_ha.server.autoswitch.actions import Accept, Answer, Apply, Ask, Follow, Progress, Withdraw
-from rmq_ha.server.autoswitch.epochs import Epochs
-from rmq_ha.server.autoswitch.manager import ReplicasManager
-from rmq_ha.server.autoswitch.replica import Cut, EpochReplica
-from rmq_ha.server.autoswitch.settings import ManagerSettings, ReplicationSettings
-from tests.unit.server.ha.memory_log import MemoryLog
+from rmq_ha.server.replication.epochs.epochs import Epochs
+from rmq_ha.server.replication.epochs.replica import Cut, EpochReplica
+from rmq_ha.server.replication.epochs.roles.actions import (
+    Accept,
+    Answer,
+    Apply,
+    Ask,
+    Follow,
+    Progress,
+    Withdraw,
+)
+from rmq_ha.server.replication.epochs.roles.manager import ReplicasManager
+from rmq_ha.server.replication.epochs.settings import ManagerSettings, ReplicationSettings
+from tests.unit.server.replication.memory_log import MemoryLog
 
 Asking = Callable[[str, RemotingCommand], RemotingCommand]
 

@@ -16,8 +16,8 @@ import pytest
 from rmq_ha.base.store_format.commitlog import decode_record
 from rmq_ha.base.wire.frame import decode_frame, encode_frame
 from rmq_ha.client.lookup.requests import send_request
-from rmq_ha.server.ha.frames import FrameReader, encode_report
-from rmq_ha.server.ha.greeting import WORD_COUNT, Greeting, encode_greeting
+from rmq_ha.server.replication.classic.frames import FrameReader, encode_report
+from rmq_ha.server.replication.classic.greeting import WORD_COUNT, Greeting, encode_greeting
 from tests.interop.pairs import QUICK, Pair, Visit, assert_same_logs
 from tests.interop.rig import Rig, Server, rig_in
 from tests.interop.wire import Load, Wire, log_end

@@ -2,7 +2,7 @@
 The steps of docs/upgrade.md, "From a pair to controller mode, and back": with real processes.
 
 It takes more than a minute, so it runs only with RMQ_HA_UPGRADE=1; simulated it is always run:
-`tests/unit/server/autoswitch/test_from_a_classic_pair.py`.
+`tests/unit/server/replication/epochs/test_from_a_classic_pair.py`.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ import pytest
 from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.base.wire.frame import FrameReader, decode_frame, encode_frame
 from rmq_ha.client.lookup.requests import send_request
-from rmq_ha.server.autoswitch.frames import SlaveHandshake, encode_slave_handshake
+from rmq_ha.server.replication.epochs.frames import SlaveHandshake, encode_slave_handshake
 from tests.live.live_ports import free_ports
 from tests.live.test_controller_process import until
 from tests.unit.base.tls.material import Files

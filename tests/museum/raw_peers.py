@@ -7,7 +7,7 @@ import socket
 import threading
 import time
 
-from rmq_ha.server.ha.frames import FrameReader, encode_frame, encode_report
+from rmq_ha.server.replication.classic.frames import FrameReader, encode_frame, encode_report
 from tests.interop.rig import Server
 from tests.museum.sides import port_of
 

@@ -7,7 +7,7 @@ a fault costs what its first failing test costs. Neither mutmut nor cosmic-ray f
 on a copy of the tree, the other starts the tests anew for each fault, and neither leaves out a
 statement, which is what weakens a disk: a `sync`, a mark "dirty", a place in a list of waiters.
 
-    python -m tests.mutants.run --package store --package ha/ --sample 300 --seed 1
+    python -m tests.mutants.run --package store --package replication/ --sample 300 --seed 1
     python -m tests.mutants.run --since main --jobs 2
     python -m tests.mutants.run --named tests/mutants/planted.txt
 
@@ -76,8 +76,10 @@ TESTS = {
         "base/tls/test_tls_files.py",
     ],
     "ops/app/live_check.py": ["ops/admin/doctor"],
-    "ops/app/namesrv_part.py": ["server/autoswitch/test_controllers_in_name_servers.py", "ops/app"],
-    "server/autoswitch/": ["server/autoswitch"],
+    "ops/app/namesrv_part.py": [
+        "server/replication/epochs/test_controllers_in_name_servers.py",
+        "ops/app",
+    ],
     "server/broker/": ["server/broker"],
     "client/": ["client"],
     "client/lookup/administration.py": ["ops/admin"],
@@ -85,10 +87,13 @@ TESTS = {
     "base/config/": ["base/config"],
     "server/controller/": ["server/controller"],
     "server/dledger/": ["server/dledger"],
-    "base/errors.py": ["client/test_errors.py", "base/filter", "server/ha", "base/tls"],
+    "base/errors.py": ["client/test_errors.py", "base/filter", "server/replication", "base/tls"],
     "base/filter/": ["base/filter"],
-    "server/ha/": ["server/ha"],
-    "server/ha/journal.py": ["server/store/test_journals.py", "server/ha"],
+    "server/replication/": ["server/replication"],
+    "server/replication/classic/journal.py": [
+        "server/store/test_journals.py",
+        "server/replication",
+    ],
     "base/host/": ["base/host", "../contract"],
     "base/host/files.py": ["lake/spark/test_files.py"],
     "base/host/std_logging.py": ["client/test_std_logging.py"],
@@ -114,7 +119,7 @@ TESTS = {
     "lake/spark/": ["lake/spark"],
     "server/store/": ["server/store"],
     "base/timing/": ["base/timing"],
-    "base/tls/": ["base/tls", "base/remoting", "server/ha"],
+    "base/tls/": ["base/tls", "base/remoting", "server/replication"],
     "base/tls/std_session.py": ["client/test_tls_client.py"],
     "base/wire/": ["base/wire"],
 }

@@ -8,18 +8,18 @@ from typing import Any
 
 from twisted.internet.defer import succeed
 
-from rmq_ha.server.autoswitch import lease
-from rmq_ha.server.autoswitch.commit_log import ConfirmedTail, EpochCommitLog
-from rmq_ha.server.autoswitch.epochs import Epochs
-from rmq_ha.server.autoswitch.files import EpochFile
-from rmq_ha.server.autoswitch.ha_service import AutoSwitchHAService
-from rmq_ha.server.autoswitch.journal import EpochJournal
-from rmq_ha.server.autoswitch.manager import ReplicasManager
-from rmq_ha.server.autoswitch.replica import EpochReplica
-from rmq_ha.server.autoswitch.settings import ReplicationSettings
-from rmq_ha.server.autoswitch.shared_end import SharedEnd
-from rmq_ha.server.autoswitch.sync_state import SyncState
-from rmq_ha.server.autoswitch.tables import TableFeed
+from rmq_ha.server.replication.epochs.commit_log import ConfirmedTail, EpochCommitLog
+from rmq_ha.server.replication.epochs.epochs import Epochs
+from rmq_ha.server.replication.epochs.files import EpochFile
+from rmq_ha.server.replication.epochs.journal import EpochJournal
+from rmq_ha.server.replication.epochs.replica import EpochReplica
+from rmq_ha.server.replication.epochs.roles import lease
+from rmq_ha.server.replication.epochs.roles.manager import ReplicasManager
+from rmq_ha.server.replication.epochs.service import AutoSwitchHAService
+from rmq_ha.server.replication.epochs.settings import ReplicationSettings
+from rmq_ha.server.replication.epochs.shared_end import SharedEnd
+from rmq_ha.server.replication.epochs.sync_state import SyncState
+from rmq_ha.server.replication.epochs.tables import TableFeed
 from rmq_ha.server.store.local.journal import LocalJournal
 from rmq_ha.server.store.log.boot import Left
 from rmq_ha.server.store.log.tail import LogTail

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from rmq_ha.server.ha.link import Fault
+from rmq_ha.server.replication.classic.link import Fault
 from rmq_ha.testing.checkers import (
     Findings,
     check_attempts,

@@ -11,11 +11,11 @@ from typing import Any
 
 from rmq_ha.base.model.status import PutMessageStatus
 from rmq_ha.server.broker.transactions.lookup import HalfMessages
-from rmq_ha.server.ha import feed
-from rmq_ha.server.ha.comparing import Comparison, Search
-from rmq_ha.server.ha.feed import Feed
-from rmq_ha.server.ha.replica import Replica
-from rmq_ha.server.ha.waiting import GroupTransfer
+from rmq_ha.server.replication.classic import feed
+from rmq_ha.server.replication.classic.comparing import Comparison, Search
+from rmq_ha.server.replication.classic.feed import Feed
+from rmq_ha.server.replication.classic.replica import Replica
+from rmq_ha.server.replication.waiting import GroupTransfer
 from rmq_ha.server.store.local.damaged_log import DamagedLog
 from rmq_ha.server.store.log import flush
 from rmq_ha.server.store.log.boot import BootMark

@@ -14,9 +14,9 @@ import pytest
 
 from rmq_ha.base.config.broker_configuration import BrokerConfiguration
 from rmq_ha.base.errors import ReplicationError
-from rmq_ha.server.ha.feed import DOUBT_SECONDS, Feed
-from rmq_ha.server.ha.frames import FrameReader
-from tests.unit.server.ha.memory_log import MemoryLog
+from rmq_ha.server.replication.classic.feed import DOUBT_SECONDS, Feed
+from rmq_ha.server.replication.classic.frames import FrameReader
+from tests.unit.server.replication.memory_log import MemoryLog
 
 VECTORS = Path(__file__).parents[1] / "vectors" / "ha" / "master_cases.json"
 RECORDED = json.loads(VECTORS.read_text())

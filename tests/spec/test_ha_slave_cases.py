@@ -13,8 +13,8 @@ import pytest
 
 from rmq_ha.base.config.store import MessageStoreConfig
 from rmq_ha.base.errors import ReplicationError
-from rmq_ha.server.ha.replica import Replica
-from tests.unit.server.ha.memory_log import MemoryLog
+from rmq_ha.server.replication.classic.replica import Replica
+from tests.unit.server.replication.memory_log import MemoryLog
 
 VECTORS = Path(__file__).parents[1] / "vectors" / "ha" / "slave_cases.json"
 RECORDED = json.loads(VECTORS.read_text())

@@ -12,8 +12,8 @@ from twisted.internet.task import deferLater
 from rmq_ha.base.config.broker_configuration import BrokerConfiguration
 from rmq_ha.base.host.real import make_host
 from rmq_ha.base.model.status import BrokerRole, PutMessageStatus
-from rmq_ha.server.ha.service import HAService
-from tests.unit.server.ha.memory_log import MemoryLog
+from rmq_ha.server.replication.classic.service import HAService
+from tests.unit.server.replication.memory_log import MemoryLog
 
 CATCH_UP_SIZE = 64 << 20
 

@@ -38,7 +38,7 @@ class ClassicJournalPlugin:
     name = "classic"
 
     def make_journal(self, broker: "IBrokerContext") -> "Journal":
-        from rmq_ha.server.ha.journal import ClassicJournal
+        from rmq_ha.server.replication.classic.journal import ClassicJournal
 
         return ClassicJournal(broker.host, broker.configuration)
 
@@ -62,7 +62,7 @@ class EpochJournalPlugin:
     name = "controller"
 
     def make_journal(self, broker: "IBrokerContext") -> "Journal":
-        from rmq_ha.server.autoswitch.journal import EpochJournal
+        from rmq_ha.server.replication.epochs.journal import EpochJournal
 
         return EpochJournal(broker.host, broker.configuration)
 

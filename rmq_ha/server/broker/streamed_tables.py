@@ -1,9 +1,9 @@
 """StreamedTables: a broker's tables as pieces that its slaves take as they change.
 
-The pieces are JSON objects, as the tables' files are; `rmq_ha.server.autoswitch.tables` says when
-each goes. Of topics, groups and delay levels a slave has what the master has. Of consumer offsets
-it keeps those of groups that the master does not know, as a copy does: a master that lost its file
-must not take them along.
+The pieces are JSON objects, as the tables' files are; `rmq_ha.server.replication.epochs.tables`
+says when each of them is sent. Of topics, groups and delay levels a slave has what the master has.
+Of consumer offsets it keeps those of groups that the master does not know, as a copy does: a master
+that lost its file must not take them along.
 """
 
 from abc import ABC, abstractmethod
@@ -18,13 +18,13 @@ from rmq_ha.base.model.data_version import DataVersion
 from rmq_ha.base.model.topic_config import SubscriptionGroupConfig, TopicConfig
 from rmq_ha.base.wire.bodies import GroupTable, TopicTable
 from rmq_ha.base.wire.pages import next_page, page_of
-from rmq_ha.server.autoswitch.tables import Entry
 from rmq_ha.server.broker.slave import SlaveSynchronize
 from rmq_ha.server.broker.tables.consumer_offsets import ConsumerOffsetManager
 from rmq_ha.server.broker.tables.delay_offsets import DelayOffsetCopy, delay_offset_body
 from rmq_ha.server.broker.tables.groups import SubscriptionGroupManager
 from rmq_ha.server.broker.tables.topics import TopicConfigManager
 from rmq_ha.server.broker.tables.versioned import VersionedTable, Writable
+from rmq_ha.server.replication.epochs.tables import Entry
 
 DELAY_LEVELS = "levels"
 """The one entry of the table of delay offsets."""

@@ -25,6 +25,7 @@ from rmq_ha.base.remoting.dispatcher import RequestDispatcher
 from rmq_ha.base.remoting.server import RemotingServer
 from rmq_ha.base.seams import Host
 from rmq_ha.base.store_format.dledger_values import Role as MemberRole
+from rmq_ha.base.timing.alone import Alone
 from rmq_ha.base.timing.timer import rearm, within
 from rmq_ha.base.tls.ha import HaCalls, HaTls
 from rmq_ha.base.tls.refusals import Refusals
@@ -55,7 +56,6 @@ from rmq_ha.server.dledger.statistics import DLedgerStatistics, statistics_of
 from rmq_ha.server.dledger.term_file import TermFile
 from rmq_ha.server.dledger.transfer import HAND_OVER_S, order_to_best
 from rmq_ha.server.dledger.why_not import why_no_puts
-from rmq_ha.server.ha.alone import Alone
 from rmq_ha.server.store.journal import Role
 
 _RETRY_S = 1.0

@@ -1,9 +1,9 @@
 """What keeps a broker's messages: a disk, a pair, a DLedger group, a set with controllers.
 
 Store and broker know a `Journal` and its `Role`, never which of them it is. `LocalJournal`
-(`server/store/local/journal.py`) keeps messages on one disk; `server/ha/journal.py`,
-`server/dledger/journal.py` and `server/autoswitch/journal.py` have the three kinds that a broker
-can be told to use, and a plugin may bring another one.
+(`server/store/local/journal.py`) keeps messages on one disk. A broker can be told to use one of
+three kinds: `server/replication/classic/journal.py`, `server/dledger/journal.py` and
+`server/replication/epochs/journal.py`. A plugin may bring another one.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -185,8 +185,8 @@ class BrokerAround:
 
     :ivar calls: `rmq_ha.base.remoting.calls.Calls`, signed; not stopped by the journal.
     :ivar identity: of the broker, as it is now.
-    :ivar tables: makes `rmq_ha.server.autoswitch.tables.Tables`: the broker's, to be sent and
-        taken.
+    :ivar tables: makes `rmq_ha.server.replication.epochs.tables.Tables`: the broker's, to be sent
+        and taken.
     :ivar set_master_address: who is to be asked for the master's tables; None: nobody.
     :ivar masters: which masters may be followed.
     """

@@ -224,7 +224,7 @@ def namesrv_late(bench: Bench) -> str:
     cause="dropped: the slave said nothing",
     fix="look at it, and at what lies between",
     then="A",
-    held="tests/unit/server/ha/test_service.py::test_silent",
+    held="tests/unit/server/replication/classic/test_service.py::test_silent",
 )
 def frozen(bench: Bench) -> str:
     first, second = whole(bench)

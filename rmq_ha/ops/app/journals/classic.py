@@ -10,7 +10,7 @@ from rmq_ha.ops.app.page.values import Member
 from rmq_ha.ops.app.status.health import Health, follows_nobody
 from rmq_ha.ops.app.status.samples import Samples
 from rmq_ha.ops.app.status.slaves import slave_names
-from rmq_ha.server.ha.link import Fault
+from rmq_ha.server.replication.classic.link import Fault
 
 _MOST_SLAVES = 100
 STRANDED = "stranded"

@@ -10,14 +10,13 @@ from rmq_ha.ops.app.page.events import Kind, Severity
 
 _REFUSALS = (
     "rmq_ha.server.acl",
-    "rmq_ha.server.ha.entrance",
+    "rmq_ha.server.replication.entrance",
     "rmq_ha.base.tls",
     "rmq_ha.base.remoting",
     "rmq_ha.base.host",
 )
 _KINDS = (
-    ("rmq_ha.server.ha", Kind.REPLICATION),
-    ("rmq_ha.server.autoswitch", Kind.REPLICATION),
+    ("rmq_ha.server.replication", Kind.REPLICATION),
     ("rmq_ha.server.dledger", Kind.REPLICATION),
     ("rmq_ha.server.broker.registration", Kind.REGISTRATION),
     ("rmq_ha.server.namesrv", Kind.REGISTRATION),

@@ -27,7 +27,11 @@ def told(namespace: str, level: LogLevel, text: str = "x {y}", **fields: Any) ->
             LogLevel.warn,
             (Kind.REFUSAL, Severity.WARN),
         ),
-        ("rmq_ha.server.ha.service.HAService", LogLevel.error, (Kind.REPLICATION, Severity.ERROR)),
+        (
+            "rmq_ha.server.replication.classic.service.HAService",
+            LogLevel.error,
+            (Kind.REPLICATION, Severity.ERROR),
+        ),
         ("rmq_ha.server.broker.registration.Registration", LogLevel.warn,
          (Kind.REGISTRATION, Severity.WARN)),
         ("rmq_ha.server.store.log.clean", LogLevel.critical, (Kind.LOG, Severity.ERROR)),
@@ -40,7 +44,7 @@ def test_warnings_and_the_audit_log(
 
 
 def test_the_rest_is_the_logs_alone() -> None:
-    assert told("rmq_ha.server.ha.service.HAService", LogLevel.info, y=1) == []
+    assert told("rmq_ha.server.replication.classic.service.HAService", LogLevel.info, y=1) == []
     assert told("rmq_ha.audit", LogLevel.debug, y=1) == []
 
 

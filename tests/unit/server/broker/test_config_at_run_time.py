@@ -6,7 +6,7 @@ from rmq_ha.base.config import load
 from rmq_ha.base.wire.codes import RequestCode
 from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.server.broker.processors.admin_config import MUTABLE_KEYS
-from rmq_ha.server.ha.feed import Feed
+from rmq_ha.server.replication.classic.feed import Feed
 from tests.unit.server.broker.sim_broker import TOPIC, SimBroker
 
 

@@ -7,7 +7,7 @@ from rmq_ha.base.errors import ProtocolViolation
 from rmq_ha.base.model.topic_config import SubscriptionGroupConfig, TopicConfig
 from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.base.wire.pages import PAGE_SIZE
-from rmq_ha.server.autoswitch.tables import Entry
+from rmq_ha.server.replication.epochs.tables import Entry
 from tests.unit.server.broker.slave_tables import MAIN, OFFSETS, TableSet
 
 

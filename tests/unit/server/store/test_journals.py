@@ -11,11 +11,11 @@ from rmq_ha.base.model.broker_identity import BrokerIdentity
 from rmq_ha.base.model.message import Address, Message
 from rmq_ha.base.model.networks import Networks
 from rmq_ha.base.model.status import BrokerRole, FlushDiskType, PutMessageStatus
-from rmq_ha.server.autoswitch.epochs import Epoch, Epochs, encode_epochs
 from rmq_ha.server.broker.context import BrokerContext
 from rmq_ha.server.broker.masters import TrustedMasters
-from rmq_ha.server.ha.journal import ClassicJournal
 from rmq_ha.server.plugins import checked_journal, load_plugins
+from rmq_ha.server.replication.classic.journal import ClassicJournal
+from rmq_ha.server.replication.epochs.epochs import Epoch, Epochs, encode_epochs
 from rmq_ha.server.store.journal import BrokerAround, Journal, Role
 from rmq_ha.server.store.journal_statistics import JournalStatistics
 from rmq_ha.server.store.message_store import DefaultMessageStore

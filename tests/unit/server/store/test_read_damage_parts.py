@@ -7,8 +7,8 @@ from rmq_ha.base.store_format.commitlog import decode_record
 from rmq_ha.base.store_format.consumequeue import FILLER, FILLER_SIZE
 from rmq_ha.server.store.reading import damage as read_damage
 from rmq_ha.server.store.reading.damage import ReadDamage
-from tests.unit.server.ha.memory_log import MemoryLog
-from tests.unit.server.ha.record_logs import record
+from tests.unit.server.replication.memory_log import MemoryLog
+from tests.unit.server.replication.record_logs import record
 
 ZEROS = (0, 0, 0)
 SIZE = 1 << 20

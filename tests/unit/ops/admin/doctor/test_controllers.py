@@ -14,7 +14,7 @@ from rmq_ha.ops.admin.doctor.gather import Scope
 from rmq_ha.testing.cluster import HA_PORT, LISTEN_PORT
 from tests.sim_kit.controlled import TOPIC, ControlledBrokers, wait
 from tests.unit.ops.admin.doctor.fleet import PATH, Fleet
-from tests.unit.server.autoswitch.test_controllers_in_name_servers import InNameServers
+from tests.unit.server.replication.epochs.test_controllers_in_name_servers import InNameServers
 
 
 class Controlled(Fleet):

@@ -11,7 +11,7 @@ from rmq_ha.base.model.status import BrokerRole
 from rmq_ha.base.remoting.signing import Credentials
 from rmq_ha.base.wire.codes import RequestCode
 from rmq_ha.client.rules.listening import ConsumeConcurrentlyStatus
-from rmq_ha.server.ha.frames import encode_report
+from rmq_ha.server.replication.classic.frames import encode_report
 from rmq_ha.testing.cluster import HA_PORT, LISTEN_PORT
 from tests.unit.ops.admin.doctor.fleet import Fleet, whole_pair
 

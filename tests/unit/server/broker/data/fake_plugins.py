@@ -18,7 +18,7 @@ from rmq_ha.base.interfaces import (
     ISendMessageHook,
 )
 from rmq_ha.base.model.status import PutMessageStatus
-from rmq_ha.server.ha.journal import ClassicJournal
+from rmq_ha.server.replication.classic.journal import ClassicJournal
 
 SEEN: list[Any] = []
 """What the plugins were told, in order."""

@@ -1,0 +1,15 @@
+"""Replication of a commit log, byte by byte, from a master to its slaves, in two dialects.
+
+`classic` speaks the dialect of RocketMQ 4.9, in which the configuration names the master. `epochs`
+speaks the dialect of RocketMQ 5, in which controllers elect the master. This package holds the
+parts that both dialects use:
+
+- `entrance.Entrance` meets a connection at the master, and `connector.MasterConnector` opens one at
+  the slave. They settle addresses (`haAllowedSlaves`), TLS (`tls.ha.*`) and the shared secret
+  (`haSecret`) before a feed or a replica exists. `door` and `secret` prove the secret.
+- `shell` holds the Twisted protocols of both ends, around a pure feed or replica.
+- `waiting.GroupTransfer` knows which put waits for which offset, `lag.AppendTimes` how many seconds
+  a slave is behind.
+- `places` finds records in a log that is entered anywhere, `anew` decides whether a slave may
+  give its store up and copy all of its master's log.
+"""

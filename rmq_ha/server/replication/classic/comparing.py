@@ -1,0 +1,213 @@
+"""A slave compares what its master sends with what it has, until its own log ends.
+
+Spec: ha.md, sections 14.2 and 18.
+"""
+
+from rmq_ha.base.errors import CorruptRecord, DamagedMaster, DivergedTail, NothingInCommon
+from rmq_ha.base.store_format.commitlog import BLANK_MAGIC, decode_record
+from rmq_ha.server.replication.classic.greeting import DEPTH
+from rmq_ha.server.replication.places import WINDOWS, begins_at, chain_to, lowest_place, record_size
+from rmq_ha.server.store.log.journal_log import LogBytes
+
+FIRST_STEP = 1 << 16
+STEP_GROWTH = 16
+QUIET_SECONDS = 1.0
+"""A master that has what we ask for sends it at once, or right behind a heartbeat."""
+
+
+class Search:
+    """
+    From where on the next connection compares: from the last whole record at first, and further
+    and further back while nothing equal is found.
+    """
+
+    def __init__(self, log: LogBytes) -> None:
+        self._log = log
+        self._place: int | None = None
+        self._step = FIRST_STEP
+
+    def place(self, unreadable_at: int | None) -> int:
+        """
+        What to report; 0 of an empty log.
+
+        A log that is too small for a greeting is compared as a whole: behind its beginning it could
+        be refused as one that is ahead, again and again, and nobody would find where it parts.
+
+        :param unreadable_at: bytes that are no record; the master's are wanted from before them.
+        :raises StoreError: the disk cannot read our log.
+        """
+        end, low = int(self._log.max_offset), lowest_place(self._log)
+        if not end:
+            return 0
+        if self._place is not None:
+            return min(max(low, self._place), end)
+        if unreadable_at is not None:
+            end = min(end, unreadable_at)
+        chain = chain_to(self._log, max(int(self._log.min_offset), 0), end)
+        place = max(low, end - WINDOWS[-1] if chain is None else chain.last)
+        return low if place < low + DEPTH else place
+
+    def go_back(self, start: int) -> bool:
+        """
+        Nothing equal was found from `start` on.
+
+        :returns: whether there is anything before it.
+        """
+        low = lowest_place(self._log)
+        if start <= low:
+            self.reset()
+            return False
+        self._place = max(low, start - self._step)
+        self._step *= STEP_GROWTH
+        return True
+
+    def reset(self) -> None:
+        """The next connection begins at the last whole record."""
+        self._place = None
+        self._step = FIRST_STEP
+
+
+class Comparison:
+    """
+    One connection's comparison of the master's log with ours, from `start` on.
+
+    Our log is cut only where the master provably has something else, or nothing: behind a whole
+    record that is equal, and for something that is a record. A bad disk of the master must not
+    take a good copy's place.
+
+    :ivar start: where it begins; lower than asked for if the master begins there.
+    :ivar place: up to here both are equal.
+    :ivar is_ahead: the master seems to have nothing behind `place`, but we have.
+    """
+
+    def __init__(self, log: LogBytes, start: int) -> None:
+        self.start = self.place = start
+        self._log = log
+        self._beats = 0
+        self._quiet_since: float | None = None
+        self._cut: int | None = None
+        self._theirs = bytearray()
+
+    @property
+    def is_ahead(self) -> bool:
+        """The master seems to have nothing behind `place`, but we have."""
+        return self._beats > 0
+
+    @property
+    def is_done(self) -> bool:
+        """Our log's end is reached, and all was equal."""
+        return self.place >= int(self._log.max_offset)
+
+    @property
+    def held(self) -> int:
+        """Bytes behind `place` that were received instead of ours, and are not judged yet."""
+        return 0 if self._cut is None else self._cut + len(self._theirs) - self.place
+
+    def begin_at(self, offset: int) -> None:
+        """The master begins at a place of its own choice, at or below ours."""
+        self.start = self.place = offset
+        self._cut = None
+        self._theirs.clear()
+        self._beats = 0
+
+    def take(self, body: memoryview) -> memoryview:
+        """
+        Compare what the master has at `place`.
+
+        :returns: what lies behind the end of our log.
+        :raises DivergedTail: it has something else there.
+        :raises NothingInCommon: so it has, and no whole record before it was equal.
+        :raises DamagedMaster: what it has there is no record.
+        :raises StoreError: the disk cannot read our log.
+        """
+        self._beats = 0
+        if self._cut is not None:
+            self._judge(body)
+            return body[:0]
+        body = self._from_our_beginning(body)
+        own = self._log.read(self.place, len(body))
+        if own == bytes(body[: len(own)]):
+            self.place += len(own)
+            rest = body[len(own) :]
+            if rest and not self.is_done:
+                raise NothingInCommon(self.start, f"our log has nothing at {self.place}")
+            return rest
+        pairs = zip(own, body, strict=False)
+        same = next(at for at, (ours, theirs) in enumerate(pairs) if ours != theirs)
+        self.place += same
+        self._cut = self._common_end()
+        self._theirs += self._log.read(self._cut, self.place - self._cut)
+        self._judge(body[same:])
+        return body[:0]
+
+    def _from_our_beginning(self, body: memoryview) -> memoryview:
+        """A master may begin before our first file: there is nothing to compare with that."""
+        before = max(int(self._log.min_offset), 0) - self.place
+        if before <= 0:
+            return body
+        self.place += min(before, len(body))
+        self.start = self.place
+        return body[before:]
+
+    def beat(self, now: float) -> None:
+        """
+        A heartbeat: a master sends one before data, but not two.
+
+        :raises DivergedTail: it has nothing at `place`, where we have something.
+        :raises NothingInCommon: so it is, and no whole record before it was equal.
+        """
+        self._beats += 1
+        self._quiet_since = now
+        if self._beats > 1 and self._cut is None:
+            end = self._common_end()
+            raise DivergedTail(end, f"the master's log ends at {self.place}, before ours")
+
+    def deadline(self) -> float | None:
+        """When to call `on_time`."""
+        nothing_yet = self._beats == 1 and self.place == self.start
+        if not nothing_yet or self._quiet_since is None:
+            return None
+        return self._quiet_since + QUIET_SECONDS
+
+    def on_time(self, now: float) -> None:
+        """:raises NothingInCommon: the master has nothing where we asked for it."""
+        deadline = self.deadline()
+        if deadline is not None and now >= deadline:
+            raise NothingInCommon(self.start, f"the master has nothing at {self.start}")
+
+    def _common_end(self) -> int:
+        """Where the record begins that holds `place`, if one before it is equal as a whole."""
+        chain = chain_to(self._log, begins_at(self.start), self.place)
+        if chain is None:
+            raise NothingInCommon(
+                self.start, f"the master has something else than we from {self.place} on"
+            )
+        return chain.end
+
+    def _judge(self, more: memoryview) -> None:
+        """Collect what the master has instead of ours, until it is a record or cannot be one."""
+        assert self._cut is not None
+        theirs, cut = self._theirs, self._cut
+        theirs += more
+        room = self._log.file_size - cut % self._log.file_size
+        size = record_size(theirs, 0, cut, room)
+        if size < 0 or (size > len(theirs) and not _is_blank(theirs)):
+            return
+        if size and (_is_blank(theirs) or _is_record(theirs)):
+            raise DivergedTail(cut, f"from {cut} on the master's log is another than ours")
+        raise DamagedMaster(
+            f"at {cut} the master sends what is no whole record, and we have something else: our "
+            "copy is kept, nothing is taken; look at the master's disk"
+        )
+
+
+def _is_blank(data: bytearray) -> bool:
+    return data[4:8] == BLANK_MAGIC.to_bytes(4, "big")
+
+
+def _is_record(data: bytearray) -> bool:
+    try:
+        decode_record(bytes(data), check_crc=True)
+    except CorruptRecord:
+        return False
+    return True

@@ -1,0 +1,321 @@
+"""The master's half of one replication connection (HAConnection).
+
+Spec: ha.md, sections 4.2 to 4.4, 5 and 18.
+"""
+
+from enum import Enum
+
+from rmq_ha.base.config.broker_configuration import BrokerConfiguration
+from rmq_ha.base.config.store import MessageStoreConfig
+from rmq_ha.base.errors import AheadOfMaster, ReplicationError, SlaveSilent
+from rmq_ha.base.model.status import BrokerRole
+from rmq_ha.server.replication.classic.frames import MAX_BODY_SIZE, ReportReader, encode_frame
+from rmq_ha.server.replication.classic.greeting import (
+    Greeting,
+    GreetingReader,
+    Progress,
+    log_checksum,
+)
+from rmq_ha.server.replication.places import HEAD_SIZE, begins_at, record_size
+from rmq_ha.server.store.log.journal_log import LogBytes
+
+GATHER_SECONDS = 0.1
+"""How long two unacknowledged frames may hold back a third that is not full."""
+
+SOON_SECONDS = 0.002
+"""How long one may hold back the second: longer than a slave near by takes for it."""
+
+ASYNC_SECONDS = 0.005
+"""How long an ASYNC_MASTER gathers behind a frame: no put waits for it. Java's takes 0.1 s."""
+
+DOUBT_SECONDS = 1.0
+"""How long a first report that is too large may become a greeting: its words come in one write."""
+
+_END_BEATS = 2
+_JAVA_BATCH_SIZE = MessageStoreConfig().ha_transfer_batch_size
+
+
+class Common(Enum):
+    """What is known of the log of a slave and ours."""
+
+    UNKNOWN = "unknown"
+    """It did not say, or what it said of is deleted here."""
+    VERIFIED = "verified"
+    """The checksum below its first report is ours."""
+    DIFFERENT = "different"
+    """It is not, or its log is longer: it is sent what it has, and compares."""
+
+
+class Feed:
+    """
+    Decides what one slave is sent, and believes it no more than it can know.
+
+    `receive_data` takes its reports, `next_frame` gives what to write; call that after every
+    event until it is empty. A slave that asks for bytes that are deleted here gets heartbeats
+    and does not count (`is_stranded`): closing would make it come back every five seconds.
+
+    Differs from 4.9.7 on purpose: a first report that is negative or beyond our log, and an
+    acknowledgement beyond what was sent here, are refused. The first report alone acknowledges
+    nothing: whoever says so has shown nothing. One beyond it has taken bytes that were sent here.
+
+    A slave of ours greets with a checksum (`greeting`). If that is ours it is believed; if not, or
+    if the slave is ahead, the log is sent from before that place, for the slave to find where the
+    two part; and two heartbeats at the end of our log tell it at once that there is no more. Of one
+    that needs deleted bytes the first heartbeat says where our log begins, the second its end. As a
+    slave ourselves we send that to none: it would set aside what only it may have.
+
+    With a frame unacknowledged that was all there was, a master gathers what is put meanwhile, up
+    to a full frame, and sends it at the acknowledgement (group commit by itself): a frame costs
+    both ends more than the messages in it. A slave that is not so near gets it after SOON_SECONDS
+    all the same, so that one is on its way while it appends the other; a third one a SYNC_MASTER,
+    whose puts wait in any case, holds back for GATHER_SECONDS. An ASYNC_MASTER gathers for
+    ASYNC_SECONDS, acknowledged or not: in each frame is what came in one stretch of that time.
+
+    :ivar requested: the first report; None before.
+    :ivar sent: end of what was sent; the next frame starts here.
+    :ivar acked: the slave says that it holds everything below, down to `base`.
+    :ivar vouched: as far as it has shown it; puts are acknowledged by this.
+    :ivar common: what its greeting proved.
+    :ivar ceiling: a first report above it is refused, unless the greeting proves it.
+    :ivar is_within: its first report lies within a record of ours: a frame was cut there, or its
+        log is another, which nobody can tell of a slave that proves nothing.
+    :ivar base: for what lies below it this connection vouches never: a slave that came with nothing
+        once may lack it.
+    """
+
+    def __init__(self, log: LogBytes, configuration: BrokerConfiguration, now: float) -> None:
+        self.requested: int | None = None
+        self.sent = 0
+        self.acked = 0
+        self.vouched = 0
+        self.common = Common.UNKNOWN
+        self.ceiling: int | None = None
+        self.base = 0
+        self.is_within = False
+        self._greeting = GreetingReader()
+        self._doubt: AheadOfMaster | None = None
+        self._doubted_until = 0.0
+        self._beats_left = 0
+        self._log = log
+        self._store = configuration.store
+        self._ours = configuration.ours
+        self._reader = ReportReader()
+        self._last_frame_start = 0
+        self._gathers_until = 0.0
+        self._was_all = False
+        self._paused = False
+        self._last_read = now
+        self._last_write = now
+
+    @property
+    def is_stranded(self) -> bool:
+        """It needs bytes that are deleted here."""
+        return self.requested is not None and self.sent < int(self._log.min_offset)
+
+    @property
+    def is_serving(self) -> bool:
+        """A slave is at the other end: it has said where it is, and can be served."""
+        return self.requested is not None and self.sent >= int(self._log.min_offset)
+
+    @property
+    def lag(self) -> int:
+        """Bytes of our log that it has not acknowledged."""
+        return max(0, int(self._log.max_offset) - self.acked)
+
+    def receive_data(self, data: bytes, now: float) -> bool:
+        """
+        Take what the slave sent.
+
+        Only whole reports are a sign of life: a byte now and then is none of a slave.
+
+        :returns: whether it held a complete report.
+        :raises ReplicationError: a report that cannot be true.
+        :raises StoreError: our log cannot be read.
+        """
+        if self._greeting.progress is not Progress.OPEN:
+            offset = self._reader.receive_data(data)
+            if offset is None:
+                return False
+            self._last_read = now
+            return self._reported(offset)
+        words = self._reader.receive_all(data)
+        if not words:
+            return False
+        self._last_read = now
+        return self._receive_first(words, now)
+
+    def _receive_first(self, words: list[int], now: float) -> bool:
+        """The words of a connection's beginning; true: they hold a report that counts."""
+        greeting = self._greeting
+        for word in words:
+            if greeting.progress is Progress.OPEN:
+                greeting.receive_word(word)
+                if greeting.greeting is not None:
+                    self._greeted(greeting.greeting)
+        if greeting.is_marked:
+            return False
+        if greeting.progress is Progress.OPEN and begins_at(words[-1]) > self._log.max_offset:
+            self._doubt = self._ahead(words[-1])
+            self._doubted_until = now + DOUBT_SECONDS
+            return False
+        return self._reported(words[-1])
+
+    def _reported(self, offset: int) -> bool:
+        if self._doubt is not None:
+            raise self._doubt
+        if self.requested is None:
+            self._begin(offset)
+        elif not 0 <= offset <= max(self.sent, self.requested):
+            raise ReplicationError(
+                f"the slave acknowledges {offset}, but was sent bytes up to {self.sent}"
+            )
+        if offset > self.sent:
+            return True
+        self.acked = max(self.acked, offset)
+        if self.requested is not None and offset > self.requested:
+            self.vouched = self.acked
+        return True
+
+    def _begin(self, offset: int) -> None:
+        end, start = int(self._log.max_offset), begins_at(offset)
+        if offset < 0:
+            raise ReplicationError(f"the slave asks for {offset}; is it a RocketMQ slave?")
+        if start > end:
+            raise self._ahead(offset)
+        if self.ceiling is not None and start > self.ceiling:
+            raise AheadOfMaster(
+                self.ceiling,
+                f"the slave's log ends at {offset}; before, it was ahead of ours, which ended at "
+                f"{self.ceiling} then: what it has from there on is not ours. Move its commitlog, "
+                "consumequeue and index away (or, if they are a copy of ours, restart this broker)",
+            )
+        self.requested = offset
+        self.base = start if offset else end - end % self._log.file_size
+        self.sent = offset or self.base
+        room = self._log.file_size - start % self._log.file_size
+        self.is_within = record_size(self._log.read(start, HEAD_SIZE), 0, start, room) == 0
+
+    def _ahead(self, offset: int) -> AheadOfMaster:
+        end = int(self._log.max_offset)
+        return AheadOfMaster(
+            end,
+            f"the slave's log ends at {offset}, ahead of ours at {end}: stop it and either "
+            "promote it, or move its commitlog, consumequeue and index away; until it comes with "
+            f"{end} or less, it is refused",
+        )
+
+    def _greeted(self, greeting: Greeting) -> None:
+        """
+        A slave of ours told what it has: is it what we have?
+
+        :raises ReplicationError: it is not, and we are a slave.
+        :raises StoreError: our log cannot be read.
+        """
+        place, window = greeting.place, greeting.window
+        low, end = max(int(self._log.min_offset), 0), int(self._log.max_offset)
+        self._beats_left = _END_BEATS
+        if place <= end and place - window < low:
+            return
+        self.requested, self._doubt, self.base = place, None, place
+        if place <= end and log_checksum(self._log, place - window, place) == greeting.checksum:
+            self.common = Common.VERIFIED
+            self.sent = max(self.sent, place)
+            self.acked = self.vouched = place
+            self.base = place - window
+        elif self._store.broker_role is BrokerRole.SLAVE:
+            raise ReplicationError(
+                f"the slave has {place}, and we have not the same below it, up to {end}; but this "
+                "broker is a slave, too, and what it lacks proves nothing: a slave sets its tail "
+                "aside for a master only"
+            )
+        else:
+            self.common = Common.DIFFERENT
+            self.sent = max(low, min(place, end) - window)
+
+    def pause(self) -> None:
+        """The transport is full: nothing leaves before `resume`."""
+        self._paused = True
+
+    def resume(self) -> None:
+        """The transport is empty again."""
+        self._paused = False
+
+    def next_frame(self, now: float) -> bytes:
+        """What to write now; empty when nothing is to be sent."""
+        if self.requested is None or self._paused:
+            return b""
+        if self._beats_left and self.is_stranded:
+            return self._stranded_beat(now)
+        if now >= self._last_write + self._store.ha_send_heartbeat_interval / 1000:
+            self._last_write = now
+            return encode_frame(self.sent)
+        unsent = self._log.max_offset - self.sent
+        limit = min(self._batch_size(), MAX_BODY_SIZE) if unsent > 0 else 0
+        self._gathers_until = 0.0
+        role = self._store.broker_role
+        is_async = role is BrokerRole.ASYNC_MASTER
+        if 0 < unsent < limit and (is_async or self.acked < self.sent):
+            until = self._last_write
+            if role is BrokerRole.SYNC_MASTER and self.acked < self._last_frame_start:
+                until += GATHER_SECONDS
+            elif self._was_all:
+                until += ASYNC_SECONDS if is_async else SOON_SECONDS
+            if now < until:
+                self._gathers_until = until
+                limit = 0
+        body = self._log.read(self.sent, limit) if limit else b""
+        if not body:
+            return self._end_beat(now) if self._beats_left else b""
+        self._last_frame_start = self.sent
+        frame = encode_frame(self.sent, body)
+        size = len(body)
+        self.sent += size
+        self._was_all = size == unsent
+        self._last_write = now
+        return frame
+
+    def _stranded_beat(self, now: float) -> bytes:
+        """A slave of ours is told where our log begins, and then where it ends."""
+        self._beats_left -= 1
+        self._last_write = now
+        return encode_frame(int(self._log.min_offset if self._beats_left else self._log.max_offset))
+
+    def _end_beat(self, now: float) -> bytes:
+        """A slave that compares learns at once that our log ends here."""
+        if self.sent != self._log.max_offset:
+            return b""
+        self._beats_left -= 1
+        self._last_write = now
+        return encode_frame(self.sent)
+
+    def _batch_size(self) -> int:
+        """haTransferBatchSize, if it was set to anything; else ours."""
+        size = self._store.ha_transfer_batch_size
+        return self._ours.ha_transfer_batch_max if size == _JAVA_BATCH_SIZE else size
+
+    def on_time(self, now: float) -> None:
+        """
+        See whether the slave is still there. A heartbeat that is due comes from `next_frame`.
+
+        :raises AheadOfMaster: its first report is no greeting.
+        :raises SlaveSilent: it said nothing for haHousekeepingInterval.
+        """
+        if self._doubt is not None and now >= self._doubted_until:
+            raise self._doubt
+        if now >= self._expiry_time():
+            raise SlaveSilent(now - self._last_read)
+
+    def deadline(self) -> float:
+        """When to call `on_time` and `next_frame` if nothing else happens."""
+        expires = self._expiry_time()
+        if self._doubt is not None:
+            return min(self._doubted_until, expires)
+        if self.requested is None or self._paused:
+            return expires
+        beats = self._last_write + self._store.ha_send_heartbeat_interval / 1000
+        if self._gathers_until:
+            beats = min(beats, self._gathers_until)
+        return beats if beats < expires else expires
+
+    def _expiry_time(self) -> float:
+        return self._last_read + self._store.ha_housekeeping_interval / 1000

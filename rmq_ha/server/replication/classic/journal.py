@@ -1,0 +1,101 @@
+"""The journal of a pair: RocketMQ's commit log, which slaves copy byte by byte.
+
+Spec: ha.md.
+"""
+
+from typing import Any
+
+from rmq_ha.base.config.broker_configuration import BrokerConfiguration
+from rmq_ha.base.errors import StoreError
+from rmq_ha.base.seams import Host
+from rmq_ha.server.replication.anew import why_not_anew
+from rmq_ha.server.replication.classic.link import TailOfStore
+from rmq_ha.server.replication.classic.service import HAService
+from rmq_ha.server.replication.lag import told_slaves
+from rmq_ha.server.replication.places import holds_nothing, whole_records_end
+from rmq_ha.server.store.journal import StoreAround
+from rmq_ha.server.store.local.journal import LocalJournal
+from rmq_ha.server.store.log.commitlog import CommitLog
+from rmq_ha.server.store.log.layout import make_commit_log
+
+_OF_MASTER = ("address", "state", "fault", "silent_ms", "set_aside")
+
+
+class ClassicJournal(LocalJournal):
+    """
+    Kept by this disk and, if `brokerRole` is SYNC_MASTER, by a slave.
+
+    :param log: another one than that in the configured directories.
+    :ivar service: feeds slaves, follows the master.
+    :raises ConfigurationError: the configuration wants another journal, or cannot be served.
+    """
+
+    def __init__(
+        self, host: Host, configuration: BrokerConfiguration, log: CommitLog | None = None
+    ) -> None:
+        store = configuration.store
+        self._epoch_file = configuration.controlled.store_path_epoch_file
+        super().__init__(log or make_commit_log(host.disk, store), store)
+        self.service = HAService(host, configuration, self.log)
+        self.replicated_by(self.service)
+
+    def attach(self, store: StoreAround) -> None:
+        """See `Journal`."""
+        super().attach(store)
+        host, configuration, directory = store.host, store.configuration, self.log.directories[0]
+        tail = TailOfStore(
+            self.set_aside,
+            lambda: self.tail.unreadable_at,
+            self.set_all_aside,
+            lambda stranded: why_not_anew(
+                host.disk, configuration, directory, stranded, is_elected=False
+            ),
+        )
+        self.service.attach_tail(tail)
+
+    def check_presence(self) -> None:
+        """
+        See `Journal`; and no store that was in controller mode is taken for one of a pair.
+
+        What a pair writes belongs to no epoch. Left where they are, the epochs would vouch for it
+        when the broker is in controller mode again: another broker's bytes would pass for ours.
+
+        :raises StoreError: its epochs are there.
+        """
+        super().check_presence()
+        epochs = self._epoch_file or f"{self._store.root}/epochFileCheckpoint"
+        if self._store.host.disk.exists(epochs):
+            raise StoreError(
+                f"{epochs}: this store was in controller mode, and enableControllerMode is not set "
+                "any more. Set it again; or, to go back to a pair for good, remove this file, "
+                f"{epochs}.bak and {self._store.root}/brokerIdentity first (docs/upgrade.md)"
+            )
+
+    def reloadable(self) -> list[Any]:
+        """See `Journal`."""
+        return [self.service.tls, self.service.secrets]
+
+    @property
+    def has_masters_log(self) -> bool:
+        """See `Journal`."""
+        return self.service.is_following or holds_nothing(self.log)
+
+    def info(self) -> dict[str, Any]:
+        """
+        See `Journal`: of a master its `slaves`, of a slave its `master` and `whole_end`.
+
+        `whole_end` is where the last whole record ends, or None while that is not known.
+        """
+        told = self.service.statistics()
+        shown: dict[str, Any] = {"slaves": told_slaves(told["slaves"])}
+        if told["master"] is not None:
+            shown["master"] = {name: told["master"][name] for name in _OF_MASTER}
+            shown["whole_end"] = self._whole_end()
+        return shown
+
+    def _whole_end(self) -> int | None:
+        """Where a slave's last whole record ends; None while that is not known."""
+        try:
+            return whole_records_end(self.log, self._store.dispatcher.position)
+        except StoreError:
+            return None

@@ -1,0 +1,472 @@
+"""A slave's connection to its master, kept up.
+
+Spec: ha.md, sections 4.7, 9 and 18.
+"""
+
+from collections.abc import Callable
+from enum import Enum
+from random import Random
+from typing import Any
+
+from twisted.internet.defer import Deferred, maybeDeferred
+from twisted.internet.error import (
+    ConnectError,
+    ConnectionClosed,
+    ConnectionRefusedError,
+    DNSLookupError,
+)
+from twisted.internet.interfaces import IDelayedCall
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from rmq_ha.base.config.broker_configuration import BrokerConfiguration
+from rmq_ha.base.errors import (
+    DamagedMaster,
+    DivergedTail,
+    NothingInCommon,
+    ReplicationError,
+    StoreError,
+    StrandedLog,
+    TlsRefused,
+    UnreadableLog,
+)
+from rmq_ha.base.seams import Host
+from rmq_ha.base.timing.alone import Alone
+from rmq_ha.base.timing.timer import rearm
+from rmq_ha.server.replication.classic.comparing import Search
+from rmq_ha.server.replication.classic.protocol import ReplicaProtocol
+from rmq_ha.server.replication.classic.replica import Replica, ReplicaStage
+from rmq_ha.server.replication.connector import MasterConnector
+from rmq_ha.server.replication.places import holds_nothing
+from rmq_ha.server.store.log.journal_log import CopiedLog
+
+RETRY_SECONDS = 5.0
+"""When our disk refuses, or somebody has to mend something; the longest time between connects."""
+FIRST_RETRY_SECONDS = 0.5
+RETRY_GROWTH = 1.5
+PORT_FOR_SLAVES = "a master's port for slaves is its haListenPort: listenPort + 1, unless set"
+REFUSED_SECONDS = (1.0, 3.0)
+"""After a protocol error, and when the master closed without a frame: at random in this range."""
+REJOIN_SECONDS = (0.05, 0.3)
+"""After the end of a connection that worked."""
+
+
+class Fault(Enum):
+    """Why a slave stays away from its master until somebody does something."""
+
+    DIVERGED = "diverged"
+    UNREADABLE = "unreadable"
+    STRANDED = "stranded"
+    DISK = "disk"
+
+
+class TailOfStore:
+    """
+    What the link needs of the store besides the log.
+
+    :param set_aside: `DefaultMessageStore.set_tail_aside`.
+    :param unreadable_at: physical offset of what can never become a record; None: nowhere.
+    :param set_all_aside: `DefaultMessageStore.set_all_aside`.
+    :param why_not_anew: as the function of that name.
+    """
+
+    def __init__(
+        self,
+        set_aside: Callable[[int, str], "Deferred[Any]"] | None = None,
+        unreadable_at: Callable[[], int | None] = lambda: None,
+        set_all_aside: Callable[[str], "Deferred[Any]"] | None = None,
+        why_not_anew: Callable[[StrandedLog], str] = lambda stranded: "",
+    ) -> None:
+        self.set_aside = set_aside
+        self.set_all_aside = set_all_aside
+        self.why_not_anew = why_not_anew
+        self.unreadable_at = unreadable_at
+
+
+def retry_seconds(failures: int, random: Random) -> float:
+    """
+    How long to wait after a connect that failed.
+
+    :param failures: in a row, this one not counted: after the first one, not at all.
+    """
+    if not failures:
+        return 0.0
+    seconds = min(RETRY_SECONDS, FIRST_RETRY_SECONDS * RETRY_GROWTH ** min(failures - 1, 20))
+    return seconds * random.uniform(0.8, 1.0)
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """
+    Host and port of `host:port`; the host of an IPv6 address may stand in brackets.
+
+    :raises ValueError: it is none.
+    """
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdecimal() or not 0 < int(port) < 65536:
+        raise ValueError(f"{address!r} is no host:port")
+    return host.strip("[]"), int(port)
+
+
+class MasterLink:
+    """
+    A slave's connection to its master, again and again.
+
+    One at a time; a changed address takes effect at the next connect. A reason for leaving that
+    repeats itself is logged once.
+
+    Where our log and the master's part, what lies behind is set aside and fetched anew; where they
+    have nothing in common, and where our log cannot be read though the master has the same, the
+    link stays away and says so (`fault`). So it does where the master has deleted what follows on
+    our log, unless all of that may be set aside.
+
+    :param connector: opens the connections.
+    :param was_cut: called after our log became shorter.
+    :ivar tail: of the store; without one nothing is set aside.
+    :ivar fault: why it stays away; None while it does not.
+    :ivar set_aside: how often a diverged tail was set aside in this run.
+    """
+
+    log = Logger()
+
+    def __init__(
+        self,
+        host: Host,
+        configuration: BrokerConfiguration,
+        log: CopiedLog,
+        connector: MasterConnector,
+        was_cut: Callable[[], None],
+    ) -> None:
+        self._connector = connector
+        self.address: str | None = None
+        self.tail = TailOfStore()
+        self.fault: Fault | None = None
+        self.set_aside = 0
+        self._reason = ""
+        self._state = "no address"
+        self._was_cut = was_cut
+        self._search = Search(log)
+        self._failures = 0
+        self._cutting: Deferred[Any] | None = None
+        self._host = host
+        self._configuration = configuration
+        self._commit_log = log
+        self._attempt: Deferred[Any] | None = None
+        self._connection: ReplicaProtocol | None = None
+        self._timer: IDelayedCall | None = None
+        self._is_running = self._is_redirected = False
+        self._gone: Deferred[None] | None = None
+        self._last_reason = ""
+        self._heard: float | None = None
+        self._alone = Alone(host.clock, self._tell_alone)
+
+    @property
+    def state(self) -> str:
+        """For those who look at it: a fault, how far the connection is, or why there is none."""
+        if self.fault is not None:
+            return self.fault.value
+        return self._connection.replica.stage.value if self._connection else self._state
+
+    def start(self) -> None:
+        """Connect as soon as there is an address."""
+        self._is_running = True
+        self._alone.begin()
+        self._connect()
+
+    def set_address(self, address: str) -> None:
+        """
+        Where the master's HA listener is.
+
+        :raises ValueError: not `host:port`.
+        """
+        split_address(address)
+        if address == self.address:
+            return
+        self.address = address
+        self._failures = 0
+        if not self._is_running or self._connection or self._cutting:
+            return
+        if self._attempt is None:
+            self._later(0.0)
+        else:  # a machine that vanished answers nothing for 5 s
+            self._is_redirected = True
+            self._attempt.cancel()
+
+    def stop(self) -> "Deferred[None]":
+        """Leave the master; fires when the connection is closed, and our log is whole."""
+        self._is_running = False
+        self._alone.end()
+        self.fault = None
+        self._state = "stopped"
+        self._timer = rearm(self._host.clock, self._timer, None, self._connect)
+        if self._attempt is not None:
+            self._attempt.cancel()
+        done: Deferred[None] = Deferred()
+        if self._connection is None and self._cutting is None:
+            done.callback(None)
+            return done
+        self._gone = done
+        if self._connection is not None:
+            self._connection.close()
+        return done
+
+    def look(self) -> None:
+        """Our log grew or was read: may it still be vouched for?"""
+        if self._connection is not None and self.tail.unreadable_at() is not None:
+            self._connection.look()
+
+    def statistics(self) -> dict[str, Any]:
+        """Where the master is and how well we follow it; `silent_ms` goes on when it is gone."""
+        replica = self._connection.replica if self._connection else None
+        heard = replica.last_read if replica and replica.frames else self._heard
+        silent = None if heard is None else self._host.clock.seconds() - heard
+        return {
+            "address": self.address,
+            "state": self.state,
+            "fault": None if self.fault is None else self._reason,
+            "set_aside": self.set_aside,
+            "reported": replica.reported if replica else None,
+            "frames": replica.frames if replica else 0,
+            "silent_ms": None if silent is None else round(silent * 1000),
+            "alone_seconds": self._alone.seconds,
+        }
+
+    def _later(self, seconds: float) -> None:
+        clock = self._host.clock
+        self._timer = rearm(clock, self._timer, clock.seconds() + seconds, self._connect)
+
+    def _connect(self) -> None:
+        if not self._is_running or self.address is None:
+            return
+        self._state = "connecting"
+        self._attempt = maybeDeferred(self._open, *split_address(self.address))
+        self._attempt.addCallbacks(self._connected, self._failed)
+
+    def _open(self, host: str, port: int) -> "Deferred[Any]":
+        return self._connector.open(host, port, self._build)
+
+    def _build(self) -> ReplicaProtocol:
+        clock, log, tail = self._host.clock, self._commit_log, self.tail
+        start = self._search.place(tail.unreadable_at())
+        config, most = self._configuration.store, self._configuration.ours.ha_first_offset_max
+        replica = Replica(log, config, clock.seconds(), start, tail.unreadable_at, most)
+        return ReplicaProtocol(replica, self, clock)
+
+    def _connected(self, connection: ReplicaProtocol) -> None:
+        self._attempt = None
+        self._is_redirected = False
+        if connection.is_lost:
+            return
+        self._connection = connection
+        if not self._is_running:
+            connection.close()
+
+    def _failed(self, failure: Failure) -> None:
+        self._attempt = None
+        if not self._is_running:
+            return
+        if self._is_redirected:
+            self._is_redirected = False
+            self._later(0.0)
+            return
+        self._state = "unreachable"
+        if not isinstance(
+            failure.value,
+            ConnectError
+            | ConnectionClosed
+            | DNSLookupError
+            | OSError
+            | TlsRefused
+            | StoreError
+            | ReplicationError,
+        ):
+            self.log.failure("connecting to the master at {peer}", failure, peer=self.address)
+        text = f"cannot connect: {failure.getErrorMessage().rstrip('.')}"
+        if isinstance(failure.value, ConnectionRefusedError):
+            text += f"; nobody listens there: does the master run? {PORT_FOR_SLAVES}"
+        elif isinstance(failure.value, StoreError):
+            text = failure.getErrorMessage()
+            self._stay_away(Fault.DISK, text)
+        elif self.fault is Fault.DISK:
+            self.fault = None
+        self._tell(text)
+        self._later(retry_seconds(self._failures, self._host.random))
+        self._failures += 1
+
+    def followed(self, connection: ReplicaProtocol) -> None:
+        """What the master has continues our log: all is well."""
+        self.fault = None
+        self._alone.end()
+        self._last_reason = ""
+        self._failures = 0
+        self._search.reset()
+        self.log.info(
+            "following the master at {peer} from {physical_offset}",
+            peer=self.address,
+            physical_offset=connection.replica.reported,
+        )
+
+    def lost(self, connection: ReplicaProtocol, error: Exception | None, why: str) -> None:
+        """Come back: soon when it went well, later when somebody has to do something first."""
+        self._connection = None
+        if connection.replica.frames:
+            self._heard = connection.replica.last_read
+        if not self._is_running:
+            self._ended()
+            return
+        self._state = "disconnected"
+        self._alone.begin()
+        random = self._host.random
+        if isinstance(error, DivergedTail):
+            self._parted(error)
+            return
+        if isinstance(error, NothingInCommon):
+            self._look_further_back(error)
+            return
+        if isinstance(error, StrandedLog):
+            self._left_behind(error)
+            return
+        seconds = random.uniform(*REJOIN_SECONDS)
+        if isinstance(error, UnreadableLog):
+            self._stay_away(Fault.UNREADABLE, why)
+            if connection.replica.stage is not ReplicaStage.FOLLOWING:
+                seconds = RETRY_SECONDS
+        elif isinstance(error, DamagedMaster):
+            self._stay_away(Fault.DIVERGED, why)
+            seconds = RETRY_SECONDS
+        elif isinstance(error, StoreError):
+            self._stay_away(Fault.DISK, why)
+            seconds = RETRY_SECONDS
+        elif error is None and holds_nothing(self._commit_log) and self._commit_log.max_offset:
+            why = (
+                f"{why}, and sent us nothing; our log holds no message and begins at "
+                f"{self._commit_log.max_offset}, which the master's may not reach. Were files of "
+                "it lost? Move commitlog, consumequeue, index and checkpoint away, and start again"
+            )
+            self._stay_away(Fault.DIVERGED, why)
+            seconds = RETRY_SECONDS
+        elif error is not None or not connection.replica.frames:
+            seconds = random.uniform(*REFUSED_SECONDS)
+            why += "" if error else f" without a word; {PORT_FOR_SLAVES}"
+        self._tell(why)
+        self._later(seconds)
+
+    def _look_further_back(self, error: NothingInCommon) -> None:
+        if self._search.go_back(error.start):
+            self.log.info(
+                "{error}; comparing from further back with the master at {peer}",
+                error=error,
+                peer=self.address,
+            )
+            self._later(self._host.random.uniform(*REJOIN_SECONDS))
+            return
+        low = self._commit_log.min_offset
+        why = (
+            f"{error}; our log and the master's have nothing in common, down to our first byte at "
+            f"{low}. Is it another broker's store, or does the master's log begin behind it? Our "
+            "log is left as it is; to follow this master, move commitlog, consumequeue and index "
+            "away"
+        )
+        self._stay_away(Fault.DIVERGED, why)
+        self._tell(why)
+        self._later(RETRY_SECONDS)
+
+    def _stay_away(self, fault: Fault, why: str) -> None:
+        self.fault = fault
+        self._reason = why
+
+    def _parted(self, error: DivergedTail) -> None:
+        """Set aside what the master does not have, and go on from there."""
+        set_aside = self.tail.set_aside
+        if set_aside is None or not self._configuration.ours.ha_set_aside_diverged_tail:
+            why = (
+                f"{error}; what we hold from {error.end} on stays (haSetAsideDivergedTail=false), "
+                "and we stay away: promote this broker if its data are the better ones, else move "
+                "commitlog, consumequeue and index away, or set haSetAsideDivergedTail=true"
+            )
+            self._stay_away(Fault.DIVERGED, why)
+            self._tell(why)
+            self._later(RETRY_SECONDS)
+            return
+        self._state = "setting aside"
+        self.log.warn(
+            "{error}: what we hold from {physical_offset} to {end} is set aside, and fetched anew "
+            "from the master at {peer}",
+            error=error,
+            physical_offset=error.end,
+            end=self._commit_log.max_offset,
+            peer=self.address,
+        )
+        self._cutting = maybeDeferred(set_aside, error.end, str(error))
+        self._cutting.addCallbacks(self._cut, self._not_cut)
+
+    def _left_behind(self, error: StrandedLog) -> None:
+        """The master has deleted what follows on our log: all of it is set aside, or nothing."""
+        set_aside, why_not = self.tail.set_all_aside, self.tail.why_not_anew(error)
+        if set_aside is None or why_not:
+            why = f"{error}. {why_not}"
+            self._stay_away(Fault.STRANDED, why)
+            self._tell(why)
+            self._later(RETRY_SECONDS)
+            return
+        self._state = "setting aside"
+        self.log.warn(
+            "this slave sets its store aside and fetches all from the master at {peer} anew: "
+            "{error}",
+            peer=self.address,
+            error=error,
+        )
+        self._cutting = maybeDeferred(set_aside, str(error))
+        self._cutting.addCallback(self._begin_at, error.begins)
+        self._cutting.addCallbacks(self._cut, self._not_cut, (0,))
+
+    def _begin_at(self, _: object, physical_offset: int) -> None:
+        """An empty log that says nothing of it is sent the master's last file only, as in 4.9."""
+        self._commit_log.append_raw(physical_offset, b"")
+
+    def _cut(self, _: object, tails: int = 1) -> None:
+        self._cutting = None
+        self.set_aside += tails
+        self._search.reset()
+        if not self._is_running:
+            self._ended()
+            return
+        self._was_cut()
+        self._later(0.0)
+
+    def _not_cut(self, failure: Failure) -> None:
+        self._cutting = None
+        if not self._is_running:
+            self._ended()
+            return
+        why = f"what the master does not have cannot be set aside: {failure.getErrorMessage()}"
+        if not isinstance(failure.value, StoreError | OSError):
+            self.log.failure("setting the end of our log aside", failure)
+        self._stay_away(Fault.DIVERGED, why)
+        self._tell(why)
+        self._later(RETRY_SECONDS)
+
+    def _ended(self) -> None:
+        if self._gone is not None:
+            self._gone.callback(None)
+
+    def _tell_alone(self) -> None:
+        name = self._configuration.broker.broker_name
+        if self.address is None:
+            why = f"no name server knows a master of brokerName={name}: is that name right?"
+        else:
+            why = f"{self.address} is {self.state}: {self._last_reason or 'it says nothing'}"
+        self.log.warn(
+            "this slave follows nobody since {seconds:.0f} s: {why}; what it serves gets old",
+            seconds=self._alone.seconds or 0.0,
+            why=why,
+        )
+
+    def _tell(self, reason: str) -> None:
+        if reason != self._last_reason:
+            self._last_reason = reason
+            tell = self.log.warn if self.fault is None else self.log.error
+            tell(
+                "not following the master at {peer}: {error}; trying again and again",
+                peer=self.address,
+                error=reason,
+            )

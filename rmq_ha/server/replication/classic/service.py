@@ -1,0 +1,439 @@
+"""HAService: feeds slaves, follows the master, tells when a put is replicated.
+
+Spec: ha.md, sections 4 to 9 and 18.
+"""
+
+from typing import Any
+
+from twisted.internet.defer import Deferred, TimeoutError, maybeDeferred
+from twisted.internet.interfaces import IAddress, IDelayedCall, IListeningPort
+from twisted.internet.protocol import Factory, Protocol
+from twisted.logger import Logger
+
+from rmq_ha.base.config.broker_configuration import BrokerConfiguration
+from rmq_ha.base.errors import AheadOfMaster, ConfigurationError, ReplicationError
+from rmq_ha.base.model.status import BrokerRole, Decided, PutMessageStatus
+from rmq_ha.base.seams import Host
+from rmq_ha.base.timing.timer import rearm
+from rmq_ha.base.tls.ha import HaTls
+from rmq_ha.base.tls.refusals import Refusals
+from rmq_ha.server.replication.classic.feed import Common, Feed
+from rmq_ha.server.replication.classic.link import MasterLink, TailOfStore
+from rmq_ha.server.replication.classic.protocol import FeedProtocol, Stage
+from rmq_ha.server.replication.classic.refused import RefusedSlaves, SentTo, whom_to_turn_away
+from rmq_ha.server.replication.classic.replica import ReplicaStage
+from rmq_ha.server.replication.connector import MasterConnector
+from rmq_ha.server.replication.entrance import Entrance
+from rmq_ha.server.replication.lag import AppendTimes
+from rmq_ha.server.replication.shared_secrets import SharedSecrets
+from rmq_ha.server.replication.shell import OpenConnections
+from rmq_ha.server.replication.waiting import GroupTransfer, status_without_waiting
+from rmq_ha.server.store.log.journal_log import CopiedLog
+
+MIN_ADDRESS_SIZE = 6
+"""A shorter haMasterAddress counts as none, as in the Java broker."""
+KNOWN_COMPLAINTS = 256
+
+
+class _FeedFactory(Factory):
+    """Takes slaves in."""
+
+    noisy = False
+
+    def __init__(self, service: "HAService") -> None:
+        self._service = service
+
+    def buildProtocol(self, addr: IAddress | None) -> Protocol | None:
+        """One feed a connection; with TLS behind a door. None: it is closed at once."""
+        return self._service.entrance.meet(addr)
+
+
+class HAService:
+    """
+    Replication of one broker: the listener on listenPort + 1 for every role (a slave may feed
+    further slaves), and on a slave the link to its master.
+
+    Differs from 4.9.7 on purpose: a connection counts as a slave after its first valid report, but
+    acknowledges only what it was sent; the watermark knows live connections only, so it can fall;
+    each put has its own deadline; what was appended leaves at the end of the turn, whatever the
+    role. What is not on our disk yet leaves as well: an answer under SYNC_FLUSH waits for both, and
+    a slave that is ahead after our loss of power is healed.
+
+    :ivar tls: who may connect, and how the link connects.
+    :ivar secrets: what both ends may have to know.
+    :ivar entrance: whoever connects comes through it.
+    """
+
+    log = Logger()
+
+    def __init__(self, host: Host, configuration: BrokerConfiguration, log: CopiedLog) -> None:
+        self._host = host
+        self._configuration = configuration
+        self._commit_log = log
+        self._waiting: GroupTransfer[Decided] = GroupTransfer()
+        self._timer: IDelayedCall | None = None
+        self._feeds: list[FeedProtocol] = []
+        self._times = AppendTimes()
+        self._pushed = -1
+        self._best_acked: int | None = None
+        self._ahead = RefusedSlaves()
+        self._verified = 0
+        self._different = 0
+        self._within = 0
+        self._sent_to = SentTo()
+        self._turned_away = 0
+        self.tls = HaTls(configuration.plugin_options, host.disk.read_bytes, host.now_ms)
+        self.secrets = SharedSecrets(configuration.ours, host.disk.read_bytes)
+        self._refusals = Refusals(host.clock)
+        self.entrance = Entrance(
+            host, configuration, self.tls, self.secrets, self._refusals, self.accept
+        )
+        self._open = OpenConnections()
+        self._told: dict[str, str] = {}
+        self._port: IListeningPort | None = None
+        self._caught_up: Deferred[None] | None = None
+        self._stopping: Deferred[None] | None = None
+        self._link: MasterLink | None = None
+        self._has_fixed_address = False
+        if configuration.store.broker_role is BrokerRole.SLAVE:
+            self._link = MasterLink(
+                host,
+                configuration,
+                log,
+                MasterConnector(host, configuration, self.tls, self.secrets),
+                self._was_cut,
+            )
+            self._fix_address(configuration.store.ha_master_address)
+
+    def _fix_address(self, address: str | None) -> None:
+        if self._link is None or address is None or len(address) < MIN_ADDRESS_SIZE:
+            return
+        try:
+            self._link.set_address(address)
+        except ValueError as error:
+            raise ConfigurationError(f"haMasterAddress: {error}") from error
+        self._has_fixed_address = True
+
+    def attach_tail(self, tail: TailOfStore) -> None:
+        """What a slave needs of its store besides the log."""
+        if self._link is not None:
+            self._link.tail = tail
+
+    @property
+    def port(self) -> int | None:
+        """Where slaves connect; None while not listening."""
+        return None if self._port is None else getattr(self._port.getHost(), "port", None)
+
+    def start(self) -> "Deferred[None]":
+        """
+        Listen and, on a slave, connect.
+
+        :returns: fires when listening; fails with CannotListenError.
+        """
+        listen_port = self._configuration.server.listen_port
+        endpoint = self._host.network.server(
+            listen_port + 1 if listen_port else 0, self._configuration.ours.bind_address
+        )
+        started: Deferred[IListeningPort] = maybeDeferred(endpoint.listen, _FeedFactory(self))
+        return started.addCallback(self._started)
+
+    def _started(self, port: IListeningPort) -> None:
+        self._port = port
+        self._times.note(self._commit_log.max_offset, self._host.clock.seconds())
+        self.log.info("replication listens on port {port}", port=self.port)
+        if self._link is not None:
+            self._link.start()
+
+    def stop(self) -> "Deferred[None]":
+        """
+        Let the slaves have what they lack (for slaveTimeout at most), then close everything.
+
+        :returns: fires when every connection is closed; puts that still wait got
+            FLUSH_SLAVE_TIMEOUT. The same Deferred when called again.
+        """
+        if self._stopping is None:
+            self._stopping = Deferred.fromCoroutine(self._stop())
+        return self._stopping
+
+    async def _stop(self) -> None:
+        port, self._port = self._port, None
+        if port is not None:
+            await maybeDeferred(port.stopListening)
+        if self._link is not None:
+            await self._link.stop()
+        await self._let_slaves_catch_up()
+        self._timer = rearm(self._host.clock, self._timer, None, self._on_time)
+        now = self._host.clock.seconds()
+        for decided in self._waiting.drain():
+            decided(PutMessageStatus.FLUSH_SLAVE_TIMEOUT, now)
+        self.entrance.close()
+        for connection in list(self._feeds):
+            connection.close("this broker stops")
+        await self._open.wait()
+
+    def _lacks_anything(self) -> bool:
+        return any(c.feed.is_serving and c.feed.lag for c in self._feeds)
+
+    async def _let_slaves_catch_up(self) -> None:
+        if not self._lacks_anything():
+            return
+        self._caught_up = Deferred()
+        self._caught_up.addTimeout(self._configuration.store.slave_timeout / 1000, self._host.clock)
+        try:
+            await self._caught_up
+        except TimeoutError:
+            self.log.warn("stopping before every slave has everything")
+        finally:
+            self._caught_up = None
+
+    def appended(self) -> None:
+        """The log grew: send what is new. What cannot leave now leaves with the next report."""
+        end = self._commit_log.max_offset
+        if end != self._pushed:
+            self._pushed, now = end, self._host.clock.seconds()
+            self._times.note(end, now)
+            for connection in self._feeds[:]:
+                connection.push(now)
+        if self._link is not None:
+            self._link.look()
+
+    def _was_cut(self) -> None:
+        """Our log became shorter: slaves of ours begin anew, and compare."""
+        for connection in self._feeds[:]:
+            connection.close("our log was cut")
+
+    def wait_replicated(
+        self, next_offset: int, start_offset: int
+    ) -> PutMessageStatus | Deferred[PutMessageStatus]:
+        """`when_replicated`, for whoever wants a Deferred; it never fails."""
+        later: Deferred[PutMessageStatus] = Deferred()
+        status = self.when_replicated(
+            next_offset, start_offset, lambda status, now: later.callback(status)
+        )
+        return later if status is None else status
+
+    def when_replicated(
+        self, next_offset: int, start_offset: int, decided: Decided
+    ) -> PutMessageStatus | None:
+        """
+        See `Replication.when_replicated`.
+
+        Spec: ha.md, section 7.2.
+        """
+        config = self._configuration.store
+        claimed, vouched = None, 0
+        for connection in self._feeds:
+            feed = connection.feed
+            if feed.is_serving:
+                claimed = feed.acked if claimed is None else max(claimed, feed.acked)
+                vouched = max(vouched, feed.vouched)
+        status = status_without_waiting(config, next_offset, claimed, vouched)
+        if status is not None:
+            return status
+        now = self._host.clock.seconds()
+        deadline = now + config.slave_timeout / 1000
+        self._waiting.add(next_offset, deadline, decided, start_offset)
+        self._timer = rearm(self._host.clock, self._timer, self._waiting.deadline(), self._on_time)
+        # Not in the next turn: what cannot leave now leaves with the next acknowledgement.
+        self.appended()
+        return None
+
+    def _on_time(self) -> None:
+        now = self._host.clock.seconds()
+        expired = self._waiting.on_time(now)
+        self._timer = rearm(self._host.clock, None, self._waiting.deadline(), self._on_time)
+        for decided in expired:
+            decided(PutMessageStatus.FLUSH_SLAVE_TIMEOUT, now)
+
+    def is_replicated(self, start_offset: int, next_offset: int) -> bool:
+        """A connected slave acknowledged that it holds the log between these offsets."""
+        feeds = [connection.feed for connection in self._feeds]
+        return any(
+            feed.is_serving and feed.base <= start_offset and next_offset <= feed.vouched
+            for feed in feeds
+        )
+
+    def replicated_offset(self) -> int:
+        """The highest offset that a connected slave acknowledged; 0 with none."""
+        return max((c.feed.vouched for c in self._feeds if c.feed.is_serving), default=0)
+
+    @property
+    def is_following(self) -> bool:
+        """A slave is connected to its master, and both logs are one up to the end of its own."""
+        return self._link is not None and self._link.state == ReplicaStage.FOLLOWING.value
+
+    def set_master_address(self, address: str | None) -> None:
+        """What the name server says; a configured address stays, and None changes nothing."""
+        if self._link is None or self._has_fixed_address or not address:
+            return
+        try:
+            self._link.set_address(address)
+        except ValueError as error:
+            self.log.warn("the name server's HA address is no use: {error}", error=error)
+
+    def statistics(self) -> dict[str, Any]:
+        """
+        The connections and how far behind they are; sizes in bytes, times in seconds.
+
+        `unacknowledged` is what no slave of this run ever acknowledged: it grows while there is
+        none. It is None before the first slave.
+        """
+        best, end = self._best_acked, int(self._commit_log.max_offset)
+        return {
+            "port": self.port,
+            "waiting": len(self._waiting),
+            "verified": self._verified,
+            "different": self._different,
+            "within_record": self._within,
+            "refused": self.entrance.refused,
+            "refused_ahead": self._ahead.hosts,
+            "turned_away": self._turned_away,
+            "replicated_offset": self.replicated_offset(),
+            "unacknowledged": None if best is None else max(0, end - best),
+            "unacknowledged_seconds": None if best is None else self._behind(best),
+            "slaves": [
+                {**connection.statistics(), "lag_seconds": self._behind(connection.feed.acked)}
+                for connection in self._feeds
+            ],
+            "master": None if self._link is None else self._link.statistics(),
+        }
+
+    def _behind(self, offset: int) -> float:
+        return self._times.behind(offset, self._host.clock.seconds())
+
+    def accept(self) -> FeedProtocol:
+        """Somebody may replicate."""
+        clock = self._host.clock
+        feed = Feed(self._commit_log, self._configuration, clock.seconds())
+        connection = FeedProtocol(feed, self, clock, self._host.now_ms())
+        self._feeds.append(connection)
+        self._open.came()
+        return connection
+
+    def met(self, connection: FeedProtocol) -> None:
+        """Somebody connected: from a machine whose slave was ahead of us? Is it one too many?"""
+        connection.feed.ceiling = self._ahead.ceiling(connection.peer_host)
+        most = self._configuration.ours.ha_max_slaves
+        surplus = whom_to_turn_away(self._feeds, most)
+        if surplus is None:
+            return
+        self._turned_away += 1
+        more = self._refusals.admit(surplus.peer_host, "haMaxSlaves")
+        if more is not None:
+            self.log.warn(
+                "connection {peer} has to leave: {most} may replicate (haMaxSlaves){more}",
+                peer=surplus.peer,
+                most=most,
+                more=more,
+            )
+        surplus.close("one too many (haMaxSlaves)")
+
+    def compared(self, connection: FeedProtocol) -> None:
+        """A slave of ours greeted; count how it was, and say so if the logs are not the same."""
+        feed = connection.feed
+        if feed.common is Common.VERIFIED:
+            self._verified += 1
+            if self._host.connections is not None:
+                self._host.connections.know(connection.peer_host)
+            return
+        self._different += 1
+        self.log.warn(
+            "slave {peer} has another log than ours below {place}; ours ends at {end}. It is sent "
+            "what we have from {physical_offset} on, to compare",
+            peer=connection.peer,
+            place=feed.requested,
+            end=self._commit_log.max_offset,
+            physical_offset=feed.sent,
+        )
+
+    def reported(self, connection: FeedProtocol, now: float) -> None:
+        """A report was believed: tell who waited for it."""
+        feed = connection.feed
+        if connection.stage is Stage.NEW and feed.is_within:
+            self._doubted(connection)
+        if feed.ceiling is not None and feed.common is Common.UNKNOWN:
+            feed.ceiling = None
+            self._ahead.forget(connection.peer_host)
+        if feed.is_serving:
+            self._best_acked = max(self._best_acked or 0, feed.acked)
+            for decided in self._waiting.reached(feed.vouched, feed.base):
+                decided(PutMessageStatus.PUT_OK, now)
+        if connection.stage is not Stage.CAUGHT_UP or feed.is_stranded:
+            self._progressed(connection)
+        if self._caught_up is not None:
+            self._see_who_lags()
+
+    def _doubted(self, connection: FeedProtocol) -> None:
+        """It cannot compare, and has something that does not end where a record of ours does."""
+        feed = connection.feed
+        if self._sent_to.covers(connection.peer_host, feed.requested or 0):
+            return
+        self._within += 1
+        self.log.warn(
+            "slave {peer} asks for {physical_offset}, in the middle of a record, and was not sent "
+            "that in this run: the end of a frame before our restart, or its log is another than "
+            "ours, and unreadable there. If it was a master, or we lost messages, empty its store",
+            peer=connection.peer,
+            physical_offset=feed.requested,
+        )
+
+    def _progressed(self, connection: FeedProtocol) -> None:
+        """Log what changed with a slave, once."""
+        feed, before = connection.feed, connection.stage
+        if feed.is_stranded:
+            connection.stage = Stage.STRANDED
+        elif not feed.lag:
+            connection.stage = Stage.CAUGHT_UP
+        else:
+            connection.stage = Stage.CATCHING_UP
+        if connection.stage is before:
+            return
+        host = connection.peer_host
+        was_told = self._told.pop(host, "") == Stage.STRANDED.value
+        if connection.stage is Stage.STRANDED:
+            self._told[host] = Stage.STRANDED.value
+            if was_told:  # such a slave comes back every few seconds
+                return
+            self.log.error(
+                "slave {peer} needs the log from {physical_offset}, but ours begins at {start}: it "
+                "gets nothing. Set haRefetchStrandedPair=true at a slave of rmq-ha, or move the "
+                "store of that slave away and start it again",
+                peer=connection.peer,
+                physical_offset=feed.sent,
+                start=self._commit_log.min_offset,
+            )
+            return
+        self.log.info(
+            "slave {peer} {stage}: it holds {physical_offset}, {lag} bytes behind",
+            peer=connection.peer,
+            stage=connection.stage.value,
+            physical_offset=feed.acked,
+            lag=feed.lag,
+        )
+
+    def left(self, connection: FeedProtocol, error: ReplicationError | None, why: str) -> None:
+        """It does not count any more."""
+        self._feeds.remove(connection)
+        host = connection.peer_host
+        if isinstance(error, AheadOfMaster):
+            self._ahead.remember(host, error.end)
+        if connection.feed.requested is not None:
+            self._sent_to.note(host, connection.feed.sent)
+        if error is not None and self._told.get(host) != type(error).__name__:
+            if len(self._told) >= KNOWN_COMPLAINTS:
+                self._told.clear()
+            self._told[host] = type(error).__name__
+            self.log.warn("slave {peer} dropped: {error}", peer=connection.peer, error=why)
+        elif error is None and connection.stage is not Stage.NEW:
+            self.log.info("slave {peer} left: {error}", peer=connection.peer, error=why)
+        else:
+            self.log.debug("connection {peer} ended: {error}", peer=connection.peer, error=why)
+        self._see_who_lags()
+
+    def gone(self, connection: FeedProtocol) -> None:
+        """Its socket is closed."""
+        self._open.went()
+
+    def _see_who_lags(self) -> None:
+        if self._caught_up is not None and not self._lacks_anything():
+            self._caught_up.callback(None)

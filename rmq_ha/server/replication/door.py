@@ -1,0 +1,180 @@
+"""Connections that become replication's only when both ends have shown that they know a secret."""
+
+from collections.abc import Callable
+from typing import Any
+
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IDelayedCall, IProtocol, IReactorTime
+from twisted.internet.protocol import Protocol, connectionDone
+from twisted.python.failure import Failure
+
+from rmq_ha.base.errors import ReplicationError
+from rmq_ha.base.timing.timer import rearm
+from rmq_ha.server.replication.secret import MasterProof, SlaveProof
+
+WAIT_SECONDS = 1.0
+"""A master that wants a proof asks at once; Java's say nothing before they are asked."""
+PATIENCE_SECONDS = 5.0
+
+Build = Callable[[], IProtocol]
+
+
+class _Guard(Protocol):
+    """Builds its inner protocol when it may."""
+
+    transport: Any
+
+    def __init__(self, clock: IReactorTime, build: Build) -> None:
+        self._clock = clock
+        self._build = build
+        self._timer: IDelayedCall | None = None
+        self._is_over = False
+        self.inner: IProtocol | None = None
+
+    def _wait(self, seconds: float) -> None:
+        """From now on: what is left of an earlier wait counts no more."""
+        end = self._clock.seconds() + seconds
+        self._timer = rearm(self._clock, self._timer, None, self._on_time)
+        self._timer = rearm(self._clock, self._timer, end, self._on_time)
+
+    def _on_time(self) -> None:
+        """Nothing more came in time."""
+
+    def _stop_waiting(self) -> None:
+        self._is_over = True
+        self._timer = rearm(self._clock, self._timer, None, self._on_time)
+
+    def _hand_over(self) -> None:
+        self._stop_waiting()
+        inner = self.inner = self._build()
+        self.dataReceived = inner.dataReceived  # type: ignore[method-assign]
+        inner.makeConnection(self.transport)
+
+    def _leave(self) -> None:
+        self._stop_waiting()
+        self.transport.abortConnection()
+
+    def connectionLost(self, reason: Failure = connectionDone) -> None:
+        """The inner protocol, if there is one, hears why."""
+        self._stop_waiting()
+        if self.inner is not None:
+            self.inner.connectionLost(reason)
+
+
+class SecretDoor(_Guard):
+    """
+    The master's end.
+
+    :param refused: told the peer's host and why it was not let in.
+    :param pending: the door is in there until somebody is let in or the connection is gone.
+    """
+
+    def __init__(
+        self,
+        clock: IReactorTime,
+        build: Build,
+        proof: MasterProof,
+        refused: Callable[[str, str], None],
+        pending: "dict[Any, None]",
+    ) -> None:
+        super().__init__(clock, build)
+        self._proof = proof
+        self._refused = refused
+        self._pending = pending
+
+    def connectionMade(self) -> None:
+        """Ask."""
+        self._pending[self] = None
+        self._wait(PATIENCE_SECONDS)
+        self.transport.write(self._proof.hello)
+
+    def dataReceived(self, data: bytes) -> None:
+        """The slave's proof."""
+        if self._is_over:
+            return
+        try:
+            answer = self._proof.receive_data(data)
+        except ReplicationError as error:
+            self._refuse(str(error))
+            return
+        if answer:
+            self.transport.write(answer)
+            del self._pending[self]
+            self._hand_over()
+
+    def abort(self) -> None:
+        """Nobody is let in any more."""
+        self._leave()
+
+    def _on_time(self) -> None:
+        self._refuse(f"it did not answer the challenge within {PATIENCE_SECONDS:.0f} s")
+
+    def _refuse(self, reason: str) -> None:
+        peer = self.transport.getPeer()
+        self._refused(str(getattr(peer, "host", peer)), reason)
+        self._leave()
+
+    def connectionLost(self, reason: Failure = connectionDone) -> None:
+        """The inner protocol, if there is one, hears why."""
+        self._pending.pop(self, None)
+        super().connectionLost(reason)
+
+
+class SecretCall(_Guard):
+    """
+    The slave's end.
+
+    :param is_required: a master that does not ask is left; else it is followed without.
+    :ivar opened: fires with the inner protocol, connected; fails with `ReplicationError`.
+    """
+
+    def __init__(
+        self, clock: IReactorTime, build: Build, proof: SlaveProof, *, is_required: bool
+    ) -> None:
+        super().__init__(clock, build)
+        self._proof = proof
+        self._is_required = is_required
+        self.opened: Deferred[IProtocol] = Deferred(lambda _: self._leave())
+
+    def connectionMade(self) -> None:
+        """Wait for the question."""
+        self._wait(WAIT_SECONDS)
+
+    def dataReceived(self, data: bytes) -> None:
+        """The challenge, then the master's proof."""
+        if self._is_over:
+            return
+        self._wait(PATIENCE_SECONDS)
+        try:
+            answer = self._proof.receive_data(data)
+        except ReplicationError as error:
+            self._fail(str(error))
+            return
+        if answer:
+            self.transport.write(answer)
+        if self._proof.is_done:
+            self._open()
+
+    def _open(self) -> None:
+        self._hand_over()
+        assert self.inner is not None
+        self.opened.callback(self.inner)
+
+    def _on_time(self) -> None:
+        if self._proof.has_begun:
+            self._fail("the master did not prove in time that it knows haSecret")
+        elif self._is_required:
+            self._fail("the master does not ask for haSecret, and haSecretRequired=true here")
+        else:
+            self._open()
+
+    def _fail(self, reason: str) -> None:
+        self._stop_waiting()
+        self.opened.errback(ReplicationError(reason))
+        self.transport.abortConnection()
+
+    def connectionLost(self, reason: Failure = connectionDone) -> None:
+        """The inner protocol hears why, or whoever waits for it."""
+        super().connectionLost(reason)
+        if not self.opened.called:
+            self.opened.errback(reason)

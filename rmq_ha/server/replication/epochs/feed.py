@@ -1,0 +1,314 @@
+"""The master's half of one replication connection in controller mode (AutoSwitchHAConnection).
+
+Spec: controller.md, sections 7.1 and 7.2.
+"""
+
+from typing import NamedTuple, Protocol
+
+from rmq_ha.base.errors import ReplicationError, SlaveSilent
+from rmq_ha.server.replication.epochs.epochs import OPEN_END, Epoch, Epochs
+from rmq_ha.server.replication.epochs.frames import (
+    MAX_BODY_SIZE,
+    NOWHERE,
+    TRANSFER_SIZE,
+    MasterHandshake,
+    SlaveHandshake,
+    SlaveReader,
+    Transfer,
+    encode_master_handshake,
+    encode_transfer,
+)
+from rmq_ha.server.replication.epochs.rate import Rate
+from rmq_ha.server.replication.epochs.settings import ReplicationSettings
+from rmq_ha.server.replication.epochs.tables import Entry, TableFeed, Tables
+from rmq_ha.server.store.log.journal_log import LogBytes
+
+CONFIRM_SECONDS = 0.1
+"""After which an idle slave hears that more may be read."""
+
+
+class Report(NamedTuple):
+    """
+    A slave said what it holds, and may be believed.
+
+    :ivar reached: it holds all that there was when it had reached that the last time, or began.
+    """
+
+    broker_id: int
+    offset: int
+    reached: bool
+    is_learner: bool
+
+
+class Term(Protocol):
+    """
+    What all connections of a master know in common.
+
+    :ivar epochs: of the log; read for each frame, so that none leaves under an old number.
+    :ivar confirm_offset: told to slaves.
+    :ivar led_from: end of the log when this broker began to lead.
+    """
+
+    @property
+    def epochs(self) -> Epochs:
+        """Of the log."""
+
+    @property
+    def confirm_offset(self) -> int:
+        """What may be read."""
+
+    @property
+    def led_from(self) -> int:
+        """End of the log when this broker began to lead."""
+
+    def sent_to(self, broker_id: int) -> int:
+        """Up to where this broker was sent the log in this epoch, on any connection."""
+
+    def sending(self, broker_id: int, end: int) -> None:
+        """It is sent the log up to there."""
+
+
+class EpochFeed:
+    """
+    Decides what one slave is sent, and believes of it only what it can know.
+
+    `receive_data` takes what it says, `next_frame` gives what to write; call that after every
+    event until it is empty. Differs from 5.3.3 on purpose: a report beyond what was sent to that
+    broker in this epoch, or below an earlier one, closes the connection; a frame is named after
+    the epoch that its bytes are of, as the list says now. A slave that takes tables gets all of
+    them before the handshake is answered: once it reports, it has them.
+
+    :param tables: of this broker; None: no slave gets any.
+    :ivar slave: how it began; None before.
+    :ivar requested: its first report; None before.
+    :ivar acked: its last one.
+    :ivar sent: end of what was sent on this connection.
+    :ivar rate: of frames of the log, headers included.
+    """
+
+    def __init__(
+        self,
+        log: LogBytes,
+        term: Term,
+        settings: ReplicationSettings,
+        now: float,
+        tables: Tables | None = None,
+    ) -> None:
+        self.slave: SlaveHandshake | None = None
+        self.requested: int | None = None
+        self.acked = 0
+        self.sent = 0
+        self.rate = Rate()
+        self._log = log
+        self._term = term
+        self._settings = settings
+        self._tables = tables
+        self._stream: TableFeed | None = None
+        self._reader = SlaveReader()
+        self._owed_handshakes = 0
+        self._goal = 0
+        self._paused = False
+        self._last_read = now
+        self._last_write = now
+        self._told = 0
+        self._next_second: float | None = None
+
+    @property
+    def is_stranded(self) -> bool:
+        """It asked for bytes that are deleted here, or that no epoch tells of."""
+        return self.requested is not None and (
+            self.sent < int(self._log.min_offset) or self._epoch_at(self.sent) is None
+        )
+
+    @property
+    def why_stranded(self) -> str:
+        """For operators, with what they can do."""
+        entries = self._term.epochs.entries
+        begins = max(int(self._log.min_offset), entries[0].start if entries else 0)
+        return (
+            f"it holds the log up to {self.requested}, and the log begins here at {begins}: what "
+            "lies between is deleted. A slave of rmq-ha fetches all anew by itself "
+            "(haRefetchStrandedStore); move another one's store away, and start it again"
+        )
+
+    def receive_data(self, data: bytes, now: float) -> list[Report]:
+        """
+        Take what the slave sent.
+
+        :raises ReplicationError: what it says cannot be true.
+        """
+        reports = []
+        for said in self._reader.receive_data(data):
+            self._last_read = now
+            if isinstance(said, SlaveHandshake):
+                self._greeted(said)
+            else:
+                reports.append(self._reported(said))
+        return reports
+
+    def _greeted(self, slave: SlaveHandshake) -> None:
+        if slave.broker_id <= 0:
+            raise ReplicationError(f"a slave says that its id is {slave.broker_id}")
+        if self.requested is not None or (self.slave is not None and self.slave != slave):
+            raise ReplicationError("a slave begins a second time on one connection")
+        if self.slave is None and slave.takes_tables and self._tables is not None:
+            self._stream = TableFeed(self._tables, self._term.epochs.last_epoch)
+        self.slave = slave
+        self._owed_handshakes += 1
+
+    def _reported(self, offset: int) -> Report:
+        slave = self.slave
+        if slave is None:
+            raise ReplicationError("a slave reports before it said who it is")
+        if self.requested is None:
+            self._begin(slave, offset)
+        elif not self.acked <= offset <= max(self.sent, self.acked):
+            raise ReplicationError(
+                f"broker {slave.broker_id} reports {offset}, after {self.acked}, and was sent "
+                f"the log up to {self.sent}"
+            )
+        self.acked = offset
+        reached = offset >= self._goal
+        if reached:
+            self._goal = int(self._log.max_offset)
+        return Report(slave.broker_id, offset, reached, slave.is_learner)
+
+    def _begin(self, slave: SlaveHandshake, offset: int) -> None:
+        """A first report: what it holds was there before this epoch, or we have sent it."""
+        known = self._known_to(slave)
+        if not 0 <= offset <= known:
+            raise ReplicationError(
+                f"broker {slave.broker_id} says that it holds {offset}, and nobody can have sent "
+                f"it more than {known} in this epoch"
+            )
+        self.requested = offset
+        self.sent = offset or self._first_offset(slave)
+        self._goal = int(self._log.max_offset)
+
+    def _known_to(self, slave: SlaveHandshake) -> int:
+        """More than that of our log it cannot have."""
+        known = max(self._term.led_from, self._term.sent_to(slave.broker_id))
+        return min(known, int(self._log.max_offset))
+
+    def _first_offset(self, slave: SlaveHandshake) -> int:
+        """Where an empty slave begins; `NOWHERE`, as the log says, while there is nothing."""
+        low, end, size = int(self._log.min_offset), int(self._log.max_offset), self._log.file_size
+        return max(low, (end - 1) // size * size) if slave.syncs_from_last_file and end else low
+
+    def table_changed(self, entry: Entry, now: float) -> bool:
+        """
+        Something of a table changed.
+
+        :returns: `deadline` is another now.
+        """
+        return self._stream is not None and self._stream.changed(entry, now)
+
+    def pause(self) -> None:
+        """The transport is full: nothing leaves before `resume`."""
+        self._paused = True
+
+    def resume(self) -> None:
+        """The transport is empty again."""
+        self._paused = False
+
+    def next_frame(self, now: float) -> bytes:
+        """What to write now; empty when nothing is to be sent."""
+        if self._paused or self.slave is None:
+            return b""
+        if self._stream is not None:
+            frame = self._stream.next_frame(now)
+            if frame:
+                return frame  # no write that puts a heartbeat off: it says nothing of the log
+        if self._owed_handshakes:
+            self._owed_handshakes -= 1
+            self._last_write = now
+            return encode_master_handshake(self._handshake(self.slave))
+        if self.requested is None:
+            return b""
+        if self.sent == NOWHERE:
+            self.sent = self._first_offset(self.slave)
+        if self._stream is not None and self.sent < self._log.max_offset:
+            frame = self._stream.before_log()
+            if frame:
+                return frame
+        transfer = self._piece(self.slave, now)
+        if transfer is None:
+            if now < self._heartbeat_time():
+                return b""
+            transfer = self._heartbeat()
+        self._last_write = now
+        frame = encode_transfer(transfer)
+        self.rate.add(len(frame), now)
+        return frame
+
+    def _handshake(self, slave: SlaveHandshake) -> MasterHandshake:
+        """
+        Our newest epoch ends, to a slave, where it can have it from us, and not where our log does:
+        a master that restarts goes on in its epoch, and may have lost bytes that the slave has,
+        and have others in their place by now.
+        """
+        epochs = self._term.epochs
+        return MasterHandshake(self._known_to(slave), epochs.last_epoch, epochs)
+
+    def _epoch_at(self, offset: int) -> tuple[Epoch, int] | None:
+        return self._term.epochs.at(max(offset, 0))
+
+    def _piece(self, slave: SlaveHandshake, now: float) -> Transfer | None:
+        """The next bytes, of one epoch and one file; None: there are none for it now."""
+        epoch_and_end = self._epoch_at(self.sent)
+        if epoch_and_end is None or self.sent >= self._log.max_offset:
+            return None
+        epoch, end = epoch_and_end
+        limit = min(self._settings.ha_transfer_batch_size, MAX_BODY_SIZE, self._allowed(now))
+        body = self._log.read(self.sent, min(limit, end - self.sent))
+        if not body:
+            return None
+        frame = Transfer(self.sent, epoch, self._confirmed(), body)
+        self.sent += len(body)
+        self._term.sending(slave.broker_id, self.sent)
+        return frame
+
+    def _allowed(self, now: float) -> int:
+        """What is left of this second; of the next one, if nothing is (haFlowControlEnable)."""
+        most = self._settings.max_transfer_per_second
+        if not most:
+            return MAX_BODY_SIZE
+        left = max(0, most - self.rate.in_this_second(now) - TRANSFER_SIZE)
+        self._next_second = None if left else float(int(now) + 1)
+        return left
+
+    def _heartbeat(self) -> Transfer:
+        epoch_and_end = self._epoch_at(self.sent)
+        epoch = self._term.epochs.entries[-1] if epoch_and_end is None else epoch_and_end[0]
+        return Transfer(self.sent, epoch, self._confirmed())
+
+    def _confirmed(self) -> int:
+        self._told = min(self._term.confirm_offset, OPEN_END)
+        return self._told
+
+    def on_time(self, now: float) -> None:
+        """
+        See whether the slave is still there. A heartbeat that is due comes from `next_frame`.
+
+        :raises SlaveSilent: it said nothing for haHousekeepingInterval.
+        """
+        if now >= self._expiry_time():
+            raise SlaveSilent(now - self._last_read)
+
+    def deadline(self) -> float:
+        """When to call `on_time` and `next_frame` if nothing else happens."""
+        if self.requested is None or self._paused:
+            return self._expiry_time()
+        time = min(self._heartbeat_time(), self._expiry_time())
+        due = None if self._stream is None else self._stream.deadline
+        return min(moment for moment in (time, due, self._next_second) if moment is not None)
+
+    def _heartbeat_time(self) -> float:
+        """Soon, where the slave has what it may let be read and does not know it."""
+        pause = self._settings.ha_send_heartbeat_interval / 1000
+        if self._told < min(self.acked, self._term.confirm_offset):
+            pause = min(pause, CONFIRM_SECONDS)
+        return self._last_write + pause
+
+    def _expiry_time(self) -> float:
+        return self._last_read + self._settings.ha_housekeeping_interval / 1000

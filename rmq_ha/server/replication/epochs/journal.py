@@ -1,0 +1,137 @@
+"""The journal of a broker in controller mode: controllers elect who leads, and who is in sync.
+
+Spec: controller.md, chapters 3, 7 and 8.
+"""
+
+from typing import Any
+
+from rmq_ha.base.config.broker_configuration import BrokerConfiguration
+from rmq_ha.base.seams import Host
+from rmq_ha.base.store_flags import Flag
+from rmq_ha.base.store_format.commitlog import store_timestamp_of
+from rmq_ha.server.replication.epochs.commit_log import ConfirmedTail, EpochCommitLog
+from rmq_ha.server.replication.epochs.requests import ControllerModeRequests
+from rmq_ha.server.replication.epochs.service import AutoSwitchHAService
+from rmq_ha.server.replication.lag import told_slaves
+from rmq_ha.server.replication.places import holds_nothing
+from rmq_ha.server.store.journal import BrokerAround, StoreAround
+from rmq_ha.server.store.local.journal import LocalJournal
+from rmq_ha.server.store.log.boot import Left
+from rmq_ha.server.store.log.layout import log_files
+from rmq_ha.server.store.log.tail import LogTail
+
+_OF_THE_DISK = (Flag.DISK_FULL, Flag.COMMIT_LOG, Flag.CONSUME_QUEUE, Flag.INDEX_FILE)
+
+
+class EpochJournal(LocalJournal):
+    """
+    Kept by as many brokers as have to be in sync; what all of them have may be read.
+
+    :ivar service: listens, follows, and talks with the controllers.
+    :raises ConfigurationError: the configuration cannot be served in this mode.
+    """
+
+    goes_on_after_kill = False
+    log: EpochCommitLog
+
+    def __init__(self, host: Host, configuration: BrokerConfiguration) -> None:
+        store = configuration.store
+        log = EpochCommitLog(*log_files(host.disk, store))
+        self.service = AutoSwitchHAService(host, configuration, log)
+        super().__init__(log, store, self.service.role)
+        self.replicated_by(self.service)
+
+    def _make_tail(self) -> LogTail:
+        return ConfirmedTail(self.log)
+
+    def attach(self, store: StoreAround) -> None:
+        """See `Journal`."""
+        super().attach(store)
+        self.log.subscribe(self._note)
+
+    def join(self, broker: BrokerAround) -> None:
+        """See `Journal`."""
+        self.service.attach(
+            broker.calls, self, broker.tables(), broker.set_master_address, broker.masters
+        )
+        self._requests = ControllerModeRequests(self.service, self.log, broker.identity)
+
+    def routes(self) -> dict[int, Any]:
+        """See `Journal`: codes 906, 907, 1007, 1008."""
+        return self._requests.routes()
+
+    @property
+    def has_masters_log(self) -> bool:
+        """See `Journal`."""
+        return self.service.is_following or holds_nothing(self.log)
+
+    def info(self) -> dict[str, Any]:
+        """See `Journal`: of a master its `slaves`, of a slave how it follows its `master`."""
+        told = self.service.statistics()
+        if told["leads"]:
+            return {"slaves": told_slaves(told["slaves"])}
+        link = told["master"] or {"address": None, "state": "no address", "fault": None}
+        return {"master": link}
+
+    def why_not_stored(self) -> str:
+        """Why the disk takes no messages, whoever leads; empty: it does."""
+        flags = self._store.flags
+        is_wrong = any(flags.is_up(flag) for flag in _OF_THE_DISK)
+        return self.log.fault or ("; ".join(flags.reasons) if is_wrong else "")
+
+    def reloadable(self) -> list[Any]:
+        """See `Journal`."""
+        return [self.service.tls, self.service.secrets]
+
+    def why_no_puts(self) -> str:
+        """See `Journal`."""
+        return self.service.why_no_puts()
+
+    def why_not_kept(self) -> str:
+        """See `Journal`."""
+        return self.service.why_not_kept()
+
+    @property
+    def dispatched_to(self) -> int:
+        """Physical offset up to which queues know what the log holds."""
+        return self._store.dispatcher.position
+
+    def log_flushed(self) -> None:
+        """As `LocalJournal.log_flushed`; who counts what is on the disk hears of it."""
+        super().log_flushed()
+        self.service.flushed()
+
+    def _note(self) -> None:
+        self._store.checkpoint.confirmed = self.log.readable_end
+
+    def recover(self, left: Left) -> None:
+        """
+        See `Journal`: what was dispatched was confirmed, and what the checkpoint says.
+
+        What recovery builds anew beyond that is taken back, and nothing vouches for it any more.
+        """
+        log, queues, index = self.log, self._store.queues, self._store.index
+        log.is_whole = left is Left.CLEAN
+        dispatched = max(queues.max_physical_offset, 0)
+        super().recover(left)
+        known = max(dispatched, self._store.checkpoint.confirmed)
+        log.shared_end = min(self._store.checkpoint.confirmed, int(log.max_offset))
+        log.confirm_offset = confirmed = min(known, int(log.max_offset))
+        if queues.max_physical_offset > confirmed:
+            queues.truncate(confirmed)
+            if queues.max_physical_offset > confirmed:  # it may lie within a record
+                confirmed, _ = queues.last_record() or (0, 0)
+                queues.truncate(confirmed)
+        if index is not None:
+            index.truncate(confirmed)
+        self._note()
+        if log.confirm_offset < log.max_offset:
+            self._vouch_for_queues()
+
+    def _vouch_for_queues(self) -> None:
+        """For no more than they have, or lost power would leave what nobody builds anew."""
+        checkpoint, flusher = self._store.checkpoint, self._store.queue_flusher
+        last = self._store.queues.last_record()
+        record = None if last is None else self.log.record_at(*last)
+        checkpoint.logics = store_timestamp_of(record) if record else 0
+        flusher.index_end = min(flusher.index_end, checkpoint.index)

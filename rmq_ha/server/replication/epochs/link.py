@@ -1,0 +1,327 @@
+"""A slave's connection to the master that the controllers named, kept up.
+
+Spec: controller.md, sections 3.4 and 7.3.
+"""
+
+from typing import Any, Protocol
+
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IDelayedCall
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from rmq_ha.base.errors import (
+    DivergedLog,
+    NothingInCommon,
+    RemotingError,
+    StoreError,
+    StrandedLog,
+)
+from rmq_ha.base.remoting.calls import Calls
+from rmq_ha.base.seams import Host
+from rmq_ha.base.timing.alone import Alone
+from rmq_ha.base.timing.timer import rearm
+from rmq_ha.base.wire.bodies import decode_kv_table
+from rmq_ha.base.wire.codes import RequestCode, ResponseCode
+from rmq_ha.base.wire.command import RemotingCommand
+from rmq_ha.server.replication.classic.link import split_address
+from rmq_ha.server.replication.connector import MasterConnector
+from rmq_ha.server.replication.epochs.protocol import EpochReplicaProtocol
+from rmq_ha.server.replication.epochs.replica import Cut, EpochReplica, Remember
+from rmq_ha.server.replication.epochs.requests import MASTER_BEGINS
+
+ASK_TIMEOUT_MS = 3000
+RETRY_SECONDS = (0.1, 0.3)
+"""At random in this range, the first times."""
+MOST_SECONDS = 2.0
+STRANDED = "stranded"
+"""The master has deleted what follows on our log."""
+MENDED_SECONDS = 5.0
+"""After something that somebody has to mend."""
+
+
+class Follower(Protocol):
+    """Whose log follows."""
+
+    def comes_back(self) -> None:
+        """
+        It connects now: the controllers have to hear of it before the master reports it in sync.
+
+        They refuse a member that has sent no heartbeat, and the master asks again later.
+        """
+
+    def make_replica(self) -> EpochReplica:
+        """For one connection; our log as it is now."""
+
+    def fulfil(self, task: Cut | Remember) -> "Deferred[None]":
+        """Do it, and have it on the disk; fails with `StoreError` or `OSError`."""
+
+    def why_not_anew(self, stranded: StrandedLog) -> str:
+        """Why our log is not given up for the master's, with what to do; empty: it may be."""
+
+    def begin_anew(self, stranded: StrandedLog) -> "Deferred[None]":
+        """Set all of our log aside; fails with `StoreError` or `OSError`."""
+
+    def confirmed(self, offset: int) -> None:
+        """What lies below may be read, as the master says."""
+
+    def trusts(self, address: str) -> bool:
+        """The broker at that address may be followed (`haTrustedMasters`)."""
+
+
+class EpochLink:
+    """
+    One master, again and again, until `stop`.
+
+    The master itself says where its replication listens (906), as name servers know it late or
+    not at all (hazard 15 of chapter 14).
+
+    :param connector: opens the connections.
+    :param master: `host:port` for clients.
+    :param master_id: the master's id in its set.
+    :ivar ha_address: where it replicates, as it said last; empty: not yet.
+    :ivar fault: why our log does not continue the master's, for operators; empty: nothing wrong.
+    """
+
+    log = Logger()
+
+    def __init__(
+        self,
+        host: Host,
+        client: Calls,
+        connector: MasterConnector,
+        master: str,
+        master_id: int,
+        owner: Follower,
+    ) -> None:
+        self.master = master
+        self.master_id = master_id
+        self.fault = ""
+        self.ha_address = ""
+        self.connection: EpochReplicaProtocol | None = None
+        self._host = host
+        self._client = client
+        self._connector = connector
+        self._owner = owner
+        self._timer: IDelayedCall | None = None
+        self._attempt: Deferred[Any] | None = None
+        self._task: Deferred[None] | None = None
+        self._is_running = False
+        self._slower = 1.0
+        self._told = ""
+        self._is_stranded = False
+        self._stays_for = ""
+        self._begins = self._end = 0
+        self._is_doubted = False
+        self._gone: Deferred[None] | None = None
+        self._alone = Alone(host.clock, self._tell_alone)
+
+    @property
+    def state(self) -> str:
+        """For those who look at it."""
+        if self._is_stranded:
+            return STRANDED
+        if self.connection is None:
+            return "connecting"
+        return "following" if self.connection.replica.is_following else "handshake"
+
+    @property
+    def alone_seconds(self) -> float | None:
+        """Since the master is not followed; None while it is."""
+        return self._alone.seconds
+
+    def start(self) -> None:
+        """Connect."""
+        self._is_running = True
+        self._alone.begin()
+        self._connect()
+
+    def stop(self) -> "Deferred[None]":
+        """Fires when the connection is closed, and nothing is done to our log any more."""
+        self._is_running = False
+        self._alone.end()
+        self._timer = rearm(self._host.clock, self._timer, None, self._connect)
+        if self._attempt is not None:
+            self._attempt.cancel()
+        done: Deferred[None] = Deferred()
+        self._gone = done
+        if self.connection is not None:
+            self.connection.close()
+        self._see_whether_gone()
+        return done
+
+    def _see_whether_gone(self) -> None:
+        if self._gone is not None and self.connection is None and self._task is None:
+            gone, self._gone = self._gone, None
+            gone.callback(None)
+
+    def _connect(self) -> None:
+        self._attempt = Deferred.fromCoroutine(self._open())
+        self._attempt.addCallbacks(self._connected, self._failed)
+
+    async def _open(self) -> EpochReplicaProtocol:
+        self._owner.comes_back()
+        asked = RemotingCommand(RequestCode.EXCHANGE_BROKER_HA_INFO)
+        answer = await self._client.invoke(self.master, asked, ASK_TIMEOUT_MS)
+        address = (answer.ext or {}).get("masterHaAddress", "")
+        if not address:
+            raise RemotingError(f"{self.master} does not say that it is master yet")
+        if not self._owner.trusts(address):
+            self.fault = (
+                f"{self.master} says that it replicates at {address}, which is not in "
+                "haTrustedMasters: add that address if it is the master's brokerIP2"
+            )
+            raise RemotingError(self.fault)
+        self.ha_address = address
+        told = answer.ext or {}
+        self._end = _place(told.get("masterFlushOffset"))
+        self._begins = await self._look_where_it_begins(told)
+        host, port = split_address(address)
+        made: EpochReplicaProtocol = await self._connector.open(host, port, self._build)
+        return made
+
+    async def _look_where_it_begins(self, told: dict[str, str]) -> int:
+        """Of a Java master, only where a handshake had no end; 0: not known."""
+        text = told.get(MASTER_BEGINS)
+        if text is None and self._is_doubted:
+            asked = RemotingCommand(RequestCode.GET_BROKER_RUNTIME_INFO)
+            answer = await self._client.invoke(self.master, asked, ASK_TIMEOUT_MS)
+            if answer.code == ResponseCode.SUCCESS and answer.body:
+                text = decode_kv_table(answer.body).get("commitLogMinOffset")
+        return _place(text)
+
+    def _build(self) -> EpochReplicaProtocol:
+        replica = self._owner.make_replica()
+        replica.master_begins, replica.master_end = self._begins, self._end
+        return EpochReplicaProtocol(replica, self, self._host.clock)
+
+    def _connected(self, connection: EpochReplicaProtocol) -> None:
+        self._attempt = None
+        if connection.is_lost:
+            return  # `lost` was told, and has set the timer
+        self.connection = connection
+        if not self._is_running:
+            connection.close()
+
+    def _failed(self, failure: Failure) -> None:
+        self._attempt = None
+        if self._is_running:
+            self._tell(f"cannot connect: {failure.getErrorMessage()}")
+            self._soon()
+
+    def _soon(self) -> None:
+        """Connect again, each time a little later, until the master was followed."""
+        seconds = self._host.random.uniform(*RETRY_SECONDS) * self._slower
+        self._slower = min(self._slower * 1.5, MOST_SECONDS / RETRY_SECONDS[0])
+        self._later(min(seconds, MOST_SECONDS))
+
+    def _later(self, seconds: float) -> None:
+        clock = self._host.clock
+        self._timer = rearm(clock, self._timer, clock.seconds() + seconds, self._connect)
+
+    def flushed(self) -> None:
+        """More of our log is on the disk."""
+        if self.connection is not None:
+            self.connection.flushed()
+
+    # ------------------------------------------------------------ of the connection
+
+    def fulfil(self, task: Cut | Remember) -> "Deferred[None]":
+        """As `EpochReplicaOwner` says; `stop` waits for it."""
+        self._task = done = self._owner.fulfil(task)
+        return done.addBoth(self._fulfilled)
+
+    def _fulfilled(self, result: Any) -> Any:
+        self._task = None
+        self._see_whether_gone()
+        return result
+
+    def confirmed(self, offset: int) -> None:
+        """As `EpochReplicaOwner` says."""
+        self._slower, self.fault, self._told, self._stays_for = 1.0, "", "", ""
+        self._is_stranded = self._is_doubted = False
+        self._alone.end()
+        self._owner.confirmed(offset)
+
+    def lost(self, connection: EpochReplicaProtocol, error: Exception | None, why: str) -> None:
+        """As `EpochReplicaOwner` says: come back, later where somebody has to mend something."""
+        self.connection = None
+        has_no_end = connection.replica.is_comparing
+        self._is_doubted = has_no_end or isinstance(error, NothingInCommon)
+        if self._is_running:
+            self._alone.begin()
+            self._come_back(error, why)
+        self._see_whether_gone()
+
+    def _come_back(self, error: Exception | None, why: str) -> None:
+        if not isinstance(error, DivergedLog | NothingInCommon | StoreError):
+            self._tell(why)
+            self._soon()
+            return
+        self._is_stranded = isinstance(error, StrandedLog)
+        if isinstance(error, StrandedLog):
+            why_not = self._owner.why_not_anew(error)
+            if not why_not:
+                self._begin_anew(error)
+                return
+            self._stay_away(f"{error}. {why_not}", about=f"stranded at {error.end}")
+            return
+        self._stay_away(why)
+
+    def _begin_anew(self, stranded: StrandedLog) -> None:
+        """`stop` waits for it."""
+        self.log.warn(
+            "this slave sets its store aside and fetches all from the master at {peer} anew: "
+            "{error}",
+            peer=self.master,
+            error=stranded,
+        )
+        self._task = done = self._owner.begin_anew(stranded)
+        done.addBoth(self._fulfilled).addCallbacks(self._begun_anew, self._not_begun_anew)
+
+    def _begun_anew(self, _: object) -> None:
+        self._is_stranded = False
+        if self._is_running:
+            self._later(0.0)
+
+    def _not_begun_anew(self, failure: Failure) -> None:
+        if self._is_running:
+            why = f"its store cannot be set aside, and keeps it from the master's: {failure.value}"
+            self._stay_away(why)
+
+    def _stay_away(self, why: str, about: str = "") -> None:
+        """
+        Until somebody has mended something.
+
+        :param about: the same as long as the reason is, although its numbers change: said once.
+        """
+        self.fault = why
+        self._later(MENDED_SECONDS)
+        if about and about == self._stays_for:
+            return
+        self._stays_for = about
+        self.log.error(
+            "this broker does not follow the master at {peer}: {error}",
+            peer=self.master,
+            error=why,
+        )
+
+    def _tell_alone(self) -> None:
+        self.log.warn(
+            "this broker does not follow {peer} since {seconds:.0f} s: {why}; what it serves gets "
+            "old",
+            peer=self.master,
+            seconds=self._alone.seconds or 0.0,
+            why=self.fault or self._told or self.state,
+        )
+
+    def _tell(self, why: str) -> None:
+        """Once, not for every attempt."""
+        if why != self._told:
+            self._told = why
+            self.log.warn("replication from {peer}: {error}", peer=self.master, error=why)
+
+
+def _place(text: str | None) -> int:
+    """A physical offset that a master says; 0: none that could be one."""
+    return int(text) if text and text.isdecimal() else 0

@@ -1,0 +1,478 @@
+"""The slave's half of a replication connection in controller mode (AutoSwitchHAClient).
+
+Spec: controller.md, sections 7.3 to 7.6.
+"""
+
+from typing import NamedTuple
+
+from rmq_ha.base.errors import (
+    DivergedLog,
+    NothingInCommon,
+    ProtocolViolation,
+    ReplicationError,
+    StrandedLog,
+)
+from rmq_ha.server.replication.epochs.epochs import BEFORE_CONTROLLERS, Epochs
+from rmq_ha.server.replication.epochs.frames import (
+    NOWHERE,
+    MasterHandshake,
+    MasterReader,
+    Piece,
+    SlaveHandshake,
+    Transfer,
+    encode_report,
+    encode_slave_handshake,
+)
+from rmq_ha.server.replication.epochs.rate import Rate
+from rmq_ha.server.replication.epochs.settings import ReplicationSettings
+from rmq_ha.server.replication.epochs.tables import Tables
+from rmq_ha.server.replication.places import (
+    HEAD_SIZE,
+    chain_to,
+    holds_nothing,
+    record_size,
+    stretch,
+)
+from rmq_ha.server.store.log.journal_log import CopiedLog
+
+
+class Cut(NamedTuple):
+    """
+    What has to be done before anything else: set the tail aside, and have it gone from the disk.
+
+    :ivar end: where the log ends then.
+    :ivar epochs: what the epoch file says then.
+    """
+
+    end: int
+    epochs: Epochs
+
+
+class Remember(NamedTuple):
+    """What has to be done before anything else: have these epochs in the file."""
+
+    epochs: Epochs
+
+
+class _Comparison(NamedTuple):
+    """
+    Bytes of our log that the master has to send once more.
+
+    :ivar start: where a record of ours begins.
+    :ivar at: the next one; up to `end` they have to be ours.
+    :ivar is_proven: the master's epochs say whose they are; else they are from before controller
+        mode, and other ones are those of another pair.
+    """
+
+    master: MasterHandshake
+    start: int
+    at: int
+    end: int
+    is_proven: bool
+
+
+class EpochReplica:
+    """
+    Appends what the master sends, once both logs are one up to our end, and says how far it is.
+
+    While `task` is not None, nothing is appended and nothing reported: whoever drives this does
+    it, then calls `done`. Differs from 5.3.3 on purpose: it reports at once, waits for the disk
+    before a cut or an epoch counts, refuses a log without epochs, and a master whose epochs are
+    older than ours. Two logs from before controller mode are one only if the last whole record
+    that both should have is: the master is asked for it once more. So it is for what lies behind
+    `sure_to`: power that was lost may have left other bytes there, in places that no CRC covers.
+    Tables count once the handshake is over: those of a master that leads no more do not.
+
+    :param tables: takes those of a master of ours; None: none are asked for.
+    :param sure_to: up to there our log is as its masters wrote it; None: all of it is.
+    :ivar master_begins: physical offset of the master's first file; 0: not known.
+    :ivar master_end: where its log ends, at least.
+    :ivar task: what has to be done first.
+    :ivar confirm_offset: what lies below it may be read here; never falls, but with a cut.
+    :ivar epochs: of our log.
+    :ivar is_following: the handshake is over.
+    :ivar last_read: when something came; `last_write`: when something was sent.
+    :ivar rate: of what comes.
+    """
+
+    def __init__(
+        self,
+        broker_id: int,
+        log: CopiedLog,
+        epochs: Epochs,
+        confirm_offset: int,
+        settings: ReplicationSettings,
+        now: float,
+        tables: Tables | None = None,
+        sure_to: int | None = None,
+    ) -> None:
+        self.task: Cut | Remember | None = None
+        self.epochs = epochs
+        self.confirm_offset = confirm_offset
+        self.is_following = False
+        self.master_begins = self.master_end = 0
+        self.rate = Rate()
+        self._id = broker_id
+        self._log = log
+        self._settings = settings
+        self._tables = tables
+        self._sure_to = int(log.max_offset) if sure_to is None else sure_to
+        self._reader = MasterReader(takes_tables=tables is not None)
+        self._pieces: list[bytes] = []
+        self._number = 0
+        self._held: Transfer | None = None
+        self._comparison: _Comparison | None = None
+        self._stranded: StrandedLog | None = None
+        self._begins_again = False
+        self._reported = NOWHERE
+        self.last_read = now
+        self.last_write = now
+
+    @property
+    def is_comparing(self) -> bool:
+        """The handshake is not over, as the master has to send something once more."""
+        return self._comparison is not None
+
+    def connected(self, now: float) -> bytes:
+        """
+        The handshake.
+
+        :raises DivergedLog: our log has bytes, but nobody knows which master wrote them.
+        """
+        if not self.epochs.entries and not holds_nothing(self._log):
+            raise DivergedLog(
+                f"our log ends at {self._log.max_offset}, but epochFileCheckpoint says of no "
+                "master that wrote it: whether it is that of this set nobody can tell. Move the "
+                "store away to begin as a new replica"
+            )
+        self.last_read = self.last_write = now
+        settings = self._settings
+        return encode_slave_handshake(
+            SlaveHandshake(
+                self._id,
+                settings.sync_from_last_file,
+                settings.async_learner,
+                self._tables is not None,
+            )
+        )
+
+    def receive_data(self, data: bytes, now: float) -> bytes:
+        """
+        Take what arrived; answer with what is to be sent.
+
+        :raises NothingInCommon: no master's epoch is in both logs.
+        :raises StrandedLog: the master has deleted what follows on our log.
+        :raises DivergedLog: the master's log does not continue ours.
+        :raises ReplicationError: no master that we may follow says this.
+        :raises StoreError: our disk refuses.
+        """
+        self.last_read = now
+        self.rate.add(len(data), now)
+        self._reader.receive_data(data)
+        return self._go_on(now)
+
+    def done(self, now: float) -> bytes:
+        """
+        The task is done, and on the disk: go on with what came meanwhile.
+
+        As for `receive_data`.
+        """
+        task, self.task = self.task, None
+        assert task is not None
+        self.last_read = now
+        self.epochs = task.epochs
+        if isinstance(task, Cut):
+            if self._log.max_offset != task.end:
+                raise ReplicationError(f"our log was to end at {task.end} by now")
+            self.confirm_offset = min(self.confirm_offset, task.end)
+        if self._begins_again:
+            raise ReplicationError(
+                f"our log had other bytes than the master's behind {self._log.max_offset}, as lost "
+                "power leaves them: they are set aside, and replication begins again"
+            )
+        self.is_following = True
+        return self._go_on(now)
+
+    def _go_on(self, now: float) -> bytes:
+        while self.task is None:
+            if self._pieces and self.is_following:
+                self._take_pieces()
+            frame = self._held or self._reader.next_frame()
+            if frame is None:
+                break
+            self._held = None
+            if isinstance(frame, MasterHandshake):
+                self._greeted(frame)
+                if self._stranded is not None:  # by this report the master knows it, too
+                    self.last_write = now
+                    return encode_report(self._stranded.end)
+                if self._comparison is not None:
+                    self.last_write = now
+                    return encode_report(self._comparison.at)
+            elif isinstance(frame, Piece):
+                self._expect(frame)
+            elif self._stranded is not None:
+                raise self._stranded
+            elif self._comparison is not None:
+                self._compare(self._comparison, frame)
+            else:
+                self._take(frame)
+        return self.flushed(now)
+
+    def flushed(self, now: float) -> bytes:
+        """
+        The report that is due as more of our log counts, if any.
+
+        The first one says from where on we want the log: nothing that does not count lies behind.
+        """
+        counted = self._settings.counted(self._log)
+        is_first = self._reported < 0
+        if not self.is_following or self.task is not None or counted <= self._reported:
+            return b""
+        return b"" if is_first and counted < self._log.max_offset else self._report(now)
+
+    # ------------------------------------------------------------ the handshake
+
+    def _greeted(self, master: MasterHandshake) -> None:
+        if self.is_following:
+            raise ReplicationError("the master begins a second time on one connection")
+        if self._tables is not None and not self._number:
+            self._tables.absent()  # a master of ours sends them before its handshake
+        if master.last_epoch < self.epochs.last_epoch:
+            raise ReplicationError(
+                f"the master is of epoch {master.last_epoch}, and we have heard of "
+                f"{self.epochs.last_epoch}: it leads no more"
+            )
+        end = int(self._log.max_offset)
+        if not self.epochs.entries:
+            self.is_following = True
+            return
+        if not holds_nothing(self._log) and end < self.master_begins:
+            length = self.master_end - self.master_begins
+            self._stranded = StrandedLog(end, self.master_begins, length)
+            return
+        point = self.epochs.consistent_point(end, master.epochs, master.max_offset)
+        if point is None and self._is_nothing_kept():
+            point = 0
+        if point is None:
+            raise NothingInCommon(
+                max(int(self._log.min_offset), 0),
+                f"no epoch of our log ({self.epochs}) is in the master's ({master.epochs}): move "
+                "the store away to begin as a new replica, or look which of the two is right",
+            )
+        if self.epochs.is_proven(point) or point <= self._log.min_offset:
+            start = self._sure_until(point)
+            if start < point:
+                self._comparison = _Comparison(master, start, start, point, True)
+            else:
+                self._meet_at(point, master)
+            return
+        chain = chain_to(self._log, int(self._log.min_offset), point)
+        if chain is None or chain.end != point:
+            raise NothingInCommon(
+                point,
+                f"no record of our log ends at {point}, where the master's has an epoch: whether "
+                "they are one log nobody can tell. Move the store away to begin as a new replica",
+            )
+        self._comparison = _Comparison(master, chain.last, chain.last, point, False)
+
+    def _sure_until(self, point: int) -> int:
+        """
+        Where the last record before that place ends that is surely as its master wrote it.
+
+        No earlier than the file that ends there begins: the master may have deleted what is before.
+        """
+        if self._sure_to >= point:
+            return point
+        log = self._log
+        start = max(int(log.min_offset), (point - 1) // log.file_size * log.file_size)
+        return self._last_end(start, min(self._sure_to, self._settings.counted(log)))
+
+    def _last_end(self, start: int, place: int) -> int:
+        """Where the last whole record ends between the beginning of one and a place."""
+        chain = chain_to(self._log, start, place)
+        return start if chain is None else chain.end
+
+    def _is_nothing_kept(self) -> bool:
+        """
+        All of our log is here, and nobody was told of a message in it that it is kept.
+
+        Its master led before all of the set had a whole message. Of the first one they may have a
+        part: reports and the confirm offset count bytes. A log without a file begins at -1. What a
+        classic pair acknowledged no confirm offset speaks of.
+        """
+        if self.epochs.entries[0].epoch == BEFORE_CONTROLLERS:
+            return False
+        end = min(self.confirm_offset, int(self._log.max_offset))
+        return self._log.min_offset <= 0 and (end <= 0 or chain_to(self._log, 0, end) is None)
+
+    def _compare(self, task: _Comparison, frame: Transfer) -> None:
+        """What both should have is the same, or nothing is; or a crash left something else here."""
+        if frame.offset == NOWHERE:
+            return
+        if frame.offset != task.at:
+            raise DivergedLog(f"the master sends from {frame.offset}, and was asked for {task.at}")
+        size = min(len(frame.body), task.end - task.at)
+        ours, theirs = stretch(self._log, task.at, task.at + size), frame.body[:size]
+        if ours != theirs:
+            if not task.is_proven:
+                raise DivergedLog(
+                    f"the record of our log that ends at {task.end} is another one in the master's:"
+                    " these are not the logs of one pair. Look which of the two is right, and move"
+                    " the store of the other one away"
+                )
+            pairs = enumerate(zip(ours, theirs, strict=True))
+            other = next(number for number, (our, their) in pairs if our != their)
+            self._give_up(task, task.at + other)
+            return
+        self._comparison = task._replace(at=task.at + size)
+        if task.at + size < task.end:
+            return
+        self._comparison = None
+        self._held = frame._replace(offset=task.end, body=frame.body[size:])
+        self._meet_at(task.end, task.master)
+
+    def _give_up(self, task: _Comparison, place: int) -> None:
+        """The record at that place is not as the master has it: it goes, with all behind it."""
+        end = self._last_end(task.start, place)
+        self._comparison, self._begins_again = None, True
+        self.task = Cut(end, self.epochs.cut(end))
+
+    def _meet_at(self, point: int, master: MasterHandshake) -> None:
+        """Both logs are one up to there: cut ours, if it has more, and follow."""
+        end = int(self._log.max_offset)
+        if point < end:
+            if point > self._log.min_offset:
+                self._check_boundary(point)
+            self.task = Cut(point, self.epochs.cut(point))
+            return
+        common = Epochs(
+            entry
+            for entry in self.epochs.entries
+            if entry.start < end or entry in master.epochs.entries
+        )
+        if common == self.epochs:
+            self.is_following = True
+        else:
+            self.task = Remember(common)  # of the others nothing is here, and nothing will come
+
+    def _check_boundary(self, point: int) -> None:
+        """A cut within a record would leave what nobody can read; it is behind the beginning."""
+        log = self._log
+        room = log.file_size - point % log.file_size
+        if record_size(log.read(point, HEAD_SIZE), 0, point, room) > 0:
+            return
+        leads_there = chain_to(log, int(log.min_offset), point)
+        if leads_there is None or leads_there.end != point:
+            raise NothingInCommon(
+                point,
+                f"the master's epochs end ours at {point}, but no record of our log begins there: "
+                "move the store away to begin as a new replica",
+            )
+
+    # ------------------------------------------------------------ tables
+
+    def _expect(self, piece: Piece) -> None:
+        last = self.epochs.last_epoch
+        if piece.number != self._number + 1 or piece.epoch < last:
+            raise ReplicationError(
+                f"the master sends piece {piece.number} of its tables in epoch {piece.epoch}, "
+                f"after piece {self._number}, and we have heard of epoch {last}"
+            )
+        self._number = piece.number
+        self._pieces.append(piece.body)
+
+    def _take_pieces(self) -> None:
+        pieces, self._pieces = self._pieces, []
+        for piece in pieces:
+            assert self._tables is not None
+            try:
+                self._tables.take(piece)
+            except ProtocolViolation as error:
+                raise ReplicationError(f"the master's tables: {error}") from None
+
+    def closed(self) -> None:
+        """The connection is over."""
+        if self._tables is not None:
+            self._tables.ended()
+
+    # ------------------------------------------------------------ frames
+
+    def _take(self, frame: Transfer) -> None:
+        if not self.is_following:
+            raise ReplicationError("the master sends before it has said what it has")
+        if frame.offset == NOWHERE:
+            return
+        log = self._log
+        end = int(log.max_offset)
+        is_first = end == 0 and (log.min_offset < 0 or frame.offset != 0)
+        if frame.offset != end and not is_first:
+            raise DivergedLog(f"the master sends from {frame.offset}, our log ends at {end}")
+        if frame.offset % log.file_size + len(frame.body) > log.file_size:
+            raise DivergedLog(
+                f"{len(frame.body)} bytes at {frame.offset} do not fit into a file of "
+                f"{log.file_size}: set mappedFileSizeCommitLog as on the master"
+            )
+        if frame.body or not is_first:
+            known = self._with_epoch(frame)
+            if known is not self.epochs:
+                self._held, self.task = frame, Remember(known)
+                return
+        if frame.body:
+            if is_first:
+                log.append_raw(frame.offset - frame.offset % log.file_size, b"")
+            log.append_raw(frame.offset, frame.body)
+        self._confirm(frame.confirm_offset)
+
+    def _with_epoch(self, frame: Transfer) -> Epochs:
+        """Ours, with that of the frame."""
+        if frame.epoch == self.epochs.last:
+            return self.epochs
+        try:
+            return self.epochs.appended(*frame.epoch)
+        except ProtocolViolation as error:
+            known = self.epochs.at(frame.offset)
+            raise ReplicationError(
+                f"the master sends {frame.offset} as of {frame.epoch}, ours is of "
+                f"{None if known is None else known[0]}: {error}"
+            ) from None
+
+    def _confirm(self, offset: int) -> None:
+        self.confirm_offset = max(self.confirm_offset, min(offset, int(self._log.max_offset)))
+
+    # ------------------------------------------------------------ time
+
+    def on_time(self, now: float) -> bytes:
+        """
+        The report that is due, if any.
+
+        :raises ReplicationError: the master sent nothing for haHousekeepingInterval.
+        """
+        if self.is_overdue(now):
+            raise ReplicationError(f"the master sent nothing for {now - self.last_read:.0f} s")
+        if self._reported < 0 or self.task is not None or now < self._report_time():
+            return self.flushed(now)
+        return self._report(now)
+
+    def is_overdue(self, now: float) -> bool:
+        """The master sent nothing for haHousekeepingInterval, while we could have heard it."""
+        return self.task is None and now >= self._expiry_time()
+
+    def deadline(self) -> float | None:
+        """When to call `on_time` if nothing else happens; None while there is a task."""
+        if self.task is not None:
+            return None
+        if self._reported < 0:
+            return self._expiry_time()
+        return min(self._expiry_time(), self._report_time())
+
+    def _report(self, now: float) -> bytes:
+        self._reported = self._settings.counted(self._log)
+        self.last_write = now
+        return encode_report(self._reported)
+
+    def _report_time(self) -> float:
+        return self.last_write + self._settings.ha_send_heartbeat_interval / 1000
+
+    def _expiry_time(self) -> float:
+        return self.last_read + self._settings.ha_housekeeping_interval / 1000

@@ -1,0 +1,581 @@
+"""A broker's side of controller mode: its id, its role, its heartbeats (ReplicasManager).
+
+Spec: controller.md, chapters 3 and 5.
+"""
+
+from collections.abc import Callable
+from random import Random
+from typing import NamedTuple
+
+from twisted.logger import Logger
+
+from rmq_ha.base.errors import ProtocolViolation, RequestRejected
+from rmq_ha.server.controller.codec import decode_elected, decode_header, decode_set, encode_set
+from rmq_ha.server.controller.codes import RequestCode, ResponseCode
+from rmq_ha.server.controller.messages import (
+    AlterSyncStateSetRequest,
+    ApplyBrokerIdRequest,
+    ElectMasterRequest,
+    ElectMasterResponse,
+    GetMetadataResponse,
+    GetNextBrokerIdRequest,
+    GetNextBrokerIdResponse,
+    GetReplicaInfoRequest,
+    GetReplicaInfoResponse,
+    Header,
+    HeartbeatRequest,
+    NotifyRoleChangedRequest,
+    RegisterBrokerRequest,
+    RegisterBrokerResponse,
+    SyncStateSet,
+)
+from rmq_ha.server.replication.epochs.roles.actions import (
+    Accept,
+    Action,
+    Adopt,
+    Answer,
+    Apply,
+    Ask,
+    Follow,
+    Lead,
+    Progress,
+    Role,
+    StepDown,
+    Withdraw,
+)
+from rmq_ha.server.replication.epochs.roles.identity import Identity
+from rmq_ha.server.replication.epochs.roles.lease import Lease
+from rmq_ha.server.replication.epochs.settings import ManagerSettings
+
+UNCERTAIN_SECONDS = 10.0
+"""For so long a controller may still do what it did not answer: it waits 5 s for its log."""
+_REFUSALS = frozenset(ResponseCode) - {ResponseCode.SUCCESS, ResponseCode.NOT_LEADER}
+"""With any other code it may still be done: it may lie in the log of who leads next."""
+
+_LeaderTold = ElectMasterResponse | GetReplicaInfoResponse
+
+
+class _Known(NamedTuple):
+    """
+    Who leads, as a controller says.
+
+    :ivar is_final: no set that was proposed before will come to be.
+    """
+
+    epoch: int
+    master_id: int | None
+    master_address: str | None
+    members: SyncStateSet
+    is_final: bool
+
+
+class ReplicasManager:
+    """
+    Decides what to ask of the controllers, and which role to take; does nothing itself.
+
+    Call `tick` at `deadline`, and after every call do what `take` gives, in order. Differs from
+    5.3.3 on purpose: a master without lease accepts nothing (`may_accept`), and one that was
+    deposed leads no more, also if nobody was elected; a broker that its controllers have
+    forgotten applies for its old id; a refused change of the set is looked into.
+
+    :param progress: what the log is now.
+    :param now_ms: wall clock, for what is sent.
+    :param crashed_in: epoch of which the log may have lost what others have: it is led no more, and
+        we are silent until the controllers take us for dead; -1: none.
+    :param may_stand: this broker may be elected, as far as it can tell itself.
+    :ivar identity: the id of this broker; None: it has none yet.
+    :ivar role: what it was told last.
+    :ivar epoch: of which it was told; 0: nothing.
+    :ivar leader: address of the controllers' leader.
+    :ivar awaited: ids of the set of which one has to come back, as nobody leads; else empty.
+    :ivar is_standing_back: it was the master when it crashed, and waits to be replaced.
+    """
+
+    log = Logger()
+
+    def __init__(
+        self,
+        settings: ManagerSettings,
+        identity: Identity | None,
+        application: Identity | None,
+        progress: Callable[[], Progress],
+        now_ms: Callable[[], int],
+        random: Random,
+        crashed_in: int = -1,
+        may_stand: Callable[[], bool] = lambda: True,
+    ) -> None:
+        self.identity = identity
+        self.role = Role.NONE
+        self.epoch = 0
+        self.leader: str | None = None
+        self._settings = settings
+        self._application = application
+        self._progress = progress
+        self._now_ms = now_ms
+        self._random = random
+        self._crashed_in = crashed_in
+        self.is_standing_back = False
+        self.awaited: tuple[int, ...] = ()
+        self._may_stand = may_stand
+        self._outbox: list[Action] = []
+        self._busy: object | None = None
+        self._altering: Ask | None = None
+        self._look: Ask | None = None
+        self._step_at = self._beat_at = self._leader_at = 0.0
+        self._is_registered = False
+        self._wants_election = True
+        self._is_doubted = self._is_rumoured = False
+        self._refused_with = 0
+        self._uncertain_until = 0.0
+        self._heard_before: float | None = None
+        self._master_address: str | None = None
+        self._turn = 0
+        self._lease = Lease(
+            len(settings.controllers), settings.controller_heart_beat_timeout_mills / 1000
+        )
+        self._answers: dict[int, Callable[[Ask, Answer, float], None]] = {
+            RequestCode.GET_METADATA_INFO: self._led_by,
+            RequestCode.GET_NEXT_BROKER_ID: self._next_id,
+            RequestCode.APPLY_BROKER_ID: self._applied,
+            RequestCode.REGISTER_BROKER: self._registered,
+            RequestCode.ELECT_MASTER: self._elected,
+            RequestCode.GET_REPLICA_INFO: self._informed,
+        }
+
+    # ------------------------------------------------------------ what goes in and out
+
+    def take(self) -> list[Action]:
+        """What is to be done, once."""
+        actions, self._outbox = self._outbox, []
+        return actions
+
+    def may_accept(self, now: float) -> bool:
+        """It leads, and nobody else can have been elected yet."""
+        return self.role is Role.MASTER and self._lease.holds(now)
+
+    def led_until(self, now: float) -> float:
+        """
+        When the newest heartbeat left whose answer proves that nobody else was elected.
+
+        Heartbeats leave every brokerHeartbeatInterval, so `now` where the last two were in time.
+        """
+        proven = self._lease.proven_until
+        in_time = 2 * self._settings.broker_heartbeat_interval / 1000
+        return now if now - proven <= in_time else proven
+
+    def deadline(self) -> float:
+        """When to call `tick` next."""
+        return self._beat_at if self._busy is not None else min(self._step_at, self._beat_at)
+
+    def tick(self, now: float) -> None:
+        """Time has passed."""
+        if now >= self._beat_at:
+            self.beat(now)
+        if self._busy is None and now >= self._step_at:
+            self._step(now)
+
+    def answered(self, ask: Ask, answer: Answer | None, now: float) -> None:
+        """
+        A request is over.
+
+        :param answer: None: none came.
+        """
+        is_step = ask is self._busy
+        if is_step:
+            self._busy = None
+            self._later(now)
+        try:
+            self._answered(ask, answer, now)
+        except (ProtocolViolation, RequestRejected) as error:
+            self.log.warn(
+                "{address} answers {code} with what cannot be read: {error}",
+                address=ask.address,
+                code=ask.code,
+                error=error,
+            )
+        if is_step and self._is_rumoured and self._busy is None:
+            self._step_at = now
+
+    def kept(self, now: float) -> None:
+        """What `Apply`, `Accept` or `Withdraw` asked for is on the disk."""
+        done, self._busy = self._busy, None
+        if isinstance(done, Apply):
+            self._application = done.application
+        else:
+            self._application = None
+            if isinstance(done, Accept):
+                self.identity = done.identity
+                self._wants_election = True  # of who was forgotten, too (14.23)
+        self._step_at = now
+
+    def not_kept(self, now: float) -> None:
+        """The disk refused; it is tried again from the last thing that is known to be there."""
+        self._busy = None
+        self._later(now)
+
+    def failed(self, now: float) -> None:
+        """The role could not be taken: there is none until the next election."""
+        self.role = Role.NONE
+        self._wants_election = True
+        self._later(now)
+
+    def notified(self, header: NotifyRoleChangedRequest, now: float) -> None:
+        """
+        1008 tells of an election: the controllers are asked at once.
+
+        Differs from 5.3.3 on purpose, which believes it: whoever reaches the port can send one,
+        and a broker that follows a stranger cuts its log.
+        """
+        if (header.master_epoch or 0) <= self.epoch:
+            return
+        self._is_rumoured = True
+        if self._busy is None:
+            self._step_at = now
+
+    def propose(self, proposal: SyncStateSet, now: float) -> None:
+        """As master: have the set changed, unless a change is under way."""
+        if self.role is not Role.MASTER or self._altering is not None or self._is_doubted:
+            return
+        if self.leader is None or self.identity is None:
+            return
+        request = AlterSyncStateSetRequest(
+            broker_name=self._settings.broker_name,
+            master_broker_id=self.identity.broker_id,
+            master_epoch=self.epoch,
+            invoke_time=self._now_ms(),
+        )
+        self._altering = self._ask(
+            self.leader, RequestCode.ALTER_SYNC_STATE_SET, request, now, encode_set(proposal)
+        )
+
+    # ------------------------------------------------------------ what to ask
+
+    def _ask(
+        self, address: str, code: int, header: Header | None, now: float, body: bytes = b""
+    ) -> Ask:
+        ask = Ask(address, code, header, body, now)
+        self._outbox.append(ask)
+        return ask
+
+    def _later(self, now: float) -> None:
+        pause = self._settings.retry_interval / 1000
+        self._step_at = now + pause * (0.75 + self._random.random() / 2)
+
+    def beat(self, now: float) -> None:
+        """The controllers have to know at once that this broker lives."""
+        self._beat_at = now + self._settings.broker_heartbeat_interval / 1000
+        self._beat(now)
+
+    def _beat(self, now: float) -> None:
+        """904 to every controller, and, where there are several, who leads them."""
+        settings = self._settings
+        if self.identity is None or self.is_standing_back:
+            return
+        epoch, max_offset, confirm_offset = self._progress()
+        beat = HeartbeatRequest(
+            cluster_name=settings.cluster_name,
+            broker_name=settings.broker_name,
+            broker_addr=settings.broker_address,
+            broker_id=self.identity.broker_id,
+            epoch=epoch,
+            max_offset=max_offset,
+            confirm_offset=confirm_offset,
+            heartbeat_timeout_mills=settings.controller_heart_beat_timeout_mills,
+            election_priority=settings.broker_election_priority,
+        )
+        known = dict.fromkeys(settings.controllers)
+        if self.leader is not None:
+            known.setdefault(self.leader)
+        for address in known:
+            self._ask(address, RequestCode.BROKER_HEARTBEAT, beat, now)
+        if len(settings.controllers) > 1:
+            for address in settings.controllers:
+                self._ask(address, RequestCode.GET_METADATA_INFO, None, now)
+
+    def _step(self, now: float) -> None:
+        """The next thing that is missing, or due."""
+        self._is_rumoured = False
+        if self.leader is None or now >= self._leader_at:
+            self._turn += 1
+            address = self._settings.controllers[self._turn % len(self._settings.controllers)]
+            self._busy = self._ask(address, RequestCode.GET_METADATA_INFO, None, now)
+            return
+        code, header = self._wanted()
+        self._heard_before = self._lease.heard(self.leader)
+        self._busy = self._ask(self.leader, code, header, now)
+
+    def _wanted(self) -> tuple[int, Header]:
+        settings = self._settings
+        cluster, name = settings.cluster_name, settings.broker_name
+        if self._application is not None:
+            return RequestCode.APPLY_BROKER_ID, ApplyBrokerIdRequest(
+                cluster_name=cluster,
+                broker_name=name,
+                applied_broker_id=self._application.broker_id,
+                register_check_code=self._application.check_code or "",
+            )
+        if self.identity is None:
+            return RequestCode.GET_NEXT_BROKER_ID, GetNextBrokerIdRequest(
+                cluster_name=cluster, broker_name=name
+            )
+        own = self.identity.broker_id
+        if not self._is_registered:
+            return RequestCode.REGISTER_BROKER, RegisterBrokerRequest(
+                cluster_name=cluster,
+                broker_name=name,
+                broker_id=own,
+                broker_address=settings.broker_address,
+                invoke_time=self._now_ms(),
+            )
+        if self._wants_election and self._may_stand():
+            return RequestCode.ELECT_MASTER, ElectMasterRequest(
+                cluster_name=cluster,
+                broker_name=name,
+                broker_id=own,
+                invoke_time=self._now_ms(),
+            )
+        return RequestCode.GET_REPLICA_INFO, GetReplicaInfoRequest(broker_name=name)
+
+    # ------------------------------------------------------------ what was answered
+
+    def _answered(self, ask: Ask, answer: Answer | None, now: float) -> None:
+        if ask is self._look:
+            self._seen(answer)
+            return
+        if ask.code == RequestCode.BROKER_HEARTBEAT:
+            if answer is not None and answer.code == ResponseCode.SUCCESS:
+                self._heard(ask, now)
+            return
+        if ask.code == RequestCode.ALTER_SYNC_STATE_SET:
+            self._altered(ask, answer, now)
+            return
+        if answer is not None and answer.code != ResponseCode.NOT_LEADER:
+            self._answers[ask.code](ask, answer, now)
+        elif ask.code != RequestCode.GET_METADATA_INFO:
+            self.leader = None
+
+    def _seen(self, answer: Answer | None) -> None:
+        """This broker was not elected: note for operators who could be, and change nothing."""
+        self._look = None
+        if answer is not None and answer.code == ResponseCode.SUCCESS:
+            master = decode_header(GetReplicaInfoResponse, answer.ext).master_broker_id
+            self.awaited = decode_set(answer.body).members if master is None else ()
+
+    def _heard(self, ask: Ask, now: float) -> None:
+        """A heartbeat; a lease that has not begun begins with the next question."""
+        self._lease.heartbeat_answered(ask.address, ask.sent, now)
+        if self.role is Role.MASTER and not self._lease.holds(now) and ask.address == self.leader:
+            self._step_at = now
+
+    def _led_by(self, ask: Ask, answer: Answer, now: float) -> None:
+        """1005, of whom we asked in turn or of all; an empty name is none."""
+        if answer.code != ResponseCode.SUCCESS:
+            return
+        address = decode_header(GetMetadataResponse, answer.ext).controller_leader_address
+        if not address:
+            return
+        self._lease.leader_named(ask.address, address, ask.sent, now)
+        if self.leader is None or now >= self._leader_at:
+            self.leader = address
+            self._leader_at = now + self._settings.sync_controller_metadata_period / 1000
+            self._step_at = now
+
+    def _next_id(self, ask: Ask, answer: Answer, now: float) -> None:
+        number = decode_header(GetNextBrokerIdResponse, answer.ext).next_broker_id
+        if answer.code != ResponseCode.SUCCESS or number is None or number < 1:
+            self._complain(answer)
+            return
+        self._apply_for(number)
+
+    def _apply_for(self, number: int) -> None:
+        settings = self._settings
+        application = Identity(
+            settings.cluster_name,
+            settings.broker_name,
+            number,
+            f"{settings.broker_address};{self._now_ms()}",
+        )
+        self._busy = Apply(application)
+        self._outbox.append(Apply(application))
+
+    def _applied(self, ask: Ask, answer: Answer, now: float) -> None:
+        application = self._application
+        assert application is not None
+        if answer.code == ResponseCode.SUCCESS:
+            self._busy = Accept(application._replace(check_code=None))
+            self._outbox.append(Accept(application._replace(check_code=None)))
+            return
+        self._complain(answer)
+        if self.identity is None:
+            self._busy = Withdraw()
+            self._outbox.append(Withdraw())
+
+    def _registered(self, ask: Ask, answer: Answer, now: float) -> None:
+        assert self.identity is not None
+        if answer.code == ResponseCode.NEED_TO_BE_REGISTERED:
+            self._complain(answer)
+            self._apply_for(self.identity.broker_id)
+            return
+        if answer.code != ResponseCode.SUCCESS:
+            self._complain(answer)
+            return
+        self._is_registered = True
+        header = decode_header(RegisterBrokerResponse, answer.ext)
+        self._step_at = now
+        self._beat(now)
+        if header.master_broker_id is not None:
+            self._wants_election = False
+            self._told(ask, header, decode_set(answer.body), now)
+
+    def _elected(self, ask: Ask, answer: Answer, now: float) -> None:
+        """A success, or that the old master lives (2011)."""
+        if answer.code == ResponseCode.NEED_TO_BE_REGISTERED:
+            self._is_registered = False
+            self._step_at = now
+            return
+        if answer.code not in (ResponseCode.SUCCESS, ResponseCode.MASTER_STILL_EXIST):
+            self._complain(answer)
+            self._wants_election = self.role is Role.NONE
+            who = GetReplicaInfoRequest(broker_name=self._settings.broker_name)
+            self._look = self._ask(ask.address, RequestCode.GET_REPLICA_INFO, who, now)
+            return
+        header = decode_header(ElectMasterResponse, answer.ext)
+        members = decode_elected(answer.body).members
+        self._wants_election = False
+        self._told(ask, header, SyncStateSet(members, header.sync_state_set_epoch or 0), now)
+
+    def _informed(self, ask: Ask, answer: Answer, now: float) -> None:
+        if answer.code != ResponseCode.SUCCESS:
+            self._complain(answer)
+            self._is_registered = answer.code != ResponseCode.METADATA_NOT_EXIST
+            return
+        header = decode_header(GetReplicaInfoResponse, answer.ext)
+        is_final = self._is_doubted and ask.sent >= self._uncertain_until
+        self._told(ask, header, decode_set(answer.body), now, is_final=is_final)
+        if self._is_doubted:
+            self._later(now)
+
+    def _altered(self, ask: Ask, answer: Answer | None, now: float) -> None:
+        if ask is not self._altering:
+            return
+        self._altering = None
+        if answer is not None and answer.code == ResponseCode.SUCCESS:
+            self._refused_with = 0
+            self._outbox.append(Adopt(decode_set(answer.body)))
+            return
+        if answer is None:
+            self._uncertain_until = now + UNCERTAIN_SECONDS
+            return
+        if answer.code != self._refused_with:
+            self._complain(answer)
+        self._refused_with = answer.code
+        if answer.code == ResponseCode.NOT_LEADER:
+            self.leader = None
+        if answer.code in _REFUSALS:
+            self._is_doubted = True
+        else:
+            self._uncertain_until = now + UNCERTAIN_SECONDS
+        if self._busy is None:
+            self._step_at = now
+
+    def _complain(self, answer: Answer) -> None:
+        self.log.warn(
+            "the controller answers {code}: {remark}", code=answer.code, remark=answer.remark
+        )
+
+    # ------------------------------------------------------------ the role
+
+    def _told(
+        self,
+        ask: Ask,
+        header: _LeaderTold,
+        members: SyncStateSet,
+        now: float,
+        *,
+        is_final: bool = False,
+    ) -> None:
+        """An answer to our own question, which may begin a lease; the next look has time."""
+        self._step_at = now + self._settings.sync_broker_metadata_period / 1000
+        known = _Known(
+            header.master_epoch or 0,
+            header.master_broker_id,
+            header.master_address,
+            members,
+            is_final,
+        )
+        assert self.identity is not None
+        is_ours = known.master_id == self.identity.broker_id
+        self._learn(known, is_ours, now)
+        if is_ours and known.epoch == self.epoch and self.role is Role.MASTER:
+            self._lease.confirmed(ask.address, self._heard_before, now)
+
+    def _learn(self, known: _Known, is_ours: bool, now: float) -> None:
+        """A controller says who leads; older news are none."""
+        if known.epoch < self.epoch:
+            return
+        if known.epoch == self.epoch and self.role is not Role.NONE:
+            self._again(known, is_ours)
+            return
+        self.is_standing_back = is_ours and known.epoch <= self._crashed_in
+        if self.is_standing_back:
+            self._stand_back(known, now)
+            return
+        if known.master_id is None or known.master_address is None:
+            self._orphaned(known, now)
+            return
+        self.epoch = known.epoch
+        self.awaited = ()
+        self._wants_election = self._is_doubted = False
+        self._altering = None
+        self._master_address = known.master_address
+        self._lease.reset()
+        if is_ours:
+            self.role = Role.MASTER
+            self._outbox.append(Lead(known.epoch, known.members))
+            self._beat(now)
+        else:
+            self.role = Role.SLAVE
+            self._outbox.append(Follow(known.master_id, known.master_address, known.epoch))
+
+    def _again(self, known: _Known, is_ours: bool) -> None:
+        if is_ours and self.role is Role.MASTER:
+            if known.is_final:
+                self._is_doubted = False
+            lacks_heartbeat = self._refused_with == ResponseCode.BROKER_NOT_ALIVE
+            self._outbox.append(Adopt(known.members, known.is_final, lacks_heartbeat))
+            return
+        address = known.master_address
+        if is_ours or self.role is not Role.SLAVE or known.master_id is None:
+            return
+        if address is not None and address != self._master_address:
+            self._master_address = address
+            self._outbox.append(Follow(known.master_id, address, known.epoch))
+
+    def _stand_back(self, known: _Known, now: float) -> None:
+        """
+        Bytes of ours that a crash took may be on others, who would take new ones for the same.
+
+        Epoch and place is all that a handshake compares, so the epoch is over. Differs from 5.3.3
+        on purpose, which goes on in it.
+        """
+        self._later(now)
+        if known.epoch > self.epoch:
+            self.epoch = known.epoch
+            self.log.warn(
+                "this broker was the master of epoch {epoch} when it crashed, and may have lost "
+                "what others have: it says nothing until the controllers take it for dead, and "
+                "another one, or itself anew, is elected",
+                epoch=known.epoch,
+            )
+
+    def _orphaned(self, known: _Known, now: float) -> None:
+        """Nobody leads; whoever did has been deposed (14.1)."""
+        self.awaited = known.members.members
+        if self.role is Role.MASTER:
+            self.role = Role.NONE
+            self._outbox.append(
+                StepDown(f"epoch {known.epoch} has no master, and ours was {self.epoch}")
+            )
+        self._wants_election = True
+        if self._may_stand():
+            self._step_at = now

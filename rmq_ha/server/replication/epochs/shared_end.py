@@ -1,0 +1,81 @@
+"""Which part of a log no slave gives up without an operator.
+
+Spec: controller.md, sections 7.5 and 8.5; hazard 21 of chapter 14.
+"""
+
+from rmq_ha.base.errors import StoreError
+from rmq_ha.server.replication.epochs.commit_log import EpochCommitLog
+from rmq_ha.server.replication.epochs.settings import ReplicationSettings
+from rmq_ha.server.replication.places import chain_to
+
+NEVER = -1
+
+
+class SharedEnd:
+    """
+    Remembers up to where the log is confirmed and held by another broker too.
+
+    An elected master of the set has all of that. One that lacks a message of it was elected from
+    outside the set, has lost its disk, or is a stranger: RocketMQ's slave cuts its log then, this
+    one asks its operator. What a broker confirmed alone (RocketMQ's default: allAckInSyncStateSet
+    off and inSyncReplicas=1) does not count, nor what a crash may have taken from its disk.
+
+    :param given_up: `haCutConfirmedTo`.
+    :ivar offset: messages below it are confirmed and shared.
+    """
+
+    def __init__(self, log: EpochCommitLog, settings: ReplicationSettings, given_up: int) -> None:
+        self.offset = 0
+        self._log = log
+        self._settings = settings
+        self._given_up = given_up
+
+    def begin(self, confirmed: int) -> None:
+        """
+        The broker starts.
+
+        :param confirmed: the confirm offset that its checkpoint has, of its last life.
+        """
+        if self._waits_for_others and (self._log.is_whole or self._settings.sync_flush):
+            self.offset = min(confirmed, int(self._log.max_offset))
+
+    def note_confirmed(self) -> None:
+        """The master that this broker follows has its log, and says how much is confirmed."""
+        self.offset = max(self.offset, self._log.readable_end)
+
+    def note_leadership(self, replicated: int) -> None:
+        """
+        This broker leads, and has confirmed more.
+
+        :param replicated: the highest offset that a slave has reported.
+        """
+        end = self._log.readable_end
+        self.offset = max(self.offset, end if self._waits_for_others else min(end, replicated))
+
+    def note_cut(self, end: int) -> None:
+        """The log ends there now."""
+        self.offset = min(self.offset, end)
+
+    def check(self, end: int, master: str) -> None:
+        """
+        See whether the log may be cut there.
+
+        :param master: address of the broker whose log ends there.
+        :raises StoreError: a whole message behind that place is confirmed and shared.
+        """
+        is_given_up = self._given_up != NEVER and self._given_up <= end
+        if self.offset <= end or is_given_up or chain_to(self._log, end, self.offset) is None:
+            return
+        raise StoreError(
+            f"the elected master at {master} lacks messages that were confirmed: its log is ours "
+            f"up to {end}, and ours is confirmed up to {self.offset}. Nothing is cut here. Look "
+            "whether that master is one of yours. If it is not, correct haTrustedMasters and the "
+            "controllers' controllerAllowedBrokers. If it is, and those messages may go, set "
+            f"haCutConfirmedTo={end} in this broker's properties file and restart it: they are "
+            "moved into the folder setaside"
+        )
+
+    @property
+    def _waits_for_others(self) -> bool:
+        settings = self._settings
+        return settings.all_ack_in_sync_state_set or settings.in_sync_replicas > 1

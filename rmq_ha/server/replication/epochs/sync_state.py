@@ -1,0 +1,294 @@
+"""Who is in sync with a master, what of its log may be read, and which puts are kept.
+
+Spec: controller.md, chapter 8.
+"""
+
+from dataclasses import dataclass
+
+from rmq_ha.server.controller.messages import SyncStateSet
+from rmq_ha.server.replication.epochs.epochs import Epochs
+from rmq_ha.server.replication.epochs.feed import Report
+from rmq_ha.server.replication.epochs.settings import ReplicationSettings
+from rmq_ha.server.store.log.journal_log import LogBytes
+
+
+@dataclass(slots=True)
+class _Slave:
+    """
+    One broker with a connection.
+
+    :ivar link: the newest connection; older ones count for nothing.
+    :ivar acked: its last report on this connection; None before the first one.
+    :ivar progress: when it got further, or had all, the last time.
+    """
+
+    link: object
+    progress: float
+    acked: int | None = None
+    may_join: bool = False
+
+
+class SyncState:
+    """
+    A master's view of its set, for one epoch: from its election until it leads no more.
+
+    Brokers are counted, not connections, and only their newest one. Nothing is believed that a
+    `Report` does not say. Differs from 5.3.3 on purpose: the confirm offset never falls, waits
+    for members that have not reported, and is that of the set also with allAckInSyncStateSet
+    off; who gets no further is not in sync, whatever was sent to it; puts are judged by the size
+    of the set when they end; a refused change of the set is dropped.
+
+    :param confirm_offset: that of the log when it began to lead.
+    :ivar epochs: of the log.
+    :ivar led_from: end of the log when it began to lead: behind that, others have of this log only
+        what it has sent them.
+    :ivar known: the set as the controller has it.
+    :ivar wanted: what it is asked for just now; None: nothing.
+    :ivar confirm_offset: what lies below it may be read.
+    """
+
+    def __init__(
+        self,
+        broker_id: int,
+        log: LogBytes,
+        epochs: Epochs,
+        known: SyncStateSet,
+        settings: ReplicationSettings,
+        now: float,
+        confirm_offset: int = 0,
+    ) -> None:
+        self.epochs = epochs
+        self.known = known
+        self.wanted: frozenset[int] | None = None
+        self.confirm_offset = confirm_offset
+        self._id = broker_id
+        self._log = log
+        self._settings = settings
+        self._began = now
+        self._slaves: dict[int, _Slave] = {}
+        self._sent: dict[int, int] = {}
+        self._barred: dict[int, float] = {}
+        self._gone: set[int] = set()
+        self._is_asked = False
+        self.led_from = self._level = int(log.max_offset)
+        self._confirm()
+
+    # ------------------------------------------------------------ connections
+
+    def sent_to(self, broker_id: int) -> int:
+        """Up to where this broker was sent the log in this epoch, on any connection."""
+        return self._sent.get(broker_id, 0)
+
+    def sending(self, broker_id: int, end: int) -> None:
+        """It is sent the log up to there."""
+        self._sent[broker_id] = max(end, self.sent_to(broker_id))
+
+    def connected(self, broker_id: int, link: object, now: float) -> object | None:
+        """
+        A slave said who it is.
+
+        :returns: its connection until now, to be closed: one counts for each broker.
+        """
+        before = self._slaves.get(broker_id)
+        self._slaves[broker_id] = _Slave(link, now)
+        return None if before is None or before.link is link else before.link
+
+    def reported(self, link: object, report: Report, now: float) -> None:
+        """A slave said what it holds."""
+        slave = self._slaves.get(report.broker_id)
+        if slave is None or slave.link is not link:
+            return
+        if slave.acked is None or report.offset > slave.acked:
+            slave.progress = now
+        slave.acked = report.offset
+        slave.may_join = self._may_join(report)
+        self._confirm()
+
+    def _may_join(self, report: Report) -> bool:
+        last = self.epochs.last
+        return (
+            report.reached
+            and not report.is_learner
+            and last is not None
+            and report.offset >= last.start
+        )
+
+    def closed(self, broker_id: int, link: object) -> None:
+        """A connection ended; that of nobody, unless it was the newest one of its broker."""
+        slave = self._slaves.get(broker_id)
+        if slave is not None and slave.link is link:
+            del self._slaves[broker_id]
+            self._gone.add(broker_id)
+
+    def appended(self, now: float) -> None:
+        """Our log grew: from now on those who had all of it are behind."""
+        for slave in self._slaves.values():
+            if slave.acked is not None and slave.acked >= self._level:
+                slave.progress = now
+        self._level = self._end
+        self._confirm()
+
+    def flushed(self) -> None:
+        """More of our log is on the disk."""
+        self._confirm()
+
+    # ------------------------------------------------------------ the set
+
+    @property
+    def union(self) -> frozenset[int]:
+        """All that are members, or may be as soon as the controller has decided."""
+        return frozenset(self.known.members) | (self.wanted or frozenset())
+
+    def proposal(self, now: float) -> SyncStateSet | None:
+        """
+        The set that the controller should have; asked for until it is adopted or refused.
+
+        Whoever joins is waited for by puts first, and asked for when it has all that was
+        acknowledged or read without it.
+
+        :returns: with the epoch of the set that it replaces; None: it is as it should be, or
+            whoever joins is not so far.
+        """
+        if self.wanted is not None and not self._is_asked and not self._can_be(self.wanted, now):
+            self.wanted = None
+        if self.wanted is None:
+            members = frozenset(self.known.members)
+            stay = self._staying(members, now)
+            join = {
+                broker_id
+                for broker_id, slave in self._slaves.items()
+                if slave.may_join
+                and broker_id not in members
+                and now >= self._barred.get(broker_id, now)
+            }
+            if stay | join == members or self._id not in members:
+                return None
+            self.wanted, self._is_asked = stay | join, False
+        if not self._is_asked and not all(map(self._has_all, self._joining)):
+            return None
+        self._is_asked = True
+        return SyncStateSet(tuple(sorted(self.wanted)), self.known.epoch)
+
+    @property
+    def _joining(self) -> frozenset[int]:
+        return (self.wanted or frozenset()) - frozenset(self.known.members)
+
+    def _can_be(self, proposed: frozenset[int], now: float) -> bool:
+        """Nobody left, or got stuck, while it was waited for."""
+        return self._staying(proposed | frozenset(self.known.members), now) == proposed
+
+    def _staying(self, members: frozenset[int], now: float) -> frozenset[int]:
+        """This broker, and those of them that keep up with it."""
+        return frozenset(
+            broker_id
+            for broker_id in members
+            if broker_id == self._id or self._stays(broker_id, now)
+        )
+
+    def _has_all(self, broker_id: int) -> bool:
+        """What was acknowledged or read without it; in an asynchronous set nobody asks for it."""
+        is_asynchronous = not self._waits_for_all and self._settings.in_sync_replicas <= 1
+        return is_asynchronous or self._holds(broker_id, self.confirm_offset)
+
+    def _stays(self, broker_id: int, now: float) -> bool:
+        limit = self._settings.ha_max_time_slave_not_catchup / 1000
+        slave = self._slaves.get(broker_id)
+        if slave is None:
+            return broker_id not in self._gone and now < self._began + limit
+        if slave.acked is not None and slave.acked >= self._end:
+            return True
+        return now < slave.progress + limit
+
+    def adopt(self, told: SyncStateSet) -> None:
+        """The controller says what the set is; what it said before is no news."""
+        if told.epoch > self.known.epoch:
+            self.known, self.wanted = told, None
+            self._confirm()
+
+    def refused(self, now: float, *, lacks_heartbeat: bool = False) -> None:
+        """
+        The controller does not have the set that it was asked for, and never will.
+
+        Not when it says so, but when it says besides what it has: an earlier try may have gone
+        through. Until then union has both sets.
+
+        The brokers that would have joined are not asked for again for some time.
+
+        :param lacks_heartbeat: of one of them no heartbeat had come: the next one is due within
+            brokerHeartbeatInterval. Else the time is haMaxTimeSlaveNotCatchup.
+        """
+        settings = self._settings
+        pause = settings.ha_max_time_slave_not_catchup
+        if lacks_heartbeat:
+            pause = min(pause, settings.broker_heartbeat_interval)
+        for broker_id in self._joining:
+            self._barred[broker_id] = now + pause / 1000
+        self.wanted = None
+        self._confirm()
+
+    def deadline(self, now: float) -> float | None:
+        """When `proposal` may have a member to leave out or to ask for, if nothing else happens."""
+        limit = self._settings.ha_max_time_slave_not_catchup / 1000
+        times = [
+            (self._began if broker_id not in self._slaves else self._slaves[broker_id].progress)
+            + limit
+            for broker_id in self.known.members
+            if broker_id != self._id
+        ]
+        times += [end for broker_id, end in self._barred.items() if broker_id in self._slaves]
+        return min((time for time in times if time > now), default=None)
+
+    # ------------------------------------------------------------ puts
+
+    @property
+    def has_enough(self) -> bool:
+        """The set is as large as puts have to find it, before and after they are appended."""
+        return len(self.known.members) >= self._settings.min_in_sync_replicas
+
+    def is_kept(self, end: int) -> bool:
+        """As many as have to hold what lies below `end`, as the configuration says."""
+        if not self.has_enough:
+            return False
+        if self._waits_for_all:
+            return all(self._holds(broker_id, end) for broker_id in self.union)
+        holders = sum(1 for broker_id in self._certain if self._holds(broker_id, end))
+        return holders >= self._settings.in_sync_replicas
+
+    def acked(self, broker_id: int) -> int | None:
+        """What a broker holds of the log; None: that is not known."""
+        if broker_id == self._id:
+            return self._settings.counted(self._log)
+        slave = self._slaves.get(broker_id)
+        return None if slave is None else slave.acked
+
+    @property
+    def _certain(self) -> frozenset[int]:
+        """Members now, and whatever the controller decides."""
+        members = frozenset(self.known.members)
+        return members if self.wanted is None else members & self.wanted
+
+    def _holds(self, broker_id: int, end: int) -> bool:
+        held = self.acked(broker_id)
+        return held is not None and held >= end
+
+    @property
+    def _end(self) -> int:
+        return int(self._log.max_offset)
+
+    @property
+    def _waits_for_all(self) -> bool:
+        return self._settings.all_ack_in_sync_state_set
+
+    def _confirm(self) -> None:
+        union = self.union
+        if self._id not in union:
+            return
+        if self._waits_for_all:
+            counted, needed = union, len(union)
+        else:
+            counted = self._certain
+            needed = max(1, min(self._settings.in_sync_replicas, len(union)))
+        acks = (self.acked(broker_id) for broker_id in counted)
+        known = sorted((ack for ack in acks if ack is not None), reverse=True)
+        if len(known) >= needed:
+            self.confirm_offset = max(self.confirm_offset, min(known[needed - 1], self._end))

@@ -1,0 +1,362 @@
+"""What both ends of every replication connection are: a socket and one timer around a core.
+
+The 4.9 connection (`classic/protocol.py`) and the one of controller mode (`epochs/protocol.py`)
+differ in what their cores say, and in whom they tell of it.
+"""
+
+from collections.abc import Callable
+from math import inf
+from typing import Protocol as Interface
+
+from twisted.internet.defer import Deferred
+from twisted.internet.error import ConnectionDone
+from twisted.internet.interfaces import (
+    IAddress,
+    IConsumer,
+    IDelayedCall,
+    IPushProducer,
+    IReactorTime,
+    ITCPTransport,
+)
+from twisted.internet.protocol import Factory, Protocol, connectionDone
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+from zope.interface import implementer
+
+from rmq_ha.base.errors import ReplicationError, StoreError
+from rmq_ha.base.timing.timer import LastTurn, rearm
+
+FRAMES_PER_TURN = 4
+"""After these the feed lets others have their turn."""
+
+CLOSE_SECONDS = 1.0
+"""How long a connection that we leave may take to send what it still holds."""
+
+
+class ITransport(ITCPTransport, IConsumer, IPushProducer):
+    """What the connections need of their transport; the TCP methods only where there is TCP."""
+
+
+def prepare(transport: object) -> None:
+    """Small frames leave at once; the kernel, too, looks for a peer that is gone."""
+    if ITCPTransport.providedBy(transport):
+        transport.setTcpNoDelay(True)
+        transport.setTcpKeepAlive(True)
+
+
+def address_text(address: IAddress) -> str:
+    """`host:port`, or whatever the address says of itself."""
+    host, port = getattr(address, "host", None), getattr(address, "port", None)
+    return str(address) if host is None else f"{host}:{port}"
+
+
+def reason_text(reason: Failure) -> str:
+    """Why the other end is gone."""
+    if isinstance(reason.value, ConnectionDone):
+        return "it closed the connection"
+    return reason.getErrorMessage()
+
+
+class FeedCore(Interface):
+    """The master's half of a connection; times are seconds of the clock."""
+
+    def next_frame(self, now: float) -> bytes:
+        """
+        What to send next; empty: nothing now.
+
+        :raises StoreError: the log cannot be read, nor on `OSError`.
+        :raises ReplicationError: there is nothing that this slave can be sent.
+        """
+
+    def deadline(self) -> float:
+        """When to look again."""
+
+    def on_time(self, now: float) -> None:
+        """
+        That time has come.
+
+        :raises ReplicationError: the slave was silent for too long.
+        """
+
+    def pause(self) -> None:
+        """The transport holds more than it likes."""
+
+    def resume(self) -> None:
+        """It is empty."""
+
+
+class _Timed(Protocol):
+    """
+    A connection with one timer.
+
+    Each frame and each report moves the deadline away. That takes no call: when the timer comes, it
+    is set anew.
+    """
+
+    def __init__(self, clock: IReactorTime) -> None:
+        self._clock = clock
+        self._timer: IDelayedCall | None = None
+        self._due = inf
+        self._last_turn = LastTurn()
+
+    def _see_to_timer(self, deadline: float | None) -> None:
+        """It comes at the deadline, or earlier; for whoever found that it is not `_due` by then."""
+        self._timer = rearm(self._clock, self._timer, deadline, self._on_time)
+        self._due = inf if deadline is None else deadline
+
+    def _on_time(self) -> None:
+        raise NotImplementedError
+
+
+class OpenConnections:
+    """
+    A master's connections as sockets: one that counts no more still closes for a moment.
+
+    A service has stopped when all have closed; until then their timers could still come.
+    """
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._waiting: list[Deferred[None]] = []
+
+    def came(self) -> None:
+        """One more."""
+        self._count += 1
+
+    def went(self) -> None:
+        """One of them is closed."""
+        self._count -= 1
+        if not self._count:
+            waiting, self._waiting = self._waiting, []
+            for gone in waiting:
+                gone.callback(None)
+
+    async def wait(self) -> None:
+        """Until all are closed; nobody is let in any more."""
+        if self._count:
+            gone: Deferred[None] = Deferred()
+            self._waiting.append(gone)
+            await gone
+
+
+@implementer(IPushProducer)
+class FeedShell(_Timed):
+    """
+    The master's end of a connection, around its core.
+
+    A push producer, since the transport's writes are eager: it asks for a pause as soon as a
+    frame does not go out at once, so a slow slave slows only itself.
+
+    :ivar peer: `host:port` of the slave.
+    """
+
+    log = Logger()
+    transport: ITransport
+    feed: FeedCore
+
+    def __init__(self, clock: IReactorTime) -> None:
+        super().__init__(clock)
+        self.peer = ""
+        self._is_open = True
+
+    def met(self) -> None:
+        """Somebody is there; nothing was said yet."""
+
+    def left(self, error: ReplicationError | None, why: str) -> None:
+        """The connection does not count any more, said once; `error`: we closed it for that."""
+        raise NotImplementedError
+
+    def gone(self) -> None:
+        """The socket is closed."""
+
+    def connectionMade(self) -> None:
+        """The timer starts: a peer that says nothing is dropped."""
+        self.peer = address_text(self.transport.getPeer())
+        prepare(self.transport)
+        self.transport.registerProducer(self, True)
+        self.met()
+        self.push()
+
+    def push(self, now: float | None = None) -> None:
+        """Send what there is to send, and see to the timer."""
+        if not self._is_open:
+            return
+        try:
+            deadline = self._send(self._clock.seconds() if now is None else now)
+        except (OSError, StoreError) as error:
+            self.cannot_read(error)
+        except ReplicationError as error:
+            self.close(str(error), error)
+        else:
+            if deadline < self._due and self._is_open:
+                self._see_to_timer(deadline)
+
+    def cannot_read(self, error: Exception) -> None:
+        """Our own disk is at fault: leave, and say so in full."""
+        self.log.failure("cannot read the log for slave {peer}", peer=self.peer)
+        self.close(f"our log cannot be read: {error}")
+
+    def _send(self, now: float) -> float:
+        """Write what may be written; returns when to look again."""
+        for _ in range(FRAMES_PER_TURN):
+            frame = self.feed.next_frame(now)
+            if not frame:
+                return self.feed.deadline()
+            self.transport.write(frame)
+        return now
+
+    def _on_time(self) -> None:
+        self._due = inf
+        try:
+            self.feed.on_time(self._clock.seconds())
+        except ReplicationError as error:
+            self._timer = self._last_turn.again(self._clock, self._on_time)
+            if self._timer is None:
+                self.close(str(error), error)
+        else:
+            self._last_turn.reset()
+            self.push()
+
+    def pauseProducing(self) -> None:
+        """The transport holds more than it likes."""
+        self.feed.pause()
+
+    def resumeProducing(self) -> None:
+        """The transport is empty."""
+        self.feed.resume()
+        self.push()
+
+    def stopProducing(self) -> None:
+        """The connection is being lost; connectionLost follows."""
+
+    def close(self, why: str, error: ReplicationError | None = None) -> None:
+        """Leave; what was written may still go out for a moment."""
+        if not self._is_open:
+            return
+        self._leave(why, error)
+        self.transport.unregisterProducer()
+        self.transport.loseConnection()
+        self._timer = self._clock.callLater(CLOSE_SECONDS, self.transport.abortConnection)
+
+    def _leave(self, why: str, error: ReplicationError | None) -> None:
+        self._is_open = False
+        self._see_to_timer(None)
+        self.left(error, why)
+
+    def connectionLost(self, reason: Failure = connectionDone) -> None:
+        """Whatever the reason, it is told once."""
+        if self._is_open:
+            self._leave(reason_text(reason), None)
+        self._see_to_timer(None)
+        self.gone()
+
+
+class ReplicaCore(Interface):
+    """The slave's half of a connection; each step answers with the bytes to be sent."""
+
+    def connected(self, now: float) -> bytes:
+        """The connection stands."""
+
+    def receive_data(self, data: bytes, now: float) -> bytes:
+        """
+        What the master says.
+
+        :raises ReplicationError: it cannot be followed.
+        :raises StoreError: our log refuses.
+        """
+
+    def on_time(self, now: float) -> bytes:
+        """The time of `deadline` has come; raises as `receive_data`."""
+
+    def deadline(self) -> float | None:
+        """When to look again; None: not before something comes."""
+
+    def is_overdue(self, now: float) -> bool:
+        """The master was silent for too long."""
+
+
+class ReplicaFactory(Factory):
+    """Of a slave's connections; each comes and goes without a line, as its link says more."""
+
+    noisy = False
+
+
+class ReplicaShell(_Timed):
+    """
+    The slave's end of a connection, around its core.
+
+    :ivar is_lost: it was told that the connection is over.
+    """
+
+    transport: ITransport
+    replica: ReplicaCore
+
+    def __init__(self, clock: IReactorTime) -> None:
+        super().__init__(clock)
+        self._error: Exception | None = None
+        self._is_open = True
+        self.is_lost = False
+
+    def stepped(self) -> None:
+        """The core took a step, and its answer was written."""
+
+    def lost(self, error: Exception | None, why: str) -> None:
+        """The connection is over; `error`: we closed it because of that."""
+        raise NotImplementedError
+
+    def connectionMade(self) -> None:
+        """Say at once what this slave has: a Java master answers at once."""
+        prepare(self.transport)
+        self.step(self.replica.connected)
+
+    def dataReceived(self, data: bytes) -> None:
+        """What the master says."""
+        self.step(self.replica.receive_data, data)
+
+    def _on_time(self) -> None:
+        self._due = inf
+        if self.replica.is_overdue(self._clock.seconds()):
+            self._timer = self._last_turn.again(self._clock, self._on_time)
+            if self._timer is not None:
+                return
+        else:
+            self._last_turn.reset()
+        self.step(self.replica.on_time)
+
+    def step(self, step: Callable[..., bytes], *args: bytes) -> None:
+        """Run one step of the core, send its answer, wake it again when it asks for that."""
+        if not self._is_open:
+            return
+        try:
+            answer = step(*args, self._clock.seconds())
+        except (ReplicationError, StoreError) as error:
+            self.fail(error)
+            return
+        if answer:
+            self.transport.write(answer)
+        self.stepped()
+        if self._is_open:
+            deadline = self.replica.deadline()
+            if deadline is None or deadline < self._due:
+                self._see_to_timer(deadline)
+
+    def fail(self, error: Exception) -> None:
+        """Leave because of it."""
+        if self._is_open:
+            self._error = error
+            self.close()
+
+    def close(self) -> None:
+        """Leave; our last report may still go out for a moment."""
+        if self._is_open:
+            self._is_open = False
+            self.transport.loseConnection()
+            self._see_to_timer(None)
+            self._timer = self._clock.callLater(CLOSE_SECONDS, self.transport.abortConnection)
+
+    def connectionLost(self, reason: Failure = connectionDone) -> None:
+        """Whoever follows decides when to come back."""
+        self.is_lost = True
+        self._is_open = False
+        self._see_to_timer(None)
+        self.lost(self._error, str(self._error or reason_text(reason)))
