@@ -572,7 +572,7 @@ STILL_RIDDLES: dict[str, frozenset[str]] = {
     ),
     "server": words(
         """
-        AclFiles._nothing AclFiles._one Alone AppendTimes.behind Asked AutoSwitchHAService.gone
+        AclFiles._nothing AclFiles._one AppendTimes.behind Asked AutoSwitchHAService.gone
         AutoSwitchHAService.left Behind Beyond Broker._maybe BrokerStats.got ClientCalls._over
         Committed Completed ControllerClient._do ControllerClient._kept ControllerClient._over
         DamagedLog._behind DamagedLog._where Dispatcher.behind DuplicateWindow._first
@@ -594,7 +594,7 @@ STILL_RIDDLES: dict[str, frozenset[str]] = {
         TransactionalMessageCheckService._over Transfer._has TrustedMasters.only TurnWatch.came
         TurnWatch.took VanishedTopics.seen Vouched WrittenEntries.of _Carried _Configs._have
         _Configs.be _Held _Known _Memberships.of _Table.be _Timed _above _behind _given _gone
-        _same _who _why alone.py anew.py around.py audited.py best deleted.py delivered.py
+        _same _who _why anew.py around.py audited.py best deleted.py delivered.py
         owed.py refused.py unserved.py versioned.py vouched.py whole.py wiped.py
         """
     ),

@@ -25,7 +25,7 @@ from rmq_ha.base.remoting.dispatcher import RequestDispatcher
 from rmq_ha.base.remoting.server import RemotingServer
 from rmq_ha.base.seams import Host
 from rmq_ha.base.store_format.dledger_values import Role as MemberRole
-from rmq_ha.base.timing.alone import Alone
+from rmq_ha.base.timing.masterless_time import MasterlessTime
 from rmq_ha.base.timing.timer import rearm, within
 from rmq_ha.base.tls.ha import HaCalls, HaTls
 from rmq_ha.base.tls.refusals import Refusals
@@ -122,7 +122,7 @@ class DLedgerService:
         )
         self._elections = 0
         self._silent: dict[str, str] = {}
-        self._alone = Alone(host.clock, self._tell_alone)
+        self._alone = MasterlessTime(host.clock, self._tell_alone)
         self._do: dict[type[Any], Callable[[Any], None]] = {
             Persist: self._persist,
             Send: self._send,

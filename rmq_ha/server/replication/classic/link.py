@@ -31,7 +31,7 @@ from rmq_ha.base.errors import (
     UnreadableLog,
 )
 from rmq_ha.base.seams import Host
-from rmq_ha.base.timing.alone import Alone
+from rmq_ha.base.timing.masterless_time import MasterlessTime
 from rmq_ha.base.timing.timer import rearm
 from rmq_ha.server.replication.classic.comparing import Search
 from rmq_ha.server.replication.classic.protocol import ReplicaProtocol
@@ -157,7 +157,7 @@ class MasterLink:
         self._gone: Deferred[None] | None = None
         self._last_reason = ""
         self._heard: float | None = None
-        self._alone = Alone(host.clock, self._tell_alone)
+        self._alone = MasterlessTime(host.clock, self._tell_alone)
 
     @property
     def state(self) -> str:

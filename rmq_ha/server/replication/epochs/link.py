@@ -19,7 +19,7 @@ from rmq_ha.base.errors import (
 )
 from rmq_ha.base.remoting.calls import Calls
 from rmq_ha.base.seams import Host
-from rmq_ha.base.timing.alone import Alone
+from rmq_ha.base.timing.masterless_time import MasterlessTime
 from rmq_ha.base.timing.timer import rearm
 from rmq_ha.base.wire.bodies import decode_kv_table
 from rmq_ha.base.wire.codes import RequestCode, ResponseCode
@@ -114,7 +114,7 @@ class EpochLink:
         self._begins = self._end = 0
         self._is_doubted = False
         self._gone: Deferred[None] | None = None
-        self._alone = Alone(host.clock, self._tell_alone)
+        self._alone = MasterlessTime(host.clock, self._tell_alone)
 
     @property
     def state(self) -> str:

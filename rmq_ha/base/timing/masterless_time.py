@@ -9,7 +9,7 @@ from rmq_ha.base.timing.timer import rearm
 TOLD_AFTER_SECONDS = 60.0
 
 
-class Alone:
+class MasterlessTime:
     """
     Counts the time, and says it once when it becomes too long.
 
