@@ -1,8 +1,12 @@
 """One-line faults by rule: where a module could be wrong, and its code with that fault.
 
 Only the bodies of functions are touched. What a module or a class says once, at import, is data,
-and what goes into a log is not judged by a test: neither is planted. A fault is named by what it
-changes, never by its line, so that a list of names outlives other changes of the file.
+and what goes into a log is not judged by a test: neither is planted.
+
+A fault is named by its function, its rule and the operator that the rule changes:
+`RealFile.pread: edge <`. Where a function has several of these operators, the name says which one,
+and of how many: `edge < 2/3`. So a name outlives a reformat of the file and other names of local
+variables. It fits nothing once the function has one such operator more.
 """
 
 import ast
@@ -31,6 +35,33 @@ _EQUALS = {
     ast.NotIn: ast.In,
 }
 _SIGNS = {ast.Add: ast.Sub, ast.Sub: ast.Add}
+_SYMBOLS = {
+    ast.Lt: "<",
+    ast.LtE: "<=",
+    ast.Gt: ">",
+    ast.GtE: ">=",
+    ast.Eq: "==",
+    ast.NotEq: "!=",
+    ast.Is: "is",
+    ast.IsNot: "is not",
+    ast.In: "in",
+    ast.NotIn: "not in",
+    ast.And: "and",
+    ast.Or: "or",
+    ast.Add: "+",
+    ast.Sub: "-",
+    ast.Mult: "*",
+    ast.Div: "/",
+    ast.FloorDiv: "//",
+    ast.Mod: "%",
+    ast.BitOr: "|",
+    ast.BitAnd: "&",
+    ast.BitXor: "^",
+    ast.LShift: "<<",
+    ast.RShift: ">>",
+    ast.Pow: "**",
+    ast.MatMult: "@",
+}
 _SWAPS = {"min": "max", "max": "min", "any": "all", "all": "any", "popleft": "pop"}
 
 
@@ -40,22 +71,28 @@ class Fault(NamedTuple):
 
     :ivar module: below `rmq_ha`, as in `server/store/log/flush.py`.
     :ivar function: qualified name, as code objects have it.
+    :ivar operator: the operator, constant or called name that the rule changes, or empty.
+    :ivar which: `2/3`: the second of three such operators of the function; empty: the only one.
     """
 
     module: str
     line: int
     function: str
     rule: str
+    operator: str
     change: str
     parent: ast.AST
     field: str
     index: int | None
     replacement: ast.AST
+    which: str = ""
 
     @property
     def name(self) -> str:
         """What the lists call it."""
-        return f"{self.module} {self.function}: {self.change}"
+        return f"{self.module} {self.function}: " + " ".join(
+            filter(None, (self.rule, self.operator, self.which))
+        )
 
 
 class Module:
@@ -65,12 +102,15 @@ class Module:
         self.path = path
         self.name = path.relative_to(PACKAGE).as_posix()
         self._tree = ast.parse(path.read_text(encoding="utf-8"))
-        found = Counter[str]()
+        found = list(_Finder(self.name).find(self._tree))
+        total = Counter(fault.name for fault in found)
+        so_far = Counter[str]()
         self.faults: list[Fault] = []
-        for fault in _Finder(self.name).find(self._tree):
-            found[fault.name] += 1
-            if found[fault.name] > 1:
-                fault = fault._replace(change=f"{fault.change} ({found[fault.name]})")
+        for fault in found:
+            so_far[fault.name] += 1
+            if total[fault.name] > 1:
+                which = f"{so_far[fault.name]}/{total[fault.name]}"
+                fault = fault._replace(which=which)
             self.faults.append(fault)
 
     @property
@@ -132,6 +172,7 @@ class _Finder:
         self._module = module
         self._scope: list[str] = []
         self._depth = 0
+        self._locals: list[set[str]] = []
 
     def find(self, tree: ast.AST) -> Iterator[Fault]:
         for field, value in ast.iter_fields(tree):
@@ -160,12 +201,16 @@ class _Finder:
         if is_function or isinstance(node, ast.ClassDef):
             self._scope += [node.name, "<locals>"] if is_function else [node.name]
             self._depth += is_function
+            if is_function:
+                self._locals.append(_locals_of(node))
             if is_function and _says_nothing(node):
                 empty = copy(node)
                 empty.body = [ast.Return(), *node.body]
                 yield self._fault("empty", empty, f"def {node.name} => return", node, place)
             yield from self.find(node)
             self._depth -= is_function
+            if is_function:
+                self._locals.pop()
             del self._scope[-2 if is_function else -1 :]
         else:
             yield from self.find(node)
@@ -177,8 +222,63 @@ class _Finder:
     def _fault(self, rule, replacement, change, node, place) -> Fault:
         line = getattr(node, "lineno", getattr(place[0], "lineno", 0))
         function = ".".join(self._scope).removesuffix(".<locals>")
+        operator = _operator(rule, node, replacement, set().union(*self._locals))
         instead = ast.copy_location(replacement, node)
-        return Fault(self._module, line, function, rule, change, *place, instead)
+        return Fault(self._module, line, function, rule, operator, change, *place, instead)
+
+
+def _locals_of(function: ast.AST) -> set[str]:
+    """Names that the function gives to its parameters and variables."""
+    return {
+        part.arg if isinstance(part, ast.arg) else part.id
+        for part in ast.walk(function)
+        if isinstance(part, ast.arg)
+        or (isinstance(part, ast.Name) and not isinstance(part.ctx, ast.Load))
+    }
+
+
+def _operator(rule: str, node: ast.AST, after: ast.AST, locals_: set[str]) -> str:
+    """What the rule changes there, in a word that names no local variable."""
+    if rule in ("edge", "equal"):
+        pairs = zip(node.ops, after.ops, strict=True)
+        return _SYMBOLS[next(type(op) for op, other in pairs if op is not other)]
+    if rule in ("andor", "sign"):
+        return _SYMBOLS[type(node.op)]
+    if rule in ("one", "bool"):
+        return repr(node.value)
+    if rule == "slice":
+        return "lower" if after.lower is not node.lower else "upper"
+    if rule == "guard":
+        return type(node.body[0]).__name__.lower()
+    if rule == "handler" and isinstance(node.type, ast.Name | ast.Attribute):
+        return _called(node.type, locals_)
+    if rule in ("drop", "await", "swap"):
+        return _step(node, locals_)
+    return ""
+
+
+def _step(node: ast.AST, locals_: set[str]) -> str:
+    """The word for a statement or call: the name that it calls, or the attribute that it sets."""
+    if isinstance(node, ast.Expr | ast.Await):
+        return _step(node.value, locals_)
+    if isinstance(node, ast.Call):
+        return _called(node.func, locals_)
+    if isinstance(node, ast.Raise) and node.exc is not None:
+        return f"raise {_step(node.exc, locals_)}".rstrip()
+    if isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign):
+        target = node.targets[0] if isinstance(node, ast.Assign) else node.target
+        sign = f"{_SYMBOLS[type(node.op)]}=" if isinstance(node, ast.AugAssign) else "="
+        return f"{_called(target, locals_)} {sign}".lstrip()
+    name = type(node).__name__.lower()
+    return {"delete": "del"}.get(name, name) if isinstance(node, ast.stmt) else ""
+
+
+def _called(node: ast.AST, locals_: set[str]) -> str:
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    if isinstance(node, ast.Subscript):
+        return f"{_called(node.value, locals_)}[]"
+    return node.id if isinstance(node, ast.Name) and node.id not in locals_ else ""
 
 
 _Found = Iterator[tuple[str, ast.AST, str]]

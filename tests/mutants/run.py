@@ -427,7 +427,7 @@ class Table:
         """One line a fault; of those that were caught only if somebody wants them."""
         self.figures[fault.module.partition("/")[0]][verdict] += 1
         if verdict != CAUGHT or not self._is_terse:
-            what = f"{verdict:11} {fault.rule:8} {fault.line:4} {fault.name}"
+            what = f"{verdict:11} {fault.line:4} {fault.name}: {fault.change}"
             print(f"{what}  <- {test}" if test else what, flush=True)
 
     def __str__(self) -> str:
@@ -512,7 +512,14 @@ def named(path: Path):
         module = parsed.get(name.split()[0])
         fault = next((it for it in module.faults if it.name == name), None) if module else None
         if fault is None:
-            print(f"{path}: nothing fits {name!r}: the code has changed, so name the fault anew")
+            function = name.partition(": ")[0]
+            there = [it.name for it in module.faults] if module else []
+            rest = [
+                it.removeprefix(f"{function}: ") for it in there if it.startswith(f"{function}: ")
+            ]
+            print(
+                f"{path}: nothing fits {name!r}. That function has: {', '.join(rest) or 'no fault'}"
+            )
             sys.exit(2)
         chosen.append((fault, module, section))
     return chosen
@@ -546,7 +553,7 @@ def main(arguments: Iterable[str] | None = None) -> int:
         paths = (section,) if section else tests_of(module.name)
         groups[("",) if options.named else paths].append((fault, module, section))
         if options.list:
-            print(fault.name)
+            print(f"{fault.name}  # {fault.change}")
     if options.list:
         return 0
     for paths, faults in sorted(groups.items()):

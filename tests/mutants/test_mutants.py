@@ -90,6 +90,33 @@ def test_rules(tmp_path, monkeypatch, body, changes):
         module.compile(fault)
 
 
+def test_a_name_outlives_a_reformat_and_another_name_of_a_local_variable(tmp_path, monkeypatch):
+    """It does not outlive one such operator more: then somebody has to say which one is meant."""
+    before = "def f(self, a):\n    b = self.size(a)\n    self.c.sync()\n    return 0 < b < a\n"
+    after = (
+        "def f(\n    self, first\n):\n    size = self.size(\n        first\n    )\n"
+        "    self.c.sync()\n    return (0 < size\n        < first)\n"
+    )
+    names = [fault.name for fault in found(tmp_path, monkeypatch, before).faults]
+    assert names == [
+        "it.py f: drop sync",
+        "it.py f: edge < 1/2",
+        "it.py f: edge < 2/2",
+        "it.py f: one 0",
+    ]
+    assert [fault.name for fault in found(tmp_path, monkeypatch, after).faults] == names
+    more = found(tmp_path, monkeypatch, before + "    self.d.sync()\n")
+    assert "it.py f: drop sync" not in {fault.name for fault in more.faults}
+
+
+def test_a_list_that_fits_no_more_is_told_what_there_is(tmp_path, capsys):
+    (tmp_path / "list").write_text("[tests]\nserver/store/log/flush.py _sync_all: sign +\n")
+    with pytest.raises(SystemExit) as ended:
+        run.main(["--named", str(tmp_path / "list")])
+    assert ended.value.code == 2
+    assert "_sync_all: sign +'. That function has: once, drop sync" in capsys.readouterr().out
+
+
 def test_what_is_planted_is_taken_out_again(tmp_path, monkeypatch):
     """Each code has its own fault and no other; the file is not touched."""
     text = "def f(a):\n    b = a[0]\n    return (b + 1, a[1] < 5)\n"
