@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 
 def test_demo() -> None:
     """`rmqha-demo` ends with the verdict and exit code 0."""
@@ -16,6 +18,7 @@ def test_demo() -> None:
     assert "nothing that was acknowledged is lost" in text
 
 
+@pytest.mark.trials
 def test_demo_of_a_group() -> None:
     """`rmqha-demo --dledger` ends with the verdict and exit code 0, and says who was elected."""
     command = [str(Path(sys.executable).with_name("rmqha-demo")), "--dledger", "--messages", "2000"]
@@ -28,6 +31,7 @@ def test_demo_of_a_group() -> None:
     assert "nothing that was acknowledged is lost" in text
 
 
+@pytest.mark.trials
 def test_demo_of_a_fail_over() -> None:
     """`rmqha-demo --failover` goes on sending through the kill, and says how long it took."""
     command = [str(Path(sys.executable).with_name("rmqha-demo")), "--failover"]

@@ -234,6 +234,7 @@ def group(tmp_path: Path) -> Iterator[Group]:
     made.close()
 
 
+@pytest.mark.trials
 def test_what_was_acknowledged_is_on_all_whoever_falls(group: Group) -> None:
     """A stopped leader hands over first; of a killed one its followers hear 6 s later."""
     first = group.leader()

@@ -124,6 +124,7 @@ def pair(tmp_path: Path) -> Iterator[tuple[Broker, Broker]]:
             broker.process.wait()
 
 
+@pytest.mark.trials
 def test_lag_health_and_log_of_a_pair(pair: tuple[Broker, Broker]) -> None:
     master, slave = pair
     assert "no slave is connected" in master.get("/healthz")[1]

@@ -45,6 +45,7 @@ def test_the_examples_of_the_document(pytester: pytest.Pytester, modes: tuple[st
     run(pytester, *modes).assert_outcomes(passed=tests)
 
 
+@pytest.mark.trials
 @pytest.mark.parametrize("reactor", ["default", "asyncio"])
 def test_beside_pytest_twisted(pytester: pytest.Pytester, reactor: str) -> None:
     """Whose reactor runs while tests do: at a real broker, and around worlds of their own."""

@@ -44,6 +44,7 @@ def test_seeds():
     assert leaders > 2 * COUNT
 
 
+@pytest.mark.trials
 def test_determinism():
     """Equal seeds give equal digests, whatever the order of sets and hashes in the process."""
     script = (
@@ -256,6 +257,7 @@ def hunt(name, monkeypatch, limit=LIMIT):
     return None
 
 
+@pytest.mark.trials
 @pytest.mark.parametrize("name", BUGS)
 def test_planted(name, monkeypatch):
     """The simulation finds it."""

@@ -62,6 +62,7 @@ def test_seeds_that_found_a_fault(seed):
     assert any(hazard.kind == "damage" for hazard in result.hazards)
 
 
+@pytest.mark.trials
 @pytest.mark.parametrize("kind", COUNTS)
 def test_determinism(kind):
     """Equal seeds give equal digests, whatever the order of sets and hashes in the process."""

@@ -3,7 +3,7 @@
 set -euo pipefail
 into="$1"
 if ! command -v mvn >/dev/null; then
-  echo "tox -e lake needs Maven (mvn), which brings Delta Lake's jars" >&2
+  echo "tox -e delta needs Maven (mvn), which brings Delta Lake's jars" >&2
   exit 1
 fi
 for artifact in io.delta:delta-spark_4.2_2.13:4.4.0 io.delta:delta-storage:4.4.0 io.delta:delta-kernel-api:4.4.0 \

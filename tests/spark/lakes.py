@@ -2,7 +2,7 @@
 Which kind of table the tests of this folder write: Parquet, as Spark itself does, or Delta Lake.
 
 For `RMQ_HA_SPARK_LAKE=delta` there have to be its jars in the directory `RMQ_HA_SPARK_JARS`, and
-the Spark that they were made for; `tox -e lake` gets both.
+the Spark that they were made for; `tox -e delta` gets both.
 """
 
 import os
@@ -23,5 +23,5 @@ if FORMAT == "delta":
     }
 ONLY_PARQUET = pytest.mark.skipif(FORMAT != "parquet", reason="it changes files of Spark's")
 ONLY_DELTA = pytest.mark.skipif(
-    FORMAT != "delta", reason="Delta Lake's jars and a Spark that they fit: tox -e lake"
+    FORMAT != "delta", reason="Delta Lake's jars and a Spark that they fit: tox -e delta"
 )

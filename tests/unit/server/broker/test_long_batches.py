@@ -125,6 +125,7 @@ def batch_with_keys(broker: SimBroker, keys: int) -> RemotingCommand:
     return RemotingCommand(320, ext, encode_batch(members))
 
 
+@pytest.mark.trials
 @pytest.mark.parametrize("make", [with_keys, batch_with_keys])
 def test_a_sender_of_many_keys_waits_until_they_are_in_the_index(
     broker: SimBroker, make: Callable[[SimBroker, int], RemotingCommand]

@@ -1,0 +1,104 @@
+"""
+Which tests a run takes: those of the rings that it wants.
+
+`rings` in `pyproject.toml` lists the outer rings: a name, then its folders and files.
+`@pytest.mark.NAME` moves one slow test of another file there. All other tests are the inner ring.
+Without a path on the command line `pytest` runs the inner ring. With a path it runs all tests below
+that path. `--ring NAME` takes the tests of one ring, and `--ring all` takes every test.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+INNER, ALL = "inner", "all"
+COMMANDS = {
+    "peers": "tox -e peers: Java and Go",
+    "lake": "tox -e lake: Spark",
+    "trials": "tox -e trials: faults, museum, packages, the page, long real-process tests",
+}
+
+
+class Rings:
+    """
+    The rings that are declared, and those that this run wants.
+
+    :param lines: `NAME: PATH PATH ...`; several lines may have the same name.
+    :param wanted: names of rings.
+    :raises pytest.UsageError: a line names an unknown ring, or a path that is not there.
+    """
+
+    def __init__(self, root: Path, lines: Sequence[str], wanted: Sequence[str]) -> None:
+        self._ring_of: dict[Path, str] = {}
+        for line in lines:
+            name, _, paths = line.partition(":")
+            if name not in COMMANDS:
+                raise pytest.UsageError(
+                    f"pyproject.toml, rings: {name!r} is not one of {', '.join(COMMANDS)}"
+                )
+            for path in paths.split():
+                if not (root / path).exists():
+                    raise pytest.UsageError(
+                        f"pyproject.toml, rings: {path} is not there; write its new name"
+                    )
+                self._ring_of[root / path] = name
+        everything = ALL in wanted
+        self.left_out = [name for name in COMMANDS if not everything and name not in wanted]
+        self._takes_inner = everything or INNER in wanted
+
+    def leaves_out_path(self, path: Path) -> bool:
+        """A whole folder or file of a ring that this run does not want: nobody imports it."""
+        return self._ring_of.get(path) in self.left_out
+
+    def takes(self, item: pytest.Item) -> bool:
+        """This run wants the ring of this test: of its mark, else of its file or folder."""
+        ring = next((name for name in COMMANDS if item.get_closest_marker(name)), None)
+        if ring is None:
+            above = (item.path, *item.path.parents)
+            ring = next((self._ring_of[path] for path in above if path in self._ring_of), INNER)
+        return self._takes_inner if ring == INNER else ring not in self.left_out
+
+    def header(self) -> Iterator[str]:
+        """What this run leaves out, and the command that runs it."""
+        if not self._takes_inner:
+            yield "this run leaves out the inner ring; `pytest` runs it"
+        for name in self.left_out:
+            yield f"this run leaves out the tests of the ring {name} ({COMMANDS[name]})"
+
+
+KEY = pytest.StashKey[Rings]()
+
+
+def add_options(parser: pytest.Parser) -> None:
+    """`--ring`, and the list in `pyproject.toml`."""
+    parser.addini("rings", "outer rings of tests: NAME: PATH PATH ...", type="linelist")
+    parser.addoption(
+        "--ring",
+        action="append",
+        choices=(INNER, *COMMANDS, ALL),
+        help="run the tests of this ring; may be given several times. Without it: the inner ring "
+        "if no path is given, else all tests below the path",
+    )
+
+
+def configure(config: pytest.Config) -> None:
+    """Settle what this run wants; the workers of xdist are given the same."""
+    for name, command in COMMANDS.items():
+        config.addinivalue_line("markers", f"{name}: is in an outer ring of tests ({command})")
+    if not config.option.ring:
+        is_whole_suite = config.args_source is pytest.Config.ArgsSource.TESTPATHS
+        config.option.ring = [INNER if is_whole_suite else ALL]
+    config.stash[KEY] = Rings(config.rootpath, config.getini("rings"), config.option.ring)
+
+
+def deselect(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Take the tests of rings that this run does not want out of the list."""
+    rings = config.stash[KEY]
+    taken = [item for item in items if rings.takes(item)]
+    if len(taken) < len(items):
+        left = {id(item) for item in taken}
+        config.hook.pytest_deselected(items=[item for item in items if id(item) not in left])
+        items[:] = taken
