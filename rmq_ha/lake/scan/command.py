@@ -67,29 +67,42 @@ def throttle(rate: int) -> Callable[[int], None]:
 
 @click.command("rmqha-scan", context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("store")
-@click.option("--to", required=True, metavar="DIR", help="Where the facts of a fleet lie.")
-@click.option("--broker", required=True, metavar="NAME", help="brokerName: a pair has one name.")
+@click.option(
+    "--to", required=True, metavar="DIR", help="The directory of the facts of all brokers."
+)
+@click.option(
+    "--broker",
+    required=True,
+    metavar="NAME",
+    help="The brokerName. The brokers of a pair share one.",
+)
 @click.option(
     "--id", "broker_id", type=click.IntRange(min=0), default=0, show_default=True,
-    help="brokerId: 0 is the master.",
+    help="The brokerId. 0 is the master.",
 )  # fmt: skip
 @click.option(
     "--rate", "limit", type=Size(), default="50m", show_default=True,
-    help="Bytes a second that are read at most; 0: no limit.",
+    help="Bytes to read in a second at most. 0: no limit.",
 )  # fmt: skip
 @click.option(
     "--window", type=Size(LEAST_WINDOW), default="4m", show_default=True,
-    help="Bytes that one digest stands for; the same for all replicas of a broker.",
+    help="Bytes that one digest covers. It must be the same for all replicas of a broker.",
 )  # fmt: skip
 @click.option(
     "--check", "checks", type=click.Choice(["queues", "index"]), multiple=True,
-    help="Hold these against the log as well, all of them each time.",
+    help="Also compare these with the log; every run compares all of them.",
 )  # fmt: skip
-@click.option("--ids", is_flag=True, help="Keep a hash of each message's id: 16 bytes a message.")
 @click.option(
-    "--again", is_flag=True, help="From the beginning, not from where the last one ended."
+    "--ids",
+    is_flag=True,
+    help="Keep a hash of the id of each message, which takes 16 bytes a message.",
 )
-@click.option("--commit-log", metavar="DIR", help="storePathCommitLog, if that is set.")
+@click.option(
+    "--again", is_flag=True, help="Begin at the start of the log, not where the last scan ended."
+)
+@click.option(
+    "--commit-log", metavar="DIR", help="The storePathCommitLog of the broker, if it is set."
+)
 def main(
     store: str, to: str, broker: str, broker_id: int, limit: int, window: int,
     checks: tuple[str, ...], ids: bool, again: bool, commit_log: str | None,

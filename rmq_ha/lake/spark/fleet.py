@@ -47,11 +47,15 @@ _ROWS = pa.schema(
 @click.command("verify-fleet")
 @click.argument("directory")
 @click.option("--max-skew", type=Span(), default="20s", show_default=True,
-              help="How old a slave's tables may be.")  # fmt: skip
+              help="How old the tables of a slave may be.")  # fmt: skip
 @click.option("--max-age", type=Span(), default="24h", show_default=True,
-              help="How old facts may be.")  # fmt: skip
-@click.option("--no-fetch", is_flag=True, help="Only name windows that differ: read no store.")
-@click.option("--ids", is_flag=True, help="Look for ids that two messages have (rmqha-scan --ids).")
+              help="How old the facts may be.")  # fmt: skip
+@click.option("--no-fetch", is_flag=True, help="Name the windows that differ, and read no store.")
+@click.option(
+    "--ids",
+    is_flag=True,
+    help="Look for two messages with the same id (facts made with rmqha-scan --ids).",
+)
 @job_options
 def verify_fleet(directory: str, max_skew: int, max_age: int, no_fetch: bool, ids: bool) -> None:
     """

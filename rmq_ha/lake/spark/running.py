@@ -100,8 +100,8 @@ def _options(*names_of_master: str) -> Callable[[F], F]:
         _own(
             "--out",
             metavar="DIR",
-            help="Write findings (Parquet), summary.json and report.html there: a new or an empty"
-            " directory, or one of an earlier run, which is replaced.",
+            help="Write findings (Parquet), summary.json and report.html into this directory. It "
+            "must be new, empty, or hold the result of an earlier run, which is replaced.",
         ),
         _own(
             *names_of_master,
@@ -115,16 +115,16 @@ def _options(*names_of_master: str) -> Callable[[F], F]:
             multiple=True,
             read=_settings,
             metavar="KEY=VALUE",
-            help="A setting of Spark; as often as needed.",
+            help="A setting of Spark; repeatable.",
         ),
         _own(
             "--driver-memory",
             read=_memory,
             metavar="SIZE",
-            help="Heap of the driver; default 1g, which is enough for any size of store.",
+            help="Heap of the driver. The default of 1g is enough for a store of any size.",
         ),
-        _own("--strict", is_flag=True, help="Warnings violate, too: exit code 1."),
-        _own("--quiet", "-q", is_flag=True, help="No notes and no progress on stderr."),
+        _own("--strict", is_flag=True, help="Exit with 1 on warnings, too."),
+        _own("--quiet", "-q", is_flag=True, help="Print no notes and no progress on stderr."),
         common_options,
     )
 

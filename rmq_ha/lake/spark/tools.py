@@ -27,7 +27,9 @@ def pack(file: str) -> None:
 
 
 @click.command("java-home")
-@click.option("--verbose", "-v", is_flag=True, help="Which Java it is and why, on stderr.")
+@click.option(
+    "--verbose", "-v", is_flag=True, help="Print on stderr which Java was chosen, and why."
+)
 def java_home(verbose: bool) -> None:
     """
     Print the JAVA_HOME with which Spark's own scripts start on the Java that the jobs take.

@@ -49,7 +49,9 @@ _KEYS = {
     "group_perms": "groups",
 }
 _PERMS = ("DENY", "PUB", "SUB", "PUB|SUB")
-_show_secrets = click.option("--show-secrets", is_flag=True, help="Else nobody sees them.")
+_show_secrets = click.option(
+    "--show-secrets", is_flag=True, help="Print secret keys instead of hiding them."
+)
 
 
 @click.group()
@@ -80,7 +82,13 @@ def list_(which: str, show_secrets: bool) -> None:
 
 @acl.command()
 @click.argument("account", metavar="ACCESS_KEY")
-@click.option("--on", "which", default="", metavar="BROKER|CLUSTER|HOST:PORT", help="Only there.")
+@click.option(
+    "--on",
+    "which",
+    default="",
+    metavar="BROKER|CLUSTER|HOST:PORT",
+    help="Show the account of these brokers only.",
+)
 @_show_secrets
 @common_options
 def show(account: str, which: str, show_secrets: bool) -> None:
@@ -158,25 +166,38 @@ _grants = together(
     click.option(
         "--new-secret",
         envvar="RMQHA_NEW_SECRET",
-        help="More than 6 characters; better in the environment's RMQHA_NEW_SECRET, where `ps`"
-        " does not show it.",
+        help="The account's secret key, more than 6 characters. Prefer the environment's "
+        "RMQHA_NEW_SECRET, which `ps` does not show.",
     ),
-    click.option("--admin/--no-admin", default=None, help="Whether it may change brokers."),
+    click.option(
+        "--admin/--no-admin", default=None, help="Whether the account may change brokers."
+    ),
     click.option(
         "--from",
         "white_remote_address",
         metavar="ADDRESSES",
-        help="From where it needs no signature, like 10.0.1.* (whiteRemoteAddress).",
+        help="Addresses from which the account needs no signature, like 10.0.1.* "
+        "(whiteRemoteAddress).",
     ),
-    click.option("--default-topic", "default_topic_perm", type=_PERM, help="DENY without it."),
-    click.option("--default-group", "default_group_perm", type=_PERM, help="DENY without it."),
+    click.option(
+        "--default-topic",
+        "default_topic_perm",
+        type=_PERM,
+        help="Permission for every topic without one of its own. A new account has DENY.",
+    ),
+    click.option(
+        "--default-group",
+        "default_group_perm",
+        type=_PERM,
+        help="Permission for every group without one of its own. A new account has DENY.",
+    ),
     click.option(
         "--topic",
         "topic_perms",
         multiple=True,
         callback=_entries,
         metavar="TOPIC=PERM",
-        help="May be given several times; others that it has stay.",
+        help="Permission for one topic; repeatable. Permissions that are not named stay.",
     ),
     click.option(
         "--group",
@@ -184,7 +205,7 @@ _grants = together(
         multiple=True,
         callback=_entries,
         metavar="GROUP=PERM",
-        help="The same for groups.",
+        help="Permission for one group; repeatable. Permissions that are not named stay.",
     ),
 )
 

@@ -30,7 +30,8 @@ STRATEGIES: dict[str, AllocateStrategy] = {
     type=click.Choice(sorted(STRATEGIES)),
     default=AllocateAveragely.name,
     show_default=True,
-    help="How queues are shared out; what clients use is their own setting.",
+    help="The strategy that shares out the queues. Running clients use the one in their own "
+    "settings.",
 )
 @common_options
 def allocate(name: str, members: tuple[str, ...], strategy: str) -> None:

@@ -165,7 +165,7 @@ def assignments(_: Any, __: Any, values: Iterable[str]) -> dict[str, str]:
 @click.argument("which", metavar="BROKER|CLUSTER|HOST:PORT")
 @click.argument("changes", metavar="KEY=VALUE...", nargs=-1, required=True, callback=assignments)
 @click.option(
-    "--drop-old", is_flag=True, help="With --yes: a shorter fileReservedTime may delete messages."
+    "--drop-old", is_flag=True, help="With --yes: let a shorter fileReservedTime delete messages."
 )
 @sure_options
 @common_options

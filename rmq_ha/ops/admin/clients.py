@@ -28,7 +28,11 @@ COLUMNS = (
 
 @click.command()
 @click.argument("name", metavar="GROUP")
-@click.option("--stacks", is_flag=True, help="Of their threads, too; only Java's clients have any.")
+@click.option(
+    "--stacks",
+    is_flag=True,
+    help="Print the stacks of the members' threads. Only Java clients have any.",
+)
 @common_options
 def clients(name: str, stacks: bool) -> None:
     """

@@ -23,7 +23,12 @@ COLUMNS = ("topic", "broker", "queue", "before", "after")
 @click.command()
 @click.argument("source", metavar="FROM")
 @click.argument("group", metavar="GROUP")
-@click.option("--topic", "-t", default="", help="Only this one; else all that FROM consumes.")
+@click.option(
+    "--topic",
+    "-t",
+    default="",
+    help="Copy the offsets of this topic only. Default: every topic that FROM consumes.",
+)
 @sure_options
 @common_options
 def clone(source: str, group: str, topic: str, **sure: bool) -> None:

@@ -12,9 +12,11 @@ class NotAgreed(RmqHaError):
     pass
 
 
-dry_run_option = click.option("--dry-run", is_flag=True, help="Only show what would be done.")
+dry_run_option = click.option(
+    "--dry-run", is_flag=True, help="Show what the command would do, and do nothing."
+)
 sure_options = together(
-    dry_run_option, click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+    dry_run_option, click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
 )
 
 

@@ -17,7 +17,7 @@ COLUMNS = ("kind", "group", "client_id", "address", "language", "version", "brok
 
 @click.command()
 @click.argument("which", metavar="[BROKER|CLUSTER|HOST:PORT]", default="")
-@click.option("--group", "-g", default="", help="Only of this group.")
+@click.option("--group", "-g", default="", help="Show this group only.")
 @common_options
 def connections(which: str, group: str) -> None:
     """Producers and members of consumer groups, at each broker."""

@@ -50,9 +50,14 @@ def selector_of(tags: str, sql: str | None) -> MessageSelector:
 @click.command()
 @click.argument("topic")
 @click.option("--group", "-g", required=True, help="The consumer group.")
-@click.option("--tags", default="*", show_default=True, help="Like 'TagA || TagB'.")
-@click.option("--sql", help="An SQL92 expression about properties.")
-@click.option("--count", type=click.IntRange(min=1), help="Stop after so many.")
+@click.option(
+    "--tags",
+    default="*",
+    show_default=True,
+    help="Only messages with these tags, like 'TagA || TagB'.",
+)
+@click.option("--sql", help="Only messages whose properties match this SQL92 expression.")
+@click.option("--count", type=click.IntRange(min=1), help="Stop after this number of messages.")
 @click.option(
     "--from",
     "where",
@@ -64,10 +69,13 @@ def selector_of(tags: str, sql: str | None) -> MessageSelector:
 @click.option(
     "--until-end",
     is_flag=True,
-    help="Stop when the group has all that was there at the start, whoever of it consumed it.",
+    help="Stop when the group has consumed every message that was there at the start, no matter "
+    "by which member.",
 )
-@click.option("--broadcast", is_flag=True, help="Every member gets everything.")
-@click.option("--orderly", is_flag=True, help="One message of a queue after the other.")
+@click.option("--broadcast", is_flag=True, help="Every member gets every message.")
+@click.option(
+    "--orderly", is_flag=True, help="Consume the messages of each queue one after the other."
+)
 @common_options
 def consume(topic: str, group: str, tags: str, sql: str | None, **given: Any) -> None:
     """

@@ -85,7 +85,7 @@ def list_() -> None:
 
 @context.command()
 @click.argument("name", metavar="NAME")
-@click.option("--show-secrets", is_flag=True, help="Else nobody sees them.")
+@click.option("--show-secrets", is_flag=True, help="Print secrets instead of hiding them.")
 @common_options
 def show(name: str, show_secrets: bool) -> None:
     """Everything that a context says."""
@@ -101,7 +101,7 @@ def _shown(values: dict[str, Any], show_secrets: bool = False) -> dict[str, Any]
 
 @context.command()
 @click.argument("name", metavar="NAME")
-@click.option("--use", "is_used", is_flag=True, help="It holds from now on.")
+@click.option("--use", "is_used", is_flag=True, help="Make the new context the default.")
 @sure_options
 @common_options
 def add(name: str, is_used: bool, **sure: bool) -> None:
@@ -139,7 +139,7 @@ def add(name: str, is_used: bool, **sure: bool) -> None:
 
 @context.command()
 @click.argument("name", metavar="NAME", default="")
-@click.option("--none", is_flag=True, help="No context holds unless one is named.")
+@click.option("--none", is_flag=True, help="Use no context unless a command names one.")
 @common_options
 def use(name: str, none: bool) -> None:
     """Have NAME hold from now on, where no other is named and no name server is given."""

@@ -30,7 +30,12 @@ _FOLLOWING = "following"
 
 
 @click.command()
-@click.option("--id", "broker_id", type=click.IntRange(min=1), help="Its brokerId; or a free one.")
+@click.option(
+    "--id",
+    "broker_id",
+    type=click.IntRange(min=1),
+    help="The broker's new brokerId. Default: the one in its file, or a free one.",
+)
 @change_options
 @common_options
 def demote(config: str, broker_id: int | None, **given: Any) -> None:

@@ -29,7 +29,8 @@ _CLASSIC = (
 @click.option(
     "--to",
     metavar="MEMBER|ID",
-    help="Who shall lead; else who lacks least of the log, or the next one in sync.",
+    help="The member that shall lead. Default: the one with the most of the log, or the next "
+    "one in sync.",
 )
 @group_options
 @sure_options

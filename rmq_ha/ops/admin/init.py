@@ -33,40 +33,61 @@ _LAYOUTS: dict[str, Callable[[Site], list[Planned]]] = {
 
 @click.command()
 @click.argument("directory", type=click.Path(file_okay=False))
-@click.option("--pair", "layouts", flag_value="pair", multiple=True, help="A master and its slave.")
+@click.option(
+    "--pair",
+    "layouts",
+    flag_value="pair",
+    multiple=True,
+    help="Write the files of a master and its slave.",
+)
 @click.option(
     "--dledger",
     "layouts",
     flag_value="dledger",
     multiple=True,
-    help="Three that elect their master.",
+    help="Write the files of three brokers that elect their master (DLedger).",
 )
 @click.option(
     "--controller",
     "layouts",
     flag_value="controller",
     multiple=True,
-    help="Controllers for RocketMQ 5's brokers.",
+    help="Write the files of controllers for RocketMQ 5's brokers.",
 )
 @click.option(
     "--failover",
     "layouts",
     flag_value="failover",
     multiple=True,
-    help="A pair that elects its master; the third host has a controller only.",
+    help="Write the files of a pair that elects its master. The third host runs a controller only.",
 )
 @click.option(
-    "--hosts", default="", metavar="A,B,...", help="Addresses; default: all on 127.0.0.1."
+    "--hosts",
+    default="",
+    metavar="A,B,...",
+    help="Addresses of the machines. Default: everything runs on 127.0.0.1.",
 )
 @click.option(
     "--base-port",
     type=click.IntRange(1024),
     metavar="PORT",
-    help="All ports lie from here on (some 300 of them); default: the usual ports.",
+    help="Use ports from this one on (some 300 of them). Default: the usual ports.",
 )
-@click.option("--cluster", default="DefaultCluster", show_default=True, help="brokerClusterName.")
-@click.option("--name", default="broker-a", show_default=True, help="brokerName, or the group's.")
-@click.option("--data", default="", metavar="DIR", help="Of the stores; default: DIRECTORY/data.")
+@click.option(
+    "--cluster", default="DefaultCluster", show_default=True, help="The brokerClusterName."
+)
+@click.option(
+    "--name",
+    default="broker-a",
+    show_default=True,
+    help="The brokerName; in DLedger mode also the name of the group.",
+)
+@click.option(
+    "--data",
+    default="",
+    metavar="DIR",
+    help="The directory of the stores. Default: DIRECTORY/data.",
+)
 @dry_run_option
 @common_options
 def init(

@@ -19,7 +19,8 @@ namespace_option = together(
         "--namespace",
         default=ORDER_TOPICS,
         show_default=True,
-        help="What RocketMQ keeps in it: where ordered topics have their queues.",
+        help="The namespace. Default: the one in which RocketMQ keeps the queues of ordered "
+        "topics.",
     )
 )
 

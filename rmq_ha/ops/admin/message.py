@@ -62,11 +62,30 @@ class _SpotType(click.ParamType[Spot] if TYPE_CHECKING else click.ParamType):  #
 
 @message.command()
 @click.argument("msg_id", metavar="ID", required=False)
-@click.option("--topic", "-t", default="", help="Needed for unique ids, keys and places.")
-@click.option("--key", "-k", default="", help="A key, instead of an id.")
-@click.option("--at", "spot", type=_SpotType(), metavar="BROKER:QUEUE:OFFSET", help="A place.")
-@click.option("--max", "max_num", default=32, show_default=True, help="With a key, per broker.")
-@click.option("--since", type=WhenType(), default="earliest", help="With a key: stored since.")
+@click.option(
+    "--topic", "-t", default="", help="The message's topic. Unique ids, keys and places need it."
+)
+@click.option("--key", "-k", default="", help="Look for this key instead of an ID.")
+@click.option(
+    "--at",
+    "spot",
+    type=_SpotType(),
+    metavar="BROKER:QUEUE:OFFSET",
+    help="Show the message at this place, as `tail` prints it.",
+)
+@click.option(
+    "--max",
+    "max_num",
+    default=32,
+    show_default=True,
+    help="With --key: print at most this number of messages of each broker.",
+)
+@click.option(
+    "--since",
+    type=WhenType(),
+    default="earliest",
+    help="With --key: only messages that were stored since then.",
+)
 @common_options
 def show(
     msg_id: str | None, topic: str, key: str, spot: Spot | None, max_num: int, since: When

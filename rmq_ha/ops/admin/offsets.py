@@ -19,12 +19,12 @@ MOVED_COLUMNS = ("broker", "queue", "before", "after")
 
 @click.command()
 @click.argument("group")
-@click.option("--topic", "-t", default="", help="Only this topic.")
+@click.option("--topic", "-t", default="", help="Show this topic only.")
 @click.option(
     "--fail-above",
     type=click.IntRange(min=0),
     metavar="N",
-    help="Exit with 1 when the group is more messages than that behind.",
+    help="Exit with 1 if more messages than this wait for the group.",
 )
 @common_options
 def lag(group: str, topic: str, fail_above: int | None) -> None:
@@ -73,9 +73,11 @@ def show_lag(session: Session, group: str, group_lag: GroupLag) -> None:
 
 @click.command()
 @click.argument("topic")
-@click.option("--group", "-g", required=True, help="The group.")
-@click.option("--to", type=WhenType(), required=True, help="Where it goes on.")
-@click.option("--new", "is_new", is_flag=True, help="The group need not exist.")
+@click.option("--group", "-g", required=True, help="The consumer group.")
+@click.option(
+    "--to", type=WhenType(), required=True, help="The place from which the group goes on."
+)
+@click.option("--new", "is_new", is_flag=True, help="Accept a group that does not exist yet.")
 @sure_options
 @common_options
 def reset_offset(topic: str, group: str, to: When, is_new: bool, dry_run: bool, yes: bool) -> None:

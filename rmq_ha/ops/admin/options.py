@@ -67,7 +67,7 @@ on_option = click.option(
     "which",
     default="",
     metavar="BROKER|CLUSTER|HOST:PORT",
-    help="Only there; else on all masters.",
+    help="Act on these brokers only. Default: all masters.",
 )
 """Of commands that change something on all masters, unless somebody names some."""
 
@@ -117,21 +117,21 @@ _SHARED = (
         "-n",
         envvar="NAMESRV_ADDR",
         metavar="HOST:PORT[;...]",
-        help="Name servers; default: the environment's NAMESRV_ADDR.",
+        help="Addresses of the name servers. Default: the environment's NAMESRV_ADDR.",
     ),
     _shared(
         "--access-key",
         envvar="RMQHA_ACCESS_KEY",
-        help="Account, for brokers with ACL; or the environment's RMQHA_ACCESS_KEY.",
+        help="The account, for brokers with ACL. Default: the environment's RMQHA_ACCESS_KEY.",
     ),
     _shared(
         "--secret-key",
         envvar="RMQHA_SECRET_KEY",
-        help="Its secret; better in the environment's RMQHA_SECRET_KEY, where `ps` does not"
-        " show it.",
+        help="The account's secret. Prefer the environment's RMQHA_SECRET_KEY, which `ps` does "
+        "not show.",
     ),
     _shared(
-        "--security-token", envvar="RMQHA_SECURITY_TOKEN", help="Token of a temporary account."
+        "--security-token", envvar="RMQHA_SECURITY_TOKEN", help="The token of a temporary account."
     ),
     _shared(
         "--sign-only-over-tls",
@@ -143,31 +143,32 @@ _SHARED = (
         "--context",
         envvar="RMQHA_CONTEXT",
         metavar="NAME",
-        help="A cluster that `context add` knows; default: that of `context use`.",
+        help="Use the cluster that `context add` stored under this name. Default: the one chosen "
+        "by `context use`.",
     ),
     _shared(
         "--context-file",
         envvar="RMQHA_CONTEXT_FILE",
         type=_FILE,
-        help="Where contexts are; default: contexts.json in the user's settings.",
+        help="The file of contexts. Default: contexts.json in the user's settings.",
     ),
     _shared("--tls", is_flag=True, help="Connect with TLS."),
     _shared(
         "--tls-ca",
         type=_FILE,
-        help="PEM file of certificates that servers must come from; implies --tls. Without it"
-        " nobody checks who the servers are.",
+        help="PEM file of the authorities that may sign certificates of servers; implies --tls. "
+        "Without it no certificate is verified.",
     ),
-    _shared("--tls-cert", type=_FILE, help="PEM file with our own certificate."),
-    _shared("--tls-key", type=_FILE, help="PEM file (PKCS#8) with its key."),
+    _shared("--tls-cert", type=_FILE, help="PEM file with the certificate of this client."),
+    _shared("--tls-key", type=_FILE, help="PEM file (PKCS#8) with the key of that certificate."),
     _shared(
         "--timeout",
         type=click.FloatRange(min=0.001),
         metavar="SECONDS",
-        help="For one call; default 5.",
+        help="Seconds to wait for one answer. Default: 5.",
     ),
-    _shared("--json", is_flag=True, help="JSON on stdout, errors as JSON on stderr."),
-    _shared("--verbose", "-v", is_flag=True, help="What the client logs, on stderr."),
+    _shared("--json", is_flag=True, help="Print JSON on stdout, and errors as JSON on stderr."),
+    _shared("--verbose", "-v", is_flag=True, help="Print the client's log on stderr."),
 )
 
 

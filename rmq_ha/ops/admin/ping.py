@@ -31,10 +31,14 @@ COLUMNS = ("kind", "name", "address", "asked", "failed", "least_ms", "mean_ms", 
     "topic",
     default="",
     metavar="TOPIC",
-    help="Send messages there, too, to each broker that has it: its consumers get them.",
+    help="Also send messages to this topic, at each broker that has it. Its consumers get them.",
 )
 @click.option(
-    "--size", type=click.IntRange(1, 1 << 20), default=128, show_default=True, help="With --send."
+    "--size",
+    type=click.IntRange(1, 1 << 20),
+    default=128,
+    show_default=True,
+    help="Bytes of each message that --send sends.",
 )
 @common_options
 def ping(which: str, count: int, topic: str, size: int) -> None:

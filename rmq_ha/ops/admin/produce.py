@@ -29,24 +29,36 @@ def _pair(_: Any, __: Any, values: Iterable[str]) -> dict[str, str]:
 @click.command()
 @click.argument("topic")
 @click.argument("words", nargs=-1, metavar="[BODY]")
-@click.option("--file", "file", type=click.File("rb"), help="The body is this file.")
-@click.option("--tags", default="", help="A tag.")
-@click.option("--key", "keys", multiple=True, help="What it can be found by; several are fine.")
+@click.option("--file", "file", type=click.File("rb"), help="Send the content of this file.")
+@click.option("--tags", default="", help="The tag of the messages.")
+@click.option(
+    "--key",
+    "keys",
+    multiple=True,
+    help="A key by which the message can be found later; repeatable.",
+)
 @click.option("--property", "-p", "properties", multiple=True, callback=_pair, metavar="NAME=VALUE")
-@click.option("--delay-level", type=click.IntRange(0, 18), default=0, help="1: 1s ... 18: 2h.")
+@click.option(
+    "--delay-level",
+    type=click.IntRange(0, 18),
+    default=0,
+    help="Deliver the messages later. By default 1 means 1s, and 18 means 2h.",
+)
 @click.option("--shard", help="Messages with the same text go to the same queue.")
-@click.option("--count", type=click.IntRange(min=1), default=1, help="Send the body so often.")
-@click.option("--group", "-g", default="RMQHA_ADMIN", show_default=True, help="Producer group.")
+@click.option(
+    "--count", type=click.IntRange(min=1), default=1, help="Send the body this number of times."
+)
+@click.option("--group", "-g", default="RMQHA_ADMIN", show_default=True, help="The producer group.")
 @click.option(
     "--wait",
     type=click.FloatRange(0, 86_400),
     default=60,
     show_default=True,
     metavar="SECONDS",
-    help="Go on for so long while a broker is away; 0: one round of attempts.",
+    help="Seconds to keep trying while a broker is away. 0: make one round of attempts.",
 )
 @click.option("--in-flight", type=click.IntRange(1, 4096), default=64, show_default=True)
-@click.option("--quiet", "-q", is_flag=True, help="Only the sum.")
+@click.option("--quiet", "-q", is_flag=True, help="Print only the totals.")
 @common_options
 def produce(topic: str, words: tuple[str, ...], file: Any, **given: Any) -> None:
     """

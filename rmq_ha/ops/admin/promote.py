@@ -33,12 +33,13 @@ _ROLES = (BrokerRole.SYNC_MASTER, BrokerRole.ASYNC_MASTER)
     type=click.Choice([role.value for role in _ROLES]),
     default=BrokerRole.SYNC_MASTER.value,
     show_default=True,
-    help="What it becomes.",
+    help="The role that the broker gets.",
 )
 @click.option(
     "--less",
     is_flag=True,
-    help="Promote this slave although another one has more messages, which are set aside then.",
+    help="Promote this slave although another slave has more messages. The messages that this "
+    "slave lacks are set aside.",
 )
 @change_options
 @common_options

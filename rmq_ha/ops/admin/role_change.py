@@ -50,13 +50,14 @@ change_options = together(
         "-c",
         required=True,
         type=click.Path(exists=True, dir_okay=False, resolve_path=True),
-        help="The broker's properties file, on its machine.",
+        help="The broker's properties file, on the broker's machine.",
     ),
     click.option(
         "--restart",
         default="",
         metavar="COMMAND",
-        help="Restarts the broker, like 'systemctl restart rmqha-broker'. Without it you do.",
+        help="The command that restarts the broker, like 'systemctl restart rmqha-broker'. "
+        "Without it you restart the broker when you are asked to.",
     ),
     click.option(
         "--wait",
@@ -64,7 +65,7 @@ change_options = together(
         default=120.0,
         show_default=True,
         metavar="SECONDS",
-        help="For the broker to be what it should.",
+        help="Seconds to wait until the broker has its new role.",
     ),
 )
 """Options of commands that change a role."""

@@ -17,8 +17,10 @@ COLUMNS = ("topic", "group", "in_s", "in_day", "out_s", "out_day", "waiting")
 
 @click.command()
 @click.argument("which", metavar="[BROKER|CLUSTER|HOST:PORT]", default="")
-@click.option("--topic", "-t", default="", help="Only this one.")
-@click.option("--all", "show_all", is_flag=True, help="Also RocketMQ's own, and what is idle.")
+@click.option("--topic", "-t", default="", help="Show this topic only.")
+@click.option(
+    "--all", "show_all", is_flag=True, help="Show RocketMQ's own topics and idle topics, too."
+)
 @common_options
 def stats(which: str, topic: str, show_all: bool) -> None:
     """

@@ -16,7 +16,7 @@ from rmq_ha.ops.offline.verify import INDEX, QUEUES
 
 _DIRECTORY = click.Path(exists=True, file_okay=False, resolve_path=True)
 _commit_log = click.option(
-    "--commit-log", metavar="DIR[,DIR]", help="storePathCommitLog, where it is elsewhere."
+    "--commit-log", metavar="DIR[,DIR]", help="The storePathCommitLog of the broker, if it is set."
 )
 
 
@@ -65,10 +65,10 @@ def show_faults(session: Session, root: str, commit_log: str | None = None) -> i
     type=click.IntRange(min=0),
     default=0,
     metavar="OFFSET",
-    help="Physical offset in the log; the next message behind it is the first.",
+    help="Begin with the first message at or after this physical offset of the log.",
 )
-@click.option("--count", type=click.IntRange(min=1), help="Stop after so many.")
-@click.option("--topic", "-t", help="Only of this topic.")
+@click.option("--count", type=click.IntRange(min=1), help="Stop after this number of messages.")
+@click.option("--topic", "-t", help="Print messages of this topic only.")
 @common_options
 def dump(root: str, commit_log: str | None, start: int, count: int | None, topic: str) -> None:
     """
@@ -117,14 +117,14 @@ def dump_records(
     "-c",
     required=True,
     type=click.Path(exists=True, dir_okay=False, resolve_path=True),
-    help="The broker's properties file: it says where the store is, and how large its files are.",
+    help="The broker's properties file. It names the store and the sizes of its files.",
 )
 @click.option(
     "--part",
     "parts",
     type=click.Choice([QUEUES, INDEX]),
     multiple=True,
-    help="Also where it fits the log.",
+    help="Rebuild this part even if it agrees with the log; repeatable.",
 )
 @sure_options
 @common_options

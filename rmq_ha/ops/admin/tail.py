@@ -45,17 +45,22 @@ def _queues(_: Any, __: Any, values: Iterable[str]) -> list[Only]:
 
 @click.command()
 @click.argument("topic")
-@click.option("--tags", default="*", show_default=True, help="Like 'TagA || TagB'.")
-@click.option("--sql", help="An SQL92 expression about properties.")
+@click.option(
+    "--tags",
+    default="*",
+    show_default=True,
+    help="Only messages with these tags, like 'TagA || TagB'.",
+)
+@click.option("--sql", help="Only messages whose properties match this SQL92 expression.")
 @click.option("--since", type=WhenType(), default="latest", show_default=True)
-@click.option("--count", type=click.IntRange(min=1), help="Stop after so many.")
+@click.option("--count", type=click.IntRange(min=1), help="Stop after this number of messages.")
 @click.option(
     "--queue",
     "only",
     multiple=True,
     metavar="[BROKER:]N",
     callback=_queues,
-    help="Only this queue; several are fine.",
+    help="Read this queue only; repeatable.",
 )
 @click.option("--no-follow", is_flag=True, help="Stop at the end of the queues.")
 @click.option(
@@ -63,7 +68,7 @@ def _queues(_: Any, __: Any, values: Iterable[str]) -> list[Only]:
     "-g",
     default=READER_GROUP,
     show_default=True,
-    help="In whose name; brokers with ACL may want another.",
+    help="The group in whose name messages are pulled. Brokers with ACL may require one.",
 )
 @common_options
 def tail(topic: str, tags: str, sql: str | None, group: str, **given: Any) -> None:

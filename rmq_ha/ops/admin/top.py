@@ -45,9 +45,9 @@ class Sample(NamedTuple):
     type=click.FloatRange(min=0.2),
     default=2.0,
     show_default=True,
-    help="Between two looks.",
+    help="Seconds between two looks.",
 )
-@click.option("--count", type=click.IntRange(min=1), help="Stop after so many looks.")
+@click.option("--count", type=click.IntRange(min=1), help="Stop after this number of looks.")
 @click.option("--groups", "most", type=click.IntRange(min=0), default=15, show_default=True)
 @common_options
 def top(which: str, seconds: float, count: int | None, most: int) -> None:

@@ -46,7 +46,12 @@ topic.add_command(allocate)
 
 @topic.command(name="list")
 @click.argument("which", metavar="[BROKER|CLUSTER|HOST:PORT]", default="")
-@click.option("--all", "every", is_flag=True, help="RocketMQ's own, retries and dead letters too.")
+@click.option(
+    "--all",
+    "every",
+    is_flag=True,
+    help="List RocketMQ's own topics, retry topics and dead letter topics, too.",
+)
 @common_options
 def list_(which: str, every: bool) -> None:
     """Topics, broker by broker."""
@@ -80,9 +85,19 @@ def _row(target: Target, config: TopicConfig) -> list[Any]:
 _shape = together(
     on_option,
     click.option("--queues", "-q", type=_QUEUES, help=f"On each broker; {QUEUES} at first."),
-    click.option("--read-queues", type=_QUEUES, help="If they are not as many."),
-    click.option("--write-queues", type=_QUEUES, help="If they are not as many."),
-    click.option("--perm", type=click.Choice(list(_PERMS)), help="RW for a new one."),
+    click.option(
+        "--read-queues",
+        type=_QUEUES,
+        help="The number of queues to read, if it differs from --queues.",
+    ),
+    click.option(
+        "--write-queues",
+        type=_QUEUES,
+        help="The number of queues to write, if it differs from --queues.",
+    ),
+    click.option(
+        "--perm", type=click.Choice(list(_PERMS)), help="Permissions. A new topic has RW."
+    ),
 )
 
 
@@ -108,7 +123,9 @@ def create(name: str, which: str, dry_run: bool, **shape: Any) -> None:
 @click.argument("name", metavar="TOPIC")
 @_shape
 @click.option(
-    "--drop-unread", is_flag=True, help="Messages that groups lack may become unreadable."
+    "--drop-unread",
+    is_flag=True,
+    help="Accept that messages which groups have not read become unreadable.",
 )
 @sure_options
 @common_options
@@ -258,7 +275,9 @@ async def forget_everywhere(session: Session, asker: Asker, name: str) -> None:
 
 @topic.command()
 @click.argument("name", metavar="TOPIC")
-@click.option("--on", "which", default="", metavar="BROKER|HOST:PORT", help="Only there.")
+@click.option(
+    "--on", "which", default="", metavar="BROKER|HOST:PORT", help="Show these brokers only."
+)
 @common_options
 def status(name: str, which: str) -> None:
     """

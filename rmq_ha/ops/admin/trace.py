@@ -16,7 +16,9 @@ _MOST = 64
 
 @click.command()
 @click.argument("msg_id", metavar="ID")
-@click.option("--trace-topic", default=TRACE_TOPIC, show_default=True, help="Where traces are.")
+@click.option(
+    "--trace-topic", default=TRACE_TOPIC, show_default=True, help="The topic that holds the traces."
+)
 @common_options
 def trace(msg_id: str, trace_topic: str) -> None:
     """

@@ -26,9 +26,11 @@ from rmq_ha.ops.offsets.verdict import answer
 @click.command("verify-offsets")
 @pair_options(required=True)
 @limit_options
-@click.option("--findings", "shows", is_flag=True, help="Each finding, not only their numbers.")
-@click.option("--strict", is_flag=True, help="Warnings violate, too: exit code 1.")
-@click.option("--quiet", "-q", is_flag=True, help="No notes on stderr.")
+@click.option(
+    "--findings", "shows", is_flag=True, help="Print each finding, not only their numbers."
+)
+@click.option("--strict", is_flag=True, help="Exit with 1 on warnings, too.")
+@click.option("--quiet", "-q", is_flag=True, help="Print no notes on stderr.")
 @common_options
 def verify_offsets(
     of_master: str, of_slaves: Sequence[str], shows: bool, strict: bool, quiet: bool, **given: Any
@@ -99,14 +101,18 @@ def _line(row: Mapping[str, Any]) -> str:
 @click.command("snapshot")
 @click.argument("place", metavar="PLACE")
 @click.option(
-    "--to", "directory", required=True, metavar="DIR", help="The history, a directory; it grows."
+    "--to",
+    "directory",
+    required=True,
+    metavar="DIR",
+    help="The directory of the history. Each run adds to it.",
 )
 @click.option(
     "--role",
     type=click.Choice(["master", "slave"]),
-    help="Of a store, which does not say whose it is.",
+    help="The role of the broker. A store does not say it.",
 )
-@click.option("--broker-name", help="Of a store, which does not say.")
+@click.option("--broker-name", help="The brokerName. A store does not say it.")
 @common_options
 def snapshot(place: str, directory: str, role: str | None, broker_name: str | None) -> None:
     """

@@ -70,9 +70,11 @@ class PairStory(Story):
 
 
 @click.command()
-@click.option("--messages", default=5000, show_default=True, help="how many to send")
-@click.option("--dledger", is_flag=True, help="a group of three that elects its leader")
-@click.option("--failover", is_flag=True, help="a pair with a controller that elects the other")
+@click.option("--messages", default=5000, show_default=True, help="How many messages to send.")
+@click.option(
+    "--dledger", is_flag=True, help="Run a group of three brokers that elects its leader."
+)
+@click.option("--failover", is_flag=True, help="Run a pair whose controller elects the new master.")
 def main(messages: int, dledger: bool, failover: bool) -> None:
     """Start a replicating pair, send, kill the master, read everything back from the slave."""
     if dledger and failover:

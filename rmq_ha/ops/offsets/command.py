@@ -41,32 +41,33 @@ _LIMITS = (
         type=Span(),
         default="20s",
         show_default=True,
-        help="How old a slave's tables may be: it copies every 10 s, its master writes"
-        " files every 5 s. Two stores at rest may differ by nothing.",
+        help="How old the tables of a slave may be. A slave copies them every 10 s, and its "
+        "master writes them every 5 s. Two stores at rest may differ by nothing.",
     ),
     click.option(
         "--wait",
         type=Span(),
         default=None,
-        help="How long to look again at a slave that lacks something; default: --max-skew and"
-        " 3 s. A shorter time may leave the question open (exit code 3).",
+        help="How long to keep looking at a slave that lacks something. Default: --max-skew and "
+        "3 s. A shorter time may leave the question open (exit code 3).",
     ),
     click.option(
         "--max-lag",
         type=click.IntRange(min=0),
         default=0,
         show_default=True,
-        help="Messages that each queue of a slave may lack.",
+        help="How many messages each queue of a slave may lack.",
     ),
     click.option(
         "--max-repeats",
         type=click.IntRange(min=0),
-        help="More repeated messages than that are not safe; default: any number is.",
+        help="How many repeated messages count as safe. Default: any number.",
     ),
     click.option(
         "--repair",
         metavar="DIR",
-        help="Write a repair plan and merged tables there; nothing is done.",
+        help="Write a repair plan and merged tables into this directory. Nothing is changed "
+        "elsewhere.",
     ),
 )
 
@@ -109,7 +110,7 @@ def pair_options(*, required: bool) -> Callable[[F], F]:
         required=required,
         multiple=True,
         metavar="PLACE",
-        help="A slave, as often as there are some; one that is safe to fail over to is enough.",
+        help="A slave; repeatable. The pair is safe if one of its slaves is.",
     )
     return lambda function: master(slave(function))
 

@@ -17,35 +17,47 @@ _FORM = click.option(
     type=click.Choice(["parquet", "delta"]),
     default="parquet",
     show_default=True,
-    help="What the archive is a table of.",
+    help="The format of the table in which the archive is kept.",
 )
 
 
 @click.command("archive")
 @click.argument("place")
-@click.option("--to", required=True, metavar="DIR", help="The archive; made if it is not there.")
+@click.option(
+    "--to",
+    required=True,
+    metavar="DIR",
+    help="The directory of the archive. It is made if it does not exist.",
+)
 @_FORM
 @click.option(
     "--before",
     default="1d",
     show_default=True,
     metavar="TIME",
-    help="Only what was stored before: 2026-01-31, ms, an age like 7d; `now` for everything. What"
-    " is young could still be lost by a fail-over, and then the archive would know better.",
+    help="Archive messages that were stored before then: 2026-01-31, ms, an age like 7d, or "
+    "`now` for everything. A fail-over may still remove young messages, which the archive "
+    "would keep.",
 )
 @click.option(
     "--topics",
     "-t",
     metavar="A,B",
-    help="Only these; default: all but those in which brokers keep messages on their way.",
+    help="Archive these topics only. Default: all but those in which brokers keep messages on "
+    "their way.",
 )
-@click.option("--broker-name", default="", metavar="NAME", help="Whose store PLACE is.")
+@click.option(
+    "--broker-name",
+    default="",
+    metavar="NAME",
+    help="The brokerName of the broker whose store PLACE is.",
+)
 @click.option(
     "--run-messages",
     type=click.IntRange(min=1),
     default=5_000_000,
     show_default=True,
-    help="Messages committed at once; so much is done again after a crash.",
+    help="How many messages are committed at once. After a crash so many are done again.",
 )
 @job_options
 def archive(place: str, to: str, **given: Any) -> None:
@@ -83,17 +95,19 @@ def archive(place: str, to: str, **given: Any) -> None:
 @click.command("replay")
 @click.argument("archive_", metavar="ARCHIVE")
 @_FORM
-@click.option("--topic", required=True, metavar="TOPIC", help="Of the archive.")
-@click.option("--as", "to", metavar="TOPIC", help="Where to; default: the same topic.")
-@click.option("--from", "since", metavar="TIME", help="Only what was stored then or later.")
-@click.option("--until", metavar="TIME", help="Only what was stored before.")
+@click.option("--topic", required=True, metavar="TOPIC", help="The topic in the archive.")
+@click.option("--as", "to", metavar="TOPIC", help="The topic to send to. Default: the same topic.")
+@click.option(
+    "--from", "since", metavar="TIME", help="Send messages that were stored then or later."
+)
+@click.option("--until", metavar="TIME", help="Send messages that were stored before then.")
 @click.option(
     "--rate",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Messages a second at most; default: all.",
+    help="Messages to send in a second at most. Default: no limit.",
 )
-@click.option("--again", is_flag=True, help="Also what the topic has already, by its id.")
+@click.option("--again", is_flag=True, help="Also send messages whose id the topic has already.")
 @job_options
 def replay(archive_: str, topic: str, **given: Any) -> None:
     """

@@ -13,44 +13,48 @@ from rmq_ha.lake.spark.running import Job, job_options, run_job
 
 @click.command("audit-messages")
 @click.argument("places", metavar="PLACE...", nargs=-1, required=True)
-@click.option("--topics", "-t", metavar="A,B", help="Only these; default: all.")
-@click.option("--produced", metavar="FILE", help="What producers say they sent.")
-@click.option("--delivered", metavar="FILE", help="What consumers say they were given.")
+@click.option("--topics", "-t", metavar="A,B", help="Audit these topics only. Default: all.")
+@click.option("--produced", metavar="FILE", help="Ledgers in which producers say what they sent.")
+@click.option(
+    "--delivered", metavar="FILE", help="Ledgers in which consumers say what they were given."
+)
 @click.option(
     "--broker",
     "brokers",
     multiple=True,
     metavar="NAME",
-    help="Only rows of the ledgers that are about this broker; as often as needed.",
+    help="Only rows of the ledgers that are about this broker; repeatable.",
 )
 @click.option(
     "--key",
     type=click.Choice(["uniqKey", "keys"]),
     default="uniqKey",
     show_default=True,
-    help="What tells messages apart.",
+    help="The field by which two messages are told apart.",
 )
-@click.option("--window", default="1m", show_default=True, help="Width of the windows of time.")
-@click.option("--from", "since", metavar="TIME", help="2026-01-31T12:00, ms, or an age like 7d.")
-@click.option("--to", "until", metavar="TIME", help="Up to then, not included.")
+@click.option("--window", default="1m", show_default=True, help="The width of one window of time.")
+@click.option(
+    "--from", "since", metavar="TIME", help="Begin here: 2026-01-31T12:00, ms, or an age like 7d."
+)
+@click.option("--to", "until", metavar="TIME", help="End before this time.")
 @click.option(
     "--grace",
     default="10s",
     show_default=True,
-    help="How long a message may be on its way, and how far clocks may differ.",
+    help="How long a message may take, and how far clocks may differ.",
 )
 @click.option(
     "--ordered",
     multiple=True,
     metavar="GROUP",
-    help="This group promises the order of each queue; as often as needed.",
+    help="A group that promises the order of each queue; repeatable.",
 )
 @click.option(
     "--subscription",
     "subscriptions",
     multiple=True,
     metavar="GROUP=TAGS",
-    help="The group wants these tags (TagA||TagB) only; as often as needed.",
+    help="GROUP:TAGS of a group that wants only these tags (TagA||TagB); repeatable.",
 )
 @job_options
 def audit_messages(places: tuple[str, ...], **given: Any) -> None:

@@ -19,20 +19,21 @@ from rmq_ha.ops.offsets.places import SnapshotPlace, parse_place
     "--pairs",
     "listed",
     type=click.File(),
-    help="Many pairs: a line for each, the places of a master and its slaves with blanks between.",
+    help="A file of pairs. Each line has the places of a master and its slaves, with blanks "
+    "between them.",
 )
 @click.option(
     "--cluster",
     metavar="namesrv://host:port[/NAME]",
-    help="Many pairs: every broker that these name servers know, or those of one cluster.",
+    help="Check every broker that these name servers know, or every broker of one cluster.",
 )
 @limit_options
 @click.option(
     "--history",
     metavar="snapshot:DIR",
-    help="Snapshots of these replicas, to look for rollbacks and jumps in the past.",
+    help="Snapshots of these replicas, in which to look for rollbacks and jumps.",
 )
-@click.option("--record", is_flag=True, help="Add what is seen to --history first.")
+@click.option("--record", is_flag=True, help="Add the current state to --history first.")
 @job_options_of_pairs
 def verify_offsets(
     of_master: str | None,

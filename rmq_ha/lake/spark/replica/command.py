@@ -36,20 +36,20 @@ def _index_sizes(
     type=click.IntRange(min=0),
     default=0,
     metavar="OFFSET",
-    help="Physical offset from which on everything is looked at; default: all that both have.",
+    help="Compare from this physical offset on. Default: everything that both have.",
 )
 @click.option(
     "--window",
     type=Size(LEAST_WINDOW),
-    help="Bytes that are read and compared at once; default: 16m.",
+    help="Bytes to read and compare at once. Default: 16m.",
 )
 @click.option(
     "--check",
     "checks",
     type=click.Choice(["bytes", *CHECKS]),
     multiple=True,
-    help="Besides the bytes look only at this: CRCs of bodies, queues, index; as often as needed."
-    " --check bytes: at nothing else. Default: at all.",
+    help="Besides the bytes check only this: CRCs of bodies, queues or index; repeatable. "
+    "`--check bytes` checks nothing else. Default: all.",
 )
 @click.option(
     "--index-sizes",
