@@ -39,6 +39,11 @@ def words_of(value: Any) -> str:
     return "-" if value is None else one_line(str(value))
 
 
+def counted(number: int, noun: str) -> str:
+    """`1 broker`, `2 brokers`."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
 class NamedValues(dict[str, Any]):
     """
     Values of a log line: programs find them by name, and people read ` (name=value, ...)`.

@@ -111,7 +111,7 @@ class AuditLog:
             "log_kind": (NAMESPACE, account, host),  # nobody's flood hides what others do
             "account": account,
             "certificate": certificate or NOBODY,
-            "who": f"{account} ({certificate})" if certificate else account,
+            "who": _caller_text(account, certificate, channel.remote_text),
             "peer": channel.remote_text,
             "code": int(request.code),
             "verb": act.verb,
@@ -120,13 +120,13 @@ class AuditLog:
             "details": NamedValues(act.details),
         }
         if not code:
-            self.log.info("{who} at {peer} {verb} {kind} {item!r}{details}", **fields)
+            self.log.info("{who} {verb} {kind} {item!r}{details}", **fields)
             return
         told = self._refusals.refused(host, self._clock.seconds())
         if told is not None:
             self.log.warn(
-                "{who} at {peer} wanted and was answered {answer}: {verb} {kind} "
-                "{item!r}{details}: {reason!r} ({silent} before it were not logged)",
+                "{who} asked in vain: {verb} {kind} {item!r}{details}. The answer was code "
+                "{answer}, {reason!r} ({silent} refusals before this one were not logged)",
                 answer=int(code),
                 reason=remark or "",
                 silent=told.silent,
@@ -153,6 +153,14 @@ class OwnActs:
             item=item,
             details=NamedValues(details),
         )
+
+
+def _caller_text(account: str, certificate: str, peer: str) -> str:
+    """`ops (CN=ops) at 10.0.0.1:5`; only the address of a peer without account and certificate."""
+    name = certificate if account == NOBODY else account
+    if certificate and account != NOBODY:
+        name = f"{account} ({certificate})"
+    return f"{name} at {peer}" if name else peer
 
 
 def by_header(verb: str, kind: str, name: str, *details: str) -> Describe:

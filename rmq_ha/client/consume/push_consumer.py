@@ -11,6 +11,7 @@ from twisted.internet.defer import Deferred, fail
 from twisted.logger import Logger
 
 from rmq_ha.base.errors import ConfigurationError
+from rmq_ha.base.model.printable import NamedValues
 from rmq_ha.base.model.subscription import SUB_ALL, TAG_TYPES
 from rmq_ha.base.model.topics import RETRY_PREFIX, topic_fault
 from rmq_ha.base.timing.periodic import Periodic
@@ -315,7 +316,11 @@ class PushConsumer:
         self._rebalance()
 
     def reset_offsets(self, topic: str, offsets: Mapping[MessageQueue, int]) -> None:
-        self.log.info("{group} is reset to {offsets}", group=self._base.group, offsets=offsets)
+        self.log.info(
+            "the offsets of {group} are reset{offsets}",
+            group=self._base.group,
+            offsets=NamedValues({str(queue): offset for queue, offset in offsets.items()}),
+        )
         self._queues.reset(offsets)
 
     def consume_status(self, topic: str) -> Mapping[MessageQueue, int]:

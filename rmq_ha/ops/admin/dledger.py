@@ -81,9 +81,9 @@ def client_of(session: Session, known: Known) -> GroupClient:
 @click.group(short_help="A DLedger group: its members, and who leads.")
 def dledger() -> None:
     """
-    Ask a DLedger group, of rmq-ha and of Java brokers, and tell it who shall lead.
+    Show the members of a DLedger group, and hand leadership over.
 
-    It is asked at the ports of dLegerPeers.
+    The members may run rmq-ha or Java. They are asked at the ports in dLegerPeers.
     """
 
 
@@ -92,10 +92,11 @@ def dledger() -> None:
 @common_options
 def status(group: str | None, peers: str | None, config: Any) -> None:
     """
-    Show each member: role, term, its ledger, and what it lacks of the leader's.
+    Show the role, the term and the ledger of each member.
 
-    Java's members do not say up to where they have committed. Exit code 4 when a member does not
-    answer, 1 when nobody leads.
+    `lag` is the number of entries that a member lacks of the leader's ledger. Members that run
+    Java do not report the index up to which they have committed. Exit code 4: a member does not
+    answer; 1: no member leads.
     """
     known = known_group(group, peers, config)
 

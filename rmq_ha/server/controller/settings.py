@@ -12,6 +12,7 @@ from rmq_ha.base.config.dledger_settings import DLedgerSettings, parse_peers
 from rmq_ha.base.config.fields import fields_by_key
 from rmq_ha.base.config.settings import change, render_objects
 from rmq_ha.base.errors import ConfigurationError, RequestRejected
+from rmq_ha.base.model.printable import NamedValues
 from rmq_ha.base.properties_file import PropertiesFile
 from rmq_ha.base.seams import Disk, Worker
 from rmq_ha.base.wire.codes import ResponseCode
@@ -71,5 +72,5 @@ class ControllerSettings:
                 "controller, with a restart; nothing was changed",
             )
         changes = change((self._config,), texts)
-        self.log.info("configuration changed: {changes}", changes=changes)
+        self.log.info("configuration changed{changes}", changes=NamedValues(changes))
         return self.file.change(changes)

@@ -327,7 +327,9 @@ class DLedgerService:
         try:
             self._do[type(action)](action)
         except Exception:
-            self.log.failure("the DLedger member could not do {action}", action=type(action))
+            self.log.failure(
+                "the DLedger member could not do {action}", action=type(action).__name__
+            )
 
     def _arm(self) -> None:
         if self.node is None or self._is_stopped:

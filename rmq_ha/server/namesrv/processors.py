@@ -144,23 +144,28 @@ class RouteProcessor:
                 note=self._note_if_wiped(broker.broker_name),
             )
         if result.displaced is not None:
-            cure = (
-                f"unless {result.displaced} became a slave, stop it"
-                if broker.broker_id == MASTER_ID
-                else "stop one of the two, or give it another brokerName or brokerId"
-            )
-            self.log.warn(
-                "{broker.broker_name}/{broker.broker_id} is at {broker.address} now; {before} had "
-                "this name and id, and is connected still. Clients are sent to {broker.address}; "
-                "{cure}",
-                broker=broker,
-                before=result.displaced,
-                cure=cure,
-            )
+            self._warn_of_displaced(broker, str(result.displaced))
         self._watch(channel)
         order = self._kv_config.namespace(ORDER_TOPIC_CONFIG)
         answer = None if order is None else fastjson.encode({"table": order})
         return request.response(ext=_master_of(result), body=answer)
+
+    def _warn_of_displaced(self, broker: BrokerIdentity, before: str) -> None:
+        """A second broker took a name and id while the first one is still connected."""
+        place = f"{broker.broker_name}/{broker.broker_id}"
+        if broker.broker_id == MASTER_ID:
+            text = (
+                f"{place} moved from {before} to {broker.address}, and {before} is still "
+                f"connected; clients are sent to {broker.address}. If {before} did not become a "
+                "slave, there are TWO MASTERS: stop it"
+            )
+        else:
+            text = (
+                f"TWO BROKERS: {before} and {broker.address} both register as {place}; clients "
+                f"are sent to {broker.address}. Stop one of the two, or give it another "
+                "brokerName or brokerId"
+            )
+        self.log.warn("{text}", text=text)
 
     def _refuse_rival(
         self, request: RemotingCommand, broker: BrokerIdentity, result: RegisterResult

@@ -12,6 +12,7 @@ from rmq_ha.base.config.namesrv import NamesrvConfig
 from rmq_ha.base.config.netty import NettyServerConfig
 from rmq_ha.base.config.settings import change, render_objects
 from rmq_ha.base.errors import RequestRejected
+from rmq_ha.base.model.printable import NamedValues
 from rmq_ha.base.properties_file import PropertiesFile
 from rmq_ha.base.seams import Disk, Worker
 from rmq_ha.base.wire.codes import ResponseCode
@@ -54,5 +55,5 @@ class NamesrvSettings:
         if refused is not None:
             raise RequestRejected(ResponseCode.NO_PERMISSION, refused)
         changes = change(self._targets, texts)
-        self.log.info("configuration changed: {changes}", changes=changes)
+        self.log.info("configuration changed{changes}", changes=NamedValues(changes))
         return self.file.change(changes)

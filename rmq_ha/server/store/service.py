@@ -173,8 +173,9 @@ class StoreService:
         store.queue_flusher.dispatched()  # recovery and catching up may have written queues
         self._start_rounds()
         self.log.info(
-            "store at {root} is open: log from {low} to {high}, dispatched to {position}",
+            "store at {root} is open: {content}",
             root=store.root,
+            content=_content(log.min_offset, log.max_offset, store.dispatcher.position),
             low=log.min_offset,
             high=log.max_offset,
             position=store.dispatcher.position,
@@ -358,3 +359,11 @@ class StoreService:
         if self._lock is not None:
             self._lock.release()
             self._lock = None
+
+
+def _content(low: int, high: int, dispatched: int) -> str:
+    """What a store holds when it opens, for the log."""
+    if low < 0 or low == high:
+        return "its log is empty"
+    done = "all of it" if dispatched >= high else f"bytes up to {dispatched} of it"
+    return f"its log holds bytes {low} to {high}, and its queues cover {done}"

@@ -136,7 +136,7 @@ def wrong_name_said(bench: Bench) -> str:
 
 @BETWEEN.add(
     "two slaves with the same id",
-    cause="had this name and id",
+    cause="both register as broker-a/1",
     fix="another brokerName or brokerId",
     then="C",
     held="tests/unit/server/namesrv/test_processors.py::test_two_slaves_of_one_id_are_named_with_what_to_do",
@@ -151,7 +151,7 @@ def same_id(bench: Bench) -> str:
         "c.properties", text.replace(f"={bench.port['slave']}\n", f"={bench.port['slave'] + 4}\n")
     )
     bench.start("rmqha-broker", "-c", "c.properties").until("serving:")
-    return server.until("had this name")
+    return server.until("TWO BROKERS")
 
 
 @BETWEEN.add(

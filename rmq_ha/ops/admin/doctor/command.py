@@ -1,13 +1,15 @@
 """`rmqha-admin doctor`: what is wrong with a cluster, why, and what to do."""
 
+from collections import Counter
 from typing import Any
 
 import click
 
 from rmq_ha.base.host.process import local_address
 from rmq_ha.base.host.surroundings import real_surroundings
+from rmq_ha.base.model.printable import counted
 from rmq_ha.ops.admin.doctor.facts import Facts
-from rmq_ha.ops.admin.doctor.findings import Finding, is_healthy, judge
+from rmq_ha.ops.admin.doctor.findings import Finding, Severity, is_healthy, judge
 from rmq_ha.ops.admin.doctor.gather import Scope, gather
 from rmq_ha.ops.admin.doctor.rules import RULES
 from rmq_ha.ops.admin.options import common_options
@@ -94,12 +96,19 @@ def show(session: Session, facts: Facts, findings: list[Finding], rules: int = l
         output.say("not looked at, because")
         for item in facts.not_looked:
             output.say(f"  {item.what}: {item.why}")
-    verdict = "nothing to do" if is_healthy(findings) else "see above"
     output.say("")
     output.say(
-        f"looked at {len(facts.name_servers)} name servers, {len(facts.brokers)} brokers and "
-        f"{len(facts.groups)} groups by {rules} rules: {verdict}"
+        f"{_sum_of(findings)}; {rules} rules looked at "
+        f"{counted(len(facts.name_servers), 'name server')}, "
+        f"{counted(len(facts.brokers), 'broker')} and {counted(len(facts.groups), 'group')}"
     )
+
+
+def _sum_of(findings: list[Finding]) -> str:
+    """`1 error, 2 warnings`, or that there is nothing to do."""
+    counts = Counter(item.severity for item in findings)
+    parts = [counted(counts[item.value], item.value) for item in Severity if counts[item.value]]
+    return ", ".join(parts) if not is_healthy(findings) else ", ".join(["nothing to do", *parts])
 
 
 def _looked_at(facts: Facts, rules: int) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from rmq_ha.base.model.flags import PERM_WRITE
+from rmq_ha.base.model.printable import counted
 from rmq_ha.base.model.topics import RETRY_PREFIX, is_system
 from rmq_ha.ops.admin.doctor.facts import Facts, Group, Queue
 from rmq_ha.ops.admin.doctor.findings import Rule, Said, Severity
@@ -150,7 +151,9 @@ def _dead_letters(facts: Facts, *, fresh: bool) -> Iterator[Said]:
         if item.messages and is_fresh is fresh:
             ago = (facts.now_ms - item.last_ms) / 60_000
             when = f", the last one {ago:.0f} min ago" if item.last_ms else ""
-            yield Said(item.group, f"{item.messages} dead letters at {item.broker}{when}")
+            yield Said(
+                item.group, f"{counted(item.messages, 'dead letter')} at {item.broker}{when}"
+            )
 
 
 def _growing(facts: Facts) -> Iterator[Said]:

@@ -25,10 +25,12 @@ class Said(NamedTuple):
 
     :ivar about: a broker's name or address, a group, a file.
     :ivar text: the cause, with what was seen.
+    :ivar fix: what to do in this case; empty: what the rule says.
     """
 
     about: str
     text: str
+    fix: str = ""
 
 
 class Rule(NamedTuple):
@@ -62,7 +64,7 @@ def judge(facts: Facts, rules: Iterable[Rule]) -> list[Finding]:
     """All that is wrong, the worst first."""
     order = [severity.value for severity in Severity]
     findings = [
-        Finding(rule.severity.value, rule.code, said.about, said.text, rule.fix)
+        Finding(rule.severity.value, rule.code, said.about, said.text, said.fix or rule.fix)
         for rule in rules
         for said in rule.look(facts)
     ]

@@ -350,7 +350,7 @@ RULES = (
         "a SYNC_MASTER has no slave: sends answer SLAVE_NOT_AVAILABLE, and what is acknowledged "
         "is on one machine",
         "start the slave; if it runs, its log and `/healthz` say why it does not follow (see "
-        "ha-port-blocked, wrong-broker-name)",
+        "ha-port-blocked, wrong-broker-name); or is another broker the master, too (two-masters)?",
         _no_slave,
     ),
     Rule(

@@ -13,6 +13,14 @@ TABLES_S = 60.0
 _MISSED = 2.2
 """Heartbeats; after four of them, by default, the slave gives the connection up itself."""
 _FAULTS = ("diverged", "unreadable", "stranded")
+_FIXES = {
+    "unreachable": "open the master's port for slaves (see ha-port-blocked)",
+    "no address": "compare `brokerName` and `namesrvAddr`",
+    "disconnected": "the master's log says why, and `haMasterAddress`, where it is set, has to "
+    "name the master's `haListenPort`",
+    "connected": "look again in 10 s",
+}
+"""What to do, by the state of the slave's link."""
 
 
 def _slaves(facts: Facts) -> Iterator[Broker]:
@@ -56,7 +64,7 @@ def _not_following(facts: Facts) -> Iterator[Said]:
                 continue
             told = f"it does not follow {whom}" if whom else "it knows no master to follow"
             why = f": {slave.link['fault']}" if slave.link.get("fault") else ""
-            yield Said(str(slave), f"{state}: {told}{why}")
+            yield Said(str(slave), f"{state}: {told}{why}", _FIXES.get(state, ""))
 
 
 def _silent(facts: Facts) -> Iterator[Said]:
@@ -183,10 +191,7 @@ RULES = (
         "not-following",
         Severity.ERROR,
         "a slave does not get its master's log",
-        "unreachable: open the master's port for slaves (see ha-port-blocked); no address: "
-        "compare `brokerName` and `namesrvAddr`; disconnected: the master's log says why, and "
-        "`haMasterAddress`, where it is set, has to name the master's `haListenPort`; "
-        "connected: look again in 10 s",
+        "; ".join(f"{state}: {fix}" for state, fix in _FIXES.items()),
         _not_following,
     ),
     Rule(

@@ -43,7 +43,7 @@ class PairShown:
         refused = told.get("refused_ahead") or []
         ahead = f"; refused as it was ahead: {', '.join(refused[:3])}" if refused else ""
         if not slaves and self._config.broker_role is BrokerRole.SYNC_MASTER:
-            text = f"no slave is connected; puts get SLAVE_NOT_AVAILABLE{ahead}"
+            text = f"no slave is connected; sends are answered SLAVE_NOT_AVAILABLE{ahead}"
             return Health(True, f"{name}: {text}")
         return Health(True, f"{name}: {slaves} slaves{ahead}")
 

@@ -60,7 +60,8 @@ class Watch:
     def look(self, now_ms: int, seen: Seen) -> None:
         before, self._before = self._before, seen
         if before is None:
-            text = f"started as {seen.role}: {seen.health}"
+            is_named = seen.health.startswith(seen.role)
+            text = f"started as {seen.health if is_named else f'{seen.role}: {seen.health}'}"
             self._tell(now_ms, Kind.ROLE, Severity.INFO, text)
         else:
             self._compare(now_ms, before, seen)

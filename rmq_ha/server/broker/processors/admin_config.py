@@ -17,6 +17,7 @@ from rmq_ha.base.config.from_afar import refusal
 from rmq_ha.base.config.limits import NO_EFFECT, NOT_IMPLEMENTED
 from rmq_ha.base.errors import ConfigurationError, RequestRejected
 from rmq_ha.base.model.data_version import DataVersion
+from rmq_ha.base.model.printable import NamedValues
 from rmq_ha.base.remoting.channel import Channel
 from rmq_ha.base.wire import fastjson
 from rmq_ha.base.wire.codes import RequestCode, ResponseCode
@@ -185,9 +186,9 @@ class AdminConfigProcessor:
             return request.response()
         self._version.next_version(self._now_ms())
         self.log.info(
-            "configuration changed by {peer}: {changes}",
+            "configuration changed by {peer}{changes}",
             peer=channel.remote_text,
-            changes={key: changes[key] for key in known},
+            changes=NamedValues({key: changes[key] for key in known}),
         )
         if "brokerPermission" in known:
             self._topics.permission_changed()

@@ -10,6 +10,7 @@ from twisted.logger import Logger
 
 from rmq_ha.base.config.ours import RmqHaConfig
 from rmq_ha.base.errors import RequestRejected
+from rmq_ha.base.model.printable import NamedValues
 from rmq_ha.base.model.topic_config import TopicConfig
 from rmq_ha.base.remoting.channel import Channel
 from rmq_ha.base.wire import fastjson
@@ -91,11 +92,11 @@ class ResetOffsetProcessor:
         for member in members:
             self._push(cast(Channel, member.channel), push)
         self.log.info(
-            "{peer} resets {group} on {topic}: {offsets}",
+            "{peer} resets the offsets of {group} on {topic}, by queue{offsets}",
             peer=channel.remote_text,
             group=group,
             topic=topic,
-            offsets={queue.queue_id: offset for queue, offset in table.items()},
+            offsets=NamedValues({str(queue.queue_id): at for queue, at in table.items()}),
         )
         return request.response(body=fastjson.encode(reset_offset_body(table)))
 

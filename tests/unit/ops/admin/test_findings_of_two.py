@@ -151,7 +151,7 @@ def test_people_are_told_what_was_found_what_to_do_and_what_was_not_looked_at() 
     facts.groups = [Group(name="g")]
     assert shown(facts, []).splitlines() == [
         "",
-        f"looked at 2 name servers, 2 brokers and 1 groups by {len(RULES)} rules: nothing to do",
+        f"nothing to do; {len(RULES)} rules looked at 2 name servers, 2 brokers and 1 group",
     ]
     facts.not_looked = [NotLooked("this", "of that")]
     fault = Finding("error", "a-code", "broker", "is bad", "mend it")
@@ -168,5 +168,5 @@ def test_people_are_told_what_was_found_what_to_do_and_what_was_not_looked_at() 
         "not looked at, because",
         "  this: of that",
         "",
-        "looked at 2 name servers, 2 brokers and 1 groups by 7 rules: see above",
+        "2 errors; 7 rules looked at 2 name servers, 2 brokers and 1 group",
     ]

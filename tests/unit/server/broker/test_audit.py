@@ -162,7 +162,7 @@ def test_a_value_is_cut_and_a_secret_hidden(lines: list[Any]) -> None:
     ask(100, agrees, {"namespace": "n", "key": "k", "value": "v" * 10**6}, peer=peer)
     assert len(lines[0]["details"]["value"]) == 203
     assert lines[0]["certificate"] == "ops.example, 10.0.0.1"
-    assert lines[0]["who"] == "- (ops.example, 10.0.0.1)"
+    assert lines[0]["who"] == "ops.example, 10.0.0.1 at 1.2.3.4:5"
     ask(318, agrees, None, b"someSecretKey=hidden\nother=x\\u000ay")
     assert lines[1]["details"] == {"someSecretKey": "***", "other": "x\ny"}
 

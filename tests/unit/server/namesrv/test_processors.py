@@ -159,8 +159,13 @@ class ProcessorTests(SynchronousTestCase):
         self.channel.remote_text = "10.0.0.66:4000"
         self.log()
         self.assertEqual(self.register("T", port=20911).code, 0)
-        (line,) = [line for line in self.log() if "is at" in line]
-        self.assertIn("is at 127.0.0.1:20911 now; 127.0.0.1:10911 had this name", line)
+        (line,) = [line for line in self.log() if "moved from" in line]
+        self.assertEqual(
+            line,
+            "broker-a/0 moved from 127.0.0.1:10911 to 127.0.0.1:20911, and 127.0.0.1:10911 is "
+            "still connected; clients are sent to 127.0.0.1:20911. If 127.0.0.1:10911 did not "
+            "become a slave, there are TWO MASTERS: stop it",
+        )
         self.assertEqual(self.register("T", port=20911, counter=2).code, 0)
         self.assertEqual(self.log(), [])
 
@@ -169,9 +174,13 @@ class ProcessorTests(SynchronousTestCase):
         self.register("T", broker_id=1)
         self.log()
         self.register("T", port=20911, broker_id=1)
-        (line,) = [line for line in self.log() if "is at" in line]
-        self.assertIn("stop one of the two, or give it another brokerName or brokerId", line)
-        self.assertNotIn("became a slave", line)
+        (line,) = [line for line in self.log() if "registered" not in line]
+        self.assertEqual(
+            line,
+            "TWO BROKERS: 127.0.0.1:10911 and 127.0.0.1:20911 both register as broker-a/1; clients "
+            "are sent to 127.0.0.1:20911. Stop one of the two, or give it another brokerName or "
+            "brokerId",
+        )
 
     def test_two_masters_are_told_apart(self) -> None:
         """The one that lost its id is refused with the address of the other one; one line."""
