@@ -2,7 +2,8 @@
 What is shown, held against what was agreed to once (`agreed/NAME.json`).
 
 A test that fails here writes what is shown now when it is run with `RMQ_HA_SHEETS=1`; read what
-changed (`git diff tests/kits/agreed`) before you keep it.
+changed (`git diff tests/kits/agreed`) before you keep it. A file is sorted and has one value a
+line, so that a new row, key or rule is one more line in the middle of it.
 """
 
 import json
@@ -17,6 +18,8 @@ _NOT_OURS = re.compile(
 )
 """What is of this machine, of this release, or of how long a simulated packet takes."""
 _COARSE_MS = 10_000
+_AGE = re.compile(r"(?<=_seconds)(\{.*\}) (\d+\.\d+)$")
+"""A sample that is a time: the simulated packets before it take another fraction of a second."""
 
 
 def must_be_agreed(name: str, found: Any) -> None:
@@ -42,6 +45,8 @@ def _agreed(value: Any, key: str = "") -> Any:
         return [_agreed(item) for item in value]
     if isinstance(value, int) and key.endswith("_ms"):
         return value // _COARSE_MS
+    if isinstance(value, str):
+        return _AGE.sub(lambda age: f"{age[1]} {float(age[2]):.0f}", value)
     return round(value, 0 if key.endswith("_s") else 6) if isinstance(value, float) else value
 
 

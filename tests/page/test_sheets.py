@@ -96,7 +96,7 @@ def test_every_controller_shows_who_leads() -> None:
             found[f"{name}, {moment}"] = {
                 "overview": msgspec.to_builtins(board.overview()),
                 "measured": dict(board.measured()),
-                "seen": repr(board.seen()),
+                "seen": msgspec.to_builtins(board.seen()._asdict()),
             }
             board.stop()
         if moment == "both":
