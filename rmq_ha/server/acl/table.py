@@ -107,7 +107,7 @@ def _group(name: str, permission: int = SUB, what: str = "group") -> Rule:
 def _given(name: str, rule: Rule) -> Rule:
     """What is needed only where a header field is there."""
     return Rule(
-        f"{rule.text} where one is named",
+        f"{rule.text}, if the request names one",
         lambda asked: rule.needs(asked) if asked.ext.get(name, "").strip() else [],
     )
 
@@ -185,7 +185,7 @@ def _check_client(asked: Asked) -> list[Need]:
 _ADMIN = (Rule("admin", lambda _: [NEEDS_ADMIN]),)
 _BOUNDS = (_topic(permission=PUB | SUB),)
 _LOCKS = (Rule("SUB on its group and on the topics of its queues", _locks),)
-_RECORD = "SUB on the topic of the record, and a record must start there"
+_RECORD = "SUB on the topic of the record, which a queue has to have"
 _SEND = (_send("topic", "group", "producerGroup", "properties"),)
 _SEND_V2 = (_send("b", "a", "a", "i"),)
 _PROGRESS = (_group("consumerGroup"), _topic())
@@ -203,7 +203,7 @@ TABLE: Mapping[int, tuple[Rule, ...]] = {
     RequestCode.QUERY_MESSAGE: (_topic(),),
     RequestCode.VIEW_MESSAGE_BY_ID: (
         Rule(
-            "SUB on the topic of the record; admin where no queue has one that starts there",
+            "SUB on the topic of the record; admin, if no queue has an entry for it",
             _viewed,
         ),
     ),
@@ -239,7 +239,7 @@ TABLE: Mapping[int, tuple[Rule, ...]] = {
     RequestCode.CONSUME_MESSAGE_DIRECTLY: (_group("consumerGroup"), Rule(_RECORD, _record_by_id)),
     RequestCode.CLONE_GROUP_OFFSET: (
         Rule(
-            "SUB on both groups and on its topic; admin where no topic is named",
+            "SUB on both groups and on its topic; admin, if the request names no topic",
             lambda asked: [
                 (group_resource(asked.field("srcGroup")), SUB),
                 (group_resource(asked.field("destGroup")), SUB),
@@ -288,6 +288,6 @@ def as_markdown() -> str:
     lines: dict[str, list[str]] = {}
     for code, rules in sorted(TABLE.items()):
         needs = "; ".join(dict.fromkeys([rule.text for rule in rules]))
-        lines.setdefault(needs, []).append(f"{int(code)} {RequestCode(code).name}")
+        lines.setdefault(needs, []).append(f"`{int(code)} {RequestCode(code).name}`")
     rows = [f"| {needs} | {', '.join(codes)} |" for needs, codes in lines.items()]
     return "\n".join(["| what the account needs | requests |", "|---|---|", *rows])
