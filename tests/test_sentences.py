@@ -19,6 +19,7 @@ FINISHED = [
     "docs/debugging.md",
     "docs/decisions.md",
     "docs/glossary.md",
+    "docs/differences.md",
     "docs/guarantees.md",
     "docs/hardening.md",
     "docs/install.md",
@@ -28,6 +29,7 @@ FINISHED = [
     "docs/reference/spark-source.md",
     "docs/rehearsal.md",
     "docs/reliability.md",
+    "docs/security.md",
     "docs/spark.md",
     "docs/upgrade.md",
 ]
