@@ -45,9 +45,11 @@ async def targets(session: Session, which: str = "") -> tuple[Asker, list[Target
     asker = Asker(await session.client())
     known = targets_of(await asker.run(cluster_info()))
     brokers = [item for item in known if which in ("", item.name, item.cluster)]
+    if not known:
+        raise NothingFound("no broker has registered at the name servers yet")
     if not brokers:
-        names = ", ".join(sorted({item.name for item in known})) or "none"
-        raise NothingFound(f"no broker is called {which or 'anything'} (known: {names})")
+        names = ", ".join(sorted({item.name for item in known}))
+        raise NothingFound(f"no broker is called {which} (known: {names})")
     return asker, brokers
 
 
