@@ -18,6 +18,7 @@ FINISHED = [
     "docs/compared.md",
     "docs/debugging.md",
     "docs/decisions.md",
+    "docs/first-hour.md",
     "docs/glossary.md",
     "docs/differences.md",
     "docs/guarantees.md",
