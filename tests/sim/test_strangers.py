@@ -119,16 +119,16 @@ def test_a_slave_neither_follows_nor_asks_a_master_that_it_does_not_trust() -> N
     site = Site(only_ours).start()
     asked = site.slave.controller.slave_synchronize
     assert asked.statistics().master == f"{site.master.host.ip}:{LISTEN_PORT}"
-    link = site.slave.replication.statistics()["master"]
-    assert (link["address"], link["state"]) == (f"{site.master.host.ip}:{HA_PORT}", "following")
+    link = site.slave.replication.statistics().master
+    assert (link.address, link.state) == (f"{site.master.host.ip}:{HA_PORT}", "following")
     site.register_as_master()
     site.world.network.partition("m", "namesrv")  # so that it stays so
     site.run(100)
     assert bytes(site.heard) == b""
     assert asked.statistics().master is None
     assert site.slave.controller.masters.refused > 0
-    link = site.slave.replication.statistics()["master"]
-    assert (link["address"], link["state"]) == (f"{site.master.host.ip}:{HA_PORT}", "following")
+    link = site.slave.replication.statistics().master
+    assert (link.address, link.state) == (f"{site.master.host.ip}:{HA_PORT}", "following")
 
 
 def test_a_stranger_gets_nothing_of_the_log_while_the_slave_does() -> None:
@@ -142,8 +142,8 @@ def test_a_stranger_gets_nothing_of_the_log_while_the_slave_does() -> None:
     site.run(5)
     assert bytes(got) == b""
     statistics = site.master.replication.statistics()
-    assert statistics["refused"] == 1
-    assert [slave["address"].partition(":")[0] for slave in statistics["slaves"]] == ["10.0.0.3"]
+    assert statistics.refused == 1
+    assert [slave.address.partition(":")[0] for slave in statistics.slaves] == ["10.0.0.3"]
 
 
 def test_a_stranger_registers_nothing_and_removes_nobody() -> None:
@@ -169,12 +169,12 @@ def test_a_pair_that_shares_a_secret_and_a_stranger_that_does_not() -> None:
         configuration.ours.ha_secret_required = True
 
     site = Site(change).start()
-    link = site.slave.replication.statistics()["master"]
-    assert link["state"] == "following"
+    link = site.slave.replication.statistics().master
+    assert link.state == "following"
     got = site.follow()
     site.run(10)
     assert len(got) == 44  # the challenge
-    assert site.master.replication.statistics()["refused"] == 1
+    assert site.master.replication.statistics().refused == 1
 
 
 def test_a_name_server_with_accounts_takes_brokers_that_sign() -> None:

@@ -91,8 +91,8 @@ class Ending:
         """The reason that the rules accept; empty: there is none."""
         if master.host.name in self._judge.damages and slave_log.end < master_log.start:
             return f"{self._judge.damages[master.host.name]}: the slave needs what is gone"
-        link = slave.replication.statistics()["master"]
-        if link is None or link["state"] == "following":
+        link = slave.replication.statistics().master
+        if link is None or link.state == "following":
             return ""
         damage = self._judge.damages.get(slave.host.name)
         if damage is not None and damage.part == LOG and damage.form in (CUT, LOST):
@@ -112,9 +112,9 @@ class Ending:
         A slave that fetched its master's damage stays in front of it, and has to say so: nothing
         tells it that the master does not send that place anew one day. What lies before is served.
         """
-        link = slave.replication.statistics()["master"]
+        link = slave.replication.statistics().master
         at = slave.store.journal.tail.unreadable_at
-        if at is None or link is None or link["state"] != Fault.UNREADABLE.value:
+        if at is None or link is None or link.state != Fault.UNREADABLE.value:
             return
         for name, start, end in self._spoilt:
             hit = [r for r in records if r.offset < end and start < r.offset + r.size]

@@ -326,8 +326,8 @@ class HAPair:
         if replicated > end:
             text = f"replicated up to {replicated}, but the log ends at {end}"
             self.findings.violation(self.now, "watermark", text)
-        for slave in self.master.replication.statistics()["slaves"]:
-            if slave["lag"] < 0:
+        for slave in self.master.replication.statistics().slaves:
+            if slave.lag < 0:
                 self.findings.violation(self.now, "lag", f"a slave is {slave['lag']} behind")
 
     # The end

@@ -75,10 +75,10 @@ class Progress:
         if node.state != "running":
             return False
         slave = node.replication.statistics()
-        link, address = slave["master"], f"{master.host.ip}:{LISTEN_PORT}"
-        known = [feed["broker_id"] for feed in master.replication.statistics()["slaves"]]
-        is_following = link is not None and (link["state"], link["address"]) == (
+        link, address = slave.master, f"{master.host.ip}:{LISTEN_PORT}"
+        known = [feed.broker_id for feed in master.replication.statistics().slaves]
+        is_following = link is not None and (link.state, link.address) == (
             "following",
             address,
         )
-        return is_following and slave["id"] in known
+        return is_following and slave.broker_id in known

@@ -89,8 +89,8 @@ async def test_puts_through_a_chain_of_slaves_and_a_lost_connection() -> None:
     await middle.start()
     last = make_service(logs[2], BrokerRole.SLAVE, middle)
     await last.start()
-    await until(lambda: master.statistics()["slaves"] and middle.statistics()["slaves"])
-    await until(lambda: master.statistics()["slaves"][0]["requested"] == 0)
+    await until(lambda: master.statistics().slaves and middle.statistics().slaves)
+    await until(lambda: master.statistics().slaves[0].requested == 0)
 
     async def put(count: int) -> None:
         for number in range(count):
@@ -103,7 +103,7 @@ async def test_puts_through_a_chain_of_slaves_and_a_lost_connection() -> None:
     await put(100)
     for connection in master._feeds:
         connection.transport.abortConnection()
-    await until(lambda: not master.statistics()["slaves"])
+    await until(lambda: not master.statistics().slaves)
     assert master.wait_replicated(logs[0].put(b"x"), 0) is PutMessageStatus.SLAVE_NOT_AVAILABLE
     await until(lambda: master.replicated_offset() == logs[0].max_offset)
     await put(100)

@@ -5,24 +5,10 @@ can then tell since when it has bytes that a slave does not.
 """
 
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
-from typing import Any
 
 RESOLUTION_S = 0.01
 ERROR_SHARE = 0.04
 CAPACITY = 1024
-_MOST_SLAVES = 100
-_OF_SLAVE = ("address", "stage", "acked", "lag", "lag_seconds")
-
-
-def told_slaves(slaves: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """
-    What `rmqha-admin` is told of those that a master feeds.
-
-    :param slaves: statistics of the connections; `requested` is None before the first report.
-    """
-    reported = [slave for slave in slaves if slave["requested"] is not None]
-    return [{name: slave[name] for name in _OF_SLAVE} for slave in reported[:_MOST_SLAVES]]
 
 
 class AppendTimes:

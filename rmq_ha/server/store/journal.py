@@ -255,7 +255,7 @@ class Replication(Protocol):
     def set_master_address(self, address: str | None) -> None:
         """A slave's registration learned `host:port` of the master's HA listener."""
 
-    def statistics(self) -> JournalStatistics | dict[str, Any]:
+    def statistics(self) -> JournalStatistics:
         """Connections with their lag, for metrics and the log."""
 
 
@@ -432,5 +432,5 @@ class Journal(Protocol):
     def info(self) -> dict[str, Any]:
         """How its pair is, in short, as `rmqha-admin` is told."""
 
-    def statistics(self) -> JournalStatistics | dict[str, Any]:
+    def statistics(self) -> JournalStatistics:
         """Connections with their lag, for metrics, health and the log."""

@@ -181,8 +181,8 @@ class JournalBase:
     def info(self) -> dict[str, Any]:
         return {}
 
-    def statistics(self) -> JournalStatistics | dict[str, Any]:
-        return {} if self.replication is None else self.replication.statistics()
+    def statistics(self) -> JournalStatistics:
+        return JournalStatistics() if self.replication is None else self.replication.statistics()
 
 
 def combine(flushed: PutMessageStatus, replicated: PutMessageStatus) -> PutMessageStatus:

@@ -1,6 +1,5 @@
 """What operators see of a broker in controller mode."""
 
-from collections.abc import Mapping
 from typing import Any
 
 from rmq_ha.ops.app.journals.classic import tell_replication
@@ -8,6 +7,7 @@ from rmq_ha.ops.app.journals.members import members_of_set
 from rmq_ha.ops.app.page.values import Member
 from rmq_ha.ops.app.status.health import Health, follows_nobody
 from rmq_ha.ops.app.status.samples import Samples
+from rmq_ha.server.replication.statistics import SetStatistics
 
 
 class SetShown:
@@ -16,43 +16,45 @@ class SetShown:
 
     def tell(self, samples: Samples) -> None:
         """As of a pair, and its place in the set."""
-        told = self._broker.journal.statistics()
-        tell_replication(samples, told, self._broker.is_slave)
-        tell_set(samples, told)
+        statistics: SetStatistics = self._broker.journal.statistics()
+        tell_replication(samples, statistics, self._broker.is_slave)
+        tell_set(samples, statistics)
 
     def health(self, name: str) -> Health:
         journal = self._broker.journal
-        told, why = journal.statistics(), journal.why_no_puts()
-        if told["leads"]:  # of a slave the store knows no more than that
+        statistics: SetStatistics = journal.statistics()
+        why = journal.why_no_puts()
+        if statistics.leads:  # of a slave the store knows no more than that
             why = self._broker.store.why_not_writable() or why
         most = self._broker.configuration.ours.slave_alone_seconds
-        return set_health(name, told, why, most)
+        return set_health(name, statistics, why, most)
 
     def mode(self) -> str:
-        return f"controller mode, epoch {max(0, self._broker.journal.statistics()['epoch'])}"
+        statistics: SetStatistics = self._broker.journal.statistics()
+        return f"controller mode, epoch {max(0, statistics.epoch)}"
 
     def members(self, why_no_puts: str) -> list[Member]:
         """The master and its slaves, in sync or not."""
-        told, address = self._broker.journal.statistics(), self._broker.identity.address
-        return members_of_set(told, address, why_no_puts)
+        statistics: SetStatistics = self._broker.journal.statistics()
+        return members_of_set(statistics, self._broker.identity.address, why_no_puts)
 
 
-def tell_set(samples: Samples, statistics: Mapping[str, Any]) -> None:
+def tell_set(samples: Samples, statistics: SetStatistics) -> None:
     """
     Add to a scrape.
 
-    :param statistics: of `AutoSwitchHAService`.
+    :param statistics: those of a broker in controller mode.
     """
-    samples.add("rmqha_controller_epoch", max(statistics["epoch"], 0))
-    samples.add("rmqha_controller_is_master", statistics["leads"])
-    samples.add("rmqha_controller_has_lease", statistics["lease"])
-    samples.add("rmqha_controller_in_sync", len(statistics["in_sync"]))
-    samples.add("rmqha_controller_unconfirmed_bytes", statistics["unconfirmed"])
-    samples.add("rmqha_controller_role_changes_total", statistics["elections"])
+    samples.add("rmqha_controller_epoch", max(statistics.epoch, 0))
+    samples.add("rmqha_controller_is_master", statistics.leads)
+    samples.add("rmqha_controller_has_lease", statistics.has_lease)
+    samples.add("rmqha_controller_in_sync", len(statistics.in_sync))
+    samples.add("rmqha_controller_unconfirmed_bytes", statistics.unconfirmed)
+    samples.add("rmqha_controller_role_changes_total", statistics.elections)
 
 
 def set_health(
-    name: str, statistics: Mapping[str, Any], why_no_puts: str, most_alone: int = 0
+    name: str, statistics: SetStatistics, why_no_puts: str, most_alone: int = 0
 ) -> Health:
     """
     A master is ready when it takes puts, a slave when it can follow.
@@ -61,19 +63,19 @@ def set_health(
     :param why_no_puts: empty: it takes puts.
     :param most_alone: slaveAloneSeconds.
     """
-    number = "no id yet" if statistics["id"] is None else f"id {statistics['id']}"
-    text = f"{name}: {number}, epoch {max(statistics['epoch'], 0)}"
-    if statistics["leads"]:
+    number = "no id yet" if statistics.broker_id is None else f"id {statistics.broker_id}"
+    text = f"{name}: {number}, epoch {max(statistics.epoch, 0)}"
+    if statistics.leads:
         if why_no_puts:
             return Health(False, f"{text}: leads, but no puts: {why_no_puts}")
-        members = ", ".join(map(str, sorted(statistics["in_sync"])))
+        members = ", ".join(map(str, sorted(statistics.in_sync)))
         return Health(True, f"{text}: leads; in sync: {members}")
-    link = statistics["master"]
-    if link is None:
+    master = statistics.master
+    if master is None:
         return Health(False, f"{text}: {why_no_puts}")
-    if link["fault"]:
-        return Health(False, f"{text}: does not follow {link['address']}: {link['fault']}")
-    if link["state"] == "following":
-        return Health(True, f"{text}: following {link['address']}")
+    if master.fault:
+        return Health(False, f"{text}: does not follow {master.address}: {master.fault}")
+    if master.is_followed:
+        return Health(True, f"{text}: following {master.address}")
     why = f"{text}: serves reads, but does not follow a master"
-    return follows_nobody(why, link["alone_seconds"], most_alone, link["state"])
+    return follows_nobody(why, master.alone_seconds, most_alone, master.state)

@@ -1,65 +1,69 @@
 """Who replicates what to whom, as one broker sees it: a pair, a DLedger group or a set."""
 
-from collections.abc import Mapping
-from typing import Any
-
 from rmq_ha.base.model.status import BrokerRole
 from rmq_ha.ops.app.page.values import Member, Tone
 from rmq_ha.ops.app.status.slaves import slave_names
 from rmq_ha.server.dledger.statistics import DLedgerStatistics
+from rmq_ha.server.replication.statistics import (
+    FOLLOWING,
+    MasterStatistics,
+    ReplicationStatistics,
+    SetStatistics,
+)
 
+NO_LINK = MasterStatistics(state="unknown")
+"""Of a slave whose journal says nothing of a master."""
 _MOST = 32
 _BEHIND = 1 << 20
 """A slave with so many bytes to go is behind; with less it is on its way."""
 
 
 def _here(
-    key: str, name: str, role: str, why_no_puts: str, link: Mapping[str, Any] | None
+    key: str, name: str, role: str, why_no_puts: str, master: MasterStatistics | None
 ) -> Member:
-    """:param link: to the master; None: this is one."""
-    if link is None:
+    """:param master: as this slave sees it; None: this broker is no slave."""
+    if master is None:
         state, tone = ("takes messages", Tone.GOOD) if not why_no_puts else ("no puts", Tone.ERROR)
         note = why_no_puts or ""
         return Member(
             key=key, name=name, role=role, state=state, tone=tone, is_here=True, note=note
         )
-    state = str(link.get("state") or "unknown")
-    tone = Tone.GOOD if state == "following" else Tone.WARN
-    if link.get("fault"):
+    tone = Tone.GOOD if master.is_followed else Tone.WARN
+    if master.fault:
         tone = Tone.ERROR
     return Member(
         key=key,
         name=name,
         role=role,
-        state=state,
+        state=master.state,
         tone=tone,
         is_here=True,
-        note=str(link.get("fault") or ""),
+        note=master.fault or "",
     )
 
 
 def members_of_pair(
-    told: Mapping[str, Any], role: BrokerRole, address: str, why_no_puts: str
+    statistics: ReplicationStatistics, role: BrokerRole, address: str, why_no_puts: str
 ) -> list[Member]:
     """
     A master and its slaves, or a slave and its master.
 
-    :param told: statistics of the journal, here and below.
+    :param statistics: those of the journal.
     :param address: of this broker.
     :param why_no_puts: empty: it takes messages.
     """
     is_slave = role is BrokerRole.SLAVE
-    link = (told.get("master") or {}) if is_slave else None
-    members = [_here(address, address, "slave" if is_slave else "master", why_no_puts, link)]
-    if link is not None:
-        name = f"master {link.get('address') or ''}".strip()
-        members.append(_master(name, name, link))
-    return members + _slaves(told)
+    master = (statistics.master or NO_LINK) if is_slave else None
+    members = [_here(address, address, "slave" if is_slave else "master", why_no_puts, master)]
+    if master is not None:
+        name = f"master {master.address or ''}".strip()
+        members.append(_master(name, name, master))
+    return members + _slaves(statistics)
 
 
-def _master(key: str, name: str, link: Mapping[str, Any]) -> Member:
+def _master(key: str, name: str, master: MasterStatistics) -> Member:
     """The master that this slave follows, or should."""
-    follows = link.get("state") == "following"
+    follows = master.is_followed
     return Member(
         key=key,
         name=name,
@@ -69,13 +73,12 @@ def _master(key: str, name: str, link: Mapping[str, Any]) -> Member:
     )
 
 
-def _slaves(told: Mapping[str, Any]) -> list[Member]:
-    slaves = [item for item in told.get("slaves", ()) if item["requested"] is not None][:_MOST]
+def _slaves(statistics: ReplicationStatistics) -> list[Member]:
+    slaves = statistics.known_slaves[:_MOST]
     members = []
     for slave, name in zip(slaves, slave_names(slaves), strict=True):
-        number = slave.get("broker_id")
-        stage, lag = str(slave["stage"]), int(slave["lag"])
-        is_stranded = stage == "stranded"
+        number, stage, lag = slave.broker_id, slave.stage, slave.lag
+        is_stranded = slave.is_stranded
         tone = Tone.ERROR if is_stranded else Tone.WARN if lag > _BEHIND else Tone.GOOD
         key = f"slave {name}" if number is None else _of_set(number)
         members.append(
@@ -86,7 +89,7 @@ def _slaves(told: Mapping[str, Any]) -> list[Member]:
                 state=stage,
                 tone=tone if stage != "catching up" or is_stranded else Tone.WARN,
                 lag_bytes=lag,
-                lag_seconds=slave.get("lag_seconds"),
+                lag_seconds=slave.lag_seconds,
             )
         )
     return members
@@ -100,8 +103,8 @@ def members_of_group(told: DLedgerStatistics, why_no_puts: str) -> list[Member]:
         here = _here(name, name, "leader", why_no_puts, None)
     else:
         fault = "its committed entries are others than the leader's" if told.is_diverged else None
-        link = {"state": "following" if leader else "no leader", "fault": fault}
-        here = _here(name, name, role, "", link)
+        state = FOLLOWING if leader else "no leader"
+        here = _here(name, name, role, "", MasterStatistics(state=state, fault=fault))
     members = [here]
     if leader and not leads:
         key = str(leader)
@@ -124,18 +127,18 @@ def members_of_group(told: DLedgerStatistics, why_no_puts: str) -> list[Member]:
     return members
 
 
-def members_of_set(told: Mapping[str, Any], address: str, why_no_puts: str) -> list[Member]:
+def members_of_set(statistics: SetStatistics, address: str, why_no_puts: str) -> list[Member]:
     """A set in controller mode, as its master or one of the others sees it."""
-    leads, link = bool(told["leads"]), told["master"]
-    name = address if told["id"] is None else f"{_of_set(told['id'])} at {address}"
+    leads, master, number = statistics.leads, statistics.master, statistics.broker_id
+    name = address if number is None else f"{_of_set(number)} at {address}"
     role = "master" if leads else "slave"
-    members = [_here(address, name, role, why_no_puts, None if leads else link or {})]
-    if link is not None and not leads:
-        key = _of_set(link["broker_id"])
-        members.append(_master(key, f"{key} at {link['address']}", link))
-    return members + _slaves(told)
+    members = [_here(address, name, role, why_no_puts, None if leads else master or NO_LINK)]
+    if master is not None and not leads:
+        key = _of_set(master.broker_id)
+        members.append(_master(key, f"{key} at {master.address}", master))
+    return members + _slaves(statistics)
 
 
-def _of_set(number: int) -> str:
+def _of_set(number: int | None) -> str:
     """A broker in controller mode, whether it leads or follows: its id is for life."""
     return f"broker {number}"

@@ -2,13 +2,14 @@
 
 from typing import Any, Protocol
 
-from rmq_ha.base.config.journal import CONTROLLER, DLEDGER, journal_name
 from rmq_ha.ops.app.journals.classic import PairShown
 from rmq_ha.ops.app.journals.controlled import SetShown
 from rmq_ha.ops.app.journals.dledger import GroupShown
 from rmq_ha.ops.app.page.values import Member
 from rmq_ha.ops.app.status.health import Health
 from rmq_ha.ops.app.status.samples import Samples
+from rmq_ha.server.dledger.statistics import DLedgerStatistics
+from rmq_ha.server.replication.statistics import SetStatistics
 
 
 class JournalShown(Protocol):
@@ -34,13 +35,13 @@ class JournalShown(Protocol):
         """
 
 
-_KINDS: dict[str, type[GroupShown | SetShown]] = {DLEDGER: GroupShown, CONTROLLER: SetShown}
-
-
 def journal_shown(broker: Any) -> JournalShown:
     """
-    As its kind is shown; a journal of somebody else's as the classic one, as far as it tells.
+    Choose by the statistics of the journal; a plugin's journal is shown like a pair.
 
     :param broker: a `Broker`, started or not.
     """
-    return _KINDS.get(journal_name(broker.configuration), PairShown)(broker)
+    statistics = broker.journal.statistics()
+    if isinstance(statistics, DLedgerStatistics):
+        return GroupShown(broker)
+    return SetShown(broker) if isinstance(statistics, SetStatistics) else PairShown(broker)

@@ -38,7 +38,6 @@ from rmq_ha.ops.app.page.watch import GONE, Seen
 from rmq_ha.ops.app.status.broker import BrokerStatus
 from rmq_ha.server.acl.service import PlainAccessControl
 from rmq_ha.server.broker.own_calls import signed
-from rmq_ha.server.store.journal_statistics import JournalStatistics
 
 _FULL = 0.75
 """From here on the disk is worth a look; files go at `diskSpaceCleanForciblyRatio`."""
@@ -106,9 +105,7 @@ class BrokerBoard(Board):
             if isinstance(control, PlainAccessControl):
                 for kind, count in control.refused.items():
                     counts[f"requests refused by access control: {kind.value}"] = count
-        told = broker.journal.statistics()
-        refused = told.refused if isinstance(told, JournalStatistics) else told.get("refused")
-        counts["strangers refused at the replication port"] = int(refused or 0)
+        counts["strangers refused at the replication port"] = broker.journal.statistics().refused
         counts["registrations that failed"] = broker.registration.failures
         for key, count in broker.limits.refused.items():
             counts[f"requests refused: {key}"] = count

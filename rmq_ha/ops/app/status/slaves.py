@@ -1,11 +1,12 @@
 """What the series of a slave are called."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
+
+from rmq_ha.server.replication.statistics import SlaveStatistics
 
 
-def slave_names(slaves: Iterable[Mapping[str, Any]]) -> list[str]:
+def slave_names(slaves: Iterable[SlaveStatistics]) -> list[str]:
     """
     Its machine, which stays the same when it connects anew; its port does not.
 
@@ -17,7 +18,7 @@ def slave_names(slaves: Iterable[Mapping[str, Any]]) -> list[str]:
     seen: Counter[str] = Counter()
     names = []
     for slave in slaves:
-        machine = slave["address"].rpartition(":")[0].strip("[]")
+        machine = slave.address.rpartition(":")[0].strip("[]")
         seen[machine] += 1
         names.append(machine if seen[machine] == 1 else f"{machine}#{seen[machine]}")
     return names

@@ -11,14 +11,11 @@ from rmq_ha.base.seams import Host
 from rmq_ha.server.replication.anew import why_not_anew
 from rmq_ha.server.replication.classic.link import TailOfStore
 from rmq_ha.server.replication.classic.service import HAService
-from rmq_ha.server.replication.lag import told_slaves
 from rmq_ha.server.replication.places import holds_nothing, whole_records_end
 from rmq_ha.server.store.journal import StoreAround
 from rmq_ha.server.store.local.journal import LocalJournal
 from rmq_ha.server.store.log.commitlog import CommitLog
 from rmq_ha.server.store.log.layout import make_commit_log
-
-_OF_MASTER = ("address", "state", "fault", "silent_ms", "set_aside")
 
 
 class ClassicJournal(LocalJournal):
@@ -87,9 +84,15 @@ class ClassicJournal(LocalJournal):
         `whole_end` is where the last whole record ends, or None while that is not known.
         """
         told = self.service.statistics()
-        shown: dict[str, Any] = {"slaves": told_slaves(told["slaves"])}
-        if told["master"] is not None:
-            shown["master"] = {name: told["master"][name] for name in _OF_MASTER}
+        shown: dict[str, Any] = {"slaves": told.slaves_info()}
+        if (master := told.master) is not None:
+            shown["master"] = {
+                "address": master.address,
+                "state": master.state,
+                "fault": master.fault,
+                "silent_ms": master.silent_ms,
+                "set_aside": master.set_aside,
+            }
             shown["whole_end"] = self._whole_end()
         return shown
 

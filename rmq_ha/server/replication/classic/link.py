@@ -38,6 +38,7 @@ from rmq_ha.server.replication.classic.protocol import ReplicaProtocol
 from rmq_ha.server.replication.classic.replica import Replica, ReplicaStage
 from rmq_ha.server.replication.connector import MasterConnector
 from rmq_ha.server.replication.places import holds_nothing
+from rmq_ha.server.replication.statistics import STRANDED, MasterStatistics
 from rmq_ha.server.store.log.journal_log import CopiedLog
 
 RETRY_SECONDS = 5.0
@@ -56,7 +57,7 @@ class Fault(Enum):
 
     DIVERGED = "diverged"
     UNREADABLE = "unreadable"
-    STRANDED = "stranded"
+    STRANDED = STRANDED
     DISK = "disk"
 
 
@@ -214,21 +215,21 @@ class MasterLink:
         if self._connection is not None and self.tail.unreadable_at() is not None:
             self._connection.look()
 
-    def statistics(self) -> dict[str, Any]:
-        """Where the master is and how well we follow it; `silent_ms` goes on when it is gone."""
+    def statistics(self) -> MasterStatistics:
+        """The silence goes on counting when the master is gone."""
         replica = self._connection.replica if self._connection else None
         heard = replica.last_read if replica and replica.frames else self._heard
         silent = None if heard is None else self._host.clock.seconds() - heard
-        return {
-            "address": self.address,
-            "state": self.state,
-            "fault": None if self.fault is None else self._reason,
-            "set_aside": self.set_aside,
-            "reported": replica.reported if replica else None,
-            "frames": replica.frames if replica else 0,
-            "silent_ms": None if silent is None else round(silent * 1000),
-            "alone_seconds": self._alone.seconds,
-        }
+        return MasterStatistics(
+            address=self.address,
+            state=self.state,
+            fault=None if self.fault is None else self._reason,
+            alone_seconds=self._alone.seconds,
+            set_aside=self.set_aside,
+            reported=replica.reported if replica else None,
+            frames=replica.frames if replica else 0,
+            silent_ms=None if silent is None else round(silent * 1000),
+        )
 
     def _later(self, seconds: float) -> None:
         clock = self._host.clock

@@ -12,6 +12,7 @@ from rmq_ha.base.tls.transport import TlsTransport
 from rmq_ha.server.replication.classic.feed import Feed
 from rmq_ha.server.replication.classic.replica import Replica, ReplicaStage
 from rmq_ha.server.replication.shell import FeedShell, ReplicaShell
+from rmq_ha.server.replication.statistics import STRANDED, SlaveStatistics
 
 READ_SIZE = 1 << 18
 """A slave reads in chunks of this many bytes; measured: 64 KiB and 1 MiB are slower by half."""
@@ -26,7 +27,7 @@ class Stage(Enum):
     NEW = "connected"
     CATCHING_UP = "catching up"
     CAUGHT_UP = "caught up"
-    STRANDED = "stranded"
+    STRANDED = STRANDED
 
 
 class FeedOwner(Interface):
@@ -53,12 +54,11 @@ class FeedProtocol(FeedShell):
 
     feed: Feed
 
-    def __init__(self, feed: Feed, owner: FeedOwner, clock: IReactorTime, since_ms: int) -> None:
+    def __init__(self, feed: Feed, owner: FeedOwner, clock: IReactorTime) -> None:
         super().__init__(clock)
         self.feed = feed
         self.stage = Stage.NEW
         self._has_heard = False
-        self._since_ms = since_ms
         self._owner = owner
 
     def met(self) -> None:
@@ -101,20 +101,16 @@ class FeedProtocol(FeedShell):
         """The slave's machine."""
         return self.peer.rpartition(":")[0]
 
-    def statistics(self) -> dict[str, Any]:
-        """What this slave has; sizes in bytes."""
+    def statistics(self, lag_seconds: float) -> SlaveStatistics:
         feed = self.feed
-        return {
-            "address": self.peer,
-            "stage": self.stage.value,
-            "common": feed.common.value,
-            "requested": feed.requested,
-            "sent": feed.sent,
-            "acked": feed.acked,
-            "vouched": feed.vouched,
-            "lag": feed.lag,
-            "since_ms": self._since_ms,
-        }
+        return SlaveStatistics(
+            address=self.peer,
+            stage=self.stage.value,
+            requested=feed.requested,
+            acked=feed.acked,
+            lag=feed.lag,
+            lag_seconds=lag_seconds,
+        )
 
 
 class ReplicaOwner(Interface):

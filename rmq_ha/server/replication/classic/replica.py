@@ -12,6 +12,7 @@ from rmq_ha.base.errors import DivergedLog, ReplicationError, StrandedLog, Unrea
 from rmq_ha.server.replication.classic.comparing import Comparison
 from rmq_ha.server.replication.classic.frames import FrameReader, Piece, encode_report
 from rmq_ha.server.replication.classic.greeting import encode_greeting, greet
+from rmq_ha.server.replication.statistics import FOLLOWING
 from rmq_ha.server.store.log.journal_log import CopiedLog
 
 _MUCH = 1 << 17
@@ -24,7 +25,7 @@ class ReplicaStage(Enum):
     CONNECTED = "connected"
     COMPARING = "comparing"
     AHEAD = "ahead"
-    FOLLOWING = "following"
+    FOLLOWING = FOLLOWING
 
 
 def _all_readable() -> int | None:

@@ -3,8 +3,6 @@
 Spec: ha.md, sections 4 to 9 and 18.
 """
 
-from typing import Any
-
 from twisted.internet.defer import Deferred, TimeoutError, maybeDeferred
 from twisted.internet.interfaces import IAddress, IDelayedCall, IListeningPort
 from twisted.internet.protocol import Factory, Protocol
@@ -27,6 +25,7 @@ from rmq_ha.server.replication.entrance import Entrance
 from rmq_ha.server.replication.lag import AppendTimes
 from rmq_ha.server.replication.shared_secrets import SharedSecrets
 from rmq_ha.server.replication.shell import OpenConnections
+from rmq_ha.server.replication.statistics import ReplicationStatistics
 from rmq_ha.server.replication.waiting import GroupTransfer, status_without_waiting
 from rmq_ha.server.store.log.journal_log import CopiedLog
 
@@ -271,32 +270,25 @@ class HAService:
         except ValueError as error:
             self.log.warn("the name server's HA address is no use: {error}", error=error)
 
-    def statistics(self) -> dict[str, Any]:
-        """
-        The connections and how far behind they are; sizes in bytes, times in seconds.
-
-        `unacknowledged` is what no slave of this run ever acknowledged: it grows while there is
-        none. It is None before the first slave.
-        """
+    def statistics(self) -> ReplicationStatistics:
         best, end = self._best_acked, int(self._commit_log.max_offset)
-        return {
-            "port": self.port,
-            "waiting": len(self._waiting),
-            "verified": self._verified,
-            "different": self._different,
-            "within_record": self._within,
-            "refused": self.entrance.refused,
-            "refused_ahead": self._ahead.hosts,
-            "turned_away": self._turned_away,
-            "replicated_offset": self.replicated_offset(),
-            "unacknowledged": None if best is None else max(0, end - best),
-            "unacknowledged_seconds": None if best is None else self._behind(best),
-            "slaves": [
-                {**connection.statistics(), "lag_seconds": self._behind(connection.feed.acked)}
+        return ReplicationStatistics(
+            waiting=len(self._waiting),
+            refused=self.entrance.refused,
+            replicated_offset=self.replicated_offset(),
+            slaves=[
+                connection.statistics(self._behind(connection.feed.acked))
                 for connection in self._feeds
             ],
-            "master": None if self._link is None else self._link.statistics(),
-        }
+            master=None if self._link is None else self._link.statistics(),
+            verified=self._verified,
+            different=self._different,
+            within_record=self._within,
+            refused_ahead=self._ahead.hosts,
+            turned_away=self._turned_away,
+            unacknowledged=None if best is None else max(0, end - best),
+            unacknowledged_seconds=None if best is None else self._behind(best),
+        )
 
     def _behind(self, offset: int) -> float:
         return self._times.behind(offset, self._host.clock.seconds())
@@ -305,7 +297,7 @@ class HAService:
         """Somebody may replicate."""
         clock = self._host.clock
         feed = Feed(self._commit_log, self._configuration, clock.seconds())
-        connection = FeedProtocol(feed, self, clock, self._host.now_ms())
+        connection = FeedProtocol(feed, self, clock)
         self._feeds.append(connection)
         self._open.came()
         return connection

@@ -12,7 +12,6 @@ from rmq_ha.base.store_format.commitlog import store_timestamp_of
 from rmq_ha.server.replication.epochs.commit_log import ConfirmedTail, EpochCommitLog
 from rmq_ha.server.replication.epochs.requests import ControllerModeRequests
 from rmq_ha.server.replication.epochs.service import AutoSwitchHAService
-from rmq_ha.server.replication.lag import told_slaves
 from rmq_ha.server.replication.places import holds_nothing
 from rmq_ha.server.store.journal import BrokerAround, StoreAround
 from rmq_ha.server.store.local.journal import LocalJournal
@@ -68,10 +67,20 @@ class EpochJournal(LocalJournal):
     def info(self) -> dict[str, Any]:
         """See `Journal`: of a master its `slaves`, of a slave how it follows its `master`."""
         told = self.service.statistics()
-        if told["leads"]:
-            return {"slaves": told_slaves(told["slaves"])}
-        link = told["master"] or {"address": None, "state": "no address", "fault": None}
-        return {"master": link}
+        if told.leads:
+            return {"slaves": told.slaves_info()}
+        master = told.master
+        if master is None:
+            return {"master": {"address": None, "state": "no address", "fault": None}}
+        return {
+            "master": {
+                "address": master.address,
+                "broker_id": master.broker_id,
+                "state": master.state,
+                "fault": master.fault,
+                "alone_seconds": master.alone_seconds,
+            }
+        }
 
     def why_not_stored(self) -> str:
         """Why the disk takes no messages, whoever leads; empty: it does."""

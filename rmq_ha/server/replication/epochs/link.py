@@ -29,13 +29,12 @@ from rmq_ha.server.replication.connector import MasterConnector
 from rmq_ha.server.replication.epochs.protocol import EpochReplicaProtocol
 from rmq_ha.server.replication.epochs.replica import Cut, EpochReplica, Remember
 from rmq_ha.server.replication.epochs.requests import MASTER_BEGINS
+from rmq_ha.server.replication.statistics import FOLLOWING, STRANDED, MasterStatistics
 
 ASK_TIMEOUT_MS = 3000
 RETRY_SECONDS = (0.1, 0.3)
 """At random in this range, the first times."""
 MOST_SECONDS = 2.0
-STRANDED = "stranded"
-"""The master has deleted what follows on our log."""
 MENDED_SECONDS = 5.0
 """After something that somebody has to mend."""
 
@@ -123,12 +122,16 @@ class EpochLink:
             return STRANDED
         if self.connection is None:
             return "connecting"
-        return "following" if self.connection.replica.is_following else "handshake"
+        return FOLLOWING if self.connection.replica.is_following else "handshake"
 
-    @property
-    def alone_seconds(self) -> float | None:
-        """Since the master is not followed; None while it is."""
-        return self._alone.seconds
+    def statistics(self) -> MasterStatistics:
+        return MasterStatistics(
+            address=self.master,
+            state=self.state,
+            fault=self.fault or None,
+            alone_seconds=self._alone.seconds,
+            broker_id=self.master_id,
+        )
 
     def start(self) -> None:
         """Connect."""

@@ -47,6 +47,7 @@ from rmq_ha.server.replication.lag import AppendTimes
 from rmq_ha.server.replication.places import chain_to, holds_nothing
 from rmq_ha.server.replication.shared_secrets import SharedSecrets
 from rmq_ha.server.replication.shell import OpenConnections
+from rmq_ha.server.replication.statistics import STRANDED, SetStatistics, SlaveStatistics
 from rmq_ha.server.store.journal import Masters, Role
 
 _LOOK_AGAIN_S = 1.0
@@ -755,42 +756,33 @@ class AutoSwitchHAService:
         feeds = [(connection.peer, connection.feed) for connection in self._feeds]
         return master_status(end, self._state.known.members, feeds, now)
 
-    def statistics(self) -> dict[str, Any]:
-        """Role, epoch, who is in sync, and the connections; sizes in bytes."""
+    def statistics(self) -> SetStatistics:
         state, link, end = self._state, self._link, int(self._log.max_offset)
-        return {
-            "id": self.broker_id,
-            "epoch": self._epochs.last_epoch,
-            "leads": state is not None,
-            "lease": self.controllers is not None and self.controllers.may_accept,
-            "elections": self._elections,
-            "in_sync": [] if state is None else list(state.known.members),
-            "confirm_offset": self._log.readable_end,
-            "unconfirmed": end - self._log.readable_end,
-            "waiting": len(self._puts),
-            "replicated_offset": self.replicated_offset(),
-            "refused": self.entrance.refused,
-            "stranded": sorted(self._stranded),
-            "slaves": [
-                {
-                    "address": connection.peer,
-                    "broker_id": None if slave is None else slave.broker_id,
-                    "requested": connection.feed.requested,
-                    "acked": connection.feed.acked,
-                    "lag": max(0, end - connection.feed.acked),
-                    "lag_seconds": self._times.behind(connection.feed.acked, self._now()),
-                    "stage": "stranded" if connection.feed.is_stranded else "caught up",
-                }
-                for connection in self._feeds
-                for slave in [connection.feed.slave]
-            ],
-            "master": None
-            if link is None
-            else {
-                "address": link.master,
-                "broker_id": link.master_id,
-                "state": link.state,
-                "fault": link.fault or None,
-                "alone_seconds": link.alone_seconds,
-            },
-        }
+        return SetStatistics(
+            waiting=len(self._puts),
+            refused=self.entrance.refused,
+            replicated_offset=self.replicated_offset(),
+            slaves=[self._slave_statistics(connection, end) for connection in self._feeds],
+            master=None if link is None else link.statistics(),
+            broker_id=self.broker_id,
+            epoch=self._epochs.last_epoch,
+            leads=state is not None,
+            has_lease=self.controllers is not None and self.controllers.may_accept,
+            elections=self._elections,
+            in_sync=[] if state is None else list(state.known.members),
+            confirm_offset=self._log.readable_end,
+            unconfirmed=end - self._log.readable_end,
+            stranded_ids=sorted(self._stranded),
+        )
+
+    def _slave_statistics(self, connection: EpochFeedProtocol, end: int) -> SlaveStatistics:
+        feed = connection.feed
+        return SlaveStatistics(
+            address=connection.peer,
+            stage=STRANDED if feed.is_stranded else "caught up",
+            requested=feed.requested,
+            acked=feed.acked,
+            lag=max(0, end - feed.acked),
+            lag_seconds=self._times.behind(feed.acked, self._now()),
+            broker_id=None if feed.slave is None else feed.slave.broker_id,
+        )

@@ -88,8 +88,8 @@ def test_the_wrong_one_gets_nothing_and_tries_again(wrong: dict[str, str], reaso
     place.put(20)
     place.world.clock.run_for(20.0)
     assert place.slave.store.log.max_offset == 0
-    assert place.master.replication.statistics()["slaves"] == []
-    link = place.slave.replication.statistics()["master"]
-    assert link["state"] == "unreachable"
+    assert place.master.replication.statistics().slaves == []
+    link = place.slave.replication.statistics().master
+    assert link.state == "unreachable"
     assert reason in place.slave.replication._link._last_reason
     place.stop()

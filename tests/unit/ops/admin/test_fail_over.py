@@ -132,8 +132,8 @@ class Pair:
 
     def until_following(self, name: str) -> None:
         def is_behind() -> bool:
-            link = self.cluster.brokers[name].journal.service.statistics()["master"]
-            return link is None or link["state"] != "following"
+            link = self.cluster.brokers[name].journal.service.statistics().master
+            return link is None or link.state != "following"
 
         assert self.cluster.clock.run_while(is_behind, 60) is not False
         assert not is_behind()

@@ -51,7 +51,7 @@ def test_a_slave_whose_master_cannot_be_reached_says_for_how_long() -> None:
     master = brokers.in_sync()
     slave = brokers.other(master)
     status = BrokerStatus(slave.controller)
-    assert slave.replication.statistics()["master"]["alone_seconds"] is None
+    assert slave.replication.statistics().master.alone_seconds is None
     brokers.world.network.partition(master.host.name, slave.host.name)
     with capturedLogs() as events:
         brokers.run(80.0)
@@ -64,4 +64,4 @@ def test_a_slave_whose_master_cannot_be_reached_says_for_how_long() -> None:
     assert status.health().reason.endswith("slaveAloneSeconds=90")
     brokers.world.network.heal()
     brokers.until(lambda: status.health().is_ready, 10.0)
-    assert slave.replication.statistics()["master"]["alone_seconds"] is None
+    assert slave.replication.statistics().master.alone_seconds is None

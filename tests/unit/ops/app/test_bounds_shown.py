@@ -19,24 +19,25 @@ from rmq_ha.ops.app.status.reactor import ReactorLag
 from rmq_ha.ops.app.status.samples import Samples
 from rmq_ha.ops.app.status.server import _Process
 from rmq_ha.ops.app.status.traffic import MOST_CLIENT_KINDS, Traffic
+from rmq_ha.server.replication.statistics import (
+    ReplicationStatistics,
+    SetStatistics,
+    SlaveStatistics,
+)
 from rmq_ha.testing.host import World
 from tests.kits.scrapes import scraped
 
 
 def test_a_hundred_slaves_are_told_by_name_and_all_are_counted() -> None:
     slaves = [
-        {
-            "address": f"10.0.{number}.2:4000",
-            "requested": 0,
-            "stage": "caught up",
-            "lag": number,
-            "acked": 7,
-        }
+        SlaveStatistics(
+            address=f"10.0.{number}.2:4000", requested=0, stage="caught up", lag=number, acked=7
+        )
         for number in range(101)
     ]
 
     def tell(samples: Samples) -> None:
-        tell_replication(samples, {"slaves": slaves}, is_slave=False)
+        tell_replication(samples, ReplicationStatistics(slaves=slaves), is_slave=False)
 
     assert [value for _, value in scraped(tell)["rmqha_replication_lag_bytes"]] == [*range(100)]
     assert [value for _, value in scraped(tell)["rmqha_replication_slaves"]] == [101]
@@ -185,7 +186,7 @@ def test_a_sheet_of_a_group_rests_after_each_fifty_queues_and_is_bounded() -> No
 
 @pytest.mark.parametrize(("epoch", "text"), [(-1, 0), (0, 0), (3, 3)])
 def test_a_set_has_no_epoch_before_its_first_one(epoch: int, text: int) -> None:
-    journal = SimpleNamespace(statistics=lambda: {"epoch": epoch})
+    journal = SimpleNamespace(statistics=lambda: SetStatistics(epoch=epoch))
     assert SetShown(SimpleNamespace(journal=journal)).mode() == f"controller mode, epoch {text}"
 
 

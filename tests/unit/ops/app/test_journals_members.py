@@ -10,8 +10,14 @@ from rmq_ha.base.store_format.dledger_values import Room
 from rmq_ha.ops.app.journals import members as shown
 from rmq_ha.ops.app.page.values import Tone
 from rmq_ha.server.dledger.statistics import DLedgerStatistics, FollowerStatistics
+from rmq_ha.server.replication.statistics import (
+    MasterStatistics,
+    ReplicationStatistics,
+    SetStatistics,
+    SlaveStatistics,
+)
 
-SLAVE = {"address": "10.0.0.2:4000", "requested": 0, "stage": "caught up", "lag": 0}
+SLAVE = SlaveStatistics(address="10.0.0.2:4000", requested=0, stage="caught up", acked=0, lag=0)
 
 
 def follower(entries: int, size: int | None) -> FollowerStatistics:
@@ -33,36 +39,41 @@ def seen(members: list[Any]) -> list[tuple[str, str, str, Tone]]:
     ("slave", "tone"),
     [
         (SLAVE, Tone.GOOD),
-        ({**SLAVE, "stage": "catching up"}, Tone.WARN),
-        ({**SLAVE, "lag": 5 << 20}, Tone.WARN),
-        ({**SLAVE, "stage": "stranded"}, Tone.ERROR),
+        (replace(SLAVE, stage="catching up"), Tone.WARN),
+        (replace(SLAVE, lag=5 << 20), Tone.WARN),
+        (replace(SLAVE, stage="stranded"), Tone.ERROR),
     ],
 )
-def test_a_master_and_its_slave(slave: dict[str, Any], tone: Tone) -> None:
-    told = {"slaves": [slave, {**SLAVE, "requested": None}], "master": None}
+def test_a_master_and_its_slave(slave: SlaveStatistics, tone: Tone) -> None:
+    told = ReplicationStatistics(slaves=[slave, replace(SLAVE, requested=None)])
     members = shown.members_of_pair(told, BrokerRole.SYNC_MASTER, "10.0.0.1:1", "")
     assert seen(members) == [
         ("10.0.0.1:1", "master", "takes messages", Tone.GOOD),
-        ("slave 10.0.0.2", "slave", slave["stage"], tone),
+        ("slave 10.0.0.2", "slave", slave.stage, tone),
     ]
 
 
 def test_a_master_that_takes_nothing_says_why() -> None:
-    (here,) = shown.members_of_pair({}, BrokerRole.SYNC_MASTER, "10.0.0.1:1", "the disk is full")
+    role, nobody = BrokerRole.SYNC_MASTER, ReplicationStatistics()
+    (here,) = shown.members_of_pair(nobody, role, "10.0.0.1:1", "the disk is full")
     assert (here.state, here.tone, here.note) == ("no puts", Tone.ERROR, "the disk is full")
 
 
 @pytest.mark.parametrize(
     ("link", "expected"),
     [
-        ({"state": "following", "address": "m:1"}, [Tone.GOOD, Tone.GOOD]),
-        ({"state": "connecting", "address": "m:1"}, [Tone.WARN, Tone.WARN]),
-        ({"state": "diverged", "address": "m:1", "fault": "why"}, [Tone.ERROR, Tone.WARN]),
+        (MasterStatistics(state="following", address="m:1"), [Tone.GOOD, Tone.GOOD]),
+        (MasterStatistics(state="connecting", address="m:1"), [Tone.WARN, Tone.WARN]),
+        (
+            MasterStatistics(state="diverged", address="m:1", fault="why"),
+            [Tone.ERROR, Tone.WARN],
+        ),
         (None, [Tone.WARN, Tone.WARN]),
     ],
 )
-def test_a_slave(link: dict[str, Any] | None, expected: list[Tone]) -> None:
-    members = shown.members_of_pair({"master": link}, BrokerRole.SLAVE, "10.0.0.1:1", "")
+def test_a_slave(link: MasterStatistics | None, expected: list[Tone]) -> None:
+    told = ReplicationStatistics(master=link)
+    members = shown.members_of_pair(told, BrokerRole.SLAVE, "10.0.0.1:1", "")
     assert [item.role for item in members] == ["slave", "master"]
     assert [item.tone for item in members] == expected
 
@@ -96,10 +107,10 @@ def test_a_group() -> None:
 
 
 def test_a_set() -> None:
-    told = {"leads": True, "id": 1, "master": None, "slaves": [{**SLAVE, "broker_id": 2}]}
+    told = SetStatistics(leads=True, broker_id=1, slaves=[replace(SLAVE, broker_id=2)])
     assert seen(shown.members_of_set(told, "a:1", "")) == [
         ("broker 1 at a:1", "master", "takes messages", Tone.GOOD),
         ("broker 2 at 10.0.0.2", "slave", "caught up", Tone.GOOD),
     ]
-    told = {"leads": False, "id": None, "master": None, "slaves": []}
-    assert seen(shown.members_of_set(told, "a:1", "")) == [("a:1", "slave", "unknown", Tone.WARN)]
+    members = shown.members_of_set(SetStatistics(), "a:1", "")
+    assert seen(members) == [("a:1", "slave", "unknown", Tone.WARN)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,10 +17,11 @@ from rmq_ha.ops.app.make import _own
 from rmq_ha.ops.app.page.board import certificates
 from rmq_ha.ops.app.status.certificates import CertificatesStatus
 from rmq_ha.ops.app.status.namesrv import MOST_BROKERS, NamesrvStatus
+from rmq_ha.server.replication.statistics import MasterStatistics, SetStatistics
 from tests.kits.scrapes import scraped
 
-LINK = {"address": "m:1", "fault": "", "state": "following", "alone_seconds": 9.0}
-SET = {"id": 2, "epoch": 5, "leads": False, "in_sync": {3, 1}, "master": LINK}
+LINK = MasterStatistics(address="m:1", state="following", alone_seconds=9.0)
+SET = SetStatistics(broker_id=2, epoch=5, in_sync=[3, 1], master=LINK)
 
 
 @pytest.mark.parametrize(
@@ -27,22 +29,22 @@ SET = {"id": 2, "epoch": 5, "leads": False, "in_sync": {3, 1}, "master": LINK}
     [
         ({"leads": True}, "", True, "b: id 2, epoch 5: leads; in sync: 1, 3"),
         ({"leads": True}, "full", False, "b: id 2, epoch 5: leads, but no puts: full"),
-        ({"id": None, "epoch": -1, "master": None}, "x", False, "b: no id yet, epoch 0: x"),
+        ({"broker_id": None, "epoch": -1, "master": None}, "x", False, "b: no id yet, epoch 0: x"),
         ({}, "", True, "b: id 2, epoch 5: following m:1"),
-        ({"master": LINK | {"fault": "f"}}, "", False, "epoch 5: does not follow m:1: f"),
-        ({"master": LINK | {"state": "lost"}}, "", True, "serves reads, but does not follow"),
+        ({"master": replace(LINK, fault="f")}, "", False, "epoch 5: does not follow m:1: f"),
+        ({"master": replace(LINK, state="lost")}, "", True, "serves reads, but does not follow"),
     ],
 )
 def test_health_of_a_set(found: dict[str, Any], why: str, is_ready: bool, line: str) -> None:
-    health = set_health("b", SET | found, why)
+    health = set_health("b", replace(SET, **found), why)
     assert health.is_ready is is_ready
     assert line in health.reason
 
 
 @pytest.mark.parametrize(("epoch", "shown"), [(5, 5.0), (-1, 0.0)])
 def test_numbers_of_a_set(epoch: int, shown: float) -> None:
-    more = {"epoch": epoch, "lease": True, "unconfirmed": 7, "elections": 4}
-    found = scraped(lambda samples: tell_set(samples, SET | more))
+    told = replace(SET, epoch=epoch, has_lease=True, unconfirmed=7, elections=4)
+    found = scraped(lambda samples: tell_set(samples, told))
     assert {name.removeprefix("rmqha_controller_"): row[0][1] for name, row in found.items()} == {
         "epoch": shown, "is_master": 0, "has_lease": 1, "in_sync": 2, "unconfirmed_bytes": 7,
         "role_changes": 4,

@@ -18,6 +18,7 @@ from rmq_ha.ops.app.status.catalogue import CATALOGUE
 from rmq_ha.ops.app.status.server import SubjectCollector
 from rmq_ha.ops.app.status.slaves import slave_names
 from rmq_ha.server.broker.broker import Broker
+from rmq_ha.server.replication.statistics import ReplicationStatistics, SlaveStatistics
 from rmq_ha.testing.cluster import HA_PORT, small_configuration
 from rmq_ha.testing.host import World
 from tests.kits.scrapes import scraped
@@ -152,11 +153,15 @@ def test_a_number_is_told_as_it_is_counted(name: str) -> None:
 
 
 def test_what_slaves_were_refused_is_told() -> None:
-    told = {
-        "different": 2, "within_record": 3, "refused": 4, "turned_away": 5,
-        "refused_ahead": ["a", "b", "c", "d", "e", "f"], "unacknowledged": 7,
-        "unacknowledged_seconds": 8, "slaves": [],
-    }  # fmt: skip
+    told = ReplicationStatistics(
+        different=2,
+        within_record=3,
+        refused=4,
+        turned_away=5,
+        refused_ahead=["a", "b", "c", "d", "e", "f"],
+        unacknowledged=7,
+        unacknowledged_seconds=8,
+    )
     rows = scraped(lambda samples: tell_replication(samples, told, is_slave=False))
     found = {name: row[0][1] for name, row in rows.items()}
     names = {
@@ -332,18 +337,22 @@ def test_a_slave_that_connects_anew_goes_on_with_its_series() -> None:
     pair = Pair()
     machine = pair.slave_host.ip
     before = scrape(pair.of_master)["rmqha_replication_acked_bytes"].keys()
-    (connection,) = pair.master.controller.journal.service.statistics()["slaves"]
+    (connection,) = pair.master.controller.journal.service.statistics().slaves
     pair.slave.journal.service._link._connection.close()  # type: ignore[union-attr]
     pair.pass_time(3)
-    (anew,) = pair.master.controller.journal.service.statistics()["slaves"]
-    assert anew["address"] != connection["address"]
+    (anew,) = pair.master.controller.journal.service.statistics().slaves
+    assert anew.address != connection.address
     assert scrape(pair.of_master)["rmqha_replication_acked_bytes"].keys() == before
     assert {dict(labels)["slave"] for labels in before} == {machine}
 
 
 def test_slaves_of_one_machine_are_told_apart() -> None:
     addresses = ["10.0.0.2:5000", "10.0.0.3:5000", "10.0.0.2:5001", "[::1]:7"]
-    names = slave_names([{"address": address} for address in addresses])
+    slaves = [
+        SlaveStatistics(address=address, stage="caught up", requested=0, acked=0, lag=0)
+        for address in addresses
+    ]
+    names = slave_names(slaves)
     assert names == ["10.0.0.2", "10.0.0.3", "10.0.0.2#2", "::1"]
 
 

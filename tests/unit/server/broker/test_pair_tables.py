@@ -84,7 +84,7 @@ def test_a_slave_takes_no_tables_of_a_master_with_an_empty_disk() -> None:
     pair.pass_time(12)
     pair.restart_master_without("/store")
     pair.pass_time(60)
-    assert pair.slave.journal.statistics()["master"]["state"] == "diverged"
+    assert pair.slave.journal.statistics().master.state == "diverged"
     assert pair.slave.topics.get(TOPIC) is not None
     assert len(bodies(pair.slave.store)) == 20
 

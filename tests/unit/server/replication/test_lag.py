@@ -11,7 +11,6 @@ from rmq_ha.server.replication.lag import (
     ERROR_SHARE,
     RESOLUTION_S,
     AppendTimes,
-    told_slaves,
 )
 
 
@@ -146,19 +145,3 @@ def test_a_log_that_does_not_grow_takes_no_memory() -> None:
         times.note(10, float(second))
     assert len(times) == 1
     assert times.behind(9, 100.0) == 100.0
-
-
-def test_a_hundred_slaves_are_told_of_and_those_that_have_reported() -> None:
-    words = {"address": "a", "stage": "s", "acked": 1, "lag": 2, "lag_seconds": 3.0}
-    slaves = [words | {"requested": number, "more": 1, "acked": number} for number in range(101)]
-    told = told_slaves(slaves)
-    assert [slave["acked"] for slave in told] == list(range(100))
-    assert told[7] == words | {"acked": 7}
-    slaves[7]["requested"] = None
-    assert [slave["acked"] for slave in told_slaves(slaves[:9])] == [0, 1, 2, 3, 4, 5, 6, 8]
-
-
-def test_a_hundred_that_have_not_reported_hide_nobody() -> None:
-    words = {"address": "a", "stage": "s", "acked": 1, "lag": 2, "lag_seconds": 3.0}
-    silent = [words | {"requested": None}] * 100
-    assert told_slaves([*silent, words | {"requested": 5}]) == [words]

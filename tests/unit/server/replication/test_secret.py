@@ -100,7 +100,7 @@ def slave_of(secret: str = SECRET, *, required: bool = False) -> Station:
 
 
 def state(slave: Station) -> str:
-    return str(slave.service.statistics()["master"]["state"])
+    return str(slave.service.statistics().master.state)
 
 
 def join(master: Station, slave: Station, rounds: int = 6) -> tuple[Wire, Wire]:
@@ -123,8 +123,8 @@ def test_a_slave_that_knows_it_replicates() -> None:
     join(master, slave)
     assert bytes(slave.log.data) == DATA
     assert state(slave) == "following"
-    (found,) = master.service.statistics()["slaves"]
-    assert found["acked"] == 444
+    (found,) = master.service.statistics().slaves
+    assert found.acked == 444
 
 
 def test_who_was_let_in_leaves_in_an_orderly_way_at_the_stop() -> None:
@@ -165,8 +165,8 @@ def test_a_slave_that_does_not_gets_nothing_and_comes_again() -> None:
         down, up = join(master, slave)
     assert up.aborted
     assert any("its haSecret is another than ours" in formatEvent(event) for event in events)
-    assert master.service.statistics()["slaves"] == []
-    assert master.service.statistics()["refused"] == 1
+    assert master.service.statistics().slaves == []
+    assert master.service.statistics().refused == 1
     assert bytes(slave.log.data) == b""
     down.lose()
     slave.clock.advance(6)
@@ -182,7 +182,7 @@ def test_a_stranger_gets_no_byte_of_the_log() -> None:
         master.clock.advance(5.1)
         assert (len(hello), stranger.take(), stranger.aborted) == (44, b"", True)
         stranger.send(first)  # on its way already, and counted no more
-    assert master.service.statistics()["refused"] == 3
+    assert master.service.statistics().refused == 3
     assert not master.clock.getDelayedCalls()
 
 

@@ -152,7 +152,7 @@ def test_a_journal_that_was_never_started_can_be_stopped_and_closed(kind: str) -
     rig.store.load()
     assert rig.wait(rig.journal.stop()) is None
     rig.journal.close()
-    assert isinstance(rig.journal.statistics(), JournalStatistics | dict)
+    assert isinstance(rig.journal.statistics(), JournalStatistics)
     assert isinstance(rig.journal.info(), dict)
 
 

@@ -19,6 +19,7 @@ from rmq_ha.base.interfaces import (
 )
 from rmq_ha.base.model.status import PutMessageStatus
 from rmq_ha.server.replication.classic.journal import ClassicJournal
+from rmq_ha.server.store.journal_statistics import JournalStatistics
 
 SEEN: list[Any] = []
 """What the plugins were told, in order."""
@@ -92,8 +93,8 @@ class Replication:
     def set_master_address(self, address: str | None) -> None:
         SEEN.append(("master", address))
 
-    def statistics(self) -> dict[str, Any]:
-        return {}
+    def statistics(self) -> JournalStatistics:
+        return JournalStatistics()
 
 
 class Journal(ClassicJournal):

@@ -47,7 +47,7 @@ class LinkCase(SynchronousTestCase):
         self.attempts = self.station.network.attempts
 
     def state(self) -> str:
-        return str(self.service.statistics()["master"]["state"])
+        return str(self.service.statistics().master.state)
 
     def follow(self) -> Wire:
         """A master that accepts us and has what we have."""
@@ -144,16 +144,16 @@ class ConnectingTests(LinkCase):
     def test_what_is_told_of_a_master_that_is_gone_and_back(self) -> None:
         """For how long nobody is followed counts from the loss to the next frame."""
         master = self.follow()
-        self.assertIsNone(self.service.statistics()["master"]["alone_seconds"])
+        self.assertIsNone(self.service.statistics().master.alone_seconds)
         master.lose()
-        told = self.service.statistics()["master"]
-        self.assertEqual((told["state"], told["frames"]), ("disconnected", 0))
+        told = self.service.statistics().master
+        self.assertEqual((told.state, told.frames), ("disconnected", 0))
         self.clock.advance(0.6)
-        self.assertAlmostEqual(self.service.statistics()["master"]["alone_seconds"], 0.6)
+        self.assertAlmostEqual(self.service.statistics().master.alone_seconds, 0.6)
         self.follow()
-        told = self.service.statistics()["master"]
-        self.assertEqual((told["state"], told["frames"]), ("following", 1))
-        self.assertIsNone(told["alone_seconds"])
+        told = self.service.statistics().master
+        self.assertEqual((told.state, told.frames), ("following", 1))
+        self.assertIsNone(told.alone_seconds)
 
     def test_master_stops(self) -> None:
         """After the end of a connection that worked we are back soon."""
@@ -174,7 +174,7 @@ class ConnectingTests(LinkCase):
             self.clock.advance(5.0)
             self.attempts[-1].accept().lose()
             self.assertEqual(self.state(), "diverged")
-            fault = self.service.statistics()["master"]["fault"]
+            fault = self.service.statistics().master.fault
             self.assertIn("it closed the connection, and sent us nothing", fault)
             self.assertIn("holds no message and begins at 8192", fault)
             self.assertIn("Move commitlog", fault)
@@ -242,7 +242,7 @@ class ConnectingTests(LinkCase):
         """Whoever decides about a fail-over wants to know for how long it is silent."""
 
         def silent_ms() -> object:
-            return self.service.statistics()["master"]["silent_ms"]
+            return self.service.statistics().master.silent_ms
 
         self.assertIsNone(silent_ms())
         master = self.follow()
@@ -404,7 +404,7 @@ class DivergedTests(LinkCase):
         self.meet()
         self.assertEqual(self.state(), "following")
         self.assertEqual(self.log.data, self.master_log.data)
-        self.assertEqual(self.service.statistics()["master"]["set_aside"], 1)
+        self.assertEqual(self.service.statistics().master.set_aside, 1)
 
     def test_comparing_begins_at_the_end_again(self) -> None:
         """However far back we looked before: what was found equal is not sent a second time."""
@@ -435,7 +435,7 @@ class DivergedTests(LinkCase):
         self.station.configuration.ours.ha_set_aside_diverged_tail = False
         self.part()
         self.assertEqual((self.cuts, self.state()), ([], "diverged"))
-        self.assertIn("haSetAsideDivergedTail", self.service.statistics()["master"]["fault"])
+        self.assertIn("haSetAsideDivergedTail", self.service.statistics().master.fault)
         self.meet()
         self.assertEqual(self.state(), "diverged")
 
@@ -446,7 +446,7 @@ class DivergedTests(LinkCase):
         self.assertEqual(self.state(), "diverged")
         self.successResultOf(self.service.stop())
         self.assertEqual(self.state(), "stopped")
-        self.assertIsNone(self.service.statistics()["master"]["fault"])
+        self.assertIsNone(self.service.statistics().master.fault)
 
     def test_fails(self) -> None:
         """A disk that refuses: out, loudly, and again in five seconds."""
@@ -456,7 +456,7 @@ class DivergedTests(LinkCase):
         (error,) = [item for item in events if item["log_level"] is LogLevel.error]
         self.assertIn("no room", formatEvent(error))
         self.assertEqual(self.state(), "diverged")
-        self.assertIn("no room", self.service.statistics()["master"]["fault"])
+        self.assertIn("no room", self.service.statistics().master.fault)
         self.assert_returns(5.0, 5.0)
         self.attempts[-1].refuse()
         self.successResultOf(self.service.stop())
@@ -492,13 +492,13 @@ class DivergedTests(LinkCase):
         self.master_log, _ = record_log([b"another's"] * 9, stamp=9)
         self.part()
         self.assertEqual((self.cuts, self.state()), ([], "diverged"))
-        fault = self.service.statistics()["master"]["fault"]
+        fault = self.service.statistics().master.fault
         self.assertIn("another broker's store", fault)
         self.log.data[self.common :] = own.data[self.common :]
         self.master_log = own
         self.meet()
         self.assertEqual(self.state(), "following")
-        self.assertIsNone(self.service.statistics()["master"]["fault"])
+        self.assertIsNone(self.service.statistics().master.fault)
 
     def test_unreadable(self) -> None:
         """We leave at once, and fetch the place anew."""
@@ -532,7 +532,7 @@ class DivergedTests(LinkCase):
             master.lose()
             self.assert_returns(5.0, 5.0)
         self.assertEqual((self.cuts, self.state()), ([], "unreadable"))
-        self.assertIn("same bytes", self.service.statistics()["master"]["fault"])
+        self.assertIn("same bytes", self.service.statistics().master.fault)
 
     def test_damaged_master(self) -> None:
         """Our good copy stays."""
@@ -540,4 +540,4 @@ class DivergedTests(LinkCase):
         self.master_log.data[-6] ^= 1
         self.part()
         self.assertEqual((self.cuts, self.state()), ([], "diverged"))
-        self.assertIn("master's disk", self.service.statistics()["master"]["fault"])
+        self.assertIn("master's disk", self.service.statistics().master.fault)

@@ -19,6 +19,7 @@ from rmq_ha.server.replication.classic.greeting import encode_greeting, greet
 from rmq_ha.server.replication.classic.link import split_address
 from rmq_ha.server.replication.classic.protocol import SPEAKS_TLS
 from rmq_ha.server.replication.shell import prepare
+from rmq_ha.server.replication.statistics import ReplicationStatistics, SlaveStatistics
 from tests.unit.server.replication.ha_fakes import Station
 from tests.unit.server.replication.memory_log import MemoryLog
 from tests.unit.server.replication.record_logs import extend, record_log
@@ -114,7 +115,7 @@ class StatusTests(ServiceCase):
             self.assertNoResult(put)
             self.clock.advance(0.002)
             self.assertIs(self.successResultOf(put), TIMEOUT)
-        self.assertEqual(self.service.statistics()["waiting"], 0)
+        self.assertEqual(self.service.statistics().waiting, 0)
 
     def test_one_timer(self) -> None:
         """However many puts wait."""
@@ -194,14 +195,14 @@ class StatusTests(ServiceCase):
         greeting = greet(self.log, 1444)
         assert greeting is not None
         self.assertEqual(greeting.window, 1024)
-        self.assertEqual(self.service.statistics()["verified"], 0)
+        self.assertEqual(self.service.statistics().verified, 0)
         older = self.service.wait_replicated(444, 419)
         assert isinstance(older, Deferred)
         self.station.slave(port=5001).send(encode_greeting(greeting))
         self.assertIs(self.successResultOf(put), OK)
         self.assertNoResult(older)
         found = self.service.statistics()
-        self.assertEqual((found["verified"], found["different"]), (1, 0))
+        self.assertEqual((found.verified, found.different), (1, 0))
 
     def test_a_slave_of_ours_with_another_log(self) -> None:
         """It is counted and said, and vouches for nothing."""
@@ -214,15 +215,14 @@ class StatusTests(ServiceCase):
         (warning,) = [item for item in events if item["log_level"] is LogLevel.warn]
         self.assertIn("has another log than ours below 400", formatEvent(warning))
         found = self.service.statistics()
-        self.assertEqual((found["verified"], found["different"]), (0, 1))
-        self.assertEqual(found["replicated_offset"], 0)
+        self.assertEqual((found.verified, found.different), (0, 1))
+        self.assertEqual(found.replicated_offset, 0)
 
     def test_who_says_nothing(self) -> None:
         """Of whom nothing is known, nothing is told."""
         self.station.slave()
-        (told,) = self.service.statistics()["slaves"]
-        numbers = [told[key] for key in ("requested", "sent", "acked", "vouched", "lag")]
-        self.assertEqual(numbers, [None, 0, 0, 0, 444])
+        (slave,) = self.service.statistics().slaves
+        self.assertEqual((slave.requested, slave.acked, slave.lag), (None, 0, 444))
 
     def test_strangers(self) -> None:
         """Whoever claims to hold the log acknowledges nothing (five did, and got four SEND_OK)."""
@@ -248,8 +248,8 @@ class StatusTests(ServiceCase):
                 self.assertIsNone(met)
         (event,) = events
         self.assertIn("10.0.0.66 refused on the replication port", formatEvent(event))
-        self.assertEqual(station.service.statistics()["refused"], 100)
-        self.assertEqual(station.service.statistics()["slaves"], [])
+        self.assertEqual(station.service.statistics().refused, 100)
+        self.assertEqual(station.service.statistics().slaves, [])
         self.assertIs(station.service.wait_replicated(log.put(b"x"), 444), NOT_AVAILABLE)
         for peer in ("10.0.0.2", "10.1.2.3"):
             self.assertEqual(station.slave(444, peer).take(), encode_frame(444, b"x"))
@@ -286,8 +286,8 @@ class StatusTests(ServiceCase):
         self.assertEqual([item["log_level"] for item in events][-1], LogLevel.error)
         self.assertIs(station.service.wait_replicated(log.put(b"x"), 0), NOT_AVAILABLE)
         self.assertFalse(slave.disconnecting)
-        (entry,) = station.service.statistics()["slaves"]
-        self.assertEqual(entry["stage"], "stranded")
+        (entry,) = station.service.statistics().slaves
+        self.assertEqual(entry.stage, "stranded")
         with capturedLogs() as events:
             station.slave(445)
         self.assertNotIn(LogLevel.error, [item["log_level"] for item in events], "said once")
@@ -311,14 +311,14 @@ class RefusalTests(ServiceCase):
         """Though our log outgrows it: its end is not ours. Until it comes with less."""
         self.station.slave(500)
         self.clock.advance(1.0)
-        self.assertEqual(self.service.statistics()["refused_ahead"], ["10.0.0.2"])
+        self.assertEqual(self.service.statistics().refused_ahead, ["10.0.0.2"])
         self.put_now(1000)
         for first in (500, 600, 445):
             self.assertTrue(self.station.slave(first).disconnecting)
             self.assertIs(self.put_now(), NOT_AVAILABLE)
         self.assertFalse(self.station.slave(500, peer="10.0.0.3").disconnecting)
         self.assertFalse(self.station.slave(444).disconnecting)
-        self.assertEqual(self.service.statistics()["refused_ahead"], [])
+        self.assertEqual(self.service.statistics().refused_ahead, [])
         self.assertFalse(self.station.slave(500).disconnecting)
 
     def test_ahead_beside_a_good_one(self) -> None:
@@ -329,7 +329,7 @@ class RefusalTests(ServiceCase):
         put = self.put(1000)
         good.report(1444)
         self.assertIs(self.successResultOf(put), OK)
-        self.assertEqual(self.service.statistics()["refused_ahead"], ["10.0.0.2"])
+        self.assertEqual(self.service.statistics().refused_ahead, ["10.0.0.2"])
         self.assertTrue(self.station.slave(500).disconnecting)
 
     def test_ahead_beside_one_that_proves_what_it_has(self) -> None:
@@ -338,14 +338,14 @@ class RefusalTests(ServiceCase):
         station = Station(self.role, log).start()
         station.slave(log.max_offset + 100)
         station.clock.advance(1.0)
-        self.assertEqual(station.service.statistics()["refused_ahead"], ["10.0.0.2"])
+        self.assertEqual(station.service.statistics().refused_ahead, ["10.0.0.2"])
         greeting = greet(log, starts[-1])
         assert greeting is not None
         ours = station.slave()
         ours.send(encode_greeting(greeting))
         ours.report(log.max_offset)
         self.assertFalse(ours.disconnecting)
-        self.assertEqual(station.service.statistics()["refused_ahead"], ["10.0.0.2"])
+        self.assertEqual(station.service.statistics().refused_ahead, ["10.0.0.2"])
 
     def test_nothing_counts_as_within_a_record_twice(self) -> None:
         """A slave that came with nothing was sent nothing: its first word lies at a beginning."""
@@ -354,7 +354,7 @@ class RefusalTests(ServiceCase):
         one = station.slave(starts[1] + 7)
         for offset in (starts[1] + 8, starts[1] + 9):
             one.report(offset)
-        self.assertEqual(station.service.statistics()["within_record"], 1)
+        self.assertEqual(station.service.statistics().within_record, 1)
 
     def test_within_a_record(self) -> None:
         """Said and counted if it may be another log: not at a record's end, nor what we sent."""
@@ -362,7 +362,7 @@ class RefusalTests(ServiceCase):
         station = Station(self.role, log).start()
 
         def counted() -> int:
-            return int(station.service.statistics()["within_record"])
+            return int(station.service.statistics().within_record)
 
         for boundary in (0, 1, *starts, log.max_offset):
             station.slave(boundary or None, peer="10.0.0.9").lose()
@@ -416,7 +416,7 @@ class RefusalTests(ServiceCase):
                 slave.send(hello + last)
             self.assertTrue(slave.disconnecting)
             self.assertIn(SPEAKS_TLS, formatEvent(events[-1]))
-            self.assertEqual(station.service.statistics()["refused_ahead"], [])
+            self.assertEqual(station.service.statistics().refused_ahead, [])
 
     def test_speaks_no_tls(self) -> None:
         """Whatever a later word begins with; a first one that is no report is said to be none."""
@@ -435,7 +435,7 @@ class RefusalTests(ServiceCase):
         slave.report(454)
         self.assertTrue(slave.disconnecting)
         self.assertNoResult(put)
-        self.assertEqual(self.service.statistics()["slaves"], [])
+        self.assertEqual(self.service.statistics().slaves, [])
 
     def test_deaf(self) -> None:
         """A refused peer that does not close is cut off, and not heard any more."""
@@ -476,7 +476,7 @@ class RefusalTests(ServiceCase):
         left = [wire for wire in flood if not wire.disconnecting]
         self.assertEqual(len(left), 30)
         found = self.service.statistics()
-        self.assertEqual((len(found["slaves"]), found["turned_away"]), (32, 1470))
+        self.assertEqual((len(found.slaves), found.turned_away), (32, 1470))
         for wire in (old, new, *flood):
             wire.take()
         self.station.put(bytes(10))
@@ -501,8 +501,8 @@ class RefusalTests(ServiceCase):
             slave.end.close("another")
         self.assertEqual(len(events), 1)
         self.assertIn("the first reason", formatEvent(events[0]))
-        (told,) = self.service.statistics()["slaves"]
-        self.assertEqual(told["address"], other.end.peer)
+        (told,) = self.service.statistics().slaves
+        self.assertEqual(told.address, other.end.peer)
         self.clock.advance(1.0)
         self.assertTrue(slave.aborted)
 
@@ -556,7 +556,7 @@ class RefusalTests(ServiceCase):
         self.log.read = read  # type: ignore[method-assign]
         slave.send(encode_greeting(greeting))
         self.assertTrue(slave.disconnecting)
-        self.assertEqual(self.service.statistics()["slaves"], [])
+        self.assertEqual(self.service.statistics().slaves, [])
         self.assertEqual(len(self.flushLoggedErrors(StoreError)), 1)
 
 
@@ -598,37 +598,32 @@ class FlowTests(ServiceCase):
         slave.report(420)
         self.assertEqual(
             self.service.statistics(),
-            {
-                "port": 10912,
-                "waiting": 0,
-                "replicated_offset": 420,
-                "verified": 0,
-                "different": 0,
-                "within_record": 1,
-                "refused": 0,
-                "refused_ahead": [],
-                "turned_away": 0,
-                "unacknowledged": 24,
-                "unacknowledged_seconds": 0.0,
-                "slaves": [
-                    {
-                        "address": "10.0.0.2:5000",
-                        "stage": "catching up",
-                        "common": "unknown",
-                        "requested": 400,
-                        "sent": 444,
-                        "acked": 420,
-                        "vouched": 420,
-                        "lag": 24,
-                        "lag_seconds": 0.0,
-                        "since_ms": 1_700_000_000_000,
-                    }
+            ReplicationStatistics(
+                waiting=0,
+                replicated_offset=420,
+                verified=0,
+                different=0,
+                within_record=1,
+                refused=0,
+                refused_ahead=[],
+                turned_away=0,
+                unacknowledged=24,
+                unacknowledged_seconds=0.0,
+                slaves=[
+                    SlaveStatistics(
+                        address="10.0.0.2:5000",
+                        stage="catching up",
+                        requested=400,
+                        acked=420,
+                        lag=24,
+                        lag_seconds=0.0,
+                    )
                 ],
-                "master": None,
-            },
+                master=None,
+            ),
         )
         slave.report(444)
-        self.assertEqual(self.service.statistics()["slaves"][0]["stage"], "caught up")
+        self.assertEqual(self.service.statistics().slaves[0].stage, "caught up")
 
     def test_each_stage_is_told_once(self) -> None:
         """A slave reports many times a second: its operator reads of what changed."""
@@ -651,30 +646,30 @@ class FlowTests(ServiceCase):
     def test_an_empty_slave_has_acknowledged_nothing(self) -> None:
         self.station.slave(0)
         end = self.station.log.max_offset
-        self.assertEqual(self.service.statistics()["unacknowledged"], end)
+        self.assertEqual(self.service.statistics().unacknowledged, end)
 
     def test_lag_in_seconds(self) -> None:
         """Since when a slave lacks the first byte that it lacks; what is gone lags on."""
-        self.assertIsNone(self.service.statistics()["unacknowledged"])
-        self.assertIsNone(self.service.statistics()["unacknowledged_seconds"])
+        self.assertIsNone(self.service.statistics().unacknowledged)
+        self.assertIsNone(self.service.statistics().unacknowledged_seconds)
         slave = self.station.slave(444)
         self.clock.advance(10)
-        self.assertEqual(self.service.statistics()["slaves"][0]["lag_seconds"], 0.0)
+        self.assertEqual(self.service.statistics().slaves[0].lag_seconds, 0.0)
         self.station.put(b"x" * 10)
         self.clock.advance(2)
         self.station.put(b"y" * 10)
         self.clock.advance(1)
-        self.assertEqual(self.service.statistics()["slaves"][0]["lag_seconds"], 3.0)
+        self.assertEqual(self.service.statistics().slaves[0].lag_seconds, 3.0)
         slave.report(454)
-        self.assertEqual(self.service.statistics()["slaves"][0]["lag_seconds"], 1.0)
+        self.assertEqual(self.service.statistics().slaves[0].lag_seconds, 1.0)
         slave.lose()
         self.clock.advance(5)
         found = self.service.statistics()
-        self.assertEqual(found["slaves"], [])
-        self.assertEqual((found["unacknowledged"], found["unacknowledged_seconds"]), (10, 6.0))
+        self.assertEqual(found.slaves, [])
+        self.assertEqual((found.unacknowledged, found.unacknowledged_seconds), (10, 6.0))
         self.station.slave(464)
         found = self.service.statistics()
-        self.assertEqual((found["unacknowledged"], found["unacknowledged_seconds"]), (0, 0.0))
+        self.assertEqual((found.unacknowledged, found.unacknowledged_seconds), (0, 0.0))
 
     def test_chained(self) -> None:
         """A slave feeds further slaves."""

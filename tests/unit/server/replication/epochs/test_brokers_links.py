@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from errno import ENOSPC
-from typing import Any
 
 import pytest
 from twisted.logger import capturedLogs, formatEvent
@@ -11,14 +10,15 @@ from twisted.logger import capturedLogs, formatEvent
 from rmq_ha.client.lookup.requests import send_request
 from rmq_ha.server.replication.epochs.commit_log import ConfirmedTail
 from rmq_ha.server.replication.epochs.roles.actions import StepDown
+from rmq_ha.server.replication.statistics import MasterStatistics
 from rmq_ha.testing.brokers import BrokerNode
 from rmq_ha.testing.cluster import LISTEN_PORT
 from tests.sim_kit.controlled import TOPIC, ControlledBrokers
 
 
-def master_of(slave: BrokerNode) -> dict[str, Any]:
-    found = slave.replication.statistics()["master"]
-    assert isinstance(found, dict)
+def master_of(slave: BrokerNode) -> MasterStatistics:
+    found = slave.replication.statistics().master
+    assert isinstance(found, MasterStatistics)
     return found
 
 
@@ -30,9 +30,9 @@ def test_a_lost_connection_comes_back_at_once_and_is_no_fault() -> None:
     for number in range(5):
         for end in brokers.world.network.between(master.host.name, slave.host.name):
             brokers.world.network.drop(end)
-        brokers.until(lambda: master_of(slave)["state"] != "following", 1.0)
-        assert master_of(slave)["fault"] is None
-        brokers.until(lambda: master_of(slave)["state"] == "following", 1.0)
+        brokers.until(lambda: master_of(slave).state != "following", 1.0)
+        assert master_of(slave).fault is None
+        brokers.until(lambda: master_of(slave).state == "following", 1.0)
         assert brokers.send(master, b"%d" % number) == 0
     assert slave.store.log.max_offset == master.store.log.max_offset
     assert not brokers.findings.violations
@@ -47,12 +47,12 @@ def test_a_disk_that_refuses_is_a_fault_until_it_takes_the_log_again() -> None:
     disk.fault = lambda call, path: ENOSPC if call == "pwrite" and "/commitlog/" in path else None
     with capturedLogs() as events:
         brokers.send(master, b"kept")
-        brokers.until(lambda: master_of(slave)["fault"] is not None, 5.0)
+        brokers.until(lambda: master_of(slave).fault is not None, 5.0)
         brokers.run(11.0)
     said = [str(formatEvent(event)) for event in events]
     assert 2 <= len([line for line in said if "does not follow the master" in line]) <= 4
     disk.fault = lambda call, path: None
-    brokers.until(lambda: master_of(slave)["fault"] is None, 6.0)
+    brokers.until(lambda: master_of(slave).fault is None, 6.0)
     brokers.in_sync()
     assert brokers.send(master, b"and this") == 0
     assert slave.store.log.max_offset == master.store.log.max_offset
@@ -134,6 +134,6 @@ def test_who_is_told_that_it_leads_no_more_says_so_of_nothing_that_waits() -> No
     master.replication.decided(StepDown("a test"))
     assert not master.replication.may_append
     assert not master.store.log.admits
-    assert master.replication.statistics()["slaves"] == []
+    assert master.replication.statistics().slaves == []
     brokers.run(0.1)
     assert told == [14], "12 would pass for stored, and the tail is cut"

@@ -86,7 +86,7 @@ def test_a_broker_that_does_not_know_the_secret_is_no_slave() -> None:
     assert len(members(brokers)) == 1
     assert state(brokers.nodes[1]) != "following"
     leader = brokers.nodes[0].replication
-    assert leader.statistics()["refused"] > 1
+    assert leader.statistics().refused > 1
 
 
 def test_a_door_that_is_open_when_the_lead_ends_is_closed() -> None:

@@ -78,7 +78,7 @@ def test_a_slave_that_comes_back_is_in_sync_with_its_next_heartbeat() -> None:
     assert brokers.send(first, b"no") == 14
     network.heal()
     network.partition(second.host.name, controller)
-    brokers.until(lambda: second.replication.statistics()["master"]["state"] == "following")
+    brokers.until(lambda: second.replication.statistics().master.state == "following")
     brokers.run(1.5)
     assert brokers.send(first, b"no") == 14, "the controllers do not know that it lives"
     network.heal()
@@ -206,8 +206,8 @@ def test_hazard_26_a_master_that_answers_nothing_holds_no_election_up() -> None:
     for end in brokers.world.network.between(second.host.name, first.host.name):
         brokers.world.network.drop(end)
     brokers.run(1.0)
-    assert second.replication.statistics()["master"]["state"] == "connecting"
-    brokers.until(lambda: second.replication.statistics()["elections"] == 2)
+    assert second.replication.statistics().master.state == "connecting"
+    brokers.until(lambda: second.replication.statistics().elections == 2)
     assert brokers.until(lambda: brokers.master() is second) < 1.0
     assert brokers.send(second, b"after") == 0
     brokers.world.network.heal()

@@ -32,6 +32,7 @@ from rmq_ha.server.replication.epochs.replica import Cut, Remember
 from rmq_ha.server.replication.epochs.roles.actions import Adopt, Follow, Lead, StepDown
 from rmq_ha.server.replication.epochs.tables import Entry
 from rmq_ha.server.replication.shell import CLOSE_SECONDS
+from rmq_ha.server.replication.statistics import MasterStatistics, SetStatistics
 from rmq_ha.testing.cluster import ROOT
 from tests.unit.server.replication.epochs.station import (
     ADDRESS,
@@ -48,7 +49,7 @@ LOST = PutMessageStatus.SERVICE_NOT_AVAILABLE
 ALONE, BOTH = SyncStateSet((1,), 1), SyncStateSet((1, 2), 2)
 
 
-def told(station: Station) -> dict[str, Any]:
+def told(station: Station) -> SetStatistics:
     return station.service.statistics()
 
 
@@ -69,19 +70,20 @@ def test_who_is_elected_leads_when_that_is_on_the_disk() -> None:
     it = Station(bodies=(b"one",), known=[(1, 0)]).start()
     it.worker.later = True
     it.service.decided(Lead(3, ALONE))
-    assert not told(it)["leads"]
+    assert not told(it).leads
     assert it.service.why_no_puts().endswith("has said who leads; try again")
     it.service.decided(Adopt(BOTH, is_final=True))
     it.worker.work()
     end = it.log.max_offset
     assert it.epoch_file() == encode_epochs(Epochs([Epoch(1, 0), Epoch(3, end)]))
     assert (it.masters, it.roles) == ([None], [3])
-    known = {"leads": True, "epoch": 3, "elections": 1, "in_sync": [1], "confirm_offset": end}
-    assert told(it).items() >= known.items()
+    found = told(it)
+    assert (found.leads, found.epoch, found.elections) == (True, 3, 1)
+    assert (found.in_sync, found.confirm_offset) == ([1], end)
     assert it.service.leads(3)
     assert not it.service.leads(1)
     it.service.decided(Adopt(BOTH))
-    assert told(it)["in_sync"] == [1, 2]
+    assert told(it).in_sync == [1, 2]
 
 
 def test_who_is_told_to_follow_asks_that_one_and_admits_nothing() -> None:
@@ -96,13 +98,9 @@ def test_who_is_told_to_follow_asks_that_one_and_admits_nothing() -> None:
         RequestCode.EXCHANGE_BROKER_HA_INFO,
     )
     assert it.tables.said == ["awaited"]
-    assert told(it)["master"] == {
-        "address": OTHER,
-        "broker_id": 2,
-        "state": "connecting",
-        "fault": None,
-        "alone_seconds": 0.0,
-    }
+    assert told(it).master == MasterStatistics(
+        address=OTHER, broker_id=2, state="connecting", alone_seconds=0.0
+    )
     assert it.service.why_no_puts() == f"the broker at {OTHER} leads, and takes the messages"
 
 
@@ -181,14 +179,14 @@ def test_a_newer_decision_undoes_one_that_is_under_way() -> None:
     it.worker.later = True
     for number, decision in enumerate((Lead(2, ALONE), StepDown("a test"), Lead(4, ALONE)), 1):
         it.service.decided(decision)
-        assert told(it)["elections"] == number
+        assert told(it).elections == number
     it.worker.work()
     assert it.roles == ["follow"]
-    assert not told(it)["leads"]
+    assert not told(it).leads
     it.service.decided(Follow(2, OTHER, 5))
     it.worker.work()
     assert (it.roles, it.masters) == (["follow", "follow"], [OTHER])
-    assert told(it)["elections"] == 4
+    assert told(it).elections == 4
 
 
 def test_a_role_waits_until_the_master_before_is_left() -> None:
@@ -199,12 +197,12 @@ def test_a_role_waits_until_the_master_before_is_left() -> None:
     wire = it.network.attempts[-1].accept()
     it.service.decided(Lead(3, ALONE))
     assert wire.disconnecting
-    assert not told(it)["leads"]
-    assert told(it)["master"] is None
+    assert not told(it).leads
+    assert told(it).master is None
     assert it.tables.said == ["awaited"]
     wire.lose()
     assert it.tables.said == ["awaited", "ended"]
-    assert told(it)["leads"]
+    assert told(it).leads
 
 
 @pytest.mark.parametrize("is_newest", [True, False])
@@ -220,7 +218,7 @@ def test_who_cannot_lead_says_so_unless_it_has_another_role_by_then(is_newest: b
         it.service.decided(StepDown("a test"))
     it.worker.work()
     assert manager._wants_election is is_newest
-    assert not told(it)["leads"]
+    assert not told(it).leads
 
 
 def test_a_role_change_that_fails_by_a_fault_of_ours_is_said() -> None:
@@ -253,7 +251,7 @@ def test_whole_records_are_given_up_by_nobody(
         it.dispatched_to = it.log.max_offset
     it.service.decided(Lead(2, ALONE))
     assert it.aside == []
-    assert told(it)["leads"]
+    assert told(it).leads
 
 
 @pytest.mark.parametrize("bodies", [(), (b"one", b"two")])
@@ -266,7 +264,7 @@ def test_a_log_that_begins_later_is_whole_from_there_on(bodies: tuple[bytes, ...
     it.start()
     it.service.decided(Lead(2, ALONE))
     assert it.aside == []
-    assert told(it)["leads"]
+    assert told(it).leads
 
 
 def test_what_no_record_begins_is_given_up_down_to_what_is_dispatched() -> None:
@@ -290,7 +288,7 @@ def test_files_may_be_elsewhere() -> None:
     it.disk.replace("/other/who", b"c#b#7")
     it.start()
     it.service.decided(Lead(1, ALONE))
-    assert told(it)["id"] == 7
+    assert told(it).broker_id == 7
     assert it.disk.exists("/other/epochs")
 
 
@@ -355,7 +353,7 @@ def test_what_was_before_controller_mode_is_an_epoch_on_the_disk_first() -> None
     assert it.asked
     assert it.epoch_file() == encode_epochs(Epochs([Epoch(0, 0)]))
     assert it.service.epochs == Epochs([Epoch(0, 0)])
-    assert told(it)["id"] is None
+    assert told(it).broker_id is None
     assert it.service.slave_id == 1
 
 
@@ -389,7 +387,7 @@ def test_an_id_is_asked_for_kept_and_applied_for_step_by_step() -> None:
     assert it.disk.read_bytes(f"{ROOT}/brokerIdentity") == b"c#b#3"
     assert not it.disk.exists(f"{ROOT}/brokerIdentity-temp")
     assert codes(it) == [1003]
-    assert (told(it)["id"], it.service.slave_id) == (3, 3)
+    assert (told(it).broker_id, it.service.slave_id) == (3, 3)
 
 
 def test_a_notice_of_an_election_is_looked_into_at_once_and_by_nobody_that_stops() -> None:
@@ -482,7 +480,7 @@ def test_who_stops_says_nothing_more_and_has_no_effect_any_more() -> None:
     assert over == []
     closed.callback(None)
     assert (over, told_it) == ([], [LOST])
-    assert told(it)["slaves"] == []
+    assert told(it).slaves == []
     wire.lose()
     assert over == [None]
     it.asked.clear()
@@ -517,7 +515,7 @@ def test_a_stop_comes_behind_what_is_under_way_and_ends_it() -> None:
     assert over == []
     it.worker.work()
     assert over == [None]
-    assert not told(it)["leads"]
+    assert not told(it).leads
     assert it.clock.getDelayedCalls() == []
 
 
@@ -561,15 +559,15 @@ def test_strangers_and_whoever_comes_to_a_slave_meet_nobody() -> None:
     it.slave(2, 0)
     with pytest.raises(AttributeError):
         it.slave(3, 0)
-    assert [each["address"] for each in told(it)["slaves"]] == ["10.0.0.2:5000"]
-    assert told(it)["refused"] == 2
+    assert [each.address for each in told(it).slaves] == ["10.0.0.2:5000"]
+    assert told(it).refused == 2
 
 
 def test_everybody_may_come_where_nobody_is_named() -> None:
     it = leading()
     for broker_id in (2, 3):
         it.slave(broker_id, 0)
-    assert [each["broker_id"] for each in told(it)["slaves"]] == [2, 3]
+    assert [each.broker_id for each in told(it).slaves] == [2, 3]
 
 
 def test_a_slave_that_comes_anew_ends_its_old_connection() -> None:
@@ -579,7 +577,7 @@ def test_a_slave_that_comes_anew_ends_its_old_connection() -> None:
     assert first.disconnecting
     assert not other.disconnecting
     assert not second.disconnecting
-    assert len(told(it)["slaves"]) == 2
+    assert len(told(it).slaves) == 2
 
 
 def test_a_second_report_in_one_piece_counts_and_one_behind_a_fault_does_not() -> None:
@@ -587,13 +585,13 @@ def test_a_second_report_in_one_piece_counts_and_one_behind_a_fault_does_not() -
     end = it.log.max_offset
     wire = it.slave(2)
     wire.send(encode_report(0) + encode_report(0))
-    assert told(it)["slaves"][0]["acked"] == 0
+    assert told(it).slaves[0].acked == 0
     wire.send(encode_report(10) + encode_report(end))
-    assert told(it)["replicated_offset"] == end
+    assert told(it).replicated_offset == end
     wire.send(encode_report(end + 1))
     assert wire.disconnecting
     wire.send(encode_report(end))
-    assert told(it)["slaves"] == []
+    assert told(it).slaves == []
 
 
 def test_all_slaves_are_sent_what_is_new_and_told_of_tables() -> None:
@@ -636,7 +634,7 @@ def test_who_left_is_asked_for_no_more() -> None:
     assert b"[1]" in (asked.body or b"")
     it.service.decided(Adopt(SyncStateSet((1,), 9)))
     assert told_it == [PutMessageStatus.PUT_OK]
-    assert told(it)["slaves"] == []
+    assert told(it).slaves == []
 
 
 def test_the_controllers_are_asked_again_each_second_until_they_have_decided() -> None:
@@ -682,7 +680,7 @@ def test_who_does_not_lead_keeps_no_put() -> None:
     assert it.put()[1] == [LOST]
     assert not it.service.is_replicated(0, 0)
     assert not it.service.is_settled()
-    assert told(it)["replicated_offset"] == 0
+    assert told(it).replicated_offset == 0
 
 
 def test_a_put_ends_when_all_hold_it_or_when_its_time_is_over() -> None:
@@ -693,13 +691,13 @@ def test_a_put_ends_when_all_hold_it_or_when_its_time_is_over() -> None:
     it.clock.advance(1.0)
     second, later = it.put()
     third, last = it.put()
-    assert told(it)["waiting"] == 3
+    assert told(it).waiting == 3
     report(wire, first)
     assert (ends, later, last) == ([PutMessageStatus.PUT_OK], [], [])
     assert it.service.is_replicated(0, first)
     assert not it.service.is_replicated(first, second)
-    assert told(it)["confirm_offset"] == first
-    assert told(it)["unconfirmed"] == third - first
+    assert told(it).confirm_offset == first
+    assert told(it).unconfirmed == third - first
     assert not it.service.is_settled()
     it.talk(1, 1, 2)
     it.clock.advance(2.99)
@@ -708,7 +706,7 @@ def test_a_put_ends_when_all_hold_it_or_when_its_time_is_over() -> None:
     assert (later, last) == ([LATE], [LATE])
     report(wire, third)
     assert it.service.is_settled()
-    assert told(it)["waiting"] == 0
+    assert told(it).waiting == 0
 
 
 def test_the_time_of_a_put_is_over_though_nothing_else_happens() -> None:
@@ -806,7 +804,7 @@ def test_whoever_hears_of_its_put_may_end_the_leadership() -> None:
     _, behind = it.put()
     report(wire, start + 100)
     assert behind == [LOST]
-    assert not told(it)["leads"]
+    assert not told(it).leads
     assert it.service._timer is None or not it.service._timer.active()
 
 
@@ -823,8 +821,8 @@ def test_a_leadership_may_end_while_a_slave_cannot_be_sent_the_log() -> None:
     it.log.read = refuse  # type: ignore[method-assign]
     it.clock.rightNow += 10.0
     it.log.append_raw(100, bytes(100))
-    assert not told(it)["leads"]
-    assert told(it)["slaves"] == []
+    assert not told(it).leads
+    assert told(it).slaves == []
 
 
 def test_every_put_that_waits_hears_that_nobody_leads_any_more() -> None:
@@ -877,7 +875,7 @@ def test_a_slave_takes_the_log_and_what_of_it_may_be_read() -> None:
     wire.send(encode_transfer(Transfer(0, Epoch(2, 0), 60, bytes(100))))
     assert it.epoch_file() == encode_epochs(Epochs([Epoch(2, 0)]))
     assert (it.log.max_offset, it.log.confirm_offset, it.log.readable_end) == (100, 60, 60)
-    assert told(it)["master"]["state"] == "following"
+    assert told(it).master.state == "following"
     assert it.tables.said == ["awaited", "absent"]
     wire.clear()
     it.log.flushed_offset = 100
@@ -917,7 +915,7 @@ def test_why_it_takes_no_puts() -> None:
     it.service = it.made(it.configuration)
     it.service.attach(it, it, it.tables, it.masters.append, it.trusted)  # type: ignore[arg-type]
     assert "has said who leads" in it.service.why_no_puts()
-    assert told(it)["lease"] is False
+    assert told(it).has_lease is False
     it.start()
     assert "has said who leads" in it.service.why_no_puts()
     it.service.decided(Lead(1, ALONE))
@@ -942,14 +940,14 @@ def test_what_is_told_of_slaves() -> None:
     report(ahead, end)
     report(behind, 50)
     it.clock.advance(2.0)
-    assert told(it)["replicated_offset"] == end
-    slaves = told(it)["slaves"]
-    assert [each["broker_id"] for each in slaves] == [2, 3, None]
-    assert [each["lag"] for each in slaves] == [end - 50, 0, end]
-    assert [each["stage"] for each in slaves] == ["caught up"] * 3
-    assert [each["requested"] for each in slaves] == [0, 0, None]
-    assert slaves[0]["lag_seconds"] >= 2.0
-    assert slaves[1]["lag_seconds"] == 0.0
+    assert told(it).replicated_offset == end
+    slaves = told(it).slaves
+    assert [each.broker_id for each in slaves] == [2, 3, None]
+    assert [each.lag for each in slaves] == [end - 50, 0, end]
+    assert [each.stage for each in slaves] == ["caught up"] * 3
+    assert [each.requested for each in slaves] == [0, 0, None]
+    assert slaves[0].lag_seconds >= 2.0
+    assert slaves[1].lag_seconds == 0.0
     status = it.service.ha_status()
     assert (status["masterCommitLogMaxOffset"], status["inSyncSlaveNums"]) == (end, 1)
     assert [each["diff"] for each in status["haConnectionInfo"]] == [end - 50, 0]

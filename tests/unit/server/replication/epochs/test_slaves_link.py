@@ -136,22 +136,26 @@ def slave(*bodies: bytes) -> Slave:
 
 def test_it_asks_the_master_where_it_replicates_and_is_alone_until_it_follows() -> None:
     it = slave()
-    assert (it.link.state, it.link.alone_seconds, it.link.ha_address) == ("connecting", None, "")
+    assert (it.link.state, it.link.statistics().alone_seconds, it.link.ha_address) == (
+        "connecting",
+        None,
+        "",
+    )
     it.link.start()
     assert it.requests == [(MASTER, RequestCode.EXCHANGE_BROKER_HA_INFO, ASK_TIMEOUT_MS)]
     it.clock.advance(2.0)
     wire = it.connected()
     assert it.network.attempts[0].address == ("10.0.0.1", 10912)
-    assert (it.link.state, it.link.alone_seconds) == ("handshake", 2.0)
+    assert (it.link.state, it.link.statistics().alone_seconds) == ("handshake", 2.0)
     assert it.link.ha_address == HA_ADDRESS
     wire.send(hello(9000, (1, 0)))
-    assert (it.link.state, it.link.alone_seconds, it.told) == ("following", None, [0])
+    assert (it.link.state, it.link.statistics().alone_seconds, it.told) == ("following", None, [0])
     wire.send(encode_transfer(Transfer(it.log.max_offset, Epoch(1, 0), 50)))
     assert it.told[-1] == 50
     wire.lose()
     it.clock.advance(0.05)
     assert it.link.state == "connecting"
-    assert it.link.alone_seconds == pytest.approx(0.05)
+    assert it.link.statistics().alone_seconds == pytest.approx(0.05)
 
 
 def test_it_comes_back_soon_and_later_each_time_until_it_was_followed() -> None:
@@ -288,7 +292,7 @@ def test_who_stops_while_it_waits_asks_and_connects_no_more(is_asked: bool) -> N
     if not is_asked:
         it.refused()
     assert ended(it) == [None]
-    assert it.link.alone_seconds is None
+    assert it.link.statistics().alone_seconds is None
     assert it.is_quiet()
     if is_asked:
         assert it.asked[0].called, "nobody waits for that answer any more"

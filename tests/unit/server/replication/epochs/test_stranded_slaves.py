@@ -80,7 +80,7 @@ def test_it_sets_its_store_aside_and_fetches_all_anew() -> None:
     (folder,) = second.host.disk.list_dir(aside)
     about = json.loads(second.host.disk.read_bytes(f"{aside}/{folder}/about.json"))
     assert (about["from"], about["to"], about["topics"]["TBW102"]) == (0, old_end, 1)
-    assert first.replication.statistics()["stranded"] == []
+    assert first.replication.statistics().stranded_ids == []
     second.stop()
     brokers.until(lambda: second.state == "down")
     brokers.in_sync(1)
@@ -121,7 +121,7 @@ def test_where_it_may_not_all_say_so_and_what_to_do(ours: dict[str, Any], words:
     before = second.store.log.max_offset
     with capturedLogs() as events:
         brokers.boot(second)
-        brokers.until(lambda: bool(second.replication.statistics()["master"]["fault"]), 12.0)
+        brokers.until(lambda: bool(second.replication.statistics().master.fault), 12.0)
         brokers.run(30.0)
     assert len(said(events, "cannot follow: it holds the log up to")) == 1, "at the master"
     assert len(said(events, "does not follow the master at")) == 1, "at the slave"
