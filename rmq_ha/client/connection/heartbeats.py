@@ -3,19 +3,25 @@
 Spec: remoting.md, sections 7.1, 7.2 and 11.2.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from twisted.internet.defer import Deferred, DeferredList, succeed
+from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from rmq_ha.base.remoting.calls import Calls
-from rmq_ha.base.wire.bodies import HeartbeatData
+from rmq_ha.base.wire.bodies import ConsumerData, HeartbeatData
 from rmq_ha.base.wire.codes import RequestCode
 from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.client.connection.parts import ConsumerPart, ProducerPart
 from rmq_ha.client.connection.route_cache import all_addresses
 from rmq_ha.client.rules.errors import code_name
+
+_PATIENCE_S = 0.25
+_SOON_S = 1.0
+MOST_SUBSCRIPTIONS = 2_000
+"""Of one heartbeat that speaks for several groups: what brokers of ours take by default."""
 
 
 class Heartbeats:
@@ -52,22 +58,33 @@ class Heartbeats:
 
     def send(self) -> "Deferred[None]":
         """
-        One to each broker.
+        One to each broker; several, one after the other, when the groups have many subscriptions.
 
         :returns: fires when all have answered, or failed; never fails.
         """
         addresses = self.addresses()
         if not addresses or not (self._producers or self._consumers):
             return succeed(None)
-        body = HeartbeatData(
-            self._client_id,
-            [part.heartbeat_data() for part in self._consumers.values()],
-            list(self._producers),
-        ).encode()
         self._silent.intersection_update(addresses)
         for gone in set(self.versions).difference(addresses):
             del self.versions[gone]
-        return _all([self._send(address, body) for address in addresses])
+        return Deferred.fromCoroutine(self._send_all(addresses))
+
+    async def _send_all(self, addresses: list[str]) -> None:
+        for body in self._bodies():  # each is made when brokers have answered the one before
+            await _all([self._send(address, body) for address in addresses])
+
+    def _bodies(self) -> Iterator[bytes]:
+        """A group has all its subscriptions in one body, as brokers forget those that are not."""
+        producers, consumers, count = list(self._producers), list[ConsumerData](), 0
+        for part in list(self._consumers.values()):
+            data = part.heartbeat_data()
+            if consumers and count + len(data.subscriptions) > MOST_SUBSCRIPTIONS:
+                yield HeartbeatData(self._client_id, consumers, producers).encode()
+                producers, consumers, count = [], [], 0
+            consumers.append(data)
+            count += len(data.subscriptions)
+        yield HeartbeatData(self._client_id, consumers, producers).encode()
 
     def leave(self, producer_group: str = "", consumer_group: str = "") -> "Deferred[None]":
         """
@@ -112,6 +129,83 @@ class Heartbeats:
         if address not in self._silent:
             self._silent.add(address)
             self.log.warn("{address} takes no heartbeat: {reason}", address=address, reason=reason)
+
+
+class HeartbeatRounds:
+    """
+    Rounds of heartbeats of a client, one at a time, however many callers want one.
+
+    :param send: sends a round; what it returns fires when the round is over, and never fails.
+    """
+
+    def __init__(self, clock: IReactorTime, send: "Callable[[], Deferred[None]]") -> None:
+        self._clock = clock
+        self._send = send
+        self._is_under_way = False
+        self._is_stopped = False
+        self._next: Deferred[None] | None = None
+        self._this: Deferred[None] | None = None
+        self._soon: IDelayedCall | None = None
+        self._last_soon = -_SOON_S
+
+    def now(self) -> "Deferred[None]":
+        """Fires when a round that began now or later is over."""
+        if self._is_under_way:
+            if self._next is None:
+                self._next = Deferred()
+            later: Deferred[None] = Deferred()
+            self._next.chainDeferred(later)
+            return later
+        self._is_under_way = True
+        done: Deferred[None] = Deferred()
+        self._send().addBoth(self._over, done)
+        return done
+
+    def soon(self) -> None:
+        """Begin a round now, or a second after the round that was last begun so."""
+        if self._is_stopped or (self._soon is not None and self._soon.active()):
+            return
+        wait = max(0.0, self._last_soon + _SOON_S - self._clock.seconds())
+        if wait:
+            self._soon = self._clock.callLater(wait, self._begin_soon)
+        else:
+            self._begin_soon()
+
+    def after(self, leave: "Callable[[], Deferred[None]]") -> "Deferred[None]":
+        """
+        Call `leave` after the round that is under way, which may take a quarter of a second.
+
+        A heartbeat that a broker reads after a group has left would bring the group back for 2 min.
+        """
+        if not self._is_under_way:
+            return leave()
+        if self._this is None:
+            self._this = Deferred()
+        left: Deferred[None] = Deferred()
+        self._this.chainDeferred(left)
+        left.addTimeout(_PATIENCE_S, self._clock, lambda _, __: None)
+        return left.addCallback(lambda _: leave())
+
+    def stop(self) -> None:
+        """Begin no round any more, but those that `now` is asked for."""
+        self._is_stopped = True
+        if self._soon is not None and self._soon.active():
+            self._soon.cancel()
+
+    def _begin_soon(self) -> None:
+        self._last_soon = self._clock.seconds()
+        self.now()
+
+    def _over(self, _: object, done: "Deferred[None]") -> None:
+        self._is_under_way = False
+        waiting, self._next = self._next, None
+        leaving, self._this = self._this, None
+        done.callback(None)
+        if leaving is not None:
+            leaving.callback(None)
+        if waiting is not None:
+            again = succeed(None) if self._is_stopped else self.now()
+            again.chainDeferred(waiting)
 
 
 def _all(calls: "list[Deferred[None]]") -> "Deferred[None]":

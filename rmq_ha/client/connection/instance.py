@@ -21,7 +21,7 @@ from rmq_ha.base.tls.std_session import ContextTls
 from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.base.wire.route_bodies import TopicRoute
 from rmq_ha.client.connection.forks import OwnConnections
-from rmq_ha.client.connection.heartbeats import Heartbeats
+from rmq_ha.client.connection.heartbeats import HeartbeatRounds, Heartbeats
 from rmq_ha.client.connection.parts import ConsumerPart, ProducerPart
 from rmq_ha.client.connection.pushes import Pushes
 from rmq_ha.client.connection.route_cache import NameServers, RouteCache
@@ -33,7 +33,6 @@ from rmq_ha.client.rules.settings import ADDRESSES_SECONDS, ClientConfig, client
 VIP_DISTANCE = 2
 _FIRST_REFRESH_S = 0.01
 _FIRST_HEARTBEAT_S = 1.0
-_BEAT_PATIENCE_S = 0.25
 
 
 class ClientInstance:
@@ -91,9 +90,7 @@ class ClientInstance:
         )
         self._timers = self._make_timers()
         self._known_addresses: set[str] = set()
-        self._is_beating = False
-        self._next_beat: Deferred[None] | None = None
-        self._this_beat: Deferred[None] | None = None
+        self._rounds = HeartbeatRounds(host.clock, self._heartbeats.send)
         self._state = "new"
         self.routes.on_change(self._route_changed)
 
@@ -131,6 +128,7 @@ class ClientInstance:
         self.routes.close()
         for timer in self._timers:
             timer.stop()
+        self._rounds.stop()
         for group in list(self.consumers):
             await self.unregister_consumer(group)
         for group in list(self.producers):
@@ -172,13 +170,13 @@ class ClientInstance:
         """Tell brokers that it left; fires when they know, or do not answer; never fails."""
         if self.producers.pop(group, None) is None:
             return succeed(None)
-        return self._after_beat(lambda: self._heartbeats.leave(producer_group=group))
+        return self._rounds.after(lambda: self._heartbeats.leave(producer_group=group))
 
     def unregister_consumer(self, group: str) -> "Deferred[None]":
         """Take a consumer away; fires when the brokers have been told."""
         if self.consumers.pop(group, None) is None:
             return succeed(None)
-        return self._after_beat(lambda: self._heartbeats.leave(consumer_group=group))
+        return self._rounds.after(lambda: self._heartbeats.leave(consumer_group=group))
 
     def heartbeat_now(self) -> "Deferred[None]":
         """
@@ -186,16 +184,11 @@ class ClientInstance:
 
         :returns: fires when a round that began now or later is over; never fails.
         """
-        if self._is_beating:
-            if self._next_beat is None:
-                self._next_beat = Deferred()
-            later: Deferred[None] = Deferred()
-            self._next_beat.chainDeferred(later)
-            return later
-        self._is_beating = True
-        done: Deferred[None] = Deferred()
-        self._heartbeats.send().addBoth(self._beaten, done)
-        return done
+        return self._rounds.now()
+
+    def heartbeat_soon(self) -> None:
+        """As `heartbeat_now`, for many callers with one reason: at most one round a second."""
+        self._rounds.soon()
 
     def broker_version(self, address: str) -> int:
         """What a broker's last answer to a heartbeat said; 0 when there was none yet."""
@@ -391,28 +384,6 @@ class ClientInstance:
     def _beat(self) -> "Deferred[None]":
         self.routes.drop_offline()
         return self.heartbeat_now()
-
-    def _after_beat(self, leave: "Callable[[], Deferred[None]]") -> "Deferred[None]":
-        """A heartbeat that a broker reads after we left would bring the group back for 2 min."""
-        if not self._is_beating:
-            return leave()
-        if self._this_beat is None:
-            self._this_beat = Deferred()
-        left: Deferred[None] = Deferred()
-        self._this_beat.chainDeferred(left)
-        left.addTimeout(_BEAT_PATIENCE_S, self.host.clock, lambda _, __: None)
-        return left.addCallback(lambda _: leave())
-
-    def _beaten(self, _: object, done: "Deferred[None]") -> None:
-        self._is_beating = False
-        waiting, self._next_beat = self._next_beat, None
-        leaving, self._this_beat = self._this_beat, None
-        done.callback(None)
-        if leaving is not None:
-            leaving.callback(None)
-        if waiting is not None:
-            again = self.heartbeat_now() if self.is_running else succeed(None)
-            again.chainDeferred(waiting)
 
     def _route_changed(self, topic: str, route: TopicRoute) -> None:
         """A broker that is new should know of us at once: it may want to ask or push."""

@@ -5,11 +5,13 @@ Spec: remoting.md, chapter 7 and section 11.3.
 
 from collections.abc import Collection, Iterable
 
+from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
 from rmq_ha.base.errors import ProtocolViolation, RemotingConnectError, RemotingError
 from rmq_ha.base.model.broker_identity import MASTER_ID
 from rmq_ha.base.model.subscription import SubscriptionData
+from rmq_ha.base.timing.slices import next_turn
 from rmq_ha.base.wire.bodies import (
     CheckClient,
     LockBatch,
@@ -117,25 +119,30 @@ class QueueCalls:
         else:
             await self._instance.oneway(address, command)
 
-    async def members(self, group: str, topic: str, client_id: str) -> list[str] | None:
+    async def members(self, group: str, address: str, client_id: str) -> list[str] | None:
         """
-        Ids of all clients of a group, from a broker of the topic chosen by chance (code 38).
+        Ids of all clients of a group, as one broker knows them (code 38).
 
         :param client_id: our own: a broker that does not know it yet is told and asked again.
-        :returns: None when no broker answers.
+        :returns: None when the broker does not say.
         """
-        route = await self._instance.route(topic)
-        for address in self._candidates(route):
-            try:
+        try:
+            client_ids = await self._members(address, group)
+            if client_id not in client_ids:
+                await self._instance.heartbeat_now()
                 client_ids = await self._members(address, group)
-                if client_id not in client_ids:
-                    await self._instance.heartbeat_now()
-                    client_ids = await self._members(address, group)
-            except (RemotingError, BrokerRefused, ProtocolViolation) as error:
-                self.log.debug("who is in {group}: {reason}", group=group, reason=error)
-                continue
-            return client_ids
-        return None
+        except (RemotingError, BrokerRefused, ProtocolViolation) as error:
+            self.log.debug("who is in {group}: {reason}", group=group, reason=error)
+            return None
+        return client_ids
+
+    async def addresses(self, topic: str) -> list[str]:
+        """
+        One address of each broker of a topic, in random order, masters first; then the slaves.
+
+        :raises NoRoute: no broker has it.
+        """
+        return self._candidates(await self._instance.route(topic))
 
     async def lock(
         self, group: str, client_id: str, broker_name: str, queues: Collection[MessageQueue]
@@ -192,8 +199,11 @@ class QueueCalls:
                 self.log.warn("{reason}", reason=error)
             return
 
+    def next_turn(self) -> "Deferred[None]":
+        """Fires in the next turn of the reactor, for long work in slices."""
+        return next_turn(self._instance.host.clock)
+
     def _candidates(self, route: TopicRoute) -> list[str]:
-        """One address of each broker in an order by chance, masters first; then the slaves."""
         brokers = [item.addresses for item in route.brokers if item.addresses]
         self._instance.host.random.shuffle(brokers)
         best = [addresses[min(addresses)] for addresses in brokers]
@@ -220,3 +230,40 @@ class QueueCalls:
         return await drive(
             asking, lambda ask: self._instance.invoke(ask.address, ask.command, timeout_ms)
         )
+
+
+class GroupMembers:
+    """
+    The members of a group, for a round of rebalancing.
+
+    Each broker is asked once a round, however many topics it has: a member costs its brokers a few
+    requests every `rebalance_interval`, and not one for each topic.
+
+    :param client_id: our own.
+    """
+
+    def __init__(self, calls: QueueCalls, group: str, client_id: str) -> None:
+        self._calls = calls
+        self._group = group
+        self._client_id = client_id
+        self._answers: dict[str, list[str] | None] = {}
+
+    def begin(self) -> None:
+        """A new round: the answers of the round before count no more."""
+        self._answers.clear()
+
+    async def of_topic(self, topic: str) -> list[str] | None:
+        """
+        Ids of all clients of the group, from a broker of the topic chosen by chance.
+
+        :returns: None when no broker of the topic says.
+        :raises NoRoute: no broker has the topic.
+        """
+        answers = self._answers
+        for address in await self._calls.addresses(topic):
+            if address not in answers:
+                answers[address] = await self._calls.members(self._group, address, self._client_id)
+            client_ids = answers[address]
+            if client_ids is not None:
+                return client_ids
+        return None

@@ -4,6 +4,7 @@ Spec: remoting.md, section 11.5.
 """
 
 from collections import deque
+from collections.abc import Mapping
 from typing import Any
 
 from twisted.internet.defer import Deferred
@@ -89,7 +90,7 @@ class ConsumeConcurrently:
             waiting.extend(kept)
         return None
 
-    def owned(self, queues: "dict[MessageQueue, ProcessQueue]") -> None:
+    def owned(self, queues: "Mapping[MessageQueue, ProcessQueue]") -> None:
         """No locks to renew."""
 
     def clean_expired(self) -> None:

@@ -114,7 +114,7 @@ class ConsumeOrderly:
         return renewed.addCallback(lambda _: self._caller.finish(within_ms))
 
     def owned(self, queues: Mapping[MessageQueue, ProcessQueue]) -> None:
-        """These are the queues whose locks to renew; the mapping may change."""
+        """Renew the locks of these queues: of those that are in the mapping at that time."""
         self._queues = queues
 
     def submit(

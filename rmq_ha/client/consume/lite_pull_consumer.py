@@ -65,6 +65,7 @@ class LitePullConsumer:
         self._queues = LiteQueues(self._base, self.config, api, self._subscription_of)
         self._base.queues_to_persist = self._queues.assigned
         self._subscriptions = Subscriptions()
+        self._changed: set[str] = set()
         self._expressions: dict[str, str | MessageSelector] = {}
         self._by_hand: set[MessageQueue] | None = None
         self._listeners: dict[str, ChangeListener] = {}
@@ -387,7 +388,7 @@ class LitePullConsumer:
 
     def owned(self) -> Collection[MessageQueue]:
         """See `QueueOwner`; what is assigned by hand is not the group's business."""
-        return self._queues.assigned() if self._by_hand is None else []
+        return self._queues.live() if self._by_hand is None else ()
 
     def is_stuck(self, queue: MessageQueue) -> bool:
         return False
@@ -412,7 +413,11 @@ class LitePullConsumer:
     def share_changed(
         self, topic: str, queues: Collection[MessageQueue], share: Collection[MessageQueue]
     ) -> None:
-        self._subscriptions.touch([topic], self._now_ms())
+        self._changed.add(topic)
+
+    def round_changed(self) -> None:
+        changed, self._changed = self._changed, set()
+        self._subscriptions.touch(changed, self._now_ms())
         self._instance.heartbeat_now()
 
     def _reset(self, offsets: Mapping[MessageQueue, int]) -> None:

@@ -4,7 +4,7 @@ Spec: remoting.md, section 11.4.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
@@ -74,6 +74,10 @@ class LiteQueues:
     def assigned(self) -> list[MessageQueue]:
         """Ours."""
         return list(self._table)
+
+    def live(self) -> Collection[MessageQueue]:
+        """As `assigned`, as it is whenever this is looked at."""
+        return self._table.keys()
 
     def has(self, queue: MessageQueue) -> bool:
         """It is ours."""
@@ -226,7 +230,8 @@ class LiteQueues:
         lite.timer = self.clock.callLater(self.error_seconds, self._run, queue, lite, offset)
 
     def unknown_subscription(self) -> None:
-        self._base.instance.heartbeat_now()
+        """See `PullOwner`: all queues may notice it at once, and one heartbeat is enough."""
+        self._base.instance.heartbeat_soon()
 
     def pulled(self, topic: str, count: int, took_ms: int) -> None:
         """See `PullOwner`: nothing is counted."""

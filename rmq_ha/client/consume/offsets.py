@@ -20,6 +20,8 @@ from rmq_ha.base.wire.fastjson import pretty
 from rmq_ha.client.connection.queue_calls import QueueCalls
 from rmq_ha.client.rules.errors import MQClientError
 
+_QUEUES_A_TURN = 500
+
 
 class ReadOffsetType(Enum):
     """Where to look for an offset."""
@@ -122,7 +124,12 @@ class RemoteBrokerOffsetStore(_Memory):
     async def persist_all(self, queues: Collection[MessageQueue]) -> None:
         for queue in self._table.keys() - set(queues):
             del self._table[queue]
-        await DeferredList([Deferred.fromCoroutine(self.persist(queue)) for queue in self._table])
+        known = list(self._table)
+        for start in range(0, len(known), _QUEUES_A_TURN):
+            if start:
+                await self._calls.next_turn()
+            some = known[start : start + _QUEUES_A_TURN]
+            await DeferredList([Deferred.fromCoroutine(self.persist(queue)) for queue in some])
 
     async def persist_surely(self, queues: Collection[MessageQueue]) -> None:
         """

@@ -279,7 +279,7 @@ class PullConsumer:
         return list(self._listeners)
 
     def owned(self) -> Collection[MessageQueue]:
-        return list(self._owned)
+        return self._owned.keys()
 
     def is_stuck(self, queue: MessageQueue) -> bool:
         return False
@@ -311,6 +311,9 @@ class PullConsumer:
             )
         except Exception:
             self.log.failure("the queue listener of {topic} failed", topic=topic)
+
+    def round_changed(self) -> None:
+        """See `QueueOwner`: brokers need not know."""
 
     def _reset(self, offsets: Mapping[MessageQueue, int]) -> None:
         """Who pulls decides where: as in Java, nothing happens."""

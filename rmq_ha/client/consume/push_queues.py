@@ -74,6 +74,8 @@ class PushQueues:
         self._on_change = on_change
         self._service: Service | None = None
         self._table: dict[MessageQueue, _Owned] = {}
+        self._ours: dict[MessageQueue, ProcessQueue] = {}
+        self._changed: set[str] = set()
         self._moved: dict[MessageQueue, IDelayedCall] = {}
         self._limits: dict[str, FlowLimits] = {}
         self._told_version = 0
@@ -82,6 +84,7 @@ class PushQueues:
     def use(self, service: Service) -> None:
         """Who consumes."""
         self._service = service
+        service.owned(self._ours)
 
     def stop_pulling(self) -> None:
         """Take nothing more; what comes is thrown away. The offsets stay."""
@@ -101,10 +104,8 @@ class PushQueues:
                 await self._unlock(broker_name, queues)
 
     def process_queues(self) -> dict[MessageQueue, ProcessQueue]:
-        """Queues that are ours."""
-        return {
-            queue: owned.process_queue for queue, owned in self._table.items() if not owned.leaving
-        }
+        """The queues that this member has; those that it is giving up are not among them."""
+        return dict(self._ours)
 
     def versions_told(self, version: int) -> None:
         """Brokers know this version of the subscriptions: pulls may mention it."""
@@ -122,7 +123,7 @@ class PushQueues:
         return list(self._subscriptions)
 
     def owned(self) -> Collection[MessageQueue]:
-        return list(self._table)
+        return self._table.keys()
 
     def is_stuck(self, queue: MessageQueue) -> bool:
         owned = self._table.get(queue)
@@ -154,6 +155,7 @@ class PushQueues:
         process_queue.locked = needs_lock
         loop = PullLoop(self, queue, process_queue, offset)
         self._table[queue] = _Owned(process_queue, loop)
+        self._ours[queue] = process_queue
         loop.start()
         return True
 
@@ -162,6 +164,7 @@ class PushQueues:
         if owned is None or owned.leaving or self._service is None:
             return
         owned.leaving = True
+        self._ours.pop(queue, None)
         owned.loop.stop()
         timer = self._moved.pop(queue, None)
         if timer is not None and timer.active():
@@ -178,8 +181,11 @@ class PushQueues:
     ) -> None:
         assert self._service is not None
         self._limits[topic] = self._config.limits(len(share), orderly=self._service.is_orderly)
-        self._service.owned(self.process_queues())
-        self._subscriptions.touch([topic], self._now_ms())
+        self._changed.add(topic)
+
+    def round_changed(self) -> None:
+        changed, self._changed = self._changed, set()
+        self._subscriptions.touch(changed, self._now_ms())
         self.tell()
 
     def tell(self) -> "Deferred[None]":
@@ -238,7 +244,8 @@ class PushQueues:
         self._moved[queue] = timer
 
     def unknown_subscription(self) -> None:
-        self.tell()
+        """See `PullOwner`: all queues may notice it at once, and one heartbeat is enough."""
+        self._base.instance.heartbeat_soon()
 
     def pulled(self, topic: str, count: int, took_ms: int) -> None:
         self._stats.pulled(topic, count, took_ms, self.steady_ms())
@@ -265,7 +272,6 @@ class PushQueues:
             store.remove_offset(queue)
             self._base.choice.forget(queue)
             self._table.pop(queue, None)
-            self._service.owned(self.process_queues())
 
     async def _lock(self, queue: MessageQueue) -> Any:
         base = self._base

@@ -14,16 +14,18 @@ from twisted.python.failure import Failure
 from rmq_ha.base.errors import RmqHaError
 from rmq_ha.base.model.topics import RETRY_PREFIX
 from rmq_ha.base.timing.periodic import Periodic
+from rmq_ha.base.timing.slices import next_turn
 from rmq_ha.base.wire.bodies import MessageQueue
 from rmq_ha.client.connection.instance import ClientInstance
-from rmq_ha.client.connection.queue_calls import QueueCalls
-from rmq_ha.client.rebalance.changes import compare, share_of
+from rmq_ha.client.connection.queue_calls import GroupMembers, QueueCalls
+from rmq_ha.client.rebalance.changes import by_topic, compare, share_of
 from rmq_ha.client.rebalance.strategies import AllocateStrategy
 from rmq_ha.client.rules.errors import NoRoute
 from rmq_ha.client.rules.routes import subscribe_queues
 
 AGAIN_SECONDS = 1.0
 _MOST_PATIENT_SECONDS = 16.0
+_TOPICS_A_TURN = 100
 
 
 class QueueOwner(Protocol):
@@ -33,7 +35,7 @@ class QueueOwner(Protocol):
         """What it subscribes, with namespace; its retry topic too."""
 
     def owned(self) -> Collection[MessageQueue]:
-        """Queues that it has, or is about to give up."""
+        """Queues that it has, or is about to give up: as they are whenever this is looked at."""
 
     def is_stuck(self, queue: MessageQueue) -> bool:
         """It is ours, but not pulled any more: it is given up and taken again."""
@@ -48,6 +50,9 @@ class QueueOwner(Protocol):
         self, topic: str, queues: Collection[MessageQueue], share: Collection[MessageQueue]
     ) -> None:
         """After queues of a topic were taken or given up."""
+
+    def round_changed(self) -> None:
+        """After a round of all topics in which `share_changed` was called: brokers are told now."""
 
 
 class Rebalancer:
@@ -83,6 +88,9 @@ class Rebalancer:
         )
         self._running: Deferred[None] | None = None
         self._once_more = False
+        self._asked = GroupMembers(calls, group, instance.client_id)
+        self._owned: dict[str, list[MessageQueue]] = {}
+        self._has_changed = False
         self._is_unrouted = False
         self._patience = AGAIN_SECONDS
         self._retry: IDelayedCall | None = None
@@ -131,13 +139,19 @@ class Rebalancer:
     async def _rounds(self) -> None:
         complete = True
         while not self._stopped:
-            self._once_more = self._is_unrouted = False
+            self._once_more = self._is_unrouted = self._has_changed = False
             complete = True
-            for topic in self._owner.topics():
+            self._asked.begin()
+            self._owned = by_topic(self._owner.owned())
+            for number, topic in enumerate(self._owner.topics(), 1):
                 if self._stopped:
                     return  # each topic may take as long as its brokers are silent
                 complete = await self._topic(topic) and complete
+                if number % _TOPICS_A_TURN == 0:  # what is known already needs no wait
+                    await next_turn(self._clock)
             await self._not_subscribed()
+            if self._has_changed and not self._stopped:
+                self._owner.round_changed()
             if not self._once_more:
                 break
         pause = self._pause(complete)
@@ -183,7 +197,9 @@ class Rebalancer:
         if share is None:
             return True
         owner = self._owner
-        step = compare(topic, owner.owned(), share)
+        all_owned = owner.owned()
+        owned = [queue for queue in self._owned.get(topic, ()) if queue in all_owned]
+        step = compare(owned, share)
         stuck = [queue for queue in share if queue not in step.added and owner.is_stuck(queue)]
         for queue in [*step.removed, *stuck]:
             await owner.give_up(queue)
@@ -206,6 +222,7 @@ class Rebalancer:
                 strategy=self.strategy.name,
             )
             owner.share_changed(topic, queues, share)
+            self._has_changed = True
         return taken == len(added)
 
     async def _share(
@@ -214,7 +231,7 @@ class Rebalancer:
         """None: it stays as it is."""
         if not self._clustering:
             return queues
-        clients = await self._calls.members(self._group, topic, self._instance.client_id)
+        clients = await self._asked.of_topic(topic)
         if clients is None:
             self.log.warn("no broker says who is in {group}: queues stay", group=self._group)
             return None

@@ -1,6 +1,6 @@
 """What a new share of a topic's queues means for the queues that a member has."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
 from rmq_ha.base.wire.bodies import MessageQueue
@@ -46,13 +46,22 @@ def share_of(
     return strategy.allocate(group, client_id, sort_queues(queues), sort_clients(clients))
 
 
-def compare(
-    topic: str, owned: Collection[MessageQueue], share: Sequence[MessageQueue]
-) -> Assignment:
-    """What has to go and to come; queues of other topics stay out of it."""
-    assigned = set(share)
-    removed = [queue for queue in owned if queue.topic == topic and queue not in assigned]
-    have = set(owned)
+def by_topic(queues: Iterable[MessageQueue]) -> dict[str, list[MessageQueue]]:
+    """The queues of each topic."""
+    grouped: dict[str, list[MessageQueue]] = {}
+    for queue in queues:
+        grouped.setdefault(queue.topic, []).append(queue)
+    return grouped
+
+
+def compare(owned: Collection[MessageQueue], share: Sequence[MessageQueue]) -> Assignment:
+    """
+    What has to go and to come.
+
+    :param owned: the member's queues of the topic.
+    """
+    assigned, have = set(share), set(owned)
+    removed = [queue for queue in owned if queue not in assigned]
     added = [queue for queue in dict.fromkeys(share) if queue not in have]
     return Assignment(removed, added)
 

@@ -231,7 +231,7 @@ def test_a_queue_that_goes_to_another_member_is_committed_and_then_nobody_s_here
     assert (told["queueId"], told["commitOffset"]) == ("0", "7")
     assert (consumer.offset_store.memory(QUEUE), consumer.offset_store.memory(other)) == (None, 7)
     assert (choice.broker_id(QUEUE), choice.broker_id(other)) == (0, 1)
-    assert consumer.owned() == [other]
+    assert list(consumer.owned()) == [other]
     assert set(consumer._base.queues_to_persist()) == {other}
     consumer.update_consume_offset(QUEUE, 5)
     assert client.wait(consumer.take(QUEUE))

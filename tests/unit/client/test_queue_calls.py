@@ -16,7 +16,12 @@ from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.base.wire.fastjson import encode
 from rmq_ha.base.wire.route_bodies import QueueRoute, TopicRoute
 from rmq_ha.base.wire.send_header import decode_send_header
-from rmq_ha.client.connection.queue_calls import LOCK_TIMEOUT_MS, OFFSET_TIMEOUT_MS, QueueCalls
+from rmq_ha.client.connection.queue_calls import (
+    LOCK_TIMEOUT_MS,
+    OFFSET_TIMEOUT_MS,
+    GroupMembers,
+    QueueCalls,
+)
 from rmq_ha.client.consume.pull_api import MAX_OFFSET, MIN_OFFSET, Pull, PullApi
 from rmq_ha.client.consume.send_back import SEND_BACK_TIMEOUT_MS, SEND_TIMEOUT_MS, SendBack
 from rmq_ha.client.rules.broker_choice import BrokerChoice
@@ -161,17 +166,23 @@ def test_members_are_asked_of_masters_first_and_of_whoever_answers(
 ) -> None:
     code = RequestCode.GET_CONSUMER_LIST_BY_GROUP
     client.answers[code] = members("me", "other")
-    assert client.wait(calls.members("g", "T", "me")) == ["me", "other"]
+    group = GroupMembers(calls, "g", "me")
+    assert client.wait(group.of_topic("T")) == ["me", "other"]
     assert client.of(code)[0][1] == {"consumerGroup": "g"}
     assert client.of(code)[0][0] in (MASTER, OTHER)
     client.asked.clear()
     client.down = {MASTER, OTHER}
-    assert client.wait(calls.members("g", "T", "me")) == ["me", "other"]
+    group.begin()
+    assert client.wait(group.of_topic("T")) == ["me", "other"]
     asked = [address for address, _ in client.of(code)]
     assert sorted(asked[:2]) == [MASTER, OTHER]
     assert asked[2:] == [SLAVE]
+    client.asked.clear()
+    assert client.wait(group.of_topic("T")) == ["me", "other"]
+    assert client.of(code) == []  # each was asked in this round already
+    group.begin()
     client.down = {MASTER, OTHER, SLAVE}
-    assert client.wait(calls.members("g", "T", "me")) is None
+    assert client.wait(group.of_topic("T")) is None
 
 
 @pytest.mark.parametrize("bad", [refused(2), ok(b"no json"), RemotingTimeout("slow")])
@@ -183,7 +194,7 @@ def test_a_broker_that_cannot_say_who_is_there_is_passed_over(
     client.answers[RequestCode.GET_CONSUMER_LIST_BY_GROUP] = lambda address, _: (
         good if address == SLAVE else bad
     )
-    assert client.wait(calls.members("g", "T", "me")) == ["me"]
+    assert client.wait(GroupMembers(calls, "g", "me").of_topic("T")) == ["me"]
 
 
 def test_a_broker_that_does_not_know_us_is_told_and_asked_again(
@@ -198,9 +209,29 @@ def test_a_broker_that_does_not_know_us_is_told_and_asked_again(
     client.answers[RequestCode.GET_CONSUMER_LIST_BY_GROUP] = lambda *_: (
         members("me", "other") if told else refused(ResponseCode.SYSTEM_ERROR)
     )
-    assert client.wait(calls.members("g", "T", "me")) == ["me", "other"]
+    group = GroupMembers(calls, "g", "me")
+    assert client.wait(group.of_topic("T")) == ["me", "other"]
     assert told == ["beat"]
-    assert client.wait(calls.members("g", "T", "me")) == ["me", "other"]
+    group.begin()
+    assert client.wait(group.of_topic("T")) == ["me", "other"]
+    assert told == ["beat"]
+
+
+def test_a_broker_that_never_knows_us_hears_one_heartbeat_a_round(
+    client: Scripted, calls: QueueCalls
+) -> None:
+    """It refuses our heartbeats, say: there would be one for each topic."""
+    told: list[str] = []
+
+    async def beat() -> None:
+        told.append("beat")
+
+    client.instance.heartbeat_now = beat  # type: ignore[assignment, method-assign]
+    client.answers[RequestCode.GET_CONSUMER_LIST_BY_GROUP] = members("other")
+    client.down = {OTHER, SLAVE}
+    group = GroupMembers(calls, "g", "me")
+    for _ in range(9):
+        assert client.wait(group.of_topic("T")) == ["other"]
     assert told == ["beat"]
 
 

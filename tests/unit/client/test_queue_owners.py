@@ -72,6 +72,7 @@ class Base:
         self.instance = self.client.instance
         self.beats = 0
         self.instance.heartbeat_now = self.beat  # type: ignore[method-assign]
+        self.instance._rounds._send = self.beat
         self.calls: Any = self
         self.choice: Any = SimpleNamespace(forget=lambda queue: self.told.append(("forget", queue)))
         self.offset_store: Any = RemoteBrokerOffsetStore(self, "g")  # type: ignore[arg-type]
@@ -145,7 +146,7 @@ class Push(Base):
         return self.leaving
 
     def owned(self, queues: Any) -> None:
-        self.owns = dict(queues)
+        self.owns = queues
 
     def take(self, queue: MessageQueue = QUEUE) -> Any:
         return self.client.wait(self.queues.take(queue))
@@ -157,7 +158,7 @@ class Push(Base):
 def test_a_queue_is_pulled_from_its_beginning_into_the_service() -> None:
     push = Push()
     assert push.take()
-    assert push.queues.owned() == [QUEUE]
+    assert list(push.queues.owned()) == [QUEUE]
     pull = push.pulls.last()
     assert (pull.offset, pull.timeout_ms, pull.hold_ms) == (5, PULL_TIMEOUT_MS, SUSPEND_MS)
     assert (pull.commit_offset, pull.send_expression, pull.is_lite) == (None, False, False)
@@ -202,13 +203,17 @@ def test_brokers_are_told_no_version_that_they_were_not_told_before() -> None:
     assert push.pulls.last().sub_version == 100
     push.pulls.fail(BrokerRefused(ResponseCode.SUBSCRIPTION_NOT_LATEST, "no", "m:1"))
     assert push.beats == 2
+    for _ in range(9):
+        push.queues.unknown_subscription()  # another queue of the same broker notices it, too
+    push.client.clock.run_for(5)
+    assert push.beats == 3
 
 
 def test_a_queue_of_which_nobody_knows_where_to_begin_is_not_taken() -> None:
     push = Push(orderly=True)
     push.first = MQClientError("no broker")
     assert not push.take()
-    assert (push.queues.owned(), push.pulls.asked) == ([], [])
+    assert (list(push.queues.owned()), push.pulls.asked) == ([], [])
 
 
 def test_an_orderly_queue_is_locked_before_it_is_read() -> None:
@@ -282,7 +287,7 @@ def test_a_queue_that_is_given_up_is_committed_then_unlocked_then_forgotten(orde
     expected: list[Any] = [("commit", QUEUE, 9), ("unlock", QUEUE), ("forget", QUEUE)]
     assert push.told == [told for told in expected if orderly or told[0] != "unlock"]
     assert cache.dropped
-    assert (push.offset_store.memory(QUEUE), push.queues.owned()) == (None, [SECOND])
+    assert (push.offset_store.memory(QUEUE), list(push.queues.owned())) == (None, [SECOND])
     assert list(push.owns) == [SECOND]
     assert push.changes == 0
     push.give_up()
@@ -296,12 +301,12 @@ def test_a_queue_whose_listener_has_something_stays_ours_until_that_is_over() ->
     push.told.clear()
     push.give_up()
     push.give_up()
-    assert (push.told, push.queues.owned()) == ([], [QUEUE])
+    assert (push.told, list(push.queues.owned())) == ([], [QUEUE])
     assert push.queues.process_queues() == {}
     assert not push.take()
     assert not push.queues.is_stuck(QUEUE)
     push.leaving.callback(None)
-    assert (push.of("unlock"), push.queues.owned(), push.changes) == ([(QUEUE,)], [], 1)
+    assert (push.of("unlock"), list(push.queues.owned()), push.changes) == ([(QUEUE,)], [], 1)
 
 
 def test_a_queue_that_was_not_asked_for_long_is_stuck() -> None:
@@ -326,10 +331,10 @@ def test_a_queue_that_has_moved_goes_on_there_after_a_pause() -> None:
     cache.last_pull_ms -= 2 * PULL_EXPIRED_MS
     assert not push.queues.is_stuck(QUEUE)
     push.client.clock.run_for(ERROR_S - 0.1)
-    assert push.queues.owned() == [QUEUE]
+    assert list(push.queues.owned()) == [QUEUE]
     push.client.clock.run_for(0.2)
     assert push.of("commit") == [(QUEUE, 50)]
-    assert (push.queues.owned(), push.changes) == ([], 1)
+    assert (list(push.queues.owned()), push.changes) == ([], 1)
 
 
 @pytest.mark.parametrize("is_reset", [False, True])
@@ -346,7 +351,7 @@ def test_where_a_queue_was_to_go_on_is_forgotten_with_it(is_reset: bool) -> None
     push.first = 500
     push.take()
     push.client.clock.run_for(2 * ERROR_S)
-    assert (push.of("commit"), push.queues.owned()) == ([], [QUEUE])
+    assert (push.of("commit"), list(push.queues.owned())) == ([], [QUEUE])
     assert push.pulls.asked[-1] == (0, 500)
 
 
@@ -359,7 +364,7 @@ def test_a_queue_that_cannot_be_committed_is_shared_out_again_all_the_same() -> 
 
     push.offset_store.persist = broken
     push.queues.reset({QUEUE: 2})
-    assert (push.queues.owned(), push.changes) == ([], 1)
+    assert (list(push.queues.owned()), push.changes) == ([], 1)
 
 
 def test_a_reset_commits_the_lower_offset_and_what_is_cached_counts_no_more() -> None:
@@ -405,6 +410,8 @@ def test_a_share_changes_limits_versions_and_locks() -> None:
     push.queues.share_changed("T", [QUEUE, SECOND], [QUEUE, SECOND])
     assert push.queues.limits(QUEUE).messages == 50
     assert set(push.owns) == {QUEUE, SECOND}
+    assert (push.subscriptions.version, push.beats) == (100, 0)
+    push.queues.round_changed()
     assert push.subscriptions.version > 100
     assert push.beats == 1
     assert list(push.queues.topics()) == ["T"]

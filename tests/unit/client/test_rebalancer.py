@@ -32,6 +32,7 @@ class Owner:
         self.subscribed = list(topics)
         self.has: set[MessageQueue] = set()
         self.told: list[Any] = []
+        self.rounds = 0
         self.refuses: set[MessageQueue] = set()
         self.breaks: set[MessageQueue] = set()
         self.stuck: set[MessageQueue] = set()
@@ -64,6 +65,9 @@ class Owner:
 
     def share_changed(self, topic: str, queues: Collection[Any], share: Collection[Any]) -> None:
         self.told.append(("share", topic, len(queues), len(share)))
+
+    def round_changed(self) -> None:
+        self.rounds += 1
 
 
 class Group:
@@ -112,6 +116,16 @@ def test_it_takes_its_share_and_says_so() -> None:
     assert group.pause() is None
     group.client.wait(group.rebalancer.rebalance())
     assert group.told() == []
+
+
+def test_brokers_are_told_once_a_round_however_many_topics_changed() -> None:
+    """A heartbeat has all topics in it: one for each of them would be their square."""
+    group = Group("T", "U", "V")
+    group.client.wait(group.rebalancer.start())
+    assert sum(told[0] == "share" for told in group.told()) == 3
+    assert group.owner.rounds == 1
+    group.client.wait(group.rebalancer.rebalance())
+    assert group.owner.rounds == 1  # nothing has changed
 
 
 def test_members_that_come_and_go_change_the_share_at_the_next_look() -> None:
