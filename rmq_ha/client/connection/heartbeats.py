@@ -148,7 +148,7 @@ class HeartbeatRounds:
         self._soon: IDelayedCall | None = None
         self._last_soon = -_SOON_S
 
-    def now(self) -> "Deferred[None]":
+    def begin(self) -> "Deferred[None]":
         """Fires when a round that began now or later is over."""
         if self._is_under_way:
             if self._next is None:
@@ -158,20 +158,20 @@ class HeartbeatRounds:
             return later
         self._is_under_way = True
         done: Deferred[None] = Deferred()
-        self._send().addBoth(self._over, done)
+        self._send().addBoth(self._end_round, done)
         return done
 
-    def soon(self) -> None:
+    def begin_soon(self) -> None:
         """Begin a round now, or a second after the round that was last begun so."""
         if self._is_stopped or (self._soon is not None and self._soon.active()):
             return
         wait = max(0.0, self._last_soon + _SOON_S - self._clock.seconds())
         if wait:
-            self._soon = self._clock.callLater(wait, self._begin_soon)
+            self._soon = self._clock.callLater(wait, self._begin_now)
         else:
-            self._begin_soon()
+            self._begin_now()
 
-    def after(self, leave: "Callable[[], Deferred[None]]") -> "Deferred[None]":
+    def call_after_round(self, leave: "Callable[[], Deferred[None]]") -> "Deferred[None]":
         """
         Call `leave` after the round that is under way, which may take a quarter of a second.
 
@@ -187,16 +187,16 @@ class HeartbeatRounds:
         return left.addCallback(lambda _: leave())
 
     def stop(self) -> None:
-        """Begin no round any more, but those that `now` is asked for."""
+        """Begin no round any more, except those that `begin` is called for."""
         self._is_stopped = True
         if self._soon is not None and self._soon.active():
             self._soon.cancel()
 
-    def _begin_soon(self) -> None:
+    def _begin_now(self) -> None:
         self._last_soon = self._clock.seconds()
-        self.now()
+        self.begin()
 
-    def _over(self, _: object, done: "Deferred[None]") -> None:
+    def _end_round(self, _: object, done: "Deferred[None]") -> None:
         self._is_under_way = False
         waiting, self._next = self._next, None
         leaving, self._this = self._this, None
@@ -204,7 +204,7 @@ class HeartbeatRounds:
         if leaving is not None:
             leaving.callback(None)
         if waiting is not None:
-            again = succeed(None) if self._is_stopped else self.now()
+            again = succeed(None) if self._is_stopped else self.begin()
             again.chainDeferred(waiting)
 
 

@@ -170,13 +170,13 @@ class ClientInstance:
         """Tell brokers that it left; fires when they know, or do not answer; never fails."""
         if self.producers.pop(group, None) is None:
             return succeed(None)
-        return self._rounds.after(lambda: self._heartbeats.leave(producer_group=group))
+        return self._rounds.call_after_round(lambda: self._heartbeats.leave(producer_group=group))
 
     def unregister_consumer(self, group: str) -> "Deferred[None]":
         """Take a consumer away; fires when the brokers have been told."""
         if self.consumers.pop(group, None) is None:
             return succeed(None)
-        return self._rounds.after(lambda: self._heartbeats.leave(consumer_group=group))
+        return self._rounds.call_after_round(lambda: self._heartbeats.leave(consumer_group=group))
 
     def heartbeat_now(self) -> "Deferred[None]":
         """
@@ -184,11 +184,11 @@ class ClientInstance:
 
         :returns: fires when a round that began now or later is over; never fails.
         """
-        return self._rounds.now()
+        return self._rounds.begin()
 
     def heartbeat_soon(self) -> None:
         """As `heartbeat_now`, for many callers with one reason: at most one round a second."""
-        self._rounds.soon()
+        self._rounds.begin_soon()
 
     def broker_version(self, address: str) -> int:
         """What a broker's last answer to a heartbeat said; 0 when there was none yet."""
