@@ -54,17 +54,25 @@ def record(answers: dict[str, Answer]) -> None:
 HEAD = """\
 # What operators type wrongly, and what they are told
 
-{count} mistakes, each made with real processes, as it is typed here, and what was said. Generated
-by `python -m tests.mistakes`, never edited. A: cause and fix are named; B: the cause; C: neither,
-or nothing is said. Then: the grade in the trial that met the mistake (its rows about several
-things stand here one by one); the {new} without one are new. Now: {grades}. The grade is given
-by words that the row's author expects in the answer, so read the answers, too.
+After this page you know what rmq-ha answers to {count} mistakes of operators. Each was made with
+real processes: the table has what was typed, and the answer. `python -m tests.mistakes` writes
+this page; nobody edits it.
 
-Each line is held by a test: `{quick}` makes the quick ones at every run, and all of them
-with `RMQ_HA_MISTAKES=1`; what is too slow for every run names a test that asks for the same with
-less around it. Times, colours and directories are left out; ports are shown as the usual ones.
+| grade | the answer |
+|---|---|
+| A | names the cause and the cure |
+| B | names the cause |
+| C | names neither, or nothing is said |
+
+"Before" is the grade in the trial that first met the mistake; {new} mistakes have none. Now the
+grades are {grades}. A grade is given by words that the author of the row expects in the answer,
+so read the answers, too.
+
+`{quick}` makes the quick mistakes in every run of the tests, and all of them with
+`RMQ_HA_MISTAKES=1`. A mistake that is too slow for every run names a smaller test. Times, colours
+and directories are left out of the answers, and ports are shown as the usual ones.
 """
-TITLES = "| # | mistake | typed | said | then | now | test |\n|---|---|---|---|---|---|---|\n"
+TITLES = "| # | mistake | typed | answer | before | now | test |\n|---|---|---|---|---|---|---|\n"
 
 
 def render(found: dict[str, Answer]) -> str:
