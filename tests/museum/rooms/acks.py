@@ -37,7 +37,7 @@ def in_sync(slave: RawSlave, master: Server) -> None:
 
 @room.exhibit("A1: RMQ#3015, RMQ#1155, RMQ#3349", quick_java=True)
 def junk_on_the_ha_port(side: Side) -> Fact:
-    """Eight bytes of anything on the HA port count as a slave that has all: SEND_OK, no replica."""
+    """Any eight bytes on the HA port count as a slave with everything: SEND_OK, no replica."""
     master = side.broker(slaveTimeout=500)
     create(master, "T")
     with RawSlave(master) as stranger:
@@ -49,7 +49,7 @@ def junk_on_the_ha_port(side: Side) -> Fact:
 
 @room.exhibit("A1: RMQ#3015, RMQ#3016")
 def acknowledges_what_it_was_never_sent(side: Side) -> Fact:
-    """A slave's word counts up to the end of the log, however little it was sent: false SEND_OK."""
+    """A slave may acknowledge more than it was sent: SEND_OK for messages that it does not have."""
     master = side.broker(slaveTimeout=2000)
     send(master, "T", 40, body=bytes(900_000))
     with RawSlave(master, buffer=4096) as slave:
@@ -64,7 +64,7 @@ def acknowledges_what_it_was_never_sent(side: Side) -> Fact:
 
 @room.exhibit("N1, A1: RMQ#3015")
 def a_strangers_first_report(side: Side) -> Fact:
-    """Who connects and names the end of the log acknowledges what waits for the true slave."""
+    """A stranger who names the end of the log acknowledges the puts that wait for a slave."""
     master = side.broker(slaveTimeout=2000)
     create(master, "T")
     send(master, "T", 1)
@@ -81,7 +81,7 @@ def a_strangers_first_report(side: Side) -> Fact:
 
 @room.exhibit("A2: RMQ#2528", kept="SLAVE_NOT_AVAILABLE says so, the message is stored")
 def sync_master_without_slave(side: Side) -> Fact:
-    """A SYNC_MASTER with no slave goes on storing: what is the use of setting it?"""
+    """A SYNC_MASTER without a slave goes on storing messages."""
     master = side.broker()
     create(master, "T")
     found = codes(master, "T", 10)
@@ -91,7 +91,7 @@ def sync_master_without_slave(side: Side) -> Fact:
 
 @room.exhibit("A3: RMQ#2830", kept="a pull serves what the log has")
 def read_before_it_is_replicated(side: Side) -> Fact:
-    """Consumers get messages that are on the master only: a crash makes them never have been."""
+    """Consumers get messages that are on the master only, and that a crash can lose."""
     master = side.broker(slaveTimeout=2000)
     create(master, "T")
     send(master, "T", 1)
@@ -132,7 +132,7 @@ def client_gives_up_first(side: Side) -> Fact:
 
 @room.exhibit("RMQ#1244")
 def deadlines_one_after_the_other(side: Side) -> Fact:
-    """Deadlines of puts are looked at in turn: an answer without replica comes a second late."""
+    """Deadlines of puts are checked in turn: an answer without replica is a second late."""
     master = side.broker(slaveTimeout=1000)
     create(master, "T")
     send(master, "T", 1)
@@ -166,7 +166,7 @@ def slow_slave(side: Side) -> Fact:
 
 @room.exhibit("A7: RMQ#1390")
 def transaction_with_a_dead_slave(side: Side) -> Fact:
-    """With the slave dead a transaction that was committed does not get to its consumers."""
+    """While the slave is dead, consumers do not get messages of committed transactions."""
     pair = side.pair()
     create(pair.master, "T")
     pair.slave.kill()
@@ -184,7 +184,7 @@ def transaction_with_a_dead_slave(side: Side) -> Fact:
 
 @room.exhibit("A9: RMQ#3461", kept="one slave's word is enough, as in 4.9")
 def one_of_two_slaves_is_enough(side: Side) -> Fact:
-    """With two slaves SYNC_MASTER waits for one: who wanted three copies has two."""
+    """With two slaves a SYNC_MASTER waits for one of them: two copies, not three."""
     master = side.broker(slaveTimeout=500)
     create(master, "T")
     send(master, "T", 1)
@@ -198,7 +198,7 @@ def one_of_two_slaves_is_enough(side: Side) -> Fact:
 
 @room.exhibit("WAIT=false", kept="the producer asked for it: setWaitStoreMsgOK(false)")
 def send_ok_without_waiting(side: Side) -> Fact:
-    """A message with WAIT=false is answered SEND_OK at once, whatever the slave has."""
+    """A message with WAIT=false is answered SEND_OK at once, also if the slave does not have it."""
     master = side.broker(slaveTimeout=500)
     create(master, "T")
     found = codes(master, "T", 10, properties="WAIT\x01false")
@@ -207,7 +207,7 @@ def send_ok_without_waiting(side: Side) -> Fact:
 
 @room.exhibit("found in 4.9.7 by our spec")
 def larger_than_a_file_of_the_log(side: Side) -> Fact:
-    """A message larger than a commit-log file is answered as stored, and is nowhere."""
+    """A message larger than a commit-log file is answered as stored, and is lost."""
     master = side.broker()
     create(master, "T")
     (answer,) = send(master, "T", 1, body=bytes(2 << 20))

@@ -51,8 +51,8 @@ def acknowledged_from_now(pair: MuseumPair, count: int = 150, seconds: float = 2
 @room.exhibit("F1, A17: RMQ#3388, RMQ#3161, ali#69")
 def diverged_after_a_fail_over(side: Side) -> Fact:
     """
-    The old master comes back as slave with messages that only it has: accepted in mid-record when
-    the new log has outgrown it, caught up by all figures, and SEND_OK is unreadable there.
+    The old master comes back as a slave with messages that only it has: it counts as caught up,
+    and new messages with SEND_OK cannot be read there.
     """
     pair = side.pair()
     create(pair.master, "T")
@@ -67,7 +67,7 @@ def diverged_after_a_fail_over(side: Side) -> Fact:
 
 @room.exhibit("F1, A17: RMQ#3388")
 def diverged_after_a_lost_tail(side: Side) -> Fact:
-    """A master loses what it had not synced, its slave has it: the two never agree again."""
+    """A master loses unsynced messages that its slave has: the two never agree again."""
     pair = side.pair()
     create(pair.master, "T")
     send(pair.master, "T", 50)
@@ -85,7 +85,7 @@ def diverged_after_a_lost_tail(side: Side) -> Fact:
 
 @room.exhibit("A16: RMQ#3661, RMQ#9580", kept="as 4.9; copy the master's files first for all")
 def fresh_slave_gets_the_last_file(side: Side) -> Fact:
-    """An empty slave copies the last file of the log only: history is silently absent."""
+    """An empty slave copies only the last file of the log, and no line says so."""
     namesrv = side.namesrv()
     master = side.broker(namesrv=namesrv)
     create(master, "T")
@@ -100,7 +100,7 @@ def fresh_slave_gets_the_last_file(side: Side) -> Fact:
 
 @room.exhibit("A17: RMQ#3388, ali#69")
 def slave_asks_for_what_is_deleted(side: Side) -> Fact:
-    """A slave that needs deleted files gets heartbeats for ever, and each send waits for it."""
+    """A slave that needs deleted files gets only heartbeats, and each send waits for it."""
     master = side.broker(slaveTimeout=1000)
     create(master, "T")
     fill(master, "T", 3 << 20)
@@ -117,7 +117,7 @@ def slave_asks_for_what_is_deleted(side: Side) -> Fact:
 
 @room.exhibit("A18: RMQ#323")
 def negative_lag(side: Side) -> Fact:
-    """ "slave falls behind -8245006252570743168 bytes": the lag is of what nobody has."""
+    """ "slave falls behind -8245006252570743168 bytes": the reported lag makes no sense."""
     master = side.broker(slaveTimeout=500, **side.metered())
     create(master, "T")
     send(master, "T", 1)
@@ -152,7 +152,7 @@ def spins_on_a_dead_link(side: Side) -> Fact:
 
 @room.exhibit("A20: RMQ#9002")
 def messages_cut_by_frames(side: Side) -> Fact:
-    """Frames end in the middle of messages: the slave logs errors all day."""
+    """Replication frames end in the middle of messages: the slave logs errors all the time."""
     pair = side.pair(haTransferBatchSize=1000, haTransferBatchMax=1)
     create(pair.master, "T")
     pair.copy_tables()
@@ -167,7 +167,7 @@ def messages_cut_by_frames(side: Side) -> Fact:
 
 @room.exhibit("A21: RMQ#467, RMQ#405")
 def slave_killed_in_a_frame(side: Side) -> Fact:
-    """After kill -9 of a slave under load a message is missing on it, and only there."""
+    """After kill -9 of a slave under load one message is missing on the slave."""
     pair = side.pair(slaveTimeout=8000)
     with pair.load("killed", rate=1000) as load:
         side.until(lambda: len(load.accepted) > 300, 20, "SEND_OK")
@@ -186,7 +186,7 @@ def slave_killed_in_a_frame(side: Side) -> Fact:
 
 @room.exhibit("A22: RMQ#1153")
 def slave_without_checkpoint(side: Side) -> Fact:
-    """A slave's checkpoint knows no message's time: after a crash it reads the whole log."""
+    """A slave's checkpoint has no time of a message: after a crash it reads the whole log."""
     pair = side.pair()
     create(pair.master, "T")
     fill(pair.master, "T", 2 << 20)
@@ -199,7 +199,7 @@ def slave_without_checkpoint(side: Side) -> Fact:
 
 @room.exhibit("F5, A24: ali#359, ali#351, ali#354, ali#406")
 def topic_made_again(side: Side) -> Fact:
-    """A topic deleted and made again: the slave serves its old life at the offsets of the new."""
+    """A topic is deleted and made again: the slave serves old messages at the new offsets."""
     pair = side.pair()
     create(pair.master, "T")
     send(pair.master, "T", 50, body=b"old")

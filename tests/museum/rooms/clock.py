@@ -30,7 +30,7 @@ def kept_offset(server: Server) -> int:
 
 @room.exhibit("F2")
 def set_back_stops_what_is_periodic(side: Side) -> Fact:
-    """The clock is set back: offsets are not written, nor are name servers told."""
+    """The clock is set back: offsets are not written, and brokers do not register."""
     clock = SteppedClock(side.rig)
     master = side.broker()
     create(master, "T")
@@ -53,7 +53,7 @@ def set_back_stops_what_is_periodic(side: Side) -> Fact:
 
 @room.exhibit("F2")
 def set_back_silences_a_slave(side: Side) -> Fact:
-    """A slave's clock is set back: it reports nothing for as long as that, its master drops it."""
+    """A slave's clock is set back: it reports nothing for that time, and its master drops it."""
     clock = SteppedClock(side.rig)
     port = side.rig.ports(1)
     with RawMaster(port) as master:
@@ -70,7 +70,7 @@ def set_back_silences_a_slave(side: Side) -> Fact:
 
 @room.exhibit("F2")
 def set_forward_drops_the_slave(side: Side) -> Fact:
-    """The clock is set forward an hour: the slave counts as silent for an hour, no SEND_OK."""
+    """The clock is set forward by an hour: the slave counts as silent, and no send gets SEND_OK."""
     clock = SteppedClock(side.rig)
     pair = side.pair()
     create(pair.master, "T")
@@ -84,7 +84,7 @@ def set_forward_drops_the_slave(side: Side) -> Fact:
 
 @room.exhibit("found in 4.9.7 by our spec")
 def set_back_releases_what_is_delayed(side: Side) -> Fact:
-    """The clock is set back: all that waits in a level of delay is delivered at once."""
+    """The clock is set back: all messages that wait in a delay level are delivered at once."""
     clock = SteppedClock(side.rig)
     master = side.broker("master-async.conf")
     create(master, "T")

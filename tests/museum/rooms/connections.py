@@ -47,7 +47,7 @@ def not_available_and_no_word_on_why(side: Side) -> Fact:
 
 @room.exhibit("A12: ali#246")
 def blocked_port_and_a_silent_log(side: Side) -> Fact:
-    """The HA port cannot be reached: the slave's log has no word of it."""
+    """The HA port cannot be reached, and the slave's log does not say so."""
     port = side.rig.ports(1)
     slave = side.broker(SLAVE, haMasterAddress=f"127.0.0.1:{port}")
     time.sleep(7)
@@ -57,7 +57,7 @@ def blocked_port_and_a_silent_log(side: Side) -> Fact:
 
 @room.exhibit("A15: RMQ#2230", quick_java=True)
 def ports_that_collide(side: Side) -> Fact:
-    """Two brokers on a host, listenPort + 1 is taken: no start, and no word of which port."""
+    """Two brokers on one host need the same listenPort + 1: no start, and no port in the error."""
     base = side.rig.ports(4)
     with socket.create_server(("127.0.0.1", base + 3)):
         server = side.broker(port=base + 2, wait=False)
@@ -70,7 +70,7 @@ def ports_that_collide(side: Side) -> Fact:
 
 @room.exhibit("A26: RMQ#1082, RMQ#1118, RMQ#1083")
 def idle_pair_parts(side: Side) -> Fact:
-    """An idle pair disconnects each time that haHousekeepingInterval is over."""
+    """An idle pair disconnects after every haHousekeepingInterval."""
     pair = side.pair(haHousekeepingInterval=2000)
     ha_port = port_of(pair.master) + 1
     before = connections(pair.slave, ha_port)
@@ -89,7 +89,7 @@ def connections(server: Server, port: int) -> set[int]:
 
 @room.exhibit("A26, A28: RMQ#1083, RMQ#3482")
 def silent_master_is_not_noticed(side: Side) -> Fact:
-    """A master that hangs, or whose cable is cut: its slave waits on that connection for ever."""
+    """A master hangs, or its cable is cut: its slave waits on that connection for ever."""
     port = side.rig.ports(1)
     with RawMaster(port) as master:
         side.broker(SLAVE, haMasterAddress=f"127.0.0.1:{port}", haHousekeepingInterval=2000)
@@ -104,7 +104,7 @@ def silent_master_is_not_noticed(side: Side) -> Fact:
 
 @room.exhibit("N3")
 def no_replica_after_a_restart(side: Side) -> Fact:
-    """After any restart nothing is replicated for 5 to 7 s, and SEND_OK is not given."""
+    """After a restart nothing is replicated for 5 to 7 s, and no send is answered SEND_OK."""
     pair = side.pair()
     create(pair.master, "T")
     pair.slave.kill()
@@ -130,7 +130,7 @@ def masters_in_route(namesrv: str, topic: str) -> list[str]:
 
 @room.exhibit("D2")
 def start_that_fails_takes_a_master_away(side: Side) -> Fact:
-    """A broker that cannot start, as its port is taken, takes the running one out of the routes."""
+    """A broker whose port is taken cannot start, and removes the running one from the routes."""
     namesrv = side.namesrv()
     master = side.broker(namesrv=namesrv)
     create(master, "T")
@@ -144,7 +144,7 @@ def start_that_fails_takes_a_master_away(side: Side) -> Fact:
 
 @room.exhibit("found in 4.9.7 by our trials")
 def old_master_takes_the_name_again(side: Side) -> Fact:
-    """The old master reboots unchanged after a fail-over: clients are sent to it, it gives OK."""
+    """The old master restarts after a fail-over: clients are sent to it, and get SEND_OK."""
     namesrv = side.namesrv()
     old = side.broker(namesrv=namesrv)
     create(old, "T")
@@ -166,7 +166,7 @@ def old_master_takes_the_name_again(side: Side) -> Fact:
 
 @room.exhibit("A28: RMQ#95, RMQ#1164, RMQ#3482")
 def slave_does_not_serve_a_dead_masters_queues(side: Side) -> Fact:
-    """After a master's crash it takes seconds to minutes until its slave can be read."""
+    """After a master's crash it takes seconds to minutes until clients read from its slave."""
     pair = side.pair()
     create(pair.master, "T")
     send(pair.master, "T", 20)

@@ -74,7 +74,7 @@ def starts(side: Side, server: Server, **settings: object) -> tuple[Server, str]
 
 @room.exhibit("F3")
 def flipped_bit_and_a_crash(side: Side) -> Fact:
-    """One flipped bit and an unclean stop: every good message behind it is wiped."""
+    """One flipped bit and an unclean stop delete every good message behind the bit."""
     server = side.broker(MASTER)
     create(server, "T")
     places = stored(server, "T", 300, 4000)
@@ -99,7 +99,7 @@ def serves_after_all(server: Server, place: int) -> bool:
 
 @room.exhibit("F6")
 def queue_file_is_lost(side: Side) -> Fact:
-    """A queue that lost its files while the broker was down: its offsets are given out again."""
+    """A queue lost its files while the broker was down: its offsets are used a second time."""
     server = side.broker(MASTER)
     create(server, "T")
     create(server, "Later")
@@ -169,7 +169,7 @@ def body_with_a_wrong_crc(side: Side) -> Fact:
 
 @room.exhibit("D3")
 def log_is_not_there(side: Side) -> Fact:
-    """The disk of the log is not mounted: an empty log is begun, and the queues are deleted."""
+    """The disk of the log is not mounted: the broker begins an empty log and deletes the queues."""
     server = side.broker(MASTER)
     create(server, "T")
     send(server, "T", 50)
@@ -187,7 +187,7 @@ def log_is_not_there(side: Side) -> Fact:
 
 @room.exhibit("A37: RMQ#3401, RMQ#6096, RMQ#9328, RMQ#10258")
 def torn_tables(side: Side) -> Fact:
-    """A power cut leaves half a topics.json and consumerOffset.json: no start, or all forgotten."""
+    """A power cut leaves half a topics.json and consumerOffset.json: no start, or empty tables."""
     server = side.broker(MASTER)
     create(server, "T")
     send(server, "T", 8)
@@ -215,7 +215,7 @@ def torn_tables(side: Side) -> Fact:
 
 @room.exhibit("F6", kept="the copy is one change old; make the topic again")
 def topic_of_a_torn_table(side: Side) -> Fact:
-    """topics.json is torn, its copy is one change old: the newest topic is unknown."""
+    """topics.json is torn, and its copy lacks the last change: the newest topic is unknown."""
     server = side.broker(MASTER)
     create(server, "T")
     create(server, "Newest")
@@ -233,7 +233,7 @@ def topic_of_a_torn_table(side: Side) -> Fact:
 
 @room.exhibit("issue 11.8")
 def torn_checkpoint(side: Side) -> Fact:
-    """A checkpoint of ten bytes, which could be made anew, keeps the broker from starting."""
+    """A checkpoint of ten bytes, which could be built again, keeps the broker from starting."""
     server = side.broker(MASTER)
     create(server, "T")
     send(server, "T", 50)
@@ -247,7 +247,7 @@ def torn_checkpoint(side: Side) -> Fact:
 
 @room.exhibit("issue 11.8")
 def short_queue_file(side: Side) -> Fact:
-    """A queue file cut short, which the log could restore, keeps the broker from starting."""
+    """A shortened queue file, which the log could restore, keeps the broker from starting."""
     server = side.broker(MASTER)
     for topic in ("T", "Other"):
         create(server, topic)

@@ -30,7 +30,7 @@ def settled(server: Server, count: int, seconds: float = 10) -> Counter[str]:
 
 @room.exhibit("A39: RMQ#1934, RMQ#2259, RMQ#2518, RMQ#1869, RMQ#3358, RMQ#3473")
 def delayed_again_after_a_crash(side: Side) -> Fact:
-    """After a crash what was delayed and delivered is delivered again, in bulk."""
+    """After a crash many delayed messages are delivered a second time."""
     server = side.broker(MASTER)
     create(server, "T")
     for number in range(50):
@@ -46,7 +46,7 @@ def delayed_again_after_a_crash(side: Side) -> Fact:
 
 @room.exhibit("found in 4.9.7 by our spec")
 def level_that_is_gone(side: Side) -> Fact:
-    """A level is taken out of messageDelayLevel: what waits in it is never delivered."""
+    """A level is removed from messageDelayLevel: messages that wait in it are never delivered."""
     server = side.broker(MASTER, messageDelayLevel="1s 2s 5s")
     create(server, "T")
     send(server, "T", 10, properties="DELAY\x013")
@@ -58,7 +58,7 @@ def level_that_is_gone(side: Side) -> Fact:
 
 @room.exhibit("F4")
 def late_end_commits_twice(side: Side) -> Fact:
-    """A transaction is answered when asked about, and its first END comes late: committed twice."""
+    """The answer to a check commits a transaction, and its late END commits it a second time."""
     server = side.broker(MASTER, **QUICK)
     create(server, "T")
     names = [f"{number:032d}" for number in range(10)]
@@ -74,7 +74,7 @@ def late_end_commits_twice(side: Side) -> Fact:
 
 @room.exhibit("found in 4.9.7 by our spec")
 def half_message_with_a_delay(side: Side) -> Fact:
-    """A half message with a delay level is answered SEND_OK, committed, and never seen again."""
+    """A half message with a delay level is answered SEND_OK, committed, and lost."""
     server = side.broker(MASTER, **QUICK)
     create(server, "T")
     with WireProducer(server, "tx") as producer:

@@ -36,7 +36,7 @@ def idle_leader_burns_processors(side: Side) -> Fact:
 
 @room.exhibit("A47: RMQ#2178")
 def member_that_is_behind_leads(side: Side) -> Fact:
-    """A member that was away becomes leader and cuts what the others have acknowledged."""
+    """A member that was away becomes leader, and cuts entries that the others have acknowledged."""
     group = side.group()
     leader, (behind, _) = followers(group)
     group.kill(behind)
@@ -51,7 +51,7 @@ def member_that_is_behind_leads(side: Side) -> Fact:
 
 @room.exhibit("A49: dledger#331, dledger#87, dledger#61, dledger#325, dledger#316, RMQ#1778")
 def wiped_follower_never_recovers(side: Side) -> Fact:
-    """A follower that lost its data, but not its vote, never gets it again."""
+    """A follower that lost its data, but not its vote, never gets the data again."""
     group = side.group()
     leader, (wiped, _) = followers(group)
     stored(group, leader, 50)

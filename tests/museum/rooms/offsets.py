@@ -42,7 +42,7 @@ def committed(server: Server, group: str = "g") -> int:
     kept="a slave copies its master; clients commit what they hold again",
 )
 def old_offsets_come_back(side: Side) -> Fact:
-    """The master comes back and its old offsets overwrite the slave's: all is consumed again."""
+    """The master comes back with old offsets, which overwrite the slave's: messages come again."""
     pair = side.pair()
     create(pair.master, "T")
     send(pair.master, "T", 20)
@@ -65,7 +65,7 @@ def old_offsets_come_back(side: Side) -> Fact:
 
 @room.exhibit("A32: ali#395, ali#210, RMQ#2181")
 def lagging_slave_moves_offsets(side: Side) -> Fact:
-    """A slave that has not got so far answers OFFSET_MOVED: consumers go back to the beginning."""
+    """A slave that is behind answers OFFSET_MOVED: consumers go back to the beginning."""
     pair = side.pair()
     create(pair.master, "T")
     send(pair.master, "T", 20)
@@ -80,7 +80,7 @@ def lagging_slave_moves_offsets(side: Side) -> Fact:
 
 @room.exhibit("A33: RMQ#8539, RMQ#6344, RMQ#6345")
 def promoted_slave_numbers_wrongly(side: Side) -> Fact:
-    """A promoted slave numbers queues from elsewhere: messages in the gap cannot be read."""
+    """A promoted slave goes on with other queue offsets: messages in the gap cannot be read."""
     pair = side.pair()
     with pair.load("before", rate=500) as load:
         side.until(lambda: len(load.accepted) > 200, 20, "SEND_OK")
@@ -99,7 +99,7 @@ def promoted_slave_numbers_wrongly(side: Side) -> Fact:
 
 @room.exhibit("found in 4.9.7 by our trials")
 def group_ahead_of_a_promoted_slave_skips(side: Side) -> Fact:
-    """A group consumed what the promoted slave lacks: it skips as many messages that come new."""
+    """A group consumed messages that the promoted slave lacks: it skips as many new ones."""
     pair = side.pair()
     create(pair.master, "T")
     send(pair.master, "T", 20)

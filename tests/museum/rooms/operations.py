@@ -43,7 +43,7 @@ def no_command_for_the_pairs_state(side: Side) -> Fact:
 
 @room.exhibit("A57: rocketmq-exporter#18, rocketmq-exporter#36", not_java="has no exporter itself")
 def slave_without_metrics(side: Side) -> Fact:
-    """Slaves have no metrics: the exporter asks masters only."""
+    """Slaves have no metrics, because the exporter asks only masters."""
     port = side.rig.ports(1)
     slave = side.broker(SLAVE, haMasterAddress=f"127.0.0.1:{port}", **side.metered())
     lines = lines_with(side.page(slave, "metrics"), r'^\w+\{.*broker_id="1"')
@@ -52,7 +52,7 @@ def slave_without_metrics(side: Side) -> Fact:
 
 @room.exhibit("found in 4.9.7 by our spec", quick_java=True)
 def value_that_does_not_parse(side: Side) -> Fact:
-    """A configuration value that does not parse is ignored without a word."""
+    """A configuration value that does not parse is ignored without a warning."""
     server = side.broker(MASTER, wait=False, slaveTimeout="3s")
     side.until(
         lambda: server.process.poll() is not None or "READY {" in server.output.read_text(),
@@ -66,7 +66,7 @@ def value_that_does_not_parse(side: Side) -> Fact:
 
 @room.exhibit("issue 11.9")
 def small_transfer_batches(side: Side) -> Fact:
-    """haTransferBatchSize is set small, and has no effect."""
+    """A small haTransferBatchSize has no effect."""
     master = side.broker(haTransferBatchSize=4096)
     create(master, "T")
     with RawSlave(master) as slave:
@@ -80,7 +80,7 @@ def small_transfer_batches(side: Side) -> Fact:
 
 @room.exhibit("N4")
 def busy_when_processors_are_short(side: Side) -> Fact:
-    """Short of processor time, the broker refuses producers that wait for each answer."""
+    """When processor time is short, the broker refuses producers that wait for each answer."""
     server = side.broker(MASTER, waitTimeMillsInSendQueue=200)
     create(server, "T")
     found: Counter[int] = Counter()
@@ -107,7 +107,7 @@ def _send_until(server: Server, ends: float, found: Counter[int]) -> None:
 
 @room.exhibit("A60: RMQ#9677", not_java="a process holds one broker in 4.9")
 def brokers_in_one_process_share_state(side: Side) -> Fact:
-    """Brokers in one process share what is static: each counts the others' messages."""
+    """Brokers in one process share static state: each counts the messages of the others."""
     one, other = SimCluster(1, PairOptions()), SimCluster(2, PairOptions())
     for cluster in (one, other):
         cluster.start()

@@ -35,7 +35,7 @@ BEYOND = {
 
 @room.exhibit("A53: RMQ#1893", kept="the port is plain unless `tls.ha.*` is set, which ends it")
 def log_for_everyone(side: Side) -> Fact:
-    """Who reaches the HA port reads the whole log, ACL or not."""
+    """Anybody who reaches the HA port reads the whole log, with or without ACL."""
     server = guarded(side)
     with Wire(server.address) as wire:
         request = send_request("p", "Pub", 0, b"secret" * 100, "", int(time.time() * 1000))
@@ -57,7 +57,7 @@ def guarded(side: Side) -> Server:
 
 @room.exhibit("found in 4.9.7 by our spec")
 def account_makes_itself_admin(side: Side) -> Fact:
-    """With ACL, any account may change accounts: it makes itself an admin."""
+    """With ACL, any account may change accounts, and so make itself an admin."""
     server = guarded(side)
     change = RemotingCommand(
         RequestCode.UPDATE_AND_CREATE_ACL_CONFIG,
@@ -86,7 +86,7 @@ def topic_made_by_the_account(wire: Wire) -> int:
 
 @room.exhibit("A55: CVE-2023-33246, CVE-2023-37582", quick_java=True)
 def keys_set_from_afar(side: Side) -> Fact:
-    """Whoever reaches the port sets keys that give code, files or messages: fleets were mined."""
+    """Anybody who reaches the port sets keys that run code or read files and messages."""
     server = side.broker(MASTER)
     taken = []
     for key, value in BEYOND.items():
@@ -103,7 +103,7 @@ def keys_set_from_afar(side: Side) -> Fact:
 
 @room.exhibit("A55: CVE-2023-37582")
 def files_of_the_name_server(side: Side) -> Fact:
-    """Whoever reaches a name server says where it writes its files."""
+    """Anybody who reaches a name server decides where it writes its files."""
     address = side.namesrv()
     taken = []
     for key in ("configStorePath", "kvConfigPath", "rocketmqHome"):
@@ -129,7 +129,7 @@ def permission(namesrv: str, topic: str) -> int:
 
 @room.exhibit("A59: RMQ#313, RMQ#1377, RMQ#4109")
 def wiped_permission_comes_back(side: Side) -> Fact:
-    """wipeWritePerm is undone as soon as any topic is changed on that broker."""
+    """A change of any topic on a broker undoes wipeWritePerm."""
     namesrv = side.namesrv()
     server = side.broker(MASTER, namesrv=namesrv)
     create(server, "T")
@@ -147,7 +147,7 @@ def wiped_permission_comes_back(side: Side) -> Fact:
 
 @room.exhibit("A59: RMQ#4109", kept="wiping hides the broker; `brokerPermission=4` stops writes")
 def wiped_and_still_written(side: Side) -> Fact:
-    """wipeWritePerm does not stop writes: who knows the broker goes on."""
+    """wipeWritePerm does not stop writes: a producer that knows the broker goes on."""
     namesrv = side.namesrv()
     server = side.broker(MASTER, namesrv=namesrv)
     create(server, "T")

@@ -52,11 +52,10 @@ RULES = (
         Severity.ERROR,
         "no broker of a set in controller mode may lead: those that have all messages do not run, "
         "so producers and consumers find no master",
-        "start the broker that the finding names, with its store, and nothing else has to be done; "
-        "if its heartbeats do not reach the controllers although it runs, its log and `/healthz` "
-        "say why; if its store is lost for good, `enableElectUncleanMaster=true` at the "
-        "controllers has another broker elected, **and loses the messages that only the dead "
-        "broker has**",
+        "start the broker that the finding names, with its store. If it runs already, its log and "
+        "`/healthz` say why its heartbeats do not reach the controllers. If its store is lost for "
+        "good, `enableElectUncleanMaster=true` at the controllers has another broker elected, "
+        "**and loses the messages that only the dead broker has**",
         _nobody_leads,
     ),
     Rule(

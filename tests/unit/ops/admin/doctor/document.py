@@ -17,7 +17,7 @@ DOCUMENT = Path(__file__).parents[5] / "docs" / "doctor.md"
 TESTS = Path(__file__).parents[4]
 PLACES = ("unit/ops/admin/doctor/test_*.py", "live/test_doctor.py", "interop/test_*.py")
 CODES, PROVOKED = "code | severity | cause | what to do", "code | provoked by"
-MET = "met by | fault | code"
+MET = "fault | code"
 NOT_PROVOKED: dict[str, str] = {
     "flush-behind": "not here: it takes 256 MiB in memory that no disk has",
 }
