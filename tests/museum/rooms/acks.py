@@ -205,7 +205,7 @@ def send_ok_without_waiting(side: Side) -> Fact:
     return Fact(found[SEND_OK] > 0, f"{found[SEND_OK]} of 10 SEND_OK without any slave")
 
 
-@room.exhibit("found in 4.9.7 by our spec")
+@room.exhibit("found while specifying 4.9.7")
 def larger_than_a_file_of_the_log(side: Side) -> Fact:
     """A message larger than a commit-log file is answered as stored, and is lost."""
     master = side.broker()

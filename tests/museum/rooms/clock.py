@@ -82,7 +82,7 @@ def set_forward_drops_the_slave(side: Side) -> Fact:
     return Fact(refused > 0, f"{refused} of 30 sends in 3 s without SEND_OK")
 
 
-@room.exhibit("found in 4.9.7 by our spec")
+@room.exhibit("found while specifying 4.9.7")
 def set_back_releases_what_is_delayed(side: Side) -> Fact:
     """The clock is set back: all messages that wait in a delay level are delivered at once."""
     clock = SteppedClock(side.rig)

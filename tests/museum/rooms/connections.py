@@ -142,7 +142,7 @@ def start_that_fails_takes_a_master_away(side: Side) -> Fact:
     return Fact(not found, f"exit code {code}; {len(found)} masters in the route after it")
 
 
-@room.exhibit("found in 4.9.7 by our trials")
+@room.exhibit("found in trials of 4.9.7")
 def old_master_takes_the_name_again(side: Side) -> Fact:
     """The old master restarts after a fail-over: clients are sent to it, and get SEND_OK."""
     namesrv = side.namesrv()

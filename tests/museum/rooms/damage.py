@@ -231,7 +231,7 @@ def topic_of_a_torn_table(side: Side) -> Fact:
     return Fact(found < 20, refusal or told)
 
 
-@room.exhibit("issue 11.8")
+@room.exhibit("found in this project's trials")
 def torn_checkpoint(side: Side) -> Fact:
     """A checkpoint of ten bytes, which could be built again, keeps the broker from starting."""
     server = side.broker(MASTER)
@@ -245,7 +245,7 @@ def torn_checkpoint(side: Side) -> Fact:
     return Fact(found < 50, refusal or f"{found} of 50 readable")
 
 
-@room.exhibit("issue 11.8")
+@room.exhibit("found in this project's trials")
 def short_queue_file(side: Side) -> Fact:
     """A shortened queue file, which the log could restore, keeps the broker from starting."""
     server = side.broker(MASTER)

@@ -44,7 +44,7 @@ def delayed_again_after_a_crash(side: Side) -> Fact:
     return Fact(twice > 0 or len(found) < 50, f"{twice} of 50 twice, {50 - len(found)} not at all")
 
 
-@room.exhibit("found in 4.9.7 by our spec")
+@room.exhibit("found while specifying 4.9.7")
 def level_that_is_gone(side: Side) -> Fact:
     """A level is removed from messageDelayLevel: messages that wait in it are never delivered."""
     server = side.broker(MASTER, messageDelayLevel="1s 2s 5s")
@@ -72,7 +72,7 @@ def late_end_commits_twice(side: Side) -> Fact:
     return Fact(twice > 0, f"{twice} of 10 are there twice")
 
 
-@room.exhibit("found in 4.9.7 by our spec")
+@room.exhibit("found while specifying 4.9.7")
 def half_message_with_a_delay(side: Side) -> Fact:
     """A half message with a delay level is answered SEND_OK, committed, and lost."""
     server = side.broker(MASTER, **QUICK)

@@ -73,7 +73,7 @@ def wiped_follower_never_recovers(side: Side) -> Fact:
     )
 
 
-@room.exhibit("found in 4.9.7 by our spec")
+@room.exhibit("found while specifying 4.9.7")
 def no_quorum_and_no_answer(side: Side) -> Fact:
     """The quorum is lost while a put waits for it: the put is never answered."""
     group = side.group()

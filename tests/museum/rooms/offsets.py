@@ -97,7 +97,7 @@ def promoted_slave_numbers_wrongly(side: Side) -> Fact:
     return Fact(wrong > 0, f"{wrong} of {len(known)} queues numbered from elsewhere")
 
 
-@room.exhibit("found in 4.9.7 by our trials")
+@room.exhibit("found in trials of 4.9.7")
 def group_ahead_of_a_promoted_slave_skips(side: Side) -> Fact:
     """A group consumed messages that the promoted slave lacks: it skips as many new ones."""
     pair = side.pair()

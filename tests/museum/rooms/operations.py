@@ -50,7 +50,7 @@ def slave_without_metrics(side: Side) -> Fact:
     return Fact(not lines, f"{len(lines)} series of a slave")
 
 
-@room.exhibit("found in 4.9.7 by our spec", quick_java=True)
+@room.exhibit("found while specifying 4.9.7", quick_java=True)
 def value_that_does_not_parse(side: Side) -> Fact:
     """A configuration value that does not parse is ignored without a warning."""
     server = side.broker(MASTER, wait=False, slaveTimeout="3s")
@@ -64,7 +64,7 @@ def value_that_does_not_parse(side: Side) -> Fact:
     return Fact(started, told)
 
 
-@room.exhibit("issue 11.9")
+@room.exhibit("found in this project's trials")
 def small_transfer_batches(side: Side) -> Fact:
     """A small haTransferBatchSize has no effect."""
     master = side.broker(haTransferBatchSize=4096)

@@ -55,7 +55,7 @@ def guarded(side: Side) -> Server:
     return side.start(MASTER, "guarded", aclEnable="true", aclDirectory=folder)
 
 
-@room.exhibit("found in 4.9.7 by our spec")
+@room.exhibit("found while specifying 4.9.7")
 def account_makes_itself_admin(side: Side) -> Fact:
     """With ACL, any account may change accounts, and so make itself an admin."""
     server = guarded(side)
