@@ -37,7 +37,7 @@ from rmq_ha.lake.scan.fleet.facts import (
     replicas_in,
 )
 from rmq_ha.lake.scan.fleet.judging import Patience, judge
-from rmq_ha.lake.scan.fleet.scanning import Asked, scan
+from rmq_ha.lake.scan.fleet.scanning import ScanRequest, scan
 from rmq_ha.lake.scan.replica.settings import StoreAt
 from rmq_ha.ops.offsets.verdict import Limits
 from tests.sim_kit.big_records import Shape
@@ -58,7 +58,7 @@ def make(directory: Path, brokers: int, gib: int) -> int:
         shutil.copytree(next(Path(scratch).glob("*")), Path(scratch) / "store")
         sample = Path(scratch) / "facts"
         for number in (1, 0):
-            asked = Asked(StoreAt(f"{scratch}/store"), str(sample), "sample", number)
+            asked = ScanRequest(StoreAt(f"{scratch}/store"), str(sample), "sample", number)
             scan(asked, lambda: NOW)
         for broker in range(brokers):
             digests = random.integers(0, 256, (count, 16), np.uint8)
@@ -116,7 +116,7 @@ def machine() -> str:
 
 def measure_scan(store: str) -> None:
     with tempfile.TemporaryDirectory() as to:
-        asked = Asked(StoreAt(store), to, "b", 0)
+        asked = ScanRequest(StoreAt(store), to, "b", 0)
         for what in ("whole", "again, from where it stopped"):
             began, used = time.monotonic(), time.process_time()
             state = scan(asked, lambda: NOW)

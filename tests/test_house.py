@@ -594,8 +594,8 @@ STILL_RIDDLES: dict[str, frozenset[str]] = {
         TransactionalMessageCheckService._over Transfer._has TrustedMasters.only TurnWatch.came
         TurnWatch.took VanishedTopics.seen Vouched WrittenEntries.of _Carried _Configs._have
         _Configs.be _Held _Known _Memberships.of _Table.be _Timed _above _behind _given _gone
-        _same _who _why anew.py around.py audited.py best deleted.py delivered.py
-        owed.py refused.py unserved.py versioned.py vouched.py whole.py wiped.py
+        _same _who _why anew.py around.py audited.py best deleted.py delivered.py owed.py
+        refused.py unserved.py versioned.py vouched.py whole.py wiped.py
         """
     ),
     "ops": words(
@@ -610,18 +610,6 @@ STILL_RIDDLES: dict[str, frozenset[str]] = {
         _beyond _ever _first _here _is _known _later _nobody _of _ours _own _shown _there _told
         _where again asked before.py controlled.py judged.py kept kept.py listed.py other.py
         seen shown.py stored.py together when.py white white.py worst
-        """
-    ),
-    "lake": words(
-        """
-        Aligned Asked Audited Boundary.of Bytes.of Checked Compared Compared.each Compared.of
-        How Ledger.only LiveQueues.asked OneBroker._known Opened Past Piece.within Planner._kept
-        Reading._shown Records._behind Records._whole Records._with Reduction.inside Refused
-        Shape.of Shifted Span.of Told Verified What Written _Audit._inside _Found _Seen _Told
-        _Told.said _again _around _before _inside _is _kept _last _many _mine _once _one _only
-        _own _seen _shown _told _twice _where _who _worst behind changed.py compared.py every
-        gone inside kept many.py packed.py past reduced.py several shown some stored.py together
-        told.py
         """
     ),
     "testing": words(

@@ -146,7 +146,7 @@ NOT_SAMPLED = {
             "lake/spark/audit/ledgers.py",
             "lake/spark/audit/losses.py",
             "lake/spark/audit/queues.py",
-            "lake/spark/audit/reduced.py",
+            "lake/spark/audit/reduction.py",
             "lake/spark/audit/shape.py",
             "lake/spark/audit/windows.py",
             "lake/spark/offsets/history.py",

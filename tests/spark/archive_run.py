@@ -2,7 +2,7 @@
 
 import sys
 
-from rmq_ha.lake.spark.archive.job import Asked, archive
+from rmq_ha.lake.spark.archive.job import ArchiveRequest, archive
 from rmq_ha.lake.spark.host.session import start_session
 from rmq_ha.ops.offsets.places import StorePlace
 from tests.spark import lakes
@@ -16,7 +16,7 @@ def main() -> None:
     spark = start_session("to be killed", master="local[1]", conf=RUNS_ONCE | lakes.SETTINGS)
     print("warm", flush=True)
     sys.stdin.readline()
-    asked = Asked(place=StorePlace(store), to=to, form=lakes.FORMAT, most=int(most))
+    asked = ArchiveRequest(place=StorePlace(store), to=to, form=lakes.FORMAT, most=int(most))
     archive(FakeJob(spark), asked)  # type: ignore[arg-type]
 
 

@@ -52,7 +52,7 @@ def offsets(spark: Any, master: Path, slave: Path) -> Said:
 def messages(spark: Any, store: Path, **given: Any) -> Said:
     """audit-messages."""
     from rmq_ha.lake.spark.audit.job import audit
-    from rmq_ha.lake.spark.audit.stored import Asked
+    from rmq_ha.lake.spark.audit.stored_rows import AuditRequest
 
     job: Any = FakeJob(spark, NOW)
-    return _said(audit(job, Asked(places=[StorePlace(str(store))], **given)))
+    return _said(audit(job, AuditRequest(places=[StorePlace(str(store))], **given)))

@@ -22,7 +22,7 @@ from pyspark.sql import functions as F
 from rmq_ha.base.errors import CannotDecide, WrongUsage
 from rmq_ha.base.model.topics import HALF_TOPIC, OP_HALF_TOPIC, SCHEDULE_TOPIC
 from rmq_ha.lake.spark.archive.forms import CHECKPOINT, DeltaArchive, open_archive
-from rmq_ha.lake.spark.archive.job import Asked, archive
+from rmq_ha.lake.spark.archive.job import ArchiveRequest, archive
 from rmq_ha.lake.spark.archive.table import table
 from rmq_ha.lake.spark.result import JobResult
 from rmq_ha.ops.offsets.findings import Outcome
@@ -39,7 +39,7 @@ NOT_ARCHIVED = (SCHEDULE_TOPIC, HALF_TOPIC, OP_HALF_TOPIC)
 def run(spark: Any, store: Path, to: Path, **asked: Any) -> JobResult:
     job: Any = FakeJob(spark)
     asked = {"place": StorePlace(str(store)), "to": str(to), "form": lakes.FORMAT, **asked}
-    return archive(job, Asked(**asked))
+    return archive(job, ArchiveRequest(**asked))
 
 
 def rows_in(spark: Any, to: Path) -> list[Any]:

@@ -15,10 +15,10 @@ from rmq_ha.base.errors import WrongUsage
 from rmq_ha.client.rules.messages import Message
 from rmq_ha.client.rules.settings import ClientConfig
 from rmq_ha.lake.spark.archive import replay
-from rmq_ha.lake.spark.archive.job import Asked, archive
+from rmq_ha.lake.spark.archive.job import ArchiveRequest, archive
 from rmq_ha.lake.spark.archive.table import table
 from rmq_ha.lake.spark.audit.job import audit
-from rmq_ha.lake.spark.audit.stored import Asked as AuditAsked
+from rmq_ha.lake.spark.audit.stored_rows import AuditRequest as AuditAsked
 from rmq_ha.lake.spark.source.schema import COLUMNS, struct_of
 from rmq_ha.ops.offsets.findings import Outcome
 from rmq_ha.ops.offsets.places import parse_place
@@ -74,7 +74,7 @@ def test_archive_and_live_topic_are_one_table(
     place = parse_place(f"namesrv://{cluster.namesrv}/broker-a")
     to = str(tmp_path / "archive")
     sent = send(cluster, 0, 30)
-    asked = Asked(place=place, to=to, form=form, topics=(TOPIC,))
+    asked = ArchiveRequest(place=place, to=to, form=form, topics=(TOPIC,))
     assert archive(job, asked).numbers["rows"] == 30
     sent += send(cluster, 30, 50)
     live = {"namesrv": cluster.namesrv, "subscribe": TOPIC}
@@ -85,13 +85,13 @@ def test_archive_and_live_topic_are_one_table(
     # A store whose broker is not named would archive all of it again.
     unnamed = parse_place(str(cluster.master.store))
     with pytest.raises(WrongUsage, match="--broker-name"):
-        archive(job, Asked(place=unnamed, to=to, form=form, topics=(TOPIC,)))
+        archive(job, ArchiveRequest(place=unnamed, to=to, form=form, topics=(TOPIC,)))
 
     # Back into another topic: the same messages, with their times, no faster than they may come;
     # what is there is not sent twice.
     cluster.create("again")
     job.client = ClientConfig(namesrv_addr=cluster.namesrv)
-    back = replay.Asked(archive=to, form=form, topic=TOPIC, to="again", rate=100)
+    back = replay.ReplayRequest(archive=to, form=form, topic=TOPIC, to="again", rate=100)
     assert replay.replay(job, back).numbers["sent"] == 50
     assert replay.replay(job, back).numbers == {"sent": 0, "queues": 4, "alreadyThere": 50}
     columns = (

@@ -10,10 +10,10 @@ import pytest
 
 from rmq_ha.base.errors import CannotDecide
 from rmq_ha.base.model.topics import HALF_TOPIC, SCHEDULE_TOPIC
-from rmq_ha.lake.scan import sieve
-from rmq_ha.lake.scan.ledgers import Reading
-from rmq_ha.lake.scan.sieve import Span
-from rmq_ha.lake.scan.told import DELIVERED, PRODUCED
+from rmq_ha.lake.scan import ledger_compare
+from rmq_ha.lake.scan.ledger_compare import Span
+from rmq_ha.lake.scan.ledger_files import Reading
+from rmq_ha.lake.scan.ledger_rows import DELIVERED, PRODUCED
 from rmq_ha.lake.spark.audit import (
     delays,
     delivery,
@@ -21,13 +21,13 @@ from rmq_ha.lake.spark.audit import (
     keys,
     losses,
     queues,
-    reduced,
+    reduction,
     windows,
 )
-from rmq_ha.lake.spark.audit.compared import Compared, compared
+from rmq_ha.lake.spark.audit.ledger_comparison import LedgerDifferences, compared
 from rmq_ha.lake.spark.audit.ledgers import Ledger, read_ledger
-from rmq_ha.lake.spark.audit.packed import packed, unpacked
-from rmq_ha.lake.spark.audit.stored import Asked
+from rmq_ha.lake.spark.audit.packed_rows import packed, unpacked
+from rmq_ha.lake.spark.audit.stored_rows import AuditRequest
 
 T0 = 1_700_000_000_000
 ROWS = (
@@ -112,15 +112,15 @@ def told(spark: Any, rows: list[Sent] | None, side: int) -> Ledger | None:
 
 def compare(
     stored: Any, sent: list[Sent] | None = None, given: list[Sent] | None = None, **asked: Any
-) -> Compared:
+) -> LedgerDifferences:
     spark = stored.sparkSession
-    how = Asked(places=[], **asked)
+    how = AuditRequest(places=[], **asked)
     ledgers = told(spark, sent, PRODUCED), told(spark, given, DELIVERED)
     return compared(how, packed(stored), 100, *ledgers)
 
 
 def summed(rows: Any, window_ms: int) -> Any:
-    return reduced.sums_of(reduced.of_rows(rows, "uniqKey", window_ms))
+    return reduction.sums_of(reduction.of_rows(rows, "uniqKey", window_ms))
 
 
 def found(frame: Any) -> list[tuple[Any, ...]]:
@@ -223,7 +223,7 @@ def test_ids_stored_twice_lost_or_unknown(spark: Any) -> None:
         Row(offset=6, id="Z", ms=T0 + 60_000),
     ]
     stored = log(spark, rows)
-    twice = keys.duplicate_findings(compare(stored).of(sieve.COPY))
+    twice = keys.duplicate_findings(compare(stored).rows_of(ledger_compare.COPY))
     assert found(twice) == [("DUPLICATE", "t", 1, 1), ("KEY_REUSED", "t", 0, 2)]
     (detail,) = [row.detail for row in twice.collect() if row.code == "DUPLICATE"]
     assert "t/0@0" in detail
@@ -232,7 +232,7 @@ def test_ids_stored_twice_lost_or_unknown(spark: Any) -> None:
         Sent(id="A", body_crc=7), Sent(id="B", body_crc=8), Sent(None, id="C", body_crc=2),
         Sent("u", id="S", body_crc=8), Sent(id="Z", body_crc=9), Sent(id="Z", body_crc=7),
     ]  # fmt: skip
-    changed = keys.changed_findings(compare(stored, said).of(sieve.UNLIKE))
+    changed = keys.changed_findings(compare(stored, said).rows_of(ledger_compare.UNLIKE))
     assert found(changed) == [("BODY_CHANGED", "t", 0, 1), ("BODY_CHANGED", "t", 1, 0)]
 
     edges = keys.Edges(T0, T0 + 60_000, 10_000, whole=False)
@@ -245,11 +245,11 @@ def test_ids_stored_twice_lost_or_unknown(spark: Any) -> None:
         Sent(id="new", ms=T0 + 50_001),
     ]  # fmt: skip
     some = compare(stored, sent)
-    absent = keys.ledger_in_view(some.of(sieve.ABSENT, PRODUCED), edges)
+    absent = keys.ledger_in_view(some.rows_of(ledger_compare.ABSENT, PRODUCED), edges)
     lost = keys.lost(absent)
     assert {row.msgId for row in keys.lost_findings(lost).collect()} == {"L1", "L2"}
     assert {row.id for row in absent.where("state = 'inFlight'").collect()} == {"new"}
-    strangers = keys.unproduced_findings(some.of(sieve.UNPRODUCED)).collect()
+    strangers = keys.unproduced_findings(some.rows_of(ledger_compare.UNPRODUCED)).collect()
     assert [(row.topic, row.actual, row.msgId) for row in strangers] == [("t", "3 messages", "C")]
 
 
@@ -269,24 +269,26 @@ def test_deliveries_never_twice_late_or_of_what_is_gone(spark: Any) -> None:
     got += [Sent(id="a2", ms=T0 + 9_500, queue=0, offset=77, times=1)]  # a retry
     got += [Sent(id="ghost", ms=T0 + 5_000, queue=0, offset=3)]
     some = compare(stored, given=got, ordered=["g"])
-    assert found(delivery.twice_findings(some.of(sieve.TWICE))) == [("DELIVERED_TWICE", "t", 0, 1)]
-    ungiven, taken = some.of(sieve.UNGIVEN), some.of(sieve.TAKEN)
+    assert found(delivery.twice_findings(some.rows_of(ledger_compare.TWICE))) == [
+        ("DELIVERED_TWICE", "t", 0, 1)
+    ]
+    ungiven, taken = some.rows_of(ledger_compare.UNGIVEN), some.rows_of(ledger_compare.TAKEN)
     never = delivery.never_findings(taken, 1_000, {}, ungiven)
     assert found(never) == [("NEVER_DELIVERED", "t", 0, 7)]
     assert found(delivery.never_findings(taken, 1_000, {"g": ["Y"]}, ungiven)) == []
     sums = summed(stored, 1_000)
     silent = delivery.silent_findings(taken, sums, 1_000, [])
     assert found(silent) == [("NEVER_DELIVERED", "t", 1, 0)]
-    firsts = some.of(sieve.ORDERED, DELIVERED)
+    firsts = some.rows_of(ledger_compare.ORDERED, DELIVERED)
     assert found(delivery.late_findings(["g"], firsts)) == [("OUT_OF_ORDER", "t", 0, 4)]
     assert found(delivery.late_findings(["another"], firsts)) == []
-    assert compare(stored, given=got).of(sieve.ORDERED) is None
+    assert compare(stored, given=got).rows_of(ledger_compare.ORDERED) is None
     edges = keys.Edges(T0, T0 + 60_000, 1_000, whole=True)
-    absent = keys.ledger_in_view(some.of(sieve.ABSENT, DELIVERED), edges)
+    absent = keys.ledger_in_view(some.rows_of(ledger_compare.ABSENT, DELIVERED), edges)
     bounds = spark.createDataFrame([("t", 0, 4)], "topic string, queueId int, least long")
-    gone = delivery.gone(absent, bounds, True)
+    gone = delivery.missing_deliveries(absent, bounds, True)
     assert found(delivery.gone_findings(gone)) == [("DELIVERED_LOST", "t", 0, 3)]
-    assert delivery.gone(absent, bounds, False).isEmpty()  # below the queue's least
+    assert delivery.missing_deliveries(absent, bounds, False).isEmpty()  # below the queue's least
 
 
 def test_a_sequence_keeps_its_order_and_its_queue(spark: Any) -> None:
@@ -301,7 +303,7 @@ def test_a_sequence_keeps_its_order_and_its_queue(spark: Any) -> None:
     sent = [Sent(id=f"k{n}", ms=T0 + n, order_key="k") for n in (1, 2, 3)]
     sent += [Sent(id=f"m{n}", ms=T0, sequence=n, order_key="m") for n in (1, 2)]
     sent += [Sent(id=f"n{n}", ms=T0, order_key="n") for n in (1, 2)]  # in the same ms: unknown
-    placed = compare(stored, sent).of(sieve.ORDERED, PRODUCED)
+    placed = compare(stored, sent).rows_of(ledger_compare.ORDERED, PRODUCED)
     rows = delivery.misplaced_findings(placed).collect()
     assert sorted((row.msgId, row.actual) for row in rows) == [
         ("k3", "in front of it"),
@@ -427,7 +429,7 @@ def test_windows_count_every_tier_by_when_messages_were_born(spark: Any, tmp_pat
     path.write_text("\n".join(lines))
     sent = read_ledger(spark, str(path), Reading(PRODUCED, "msgId", 60_000)).counts
     got = [Sent(id=row.id or "", ms=row.ms + 5 + 40, offset=None) for row in rows[:4]]
-    taken = compare(stored, given=got).of(sieve.TAKEN)
+    taken = compare(stored, given=got).rows_of(ledger_compare.TAKEN)
     tiers = windows.tiers(sums, sent, taken).persist()
     counts = tiers.orderBy("window").select("produced", "stored", "delivered").collect()
     assert [tuple(row) for row in counts] == [(3, 3, 3), (3, 3, 1)]

@@ -10,8 +10,8 @@ from pyspark.sql import DataFrame
 from rmq_ha.base.errors import CannotDecide
 from rmq_ha.base.model.topics import SCHEDULE_TOPIC
 from rmq_ha.lake.spark.audit.job import audit
-from rmq_ha.lake.spark.audit.reduced import of_stores
-from rmq_ha.lake.spark.audit.stored import Asked
+from rmq_ha.lake.spark.audit.reduction import of_stores
+from rmq_ha.lake.spark.audit.stored_rows import AuditRequest
 from rmq_ha.lake.spark.result import JobResult
 from rmq_ha.ops.offsets.findings import Outcome
 from rmq_ha.ops.offsets.places import StorePlace
@@ -25,7 +25,7 @@ SLOTS = 50
 
 def run(spark: Any, store: Path, **asked: Any) -> JobResult:
     job: Any = FakeJob(spark, 1_800_000_000_000)
-    return audit(job, Asked(places=[StorePlace(str(store))], **asked))
+    return audit(job, AuditRequest(places=[StorePlace(str(store))], **asked))
 
 
 def found(result: JobResult) -> set[tuple[Any, ...]]:
@@ -90,7 +90,7 @@ def test_a_task_has_its_own_part_of_the_log_alone(spark: Any, healthy: Path) -> 
 
     def sent(split_size: int) -> tuple[int, list[int]]:
         given = {"splitSize": str(split_size)}
-        asked = Asked(places=[StorePlace(str(healthy))], options=given)
+        asked = AuditRequest(places=[StorePlace(str(healthy))], options=given)
         plan = of_stores(spark, asked)._jdf.queryExecution().analyzed()
         tasks = plan.child()
         if tasks.nodeName() == "Repartition":

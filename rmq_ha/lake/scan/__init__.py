@@ -5,5 +5,6 @@
 - `store/` opens a store at a URI and divides it into splits, which may be read in any order.
 - `replica/` compares two stores; `replica/verifying.verify` is the way in.
 - `fleet/` keeps facts of many stores and judges a broker's replicas by them.
-- `ledgers`, `told` and `sieve` compare what producers and consumers say with what the log holds.
+- `ledger_files`, `ledger_rows` and `ledger_compare` compare what producers and consumers say
+  with what the log holds.
 """

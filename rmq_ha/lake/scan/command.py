@@ -114,7 +114,7 @@ def main(
     scan ended; the broker may run. At the lowest priority. Nothing in the store is changed.
     """
     try:
-        from rmq_ha.lake.scan.fleet.scanning import Asked, scan
+        from rmq_ha.lake.scan.fleet.scanning import ScanRequest, scan
         from rmq_ha.lake.scan.replica.settings import StoreAt
     except ModuleNotFoundError as missing:
         click.echo(f"Error: {missing.name} is not installed: pip install 'rmq-ha[scan]'", err=True)
@@ -122,7 +122,7 @@ def main(
     lower_priority()
     try:
         at = StoreAt(absolute(store), None if commit_log is None else absolute(commit_log))
-        asked = Asked(
+        asked = ScanRequest(
             at, to, broker, broker_id, host_name(), window, again, ids, frozenset(checks)
         )  # fmt: skip
         state = scan(asked, now_ms, throttle(limit))

@@ -124,7 +124,7 @@ class Reduction(NamedTuple):
 
     def batches(self, records: Records) -> Iterator[Any]:
         """What is kept of some records, in the order of the log."""
-        records = self.inside(records)
+        records = self.inside_time(records)
         if len(records):
             seen = _of_records(records)
             yield self._sums(seen)
@@ -138,11 +138,11 @@ class Reduction(NamedTuple):
         :param rows: an Arrow batch with the columns `ROW`, of one broker; not empty.
         """
         columns = (rows[name].to_numpy(zero_copy_only=False) for name in ROW[1:])
-        seen = _Seen(rows["topic"], *columns)
+        seen = _MessageColumns(rows["topic"], *columns)
         yield self._sums(seen)
         yield from self._runs(seen)
 
-    def inside(self, records: Records) -> Records:
+    def inside_time(self, records: Records) -> Records:
         """Those of the time that is asked for."""
         if (self.from_ms is None and self.to_ms is None) or not len(records):
             return records
@@ -154,7 +154,7 @@ class Reduction(NamedTuple):
             mask &= at < self.to_ms
         return records.select(mask)
 
-    def _sums(self, seen: "_Seen") -> Any:
+    def _sums(self, seen: "_MessageColumns") -> Any:
         born, stored = seen.born, seen.stored
         windows, window = np.unique(windows_of(born, self.window_ms), return_inverse=True)
         latencies, latency = np.unique(latency_floors(stored - born), return_inverse=True)
@@ -182,7 +182,7 @@ class Reduction(NamedTuple):
             mostMs=np.maximum.reduceat(times, edges),
         )
 
-    def _runs(self, seen: "_Seen") -> Iterator[Any]:
+    def _runs(self, seen: "_MessageColumns") -> Iterator[Any]:
         rows = np.flatnonzero(seen.in_queue)
         if not len(rows):
             return
@@ -202,7 +202,7 @@ class Reduction(NamedTuple):
             leastMs=seen.stored[first],
         )
 
-    def _ids(self, seen: "_Seen", ids: Any) -> Iterator[Any]:
+    def _ids(self, seen: "_MessageColumns", ids: Any) -> Iterator[Any]:
         belong_once = seen.in_queue & seen.ordinary
         if ids.null_count:
             belong_once &= np.asarray(ids.is_valid())
@@ -216,7 +216,7 @@ class Reduction(NamedTuple):
         row = {"kind": IDS, "brokerName": self.label}
         yield filled(row | dict(zip(("hashes", "places"), lists, strict=True)), SCHEMA)
 
-    def _batch(self, kind: int, seen: "_Seen", first: Any, **columns: Any) -> Any:
+    def _batch(self, kind: int, seen: "_MessageColumns", first: Any, **columns: Any) -> Any:
         """:param first: a record of each row, for its queue."""
         names = pa.array(seen.names, pa.string())
         row = {
@@ -228,7 +228,7 @@ class Reduction(NamedTuple):
         return filled(row | {name: pa.array(column) for name, column in columns.items()}, SCHEMA)
 
 
-class _Seen:
+class _MessageColumns:
     """Columns of some messages of one broker."""
 
     def __init__(
@@ -264,8 +264,8 @@ class _Seen:
         return np.frombuffer(digests, np.uint64)[self.codes]
 
 
-def _of_records(records: Records) -> _Seen:
-    return _Seen(
+def _of_records(records: Records) -> _MessageColumns:
+    return _MessageColumns(
         records.topics(), records.queue_id, records.stored_sys_flag, records.queue_offset,
         records.physical_offset, records.born_timestamp, records.store_timestamp, records.sizes,
         records.crc_ok(),

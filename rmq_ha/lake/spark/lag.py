@@ -38,7 +38,7 @@ class LagListener(StreamingQueryListener):
         name = progress.name or str(progress.id)
         shown = self._shown.setdefault(str(progress.id), set())
         for source in progress.sources:
-            for queue, count in behind(source.endOffset, source.latestOffset).items():
+            for queue, count in unread_messages(source.endOffset, source.latestOffset).items():
                 labels = (name, queue.topic, queue.broker, str(queue.queue_id))
                 shown.add(labels)
                 self._gauge.labels(*labels).set(count)
@@ -52,7 +52,7 @@ class LagListener(StreamingQueryListener):
             self._gauge.remove(*labels)
 
 
-def behind(end: str | None, latest: str | None) -> Offsets:
+def unread_messages(end: str | None, latest: str | None) -> Offsets:
     """
     Messages that a query has not read yet, by queue.
 

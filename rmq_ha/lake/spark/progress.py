@@ -18,7 +18,7 @@ from rich.progress import (
 )
 
 from rmq_ha.base.host import blocking
-from rmq_ha.lake.spark.host.threads import every
+from rmq_ha.lake.spark.host.threads import call_every
 
 _LOOK_SECONDS = 0.5
 _LINE_SECONDS = 5.0
@@ -44,7 +44,7 @@ def tasks_of(tracker: StatusTracker) -> Tasks:
     return Tasks(done, total)
 
 
-class Told:
+class ConnectProgress:
     """What Spark Connect says of itself, of the query that runs."""
 
     def __init__(self) -> None:
@@ -70,7 +70,7 @@ class Told:
 
 
 @contextmanager
-def shown(spark: SparkSession, label: str, console: Console | None = None) -> Iterator[None]:
+def show_stages(spark: SparkSession, label: str, console: Console | None = None) -> Iterator[None]:
     """
     Show how far the stages are that run during the block, on stderr.
 
@@ -82,7 +82,7 @@ def shown(spark: SparkSession, label: str, console: Console | None = None) -> It
             with _bar(console, count, label):
                 yield
         else:
-            with every(_LINE_SECONDS, line_by_line(count, label, console, blocking.seconds)):
+            with call_every(_LINE_SECONDS, line_by_line(count, label, console, blocking.seconds)):
                 yield
 
 
@@ -93,7 +93,7 @@ def _counted(spark: SparkSession) -> Iterator[Count]:
         tracker = spark.sparkContext.statusTracker()
         yield lambda: tasks_of(tracker)
         return
-    told: Any = Told()
+    told: Any = ConnectProgress()
     spark.registerProgressHandler(told)
     try:
         yield told.tasks
@@ -115,7 +115,7 @@ def _bar(console: Console, count: Count, label: str) -> Iterator[None]:
             if tasks.total:
                 bar.update(task, completed=tasks.done, total=tasks.total)
 
-        with every(_LOOK_SECONDS, look):
+        with call_every(_LOOK_SECONDS, look):
             yield
 
 

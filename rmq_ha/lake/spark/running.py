@@ -26,7 +26,7 @@ from rmq_ha.ops.offsets.summary import Timings
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from rmq_ha.lake.spark.host.output import Written
+    from rmq_ha.lake.spark.host.output import JobOutput
     from rmq_ha.lake.spark.host.session import Session
     from rmq_ha.ops.offsets.places import Place
 
@@ -78,7 +78,9 @@ def _memory(text: str) -> str:
     return text
 
 
-def _own(*names: str, read: Callable[[Any], Any] = lambda value: value, **attributes: Any) -> Any:
+def _frame_option(
+    *names: str, read: Callable[[Any], Any] = lambda value: value, **attributes: Any
+) -> Any:
     """
     An option that `current_frame` has, and the command's function is not given.
 
@@ -97,34 +99,36 @@ def _own(*names: str, read: Callable[[Any], Any] = lambda value: value, **attrib
 
 def _options(*names_of_master: str) -> Callable[[F], F]:
     return together(
-        _own(
+        _frame_option(
             "--out",
             metavar="DIR",
             help="Write findings (Parquet), summary.json and report.html into this directory. It "
             "must be new, empty, or hold the result of an earlier run, which is replaced.",
         ),
-        _own(
+        _frame_option(
             *names_of_master,
             read=_master,
             metavar="URL",
             help="Where Spark runs: local[4], spark://host:7077, yarn, k8s://...; default: all"
             " processors of this machine.",
         ),
-        _own(
+        _frame_option(
             "--conf",
             multiple=True,
             read=_settings,
             metavar="KEY=VALUE",
             help="A setting of Spark; repeatable.",
         ),
-        _own(
+        _frame_option(
             "--driver-memory",
             read=_memory,
             metavar="SIZE",
             help="Heap of the driver. The default of 1g is enough for a store of any size.",
         ),
-        _own("--strict", is_flag=True, help="Exit with 1 on warnings, too."),
-        _own("--quiet", "-q", is_flag=True, help="Print no notes and no progress on stderr."),
+        _frame_option("--strict", is_flag=True, help="Exit with 1 on warnings, too."),
+        _frame_option(
+            "--quiet", "-q", is_flag=True, help="Print no notes and no progress on stderr."
+        ),
         common_options,
     )
 
@@ -210,9 +214,9 @@ class Job:
         if self._frame.quiet:
             yield
             return
-        from rmq_ha.lake.spark.progress import shown
+        from rmq_ha.lake.spark.progress import show_stages
 
-        with shown(self.spark, label):
+        with show_stages(self.spark, label):
             yield
 
 
@@ -318,7 +322,7 @@ class _Run:
             click.echo(one_line(f"and --out could not be written: {failed}"), err=True)
         return outcome
 
-    def _tell(self, written: "Written") -> None:
+    def _tell(self, written: "JobOutput") -> None:
         """On stdout: programs get the summary, people the counts; the verdict stands last."""
         if self._options.as_json:
             click.echo(in_json(json.dumps(written.summary, ensure_ascii=False)))

@@ -39,7 +39,7 @@ class Patience(NamedTuple):
     fetches: bool = True
 
 
-class Told(NamedTuple):
+class BrokerVerdict(NamedTuple):
     """
     What is said of one broker.
 
@@ -68,14 +68,16 @@ class Told(NamedTuple):
         return Outcome.UNDECIDED if self.is_safe is None and self.replicas > 1 else Outcome.HOLDS
 
 
-def judge(replicas: Sequence[Replica], limits: Limits, patience: Patience, now_ms: int) -> Told:
+def judge(
+    replicas: Sequence[Replica], limits: Limits, patience: Patience, now_ms: int
+) -> BrokerVerdict:
     """
     Hold the slaves of one broker against its master.
 
     :param replicas: of one broker, its master first.
     """
     master, slaves = replicas[0], replicas[1:]
-    told = Told(master.state.broker, len(replicas), None, "", [])
+    told = BrokerVerdict(master.state.broker, len(replicas), None, "", [])
     try:
         for replica in replicas:
             more = [*replica.findings(), *_old(replica, patience, now_ms)]
@@ -116,7 +118,9 @@ def _offsets(
 # The logs
 
 
-def _compared(told: Told, master: Replica, slave: Replica, patience: Patience) -> Told:
+def _compared(
+    told: BrokerVerdict, master: Replica, slave: Replica, patience: Patience
+) -> BrokerVerdict:
     findings = list(told.findings)
     mine, theirs = master.state, slave.state
     names = mine.place, theirs.place

@@ -29,7 +29,7 @@ from rmq_ha.lake.scan.reducing import SUMS as SUM_ROW
 from rmq_ha.lake.scan.reducing import Reduction
 from rmq_ha.lake.scan.replica.auditing import bodies, gap_finding
 from rmq_ha.lake.scan.replica.facts import Facts
-from rmq_ha.lake.scan.replica.logs import Log, What
+from rmq_ha.lake.scan.replica.logs import ByteOwner, Log
 from rmq_ha.lake.scan.replica.settings import Settings, StoreAt, opened
 from rmq_ha.lake.scan.replica.verdicts import judge_holes
 from rmq_ha.lake.scan.replica.verifying import verify
@@ -44,7 +44,7 @@ _CHUNK = 64 << 20
 _ADDED = (("n", "sum"), ("bytes", "sum"), ("bad", "sum"), ("leastMs", "min"), ("mostMs", "max"))
 
 
-class Asked(NamedTuple):
+class ScanRequest(NamedTuple):
     """
     What is to be scanned.
 
@@ -67,7 +67,7 @@ class Asked(NamedTuple):
 
 
 def scan(
-    asked: Asked, now_ms: Callable[[], int], rest: Callable[[int], None] = lambda _: None
+    asked: ScanRequest, now_ms: Callable[[], int], rest: Callable[[int], None] = lambda _: None
 ) -> State:
     """
     Read what is new of a store, and keep what is to be known of it.
@@ -93,7 +93,7 @@ def scan(
     whole = [span for span in windows if span[1] < replica.high or span[1] % asked.window == 0]
     tables = []
     for is_tail, spans in ((False, whole), (True, windows[len(whole) :])):
-        facts = _Found(asked, is_tail)
+        facts = _WindowContent(asked, is_tail)
         for low, high, chunk in _chunks(log, spans):
             facts.read(log, low, high, chunk)
             rest(high - low)
@@ -112,7 +112,7 @@ def scan(
     return state
 
 
-def _keep_tables(asked: Asked, directory: str, now_ms: Callable[[], int]) -> None:
+def _keep_tables(asked: ScanRequest, directory: str, now_ms: Callable[[], int]) -> None:
     """Offsets and queues, before the log is read: no offset is then beyond it."""
     seen = StoredReplica(store_of, listing, asked.at.uri, now_ms).snapshot()
     role = SLAVE_ROLE if asked.broker_id else "ASYNC_MASTER"
@@ -142,7 +142,7 @@ def windows_of(log: Log, low: int, high: int, size: int) -> Iterator[tuple[int, 
         if at >= end:
             continue
         last = log.place_of(end - 1)
-        if last.what is What.BLANK:
+        if last.what is ByteOwner.BLANK:
             end = min(end, last.start + 8)
         while at < end:
             stop = min((at // size + 1) * size, end)
@@ -174,10 +174,10 @@ def _chunks(log: Log, spans: Spans) -> Iterator[tuple[int, int, Spans]]:
         at = stop
 
 
-class _Found:
+class _WindowContent:
     """What is found in some windows."""
 
-    def __init__(self, asked: Asked, is_tail: bool) -> None:
+    def __init__(self, asked: ScanRequest, is_tail: bool) -> None:
         self._asked = asked
         self._is_tail = is_tail
         self._how = Reduction("", "uniqKey", HOUR)
@@ -228,7 +228,7 @@ class _Found:
         return summed.select(names).rename_columns(SCHEMAS[SUMS].names).cast(SCHEMAS[SUMS])
 
 
-def _checked(asked: Asked) -> Iterator[Finding]:
+def _checked(asked: ScanRequest) -> Iterator[Finding]:
     """The store's queues and index against its log."""
     if asked.checks:
         told = verify(Settings(asked.at, asked.at, checks=asked.checks))

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from rmq_ha.base.errors import ProtocolViolation
-from rmq_ha.lake.scan.log.shape import Bytes, Flags, Ints, inside, windows
+from rmq_ha.lake.scan.log.shape import Bytes, Flags, Ints, inside_window, windows
 
 _TIME = pa.timestamp("us", "UTC")
 _MAX_MS = (1 << 63) // 1000 - 1
@@ -89,7 +89,7 @@ def take_bytes(data: Bytes, starts: Ints, lengths: Ints) -> tuple[Bytes, Ints]:
         table = windows(data, starts, width)
         if count * width == total:
             return table.ravel(), offsets
-        return table[inside(lengths, width)], offsets
+        return table[inside_window(lengths, width)], offsets
     index = np.repeat(starts - offsets[:-1], lengths)
     index += np.arange(total, dtype=np.int64)
     return data[index], offsets

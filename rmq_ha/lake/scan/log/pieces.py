@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from rmq_ha.base.model.properties import decode_properties
 from rmq_ha.lake.scan.log.columns import ARROW, NotUtf8, strict_text, text
-from rmq_ha.lake.scan.log.shape import Bytes, Flags, Ints, as_bytes, inside, slices, windows
+from rmq_ha.lake.scan.log.shape import Bytes, Flags, Ints, as_bytes, inside_window, slices, windows
 
 _CUT = 2
 _NAME_END = 1
@@ -77,7 +77,7 @@ def pieces_of(buffer: Any, begins: Ints, ends: Ints) -> Pieces:
 def _side_by_side(data: Bytes, begins: Ints, lengths: Ints, width: int) -> tuple[Bytes, Ints]:
     """Each string in a row of the same width: quick where they are about equally long."""
     table = windows(data, begins - 1, width)
-    table *= inside(lengths + 1, width)  # what is not of the string is zero
+    table *= inside_window(lengths + 1, width)  # what is not of the string is zero
     table[:, 0] = _CUT
     firsts = np.arange(len(begins)) * width
     flat = table.ravel()

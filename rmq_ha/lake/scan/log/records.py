@@ -67,7 +67,7 @@ class Records:
         :param mask: flags, one for each record, or a slice.
         """
         known: Shape | None = self.__dict__.get("shape")
-        shape = None if known is None else known.of(mask)
+        shape = None if known is None else known.select(mask)
         return Records(self.buffer, self.base, self.positions[mask], shape)
 
     def tagged(self, tags: frozenset[str] | None) -> "Records":
@@ -89,7 +89,7 @@ class Records:
     def _field(self, at: int, dtype: str) -> Any:
         return head_field(self.shape.heads, at, dtype)
 
-    def _behind(self, at: int, dtype: str) -> Any:
+    def _field_after_hosts(self, at: int, dtype: str) -> Any:
         """
         A field behind the hosts.
 
@@ -158,12 +158,12 @@ class Records:
     @property
     def reconsume_times(self) -> Any:
         """How often a consumer gave it back."""
-        return self._behind(72, ">i4")
+        return self._field_after_hosts(72, ">i4")
 
     @property
     def prepared_transaction_offset(self) -> Any:
         """Of a committed transaction: where its half message is."""
-        return self._behind(76, ">i8")
+        return self._field_after_hosts(76, ">i8")
 
     @property
     def body_length(self) -> Ints:
@@ -324,10 +324,12 @@ class Records:
         while at < len(self):
             ends = np.cumsum(self.sizes[at : at + rows])
             count = max(1, int(np.searchsorted(ends, size, "right")))
-            yield from self.select(slice(at, at + count))._whole(columns, broker_name, size)
+            yield from self.select(slice(at, at + count))._one_batch(columns, broker_name, size)
             at += count
 
-    def _whole(self, columns: Sequence[str], broker_name: str | None, size: int) -> Iterator[Any]:
+    def _one_batch(
+        self, columns: Sequence[str], broker_name: str | None, size: int
+    ) -> Iterator[Any]:
         """One batch, unless bodies grow too large when they are decompressed."""
         start = grown = 0
         held: dict[int, bytes] = {}
@@ -337,16 +339,16 @@ class Records:
             if body is None:
                 continue
             if grown and grown + len(body) > size:
-                yield self._with(start, row, held).batch(columns, broker_name)
+                yield self._with_bodies(start, row, held).batch(columns, broker_name)
                 start, grown, held = row, 0, {}
             held[row - start] = body
             grown += len(body)
         if is_needed:
-            yield self._with(start, len(self), held).batch(columns, broker_name)
+            yield self._with_bodies(start, len(self), held).batch(columns, broker_name)
         else:
             yield self.batch(columns, broker_name)
 
-    def _with(self, start: int, stop: int, inflated: dict[int, bytes]) -> "Records":
+    def _with_bodies(self, start: int, stop: int, inflated: dict[int, bytes]) -> "Records":
         part = self.select(slice(start, stop))
         part._inflated = inflated
         return part

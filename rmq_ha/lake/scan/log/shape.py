@@ -41,7 +41,7 @@ class Shape(NamedTuple):
     end: Ints
     fits: Flags
 
-    def of(self, some: Any) -> "Shape":
+    def select(self, some: Any) -> "Shape":
         """
         Of some of the records.
 
@@ -61,7 +61,7 @@ def slices(buffer: Any, starts: Ints, ends: Ints) -> list[Any]:
     return list(map(view.__getitem__, map(slice, starts.tolist(), ends.tolist())))
 
 
-def inside(lengths: Ints, width: int) -> Flags:
+def inside_window(lengths: Ints, width: int) -> Flags:
     """A row for each piece: which of the bytes of a window belong to it."""
     small: Any = np.uint16 if width < 1 << 16 else np.int64  # half the time of the whole gather
     mask: Flags = np.arange(width, dtype=small) < lengths.astype(small)[:, None]

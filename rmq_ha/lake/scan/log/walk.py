@@ -73,7 +73,7 @@ def walk(buffer: Any, base: int, start: int = 0, layout: Layout = Layout.CLASSIC
         index, reason = bad
         end = int(positions[index])
         good = slice(index)
-        return Walk(positions[good], sizes[good], end, Tail.TORN, reason, 0, shape.of(good))
+        return Walk(positions[good], sizes[good], end, Tail.TORN, reason, 0, shape.select(good))
     return Walk(positions, sizes, end, *tail_at(buffer, end), shape)
 
 
@@ -127,7 +127,7 @@ def _walk_entries(buffer: Any, base: int, start: int) -> Walk:
     # with which a leader begins its term.
     good = shape.fits & (head_field(shape.heads, 28, ">i8") == at + base)
     good &= ~_are_of_topic(data, shape, _TERM_TOPIC)
-    return Walk(at[good], lengths[good], end, *entry_tail(buffer, base, end), shape.of(good))
+    return Walk(at[good], lengths[good], end, *entry_tail(buffer, base, end), shape.select(good))
 
 
 def _numbers(heads: Bytes, at: int, dtype: str) -> Any:

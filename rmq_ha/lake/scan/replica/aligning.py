@@ -57,7 +57,7 @@ class Step(NamedTuple):
     slave: Item | None
 
 
-class Aligned(NamedTuple):
+class Alignment(NamedTuple):
     """
     The result of laying two logs beside each other.
 
@@ -87,7 +87,7 @@ def align(
     past: Iterable[Item] = (),
     *,
     is_last: bool = True,
-) -> Aligned:
+) -> Alignment:
     """
     Lay two logs beside each other, from shortly before the place where they begin to differ.
 
@@ -117,7 +117,7 @@ class _Aligning:
         for item in past:
             self._pass(item)
 
-    def run(self) -> Aligned:
+    def run(self) -> Alignment:
         """Until both logs are in step, one ends, or there are enough changes."""
         equal = 0
         while True:
@@ -191,8 +191,8 @@ class _Aligning:
         else:
             self._add(Change.DUPLICATED, original, item)
 
-    def _result(self, in_step: bool, complete: bool = True) -> Aligned:
-        return Aligned(_moved(self._steps), self._end, in_step, complete)
+    def _result(self, in_step: bool, complete: bool = True) -> Alignment:
+        return Alignment(_moved(self._steps), self._end, in_step, complete)
 
 
 def _next_common(left: Sequence[Item], right: Sequence[Item]) -> tuple[int, int] | None:

@@ -50,8 +50,8 @@ def in_both(master: Iterable[Anchor], slave: Iterable[Anchor]) -> list[tuple[int
 
     What one has twice is no anchor; of what stands in another order the fewest are left out.
     """
-    places = _once(slave)
-    pairs = sorted((at, places[run]) for run, at in _once(master).items() if run in places)
+    places = _unique_runs(slave)
+    pairs = sorted((at, places[run]) for run, at in _unique_runs(master).items() if run in places)
     ends: list[int] = []  # of the chains of each length the least place of the slave, and its pair
     last: list[int] = []
     before: list[int] = []
@@ -68,7 +68,7 @@ def in_both(master: Iterable[Anchor], slave: Iterable[Anchor]) -> list[tuple[int
     return chain[::-1]
 
 
-def _once(anchors: Iterable[Anchor]) -> dict[int, int]:
+def _unique_runs(anchors: Iterable[Anchor]) -> dict[int, int]:
     anchors = list(anchors)
     times = Counter(run for run, _ in anchors)
     return {run: at for run, at in anchors if times[run] == 1}

@@ -10,7 +10,7 @@ from rmq_ha.lake.scan.replica.codes import finding
 from rmq_ha.lake.scan.replica.facts import Facts
 from rmq_ha.lake.scan.replica.indexes import Counts, Index, check_index
 from rmq_ha.lake.scan.replica.logs import Log
-from rmq_ha.lake.scan.replica.queues import Checked, check_queue
+from rmq_ha.lake.scan.replica.queues import QueueCheck, check_queue
 from rmq_ha.lake.scan.store.directory import StoreDirectory
 from rmq_ha.lake.scan.store.queues import Queue
 from rmq_ha.lake.scan.store.scanning import Gap
@@ -54,7 +54,7 @@ class Side:
         return self._index
 
 
-class Audited(NamedTuple):
+class AuditResult(NamedTuple):
     """
     What was seen of some records.
 
@@ -64,11 +64,13 @@ class Audited(NamedTuple):
     records: int
     size: int
     findings: list[Finding]
-    checked: list[tuple[int, Checked]]
+    checked: list[tuple[int, QueueCheck]]
     counts: list[tuple[int, Counts]]
 
 
-def audit(sides: Sequence[Side], low: int, high: int, checks: frozenset[str]) -> Iterator[Audited]:
+def audit(
+    sides: Sequence[Side], low: int, high: int, checks: frozenset[str]
+) -> Iterator[AuditResult]:
     """
     The records that start in `[low, high)`.
 
@@ -80,7 +82,7 @@ def audit(sides: Sequence[Side], low: int, high: int, checks: frozenset[str]) ->
     at = low
     for piece in sides[0].log.pieces(low, high):
         if isinstance(piece, Gap):
-            yield Audited(0, piece.end - piece.start, [gap_finding(piece, names)], [], [])
+            yield AuditResult(0, piece.end - piece.start, [gap_finding(piece, names)], [], [])
             at = piece.end
             continue
         if not len(piece):
@@ -90,15 +92,15 @@ def audit(sides: Sequence[Side], low: int, high: int, checks: frozenset[str]) ->
         at = end
     if at < high and INDEX in checks:
         nothing = Facts(Records(b"", 0, np.zeros(0, np.int64)))
-        yield Audited(0, 0, *_index(sides, nothing, at, high))
+        yield AuditResult(0, 0, *_index(sides, nothing, at, high))
 
 
 def _audit(
     sides: Sequence[Side], piece: Records, low: int, high: int, checks: frozenset[str], names: str
-) -> Audited:
+) -> AuditResult:
     facts = Facts(piece)
     findings = list(bodies(piece, facts, names)) if CRC in checks else []
-    checked: list[tuple[int, Checked]] = []
+    checked: list[tuple[int, QueueCheck]] = []
     if QUEUES in checks:
         for number, side in enumerate(sides):
             for mine in facts.queues:
@@ -110,12 +112,12 @@ def _audit(
     if INDEX in checks:
         more, _, counts = _index(sides, facts, low, high)
         findings += more
-    return Audited(len(piece), int(piece.sizes.sum()), findings, checked, counts)
+    return AuditResult(len(piece), int(piece.sizes.sum()), findings, checked, counts)
 
 
 def _index(
     sides: Sequence[Side], facts: Facts, low: int, high: int
-) -> tuple[list[Finding], list[tuple[int, Checked]], list[tuple[int, Counts]]]:
+) -> tuple[list[Finding], list[tuple[int, QueueCheck]], list[tuple[int, Counts]]]:
     findings: list[Finding] = []
     counts = []
     for number, side in enumerate(sides):

@@ -11,7 +11,7 @@ from rmq_ha.base.store_format.commitlog import Record, decode_record
 from rmq_ha.lake.scan.replica.aligning import Change, Item, Step, align
 from rmq_ha.lake.scan.replica.codes import finding
 from rmq_ha.lake.scan.replica.differing import describe, first_difference
-from rmq_ha.lake.scan.replica.logs import Extent, Log, What
+from rmq_ha.lake.scan.replica.logs import ByteOwner, Extent, Log
 from rmq_ha.ops.offsets.findings import Finding
 
 MORE = "MORE_DIFFERENCES"
@@ -84,7 +84,7 @@ def compare(sides: Sides, low: int, high: int) -> Comparison:
         place = _place(sides, at + different)
         if place.start != row_end:
             findings, row = findings + row, []
-        if place.what is What.BLANK:
+        if place.what is ByteOwner.BLANK:
             blank += place.size
         elif is_shifted(sides, place):
             return Comparison(findings + row, place.start, blank, place.start)
@@ -108,18 +108,18 @@ def compare(sides: Sides, low: int, high: int) -> Comparison:
 def _place(sides: Sides, offset: int) -> Extent:
     """What stands there: the master's record, or else the slave's."""
     mine, theirs = sides.master.place_of(offset), sides.slave.place_of(offset)
-    if mine.what is What.BLANK and theirs.what is What.BLANK:
+    if mine.what is ByteOwner.BLANK and theirs.what is ByteOwner.BLANK:
         if mine.start == theirs.start and offset >= mine.start + 8:
             return mine
-        return Extent(What.OTHER, offset, 8)
-    if mine.what is What.RECORD or theirs.what is not What.RECORD:
-        return Extent(What.OTHER, *mine[1:]) if mine.what is What.BLANK else mine
+        return Extent(ByteOwner.OTHER, offset, 8)
+    if mine.what is ByteOwner.RECORD or theirs.what is not ByteOwner.RECORD:
+        return Extent(ByteOwner.OTHER, *mine[1:]) if mine.what is ByteOwner.BLANK else mine
     return theirs
 
 
 def is_shifted(sides: Sides, place: Extent) -> bool:
     """The slave has the master's next records, but not where the master has them."""
-    if place.what is What.OTHER:
+    if place.what is ByteOwner.OTHER:
         return False
     start = place.start
     left = list(islice(sides.master.items(start, sides.master.stop), _NEAR))
@@ -158,7 +158,7 @@ def _difference(sides: Sides, mine: bytes, theirs: bytes, offset: int, *, shifte
         physical_offset=offset,
         expected=f"{difference.field} {difference.expected}",
         actual=f"{difference.field} {difference.actual}",
-        **_who(_record(mine) or _record(theirs)),
+        **_message_columns(_record(mine) or _record(theirs)),
     )
 
 
@@ -169,7 +169,7 @@ def _record(data: bytes) -> Record | None:
         return None
 
 
-def _who(record: Record | None) -> dict[str, Any]:
+def _message_columns(record: Record | None) -> dict[str, Any]:
     """The columns of a finding that name a message."""
     if record is None:
         return {}
@@ -196,14 +196,14 @@ class Part(NamedTuple):
     is_last: bool
 
 
-class Told(NamedTuple):
+class ReportedDifference(NamedTuple):
     """:ivar identity: of a record that only one of the logs has in this part."""
 
     finding: Finding
     identity: bytes = b""
 
 
-def align_part(sides: Sides, part: Part, most: int) -> list[Told]:
+def align_part(sides: Sides, part: Part, most: int) -> list[ReportedDifference]:
     """
     Lay the logs beside each other; where they are in step they are compared byte by byte.
 
@@ -211,43 +211,43 @@ def align_part(sides: Sides, part: Part, most: int) -> list[Told]:
     :raises CannotDecide: a file vanished, or cannot be read.
     """
     (at, end), (other, other_end), shift, is_last = part
-    told: list[Told] = []
+    told: list[ReportedDifference] = []
     while at < end or other < other_end:
         if shift < 0 and at == other:
             rest = compare(sides, at, min(end, other_end))
-            told += map(Told, rest.findings)
+            told += map(ReportedDifference, rest.findings)
             if rest.shift < 0 and (is_last or end == other_end):
                 break
             shift = rest.end
         past: Iterator[Item] = iter(())
         if at == other:
-            at = other = max(at, _before(sides.master, shift))
+            at = other = max(at, _context_start(sides.master, shift))
         else:
-            past = sides.master.items(_before(sides.master, at), at)
+            past = sides.master.items(_context_start(sides.master, at), at)
         room = max(0, most - len(told))
         left, right = sides.master.items(at, end), sides.slave.items(other, other_end)
         result = align(left, right, room, past, is_last=is_last)
         steps = result.steps[:room]
-        told += [difference for step in steps for difference in _told(sides, step)]
+        told += [difference for step in steps for difference in _reported(sides, step)]
         if not result.complete or len(steps) < len(result.steps):
             more = finding(MORE, broker=sides.slave_name, physical_offset=result.end)
-            told.append(Told(more))
+            told.append(ReportedDifference(more))
         if not result.in_step:
             break
         at, other, shift = result.end, result.end, -1
     return told
 
 
-def _before(log: Log, at: int) -> int:
+def _context_start(log: Log, at: int) -> int:
     return max(at - _BEFORE, log.row[max(0, log.number_at(at))].base)
 
 
-def _told(sides: Sides, step: Step) -> Iterator[Told]:
+def _reported(sides: Sides, step: Step) -> Iterator[ReportedDifference]:
     master, slave = step.master, step.slave
     mine = _read(sides.master, master)
     theirs = _read(sides.slave, slave)
     if step.change is Change.CHANGED and master is not None:
-        yield Told(_difference(sides, mine, theirs, master.offset, shifted=True))
+        yield ReportedDifference(_difference(sides, mine, theirs, master.offset, shifted=True))
         return
     record = _record(mine) or _record(theirs)
     if record is None:
@@ -258,10 +258,10 @@ def _told(sides: Sides, step: Step) -> Iterator[Told]:
         physical_offset=master.offset if master is not None else slave and slave.offset,
         expected=f"at offset {master.offset}" if master is not None else "no such message",
         actual=f"at offset {slave.offset}" if slave is not None else "nowhere near",
-        **_who(record),
+        **_message_columns(record),
     )
     alone = {Change.LOST: master}.get(step.change, None if step.change is Change.MOVED else slave)
-    yield Told(difference, alone.identity if alone is not None else b"")
+    yield ReportedDifference(difference, alone.identity if alone is not None else b"")
 
 
 def _read(log: Log, item: Item | None) -> bytes:

@@ -128,7 +128,7 @@ def _fields(master: Record, slave: Record) -> list[tuple[str, Any, Any]]:
     ]
     if master.body != slave.body:
         at = first_difference(master.body, slave.body)
-        pairs.append(("body", _around(master.body, at), _around(slave.body, at)))
+        pairs.append(("body", _bytes_at(master.body, at), _bytes_at(slave.body, at)))
     pairs.append(("topic", master.topic, slave.topic))
     if master.properties_string != slave.properties_string:
         pairs.append(("properties", *_properties(master, slave)))
@@ -147,7 +147,7 @@ def _properties(master: Record, slave: Record) -> tuple[str, str]:
     )
 
 
-def _around(data: bytes, at: int) -> str:
+def _bytes_at(data: bytes, at: int) -> str:
     return f"byte {at}: {data[at : at + _SHOWN].hex() or 'end'}"
 
 
@@ -187,7 +187,7 @@ def _broken(
             left, right = _number(master[start:end]), _number(slave[start:end])
             return Difference(name, left, right, (), witness)
     return Difference(
-        _part(expected or actual, at), _around(master, at), _around(slave, at), (), witness
+        _part(expected or actual, at), _bytes_at(master, at), _bytes_at(slave, at), (), witness
     )
 
 

@@ -17,7 +17,7 @@ from rmq_ha.ops.offline.log_files import LogFile
 _WHOLE = 1 << 62
 
 
-class What(Enum):
+class ByteOwner(Enum):
     """What a byte of a log belongs to."""
 
     RECORD = "a record"
@@ -29,7 +29,7 @@ class What(Enum):
 class Extent(NamedTuple):
     """Where it begins, and its bytes."""
 
-    what: What
+    what: ByteOwner
     start: int
     size: int
 
@@ -124,17 +124,17 @@ class Log:
         for piece in self.pieces(low, offset + 1):
             if isinstance(piece, Gap):
                 if piece.start <= offset < piece.end:
-                    return Extent(What.GAP, piece.start, piece.end - piece.start)
+                    return Extent(ByteOwner.GAP, piece.start, piece.end - piece.start)
                 continue
             at = int((piece.positions + piece.base).searchsorted(offset, "right")) - 1
             if at >= 0:
                 start, size = int(piece.positions[at]) + piece.base, int(piece.sizes[at])
                 if offset < start + size:
-                    return Extent(What.RECORD, start, size)
+                    return Extent(ByteOwner.RECORD, start, size)
                 end = start + size
         if is_blank(self.read(end, 8), file.layout):
-            return Extent(What.BLANK, end, self.end_at(offset) - end)
-        return Extent(What.OTHER, end, offset + 1 - end)
+            return Extent(ByteOwner.BLANK, end, self.end_at(offset) - end)
+        return Extent(ByteOwner.OTHER, end, offset + 1 - end)
 
     def newest_time(self) -> int:
         """

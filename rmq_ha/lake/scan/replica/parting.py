@@ -35,7 +35,7 @@ class Parting(NamedTuple):
     is_all: bool
 
 
-class _Seen(NamedTuple):
+class _SideRecords(NamedTuple):
     """Records of one side: bytes by place; `records` has all pieces."""
 
     at: dict[int, bytes]
@@ -60,7 +60,8 @@ def parting(sides: Sides, low: int, high: int) -> Parting | None:
         equal = _last_equal(sides, left, right + _WINDOW)
     start = low if equal is None else equal
     master, slave = (
-        _seen(log, start, min(high, start + _MOST)) for log in (sides.master, sides.slave)
+        _records_between(log, start, min(high, start + _MOST))
+        for log in (sides.master, sides.slave)
     )
     if not (master.is_sound and slave.is_sound) or min(len(master.at), len(slave.at)) < _LEAST:
         return None
@@ -78,12 +79,15 @@ def parting(sides: Sides, low: int, high: int) -> Parting | None:
 
 def _last_equal(sides: Sides, low: int, high: int) -> int | None:
     """Behind the last record that both have there; None: they have none."""
-    master, slave = _seen(sides.master, low, high), _seen(sides.slave, low, high)
+    master, slave = (
+        _records_between(sides.master, low, high),
+        _records_between(sides.slave, low, high),
+    )
     ends = [at + len(data) for at, data in master.at.items() if slave.at.get(at) == data]
     return max(ends, default=None)
 
 
-def _seen(log: Log, low: int, high: int) -> _Seen:
+def _records_between(log: Log, low: int, high: int) -> _SideRecords:
     """The records that lie in `[low, high)`, whole."""
     at: dict[int, bytes] = {}
     pieces: list[Records] = []
@@ -99,10 +103,10 @@ def _seen(log: Log, low: int, high: int) -> _Seen:
         if len(piece):
             pieces.append(piece)
             is_sound = is_sound and bool(piece.crc_ok().all())
-    return _Seen(at, pieces, is_sound)
+    return _SideRecords(at, pieces, is_sound)
 
 
-def _contents(seen: _Seen) -> set[bytes]:
+def _contents(seen: _SideRecords) -> set[bytes]:
     return {identity_of(data) for data in seen.at.values()}
 
 

@@ -65,7 +65,7 @@ class Delay(NamedTuple):
     queue_offset: int
 
 
-class Checked(NamedTuple):
+class QueueCheck(NamedTuple):
     tally: Tally
     findings: list[Finding]
     delays: list[Delay]
@@ -91,7 +91,9 @@ def first_entry(queue: Queue) -> tuple[int, int]:
     return high, _BEYOND
 
 
-def check_queue(facts: Facts, mine: QueueRows, queue: Queue, dispatched: int, side: str) -> Checked:
+def check_queue(
+    facts: Facts, mine: QueueRows, queue: Queue, dispatched: int, side: str
+) -> QueueCheck:
     """
     The entries of the records of one queue in a stretch of the log.
 
@@ -140,7 +142,7 @@ def check_queue(facts: Facts, mine: QueueRows, queue: Queue, dispatched: int, si
         int(pending.sum()),
         int(old.sum()),
     )
-    return Checked(tally, findings, delays)
+    return QueueCheck(tally, findings, delays)
 
 
 def _units_at(queue: Queue, offsets: Ints) -> tuple[Any, Flags]:

@@ -45,7 +45,7 @@ class Settings(NamedTuple):
     pause_ms: float = 1500.0
 
 
-class Opened(NamedTuple):
+class OpenedStore(NamedTuple):
     """
     A store, and how far it is looked at.
 
@@ -70,7 +70,7 @@ class Opened(NamedTuple):
         return self.store.layout is Layout.DLEDGER
 
 
-def opened(at: StoreAt, index_sizes: tuple[int, int] | None) -> Opened:
+def opened(at: StoreAt, index_sizes: tuple[int, int] | None) -> OpenedStore:
     """
     Open a store and fix the bound up to which it is looked at.
 
@@ -80,10 +80,10 @@ def opened(at: StoreAt, index_sizes: tuple[int, int] | None) -> Opened:
     low, high = store.min_offset(), store.max_offset()
     if high <= low:
         raise CannotDecide(f"{at.uri} has no message: is it the right directory?")
-    return Opened(store, low, high)
+    return OpenedStore(store, low, high)
 
 
-def open_pair(settings: Settings) -> list[Opened]:
+def open_pair(settings: Settings) -> list[OpenedStore]:
     """
     Both stores, master first.
 
@@ -105,6 +105,6 @@ def open_pair(settings: Settings) -> list[Opened]:
     return [master, slave]
 
 
-def common_of(pair: list[Opened], start: int) -> tuple[int, int]:
+def common_of(pair: list[OpenedStore], start: int) -> tuple[int, int]:
     """What all of them have, from an offset on."""
     return max(start, *(replica.low for replica in pair)), min(replica.high for replica in pair)

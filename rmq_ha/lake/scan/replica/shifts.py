@@ -15,8 +15,8 @@ from rmq_ha.base.errors import CannotDecide
 from rmq_ha.lake.scan.replica.aligning import Change
 from rmq_ha.lake.scan.replica.anchors import Anchor, cuts, in_both
 from rmq_ha.lake.scan.replica.codes import finding
-from rmq_ha.lake.scan.replica.comparing import MORE, Part, Told
-from rmq_ha.lake.scan.replica.tasks import Answer, Landmarks, Run, Shifted, Task, Work
+from rmq_ha.lake.scan.replica.comparing import MORE, Part, ReportedDifference
+from rmq_ha.lake.scan.replica.tasks import Answer, Landmarks, Run, ShiftedPart, Task, Work
 from rmq_ha.ops.offsets.findings import Finding
 
 _MOST = 1000
@@ -70,7 +70,7 @@ def regions_of(
         yield Region(known, first, stops or (high, high), stops is not None)
 
 
-class Aligned(NamedTuple):
+class RegionAlignment(NamedTuple):
     """What became of the records of regions."""
 
     findings: Sequence[Finding]
@@ -104,7 +104,7 @@ class Shifts:
         apart: Sequence[tuple[int, int, int]],
         *,
         is_whole: bool,
-    ) -> Aligned:
+    ) -> RegionAlignment:
         """
         What became of the records there.
 
@@ -123,7 +123,7 @@ class Shifts:
         if len(parts) > 1:
             answers |= self._align(_first_of(changes), parts, tells=True)
         told = [change for number in sorted(answers) for change in answers[number].told]
-        return Aligned(_moved(told, sum(changes) > len(told)), regions)
+        return RegionAlignment(_moved(told, sum(changes) > len(told)), regions)
 
     def _landmarks(self, regions: Iterable[Region]) -> Marks:
         tasks: list[Task] = []
@@ -156,7 +156,7 @@ class Shifts:
     def _align(
         self, numbers: Iterable[int], parts: Sequence[Part], *, tells: bool
     ) -> dict[int, Answer]:
-        tasks = [Shifted(number, parts[number], _MOST, tells) for number in numbers]
+        tasks = [ShiftedPart(number, parts[number], _MOST, tells) for number in numbers]
         return self._run("where the logs are out of step", tasks, is_apart=True)
 
     def _run(self, label: str, tasks: Sequence[Task], *, is_apart: bool) -> dict[int, Answer]:
@@ -176,7 +176,7 @@ def _first_of(changes: Iterable[int]) -> Iterator[int]:
         before += count
 
 
-def _moved(told: Sequence[Told], is_cut: bool) -> list[Finding]:
+def _moved(told: Sequence[ReportedDifference], is_cut: bool) -> list[Finding]:
     """What one part has lost and another one has too many is one record that moved."""
     lost = {
         change.identity: change.finding for change in told if change.finding.code == Change.LOST

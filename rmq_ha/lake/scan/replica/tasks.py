@@ -13,8 +13,8 @@ import msgspec
 
 from rmq_ha.base.errors import CannotDecide
 from rmq_ha.lake.scan.replica.anchors import anchors_in
-from rmq_ha.lake.scan.replica.auditing import Audited, Side, audit
-from rmq_ha.lake.scan.replica.comparing import Part, Sides, Told, align_part, compare
+from rmq_ha.lake.scan.replica.auditing import AuditResult, Side, audit
+from rmq_ha.lake.scan.replica.comparing import Part, ReportedDifference, Sides, align_part, compare
 from rmq_ha.lake.scan.replica.indexes import check_structure
 from rmq_ha.lake.scan.replica.queues import Delay, check_files, dangling, scan_queue
 from rmq_ha.ops.offline.log_files import Hole
@@ -64,7 +64,7 @@ class Answer(msgspec.Struct):
     apart: list[tuple[int, int, int]] = []
     anchors: list[tuple[int, int, int]] = []
     changes: int = 0
-    told: list[Told] = []
+    told: list[ReportedDifference] = []
     ends: dict[tuple[int, str, int], QueueEnd] = {}
 
     @property
@@ -90,7 +90,7 @@ class Answer(msgspec.Struct):
         self.told += other.told
         self.ends |= other.ends
 
-    def add_audited(self, seen: Audited, group: Sequence[int]) -> None:
+    def add_audited(self, seen: AuditResult, group: Sequence[int]) -> None:
         """
         What was seen of some records.
 
@@ -265,7 +265,7 @@ def _pick(work: Work, task: Landmarks, answer: Answer) -> None:
     answer.anchors = [(task.side, *anchor) for anchor in anchors]
 
 
-class Shifted(NamedTuple):
+class ShiftedPart(NamedTuple):
     """
     A part of logs that are out of step.
 
@@ -279,7 +279,7 @@ class Shifted(NamedTuple):
     tells: bool
 
 
-def _align(work: Work, task: Shifted, answer: Answer) -> None:
+def _align(work: Work, task: ShiftedPart, answer: Answer) -> None:
     """Lay the logs beside each other there."""
     told = align_part(work.pair, task.part, task.most)
     answer.changes = len(told)
@@ -287,13 +287,13 @@ def _align(work: Work, task: Shifted, answer: Answer) -> None:
         answer.told = told
 
 
-Task = Stretch | Survey | Doubt | Landmarks | Shifted
+Task = Stretch | Survey | Doubt | Landmarks | ShiftedPart
 _RUN: Mapping[type, Any] = {
     Stretch: _stretch,
     Survey: _survey,
     Doubt: _doubt,
     Landmarks: _pick,
-    Shifted: _align,
+    ShiftedPart: _align,
 }
 
 Answers = Mapping[int, Answer]

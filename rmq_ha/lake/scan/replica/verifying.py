@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 
 from rmq_ha.base.errors import CannotDecide
 from rmq_ha.lake.scan.replica.auditing import INDEX, QUEUES
-from rmq_ha.lake.scan.replica.changed import blamed_on_the_log
 from rmq_ha.lake.scan.replica.comparing import Sides
 from rmq_ha.lake.scan.replica.parting import parting, parting_finding
-from rmq_ha.lake.scan.replica.settings import Opened, Settings, common_of, open_pair, opened
-from rmq_ha.lake.scan.replica.shifts import Aligned, Shifts
+from rmq_ha.lake.scan.replica.settings import OpenedStore, Settings, common_of, open_pair, opened
+from rmq_ha.lake.scan.replica.shared_changes import blamed_on_the_log
+from rmq_ha.lake.scan.replica.shifts import RegionAlignment, Shifts
 from rmq_ha.lake.scan.replica.tasks import (
     COMMON,
     Answer,
@@ -67,7 +67,7 @@ def run_here(label: str, work: Work, tasks: Sequence[Task], is_apart: bool) -> A
     return answers
 
 
-class Verified(NamedTuple):
+class ReplicaComparison(NamedTuple):
     """
     What two stores hold, compared.
 
@@ -115,7 +115,7 @@ def verify(
     run_tasks: Run = run_here,
     note: Callable[[str], None] = lambda _: None,
     pause: Callable[[float], None] = lambda _: None,
-) -> Verified:
+) -> ReplicaComparison:
     """
     Compare two stores, or hold one against itself.
 
@@ -130,7 +130,7 @@ class _Verification:
     def __init__(
         self,
         settings: Settings,
-        pair: list[Opened],
+        pair: list[OpenedStore],
         run_tasks: Run,
         note: Callable[[str], None],
         pause: Callable[[float], None],
@@ -161,7 +161,7 @@ class _Verification:
             self._told = [finding for finding in self._told if finding.code not in ahead]
             self._told.append(parting_finding(parted, self._names[1]))
 
-    def run(self) -> Verified:
+    def run(self) -> ReplicaComparison:
         survey = self._survey()
         ends = survey.ends if QUEUES in self._settings.checks else {}
         known = [
@@ -278,7 +278,7 @@ class _Verification:
             self._told += judge_tail(state)
 
     @staticmethod
-    def _has_residue(replica: Opened) -> bool:
+    def _has_residue(replica: OpenedStore) -> bool:
         log = replica.log
         if replica.high >= log.row[-1].end:
             return False
@@ -305,7 +305,7 @@ class _Verification:
         tasks = [Doubt(number, *key) for number, key in enumerate(doubted[:_MOST_DOUBTS])]
         return self._run("entries in doubt", work, tasks)
 
-    def _aligned(self, work: Work, sums: Answer) -> Aligned:
+    def _aligned(self, work: Work, sums: Answer) -> RegionAlignment:
         """What is seen once is told: to look again would take as long as before."""
         is_whole = self._compared == self._common
         shifts = Shifts(self._run_tasks, work, self._settings.split)
@@ -332,7 +332,7 @@ class _Verification:
                 )
         return states
 
-    def _findings(self, findings: Sequence[Finding], aligned: Aligned) -> list[Finding]:
+    def _findings(self, findings: Sequence[Finding], aligned: RegionAlignment) -> list[Finding]:
         """Each once; where logs are out of step a record is compared by its content alone."""
         kept: dict[tuple[object, ...], Finding] = {}
         for finding in [*aligned.leave(findings), *aligned.findings]:
@@ -351,7 +351,7 @@ class _Verification:
 
     def _verified(
         self, findings: Sequence[Finding], sums: Answer, queues: Sequence[QueueSum]
-    ) -> Verified:
+    ) -> ReplicaComparison:
         low, high = self._common
         width = max(1, (high - low) // _POINTS)
         errors = [finding for finding in findings if finding.severity == Severity.ERROR]
@@ -361,7 +361,7 @@ class _Verification:
             for finding in errors
             if finding.physical_offset is not None
         )
-        return Verified(
+        return ReplicaComparison(
             self._names,
             self._ranges,
             self._common,

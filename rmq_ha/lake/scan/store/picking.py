@@ -65,4 +65,4 @@ def _sound(data: Bytes, positions: Ints, offsets: Ints, sizes: Ints) -> Records:
     good &= fields(data, positions + 28, ">i8") == offsets
     shape = shape_of(data, positions, sizes)
     good &= shape.fits
-    return Records(data, 0, positions[good], shape.of(good))
+    return Records(data, 0, positions[good], shape.select(good))

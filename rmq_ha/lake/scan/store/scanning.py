@@ -101,7 +101,7 @@ def pieces(
             if position + start >= split.hi:
                 return
         walked = walk(buffer, position, start, split.layout)
-        yield from _mine(buffer, position, walked, split)
+        yield from _batches_of_split(buffer, position, walked, split)
         position += walked.end
         is_sure = walked.tail is Tail.MORE and position + walked.needed <= limit
         needed = walked.needed
@@ -121,7 +121,7 @@ def _reason(walked: Walk) -> str:
     return walked.reason or f"a record that claims {walked.needed} bytes, more than there are"
 
 
-def _mine(buffer: Any, position: int, walked: Walk, split: Split) -> Iterator[Records]:
+def _batches_of_split(buffer: Any, position: int, walked: Walk, split: Split) -> Iterator[Records]:
     begin = int(np.searchsorted(walked.positions, split.lo - position))
     end = int(np.searchsorted(walked.positions, split.hi - position))
     records = Records(buffer, position, walked.positions, walked.shape)

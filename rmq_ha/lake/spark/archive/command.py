@@ -68,13 +68,13 @@ def archive(place: str, to: str, **given: Any) -> None:
     """
 
     def body(job: Job) -> JobResult:
-        from rmq_ha.lake.spark.archive.job import Asked
+        from rmq_ha.lake.spark.archive.job import ArchiveRequest
         from rmq_ha.lake.spark.archive.job import archive as run
-        from rmq_ha.lake.spark.audit.stored import client_options
+        from rmq_ha.lake.spark.audit.stored_rows import client_options
 
         parsed = job.place(place)
         before = given["before"]
-        asked = Asked(
+        asked = ArchiveRequest(
             place=parsed,
             to=absolute(to),
             form=given["form"],
@@ -117,12 +117,12 @@ def replay(archive_: str, topic: str, **given: Any) -> None:
     """
 
     def body(job: Job) -> JobResult:
-        from rmq_ha.lake.spark.archive.replay import Asked
+        from rmq_ha.lake.spark.archive.replay import ReplayRequest
         from rmq_ha.lake.spark.archive.replay import replay as run
 
         now = job.now_ms()
         since, until = given["since"], given["until"]
-        asked = Asked(
+        asked = ReplayRequest(
             archive=absolute(archive_),
             form=given["form"],
             topic=topic,

@@ -17,7 +17,7 @@ from rmq_ha.lake.spark.archive.forms import (
     open_archive,
 )
 from rmq_ha.lake.spark.archive.table import assigned, joint, lasts_of, nested
-from rmq_ha.lake.spark.audit.stored import source_options
+from rmq_ha.lake.spark.audit.stored_rows import source_options
 from rmq_ha.lake.spark.findings import frame_of
 from rmq_ha.lake.spark.result import JobResult
 from rmq_ha.lake.spark.running import Job
@@ -34,7 +34,7 @@ _EVERYTHING = f"(?!(?:{'|'.join(INTERNAL)})$).*"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class ArchiveRequest:
     """
     What is to be archived.
 
@@ -57,7 +57,7 @@ class Asked:
     options: Mapping[str, str] = field(default_factory=dict)
 
 
-def archive(job: Job, asked: Asked) -> JobResult:
+def archive(job: Job, asked: ArchiveRequest) -> JobResult:
     """
     Archive; see docs/spark.md, "archive". Nothing is deleted from the broker.
 
@@ -89,7 +89,7 @@ def archive(job: Job, asked: Asked) -> JobResult:
     return _answer(job, asked, findings, {"rows": rows, "badCrc": bad}, (before, after))
 
 
-def _source(asked: Asked) -> dict[str, str]:
+def _source(asked: ArchiveRequest) -> dict[str, str]:
     options = source_options(asked.place, asked.topics) | dict(asked.options)
     options.pop("scan", None)
     options["failOnDataLoss"] = "true"
@@ -100,7 +100,7 @@ def _source(asked: Asked) -> dict[str, str]:
     return options
 
 
-def _stream(job: Job, asked: Asked, options: Mapping[str, str]) -> tuple[int, int]:
+def _stream(job: Job, asked: ArchiveRequest, options: Mapping[str, str]) -> tuple[int, int]:
     """Rows that were archived, and how many of them had a body that did not fit its CRC."""
     given = {**options, "startingOffsets": "earliest", "maxOffsetsPerTrigger": str(asked.most)}
     if asked.before_ms is not None:
@@ -198,7 +198,7 @@ def _damaged(table: DataFrame, before: Offsets) -> list[Finding]:
 
 def _answer(
     job: Job,
-    asked: Asked,
+    asked: ArchiveRequest,
     findings: list[Finding],
     numbers: dict[str, Any],
     ends: tuple[Offsets, Offsets],

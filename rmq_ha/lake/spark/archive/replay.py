@@ -8,7 +8,7 @@ from pyspark.sql import functions as F
 
 from rmq_ha.base.errors import CannotDecide, WrongUsage
 from rmq_ha.lake.spark.archive.forms import PARQUET, open_archive
-from rmq_ha.lake.spark.audit.stored import client_options
+from rmq_ha.lake.spark.audit.stored_rows import client_options
 from rmq_ha.lake.spark.findings import frame_of
 from rmq_ha.lake.spark.result import JobResult
 from rmq_ha.lake.spark.running import Job
@@ -23,7 +23,7 @@ ORIGINAL_STORED = "ORIGINAL_STORE_TIMESTAMP"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class ReplayRequest:
     """
     What is to be sent again.
 
@@ -44,7 +44,7 @@ class Asked:
     form: str = PARQUET
 
 
-def replay(job: Job, asked: Asked) -> JobResult:
+def replay(job: Job, asked: ReplayRequest) -> JobResult:
     """
     Send them; see docs/spark.md, "replay".
 
@@ -87,7 +87,7 @@ def replay(job: Job, asked: Asked) -> JobResult:
     )
 
 
-def _chosen(table: DataFrame, asked: Asked) -> DataFrame:
+def _chosen(table: DataFrame, asked: ReplayRequest) -> DataFrame:
     rows, stored = table.where(F.col("topic") == asked.topic), F.unix_millis("storeTimestamp")
     if asked.from_ms is not None:
         rows = rows.where(stored >= asked.from_ms)

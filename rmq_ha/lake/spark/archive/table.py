@@ -190,7 +190,7 @@ def table(
         old = old.withColumn("brokerName", F.lit(broker))
         ends = {queue._replace(broker=broker): end for queue, end in ends.items()}
         lasts = {queue._replace(broker=broker): last for queue, last in lasts.items()}
-    old = _only(old, ends, options).select(columns)
+    old = _subscribed_rows(old, ends, options).select(columns)
     starts = _starts(options, ends, lasts)
     if not starts:
         return old
@@ -219,7 +219,7 @@ def assigned(queues: Iterable[QueueId]) -> str:
     return json.dumps(tree)
 
 
-def _only(old: DataFrame, ends: Offsets, options: SourceOptions) -> DataFrame:
+def _subscribed_rows(old: DataFrame, ends: Offsets, options: SourceOptions) -> DataFrame:
     """What was subscribed to; topics are directories, so that others are not opened."""
     subscription = options.subscription
     if options.tags is not None:

@@ -66,12 +66,12 @@ def audit_messages(places: tuple[str, ...], **given: Any) -> None:
 
     def body(job: Job) -> JobResult:
         from rmq_ha.lake.spark.audit.job import audit
-        from rmq_ha.lake.spark.audit.stored import Asked, client_options
+        from rmq_ha.lake.spark.audit.stored_rows import AuditRequest, client_options
 
         parsed = [job.place(text) for text in places]
         now = job.now_ms()
         since, until = given["since"], given["until"]
-        asked = Asked(
+        asked = AuditRequest(
             places=parsed,
             topics=names_of(given["topics"]),
             produced=given["produced"],

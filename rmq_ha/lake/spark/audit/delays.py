@@ -16,7 +16,7 @@ from rmq_ha.base.model.topics import RETRY_PREFIX, SCHEDULE_TOPIC
 from rmq_ha.lake.scan.store.queues import Queue
 from rmq_ha.lake.spark.audit.rules import Code
 from rmq_ha.lake.spark.audit.shape import findings, sentence
-from rmq_ha.lake.spark.audit.stored import queues_of_stores
+from rmq_ha.lake.spark.audit.stored_rows import queues_of_stores
 from rmq_ha.ops.offsets.places import Place
 
 LATE_MS = 60_000

@@ -15,7 +15,7 @@ def twice_findings(again: DataFrame) -> DataFrame:
     """
     Messages that a group was given more than once without having sent them back.
 
-    :param again: of `sieve.TWICE`.
+    :param again: of `ledger_compare.TWICE`.
     """
     return findings(
         again,
@@ -36,9 +36,9 @@ def never_findings(
     """
     Messages that a group was not given, although it was given later ones of the same queue.
 
-    :param taken: of `sieve.TAKEN`.
+    :param taken: of `ledger_compare.TAKEN`.
     :param tags: what groups subscribe to, where it is not everything.
-    :param ungiven: of `sieve.UNGIVEN`.
+    :param ungiven: of `ledger_compare.UNGIVEN`.
     """
     fronts = taken.groupBy(*_OF_GROUP).agg(
         F.min("leastOffset").alias("least"), F.max("mostOffset").alias("most")
@@ -72,7 +72,7 @@ def silent_findings(
     """
     Queues of which a group was given nothing, while it was given messages of others of the topic.
 
-    :param taken: of `sieve.TAKEN`.
+    :param taken: of `ledger_compare.TAKEN`.
     :param sums: of `reduced.sums_of`; only windows that lie within the group's time count.
     :param tags: groups that do not want everything: their silence says nothing.
     """
@@ -116,7 +116,8 @@ def late_findings(ordered: Collection[str], firsts: DataFrame) -> DataFrame:
     First deliveries that came after one of a later message.
 
     :param ordered: groups that promise the order of the whole queue.
-    :param firsts: of `sieve.ORDERED`. Those with an `orderKey` are compared with those of the same.
+    :param firsts: of `ledger_compare.ORDERED`. Those with an `orderKey` are compared with those of
+        the same.
     """
     by_queue = F.col("group").isin(*ordered) if ordered else F.lit(False)
     key = F.when(~by_queue, F.col("orderKey")).alias("orderKey")
@@ -147,7 +148,7 @@ def misplaced_findings(placed: DataFrame) -> DataFrame:
     Messages of a producer's sequence (`orderKey`) that lie in front of earlier ones of it, and
     sequences that are spread over queues.
 
-    :param placed: of `sieve.ORDERED`, of producers.
+    :param placed: of `ledger_compare.ORDERED`, of producers.
     """
     of_message = ("topic", "id", "orderKey", "brokerName", "queueId", "queueOffset")
     sent = placed.groupBy(*of_message).agg(
@@ -188,7 +189,7 @@ def misplaced_findings(placed: DataFrame) -> DataFrame:
     return all_faults(judged, (late, spread))
 
 
-def gone(absent: DataFrame, bounds: DataFrame, whole: bool) -> DataFrame:
+def missing_deliveries(absent: DataFrame, bounds: DataFrame, whole: bool) -> DataFrame:
     """
     What a group was given and is not stored any more, although nothing has deleted it.
 
@@ -204,7 +205,7 @@ def gone(absent: DataFrame, bounds: DataFrame, whole: bool) -> DataFrame:
 
 
 def gone_findings(rows: DataFrame) -> DataFrame:
-    """:param rows: of `gone`."""
+    """:param rows: of `missing_deliveries`."""
     return findings(
         rows,
         Code.DELIVERED_LOST,

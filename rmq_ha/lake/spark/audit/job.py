@@ -10,10 +10,10 @@ from pyspark.sql import functions as F
 
 from rmq_ha.base.errors import CannotDecide
 from rmq_ha.base.model.topics import HALF_TOPIC, SCHEDULE_TOPIC
-from rmq_ha.lake.scan import sieve
-from rmq_ha.lake.scan.ledgers import Reading, Scope
+from rmq_ha.lake.scan import ledger_compare
+from rmq_ha.lake.scan.ledger_files import Reading, Scope
+from rmq_ha.lake.scan.ledger_rows import DELIVERED, PRODUCED
 from rmq_ha.lake.scan.reducing import id_column_of
-from rmq_ha.lake.scan.told import DELIVERED, PRODUCED
 from rmq_ha.lake.spark.audit import (
     delays,
     delivery,
@@ -21,15 +21,15 @@ from rmq_ha.lake.spark.audit import (
     keys,
     losses,
     queues,
-    reduced,
+    reduction,
     tails,
     windows,
 )
-from rmq_ha.lake.spark.audit.compared import Compared, compared
+from rmq_ha.lake.spark.audit.ledger_comparison import LedgerDifferences, compared
 from rmq_ha.lake.spark.audit.ledgers import Ledger, read_ledger
-from rmq_ha.lake.spark.audit.packed import packed, unpacked
-from rmq_ha.lake.spark.audit.shape import QUEUE, frozen, gathered, kept
-from rmq_ha.lake.spark.audit.stored import Asked, delayed_rows, op_marks, stored_rows
+from rmq_ha.lake.spark.audit.packed_rows import packed, unpacked
+from rmq_ha.lake.spark.audit.shape import QUEUE, frozen, gathered, persist_on_disk
+from rmq_ha.lake.spark.audit.stored_rows import AuditRequest, delayed_rows, op_marks, stored_rows
 from rmq_ha.lake.spark.findings import frame_of
 from rmq_ha.lake.spark.result import JobResult
 from rmq_ha.lake.spark.running import Job
@@ -39,7 +39,7 @@ from rmq_ha.ops.offsets.places import StorePlace
 _PER_PARTITION = 500_000
 
 
-def audit(job: Job, asked: Asked) -> JobResult:
+def audit(job: Job, asked: AuditRequest) -> JobResult:
     """
     Run the audit that docs/spark.md describes under "audit-messages".
 
@@ -52,7 +52,7 @@ def audit(job: Job, asked: Asked) -> JobResult:
 class _Audit:
     """One audit: the rows are read once and kept on disk, so that every question sees the same."""
 
-    def __init__(self, job: Job, asked: Asked) -> None:
+    def __init__(self, job: Job, asked: AuditRequest) -> None:
         self._job = job
         self._asked = asked
         self._whole: Collection[str] = ()
@@ -60,24 +60,24 @@ class _Audit:
         self._packed: DataFrame | None = None
         with job.progress("reading what is stored"):
             if self._are_stores():
-                every = reduced.of_stores(job.spark, asked)
+                every = reduction.of_stores(job.spark, asked)
             else:
-                every = reduced.of_rows(self._stored(), asked.key, asked.window_ms)
+                every = reduction.of_rows(self._stored(), asked.key, asked.window_ms)
             self._reduced = every = frozen(every)
             if asked.has_ledgers or not self._are_stores():  # else single messages are nobody's
-                self._packed, others = reduced.parted(every)
-                self._reduced = kept(others)
+                self._packed, others = reduction.parted(every)
+                self._reduced = persist_on_disk(others)
         given = {"produced": (asked.produced, PRODUCED), "delivered": (asked.delivered, DELIVERED)}
         self._ledgers = {name: self._ledger(uri, of) for name, (uri, of) in given.items() if uri}
-        self._compared = Compared(self._reduced, frozenset())  # nothing
+        self._compared = LedgerDifferences(self._reduced, frozenset())  # nothing
         self._produced = self._ledgers.get("produced")
         self._delivered = self._ledgers.get("delivered")
 
     def result(self) -> JobResult:
         asked, job = self._asked, self._job
         with job.progress("counting"):
-            sums = kept(reduced.sums_of(self._reduced))
-            totals = _totals(reduced.queues_of(sums))
+            sums = persist_on_disk(reduction.sums_of(self._reduced))
+            totals = _totals(reduction.queues_of(sums))
             sums = gathered(sums, totals["sums"])
         if not totals["stored"]:
             where = ", ".join(map(str, asked.places))
@@ -93,10 +93,12 @@ class _Audit:
             with job.progress("comparing"):
                 self._compared = self._compare(self._packed, totals["stored"])
         with job.progress("judging"):
-            findings = kept(self._findings(sums, totals, edges))
+            findings = persist_on_disk(self._findings(sums, totals, edges))
             errors = _errors(findings)
         sent = None if self._produced is None else self._produced.counts
-        tiers = kept(windows.tiers(sums, sent, self._compared.of(sieve.TAKEN)))
+        tiers = persist_on_disk(
+            windows.tiers(sums, sent, self._compared.rows_of(ledger_compare.TAKEN))
+        )
         by_time = tiers.withColumn("window", F.timestamp_millis("window"))
         return JobResult(
             findings,
@@ -137,17 +139,17 @@ class _Audit:
         partitions = max(2, -(-totals["stored"] // _PER_PARTITION))
         # Over the wire rows come by queue, not in the order of the log.
         if self._are_stores():
-            runs = reduced.segments_of(self._reduced)
+            runs = reduction.segments_of(self._reduced)
         else:
             runs = queues.single_runs(self._rows)
-        judged = kept(queues.covered(kept(queues.runs_of(runs)), self._whole))
-        gaps = kept(queues.gaps(judged))
+        judged = persist_on_disk(queues.covered(persist_on_disk(queues.runs_of(runs)), self._whole))
+        gaps = persist_on_disk(queues.gaps(judged))
         missed, places = self._missed(totals, edges, sums, gaps)
         is_one = len(self._asked.places) == 1  # of several, nobody says whose queue it is
         known = losses.known_in(gaps, places) if places and is_one and not gaps.isEmpty() else None
         findings = [
-            self._inside(queues.queue_findings(judged, known)),
-            self._inside(windows.clock_findings(sums, self._asked.grace_ms)),
+            self._inside_time(queues.queue_findings(judged, known)),
+            self._inside_time(windows.clock_findings(sums, self._asked.grace_ms)),
             *missed,
             *self._duplicates(partitions),
         ]
@@ -170,45 +172,49 @@ class _Audit:
         findings += self._of_consumers(sums)
         return reduce(DataFrame.unionByName, findings)
 
-    def _compare(self, rows: DataFrame, count: int = 0, ids: DataFrame | None = None) -> Compared:
+    def _compare(
+        self, rows: DataFrame, count: int = 0, ids: DataFrame | None = None
+    ) -> LedgerDifferences:
         """:param ids: what ledgers tell of these alone."""
         given = [self._produced, self._delivered]
         if ids is not None:
-            given = [None if ledger is None else ledger.only(ids) for ledger in given]
+            given = [None if ledger is None else ledger.select_ids(ids) for ledger in given]
         return compared(self._asked, rows, count, *given)
 
     def _duplicates(self, partitions: int) -> list[DataFrame]:
         some = self._compared
         if self._packed is None:
-            several = kept(reduced.several(self._reduced, partitions))
+            several = persist_on_disk(reduction.repeated_ids(self._reduced, partitions))
             if several.isEmpty():
                 return []
-            named = reduced.places_of(self._reduced, several)
+            named = reduction.places_of(self._reduced, several)
             copies = self._rows.join(named, named.columns, "left_semi")
             some = self._compare(packed(copies))
-        return [keys.duplicate_findings(copies) for copies in some.each(sieve.COPY)]
+        return [keys.duplicate_findings(copies) for copies in some.rows_if_any(ledger_compare.COPY)]
 
     def _by_id(self) -> list[DataFrame]:
         some = self._compared
         return [
-            *map(keys.unproduced_findings, some.each(sieve.UNPRODUCED)),
-            *map(delivery.misplaced_findings, some.each(sieve.ORDERED, PRODUCED)),
-            *map(delivery.twice_findings, some.each(sieve.TWICE)),
+            *map(keys.unproduced_findings, some.rows_if_any(ledger_compare.UNPRODUCED)),
+            *map(delivery.misplaced_findings, some.rows_if_any(ledger_compare.ORDERED, PRODUCED)),
+            *map(delivery.twice_findings, some.rows_if_any(ledger_compare.TWICE)),
         ]
 
     def _changed(self) -> list[DataFrame]:
         findings = []
-        for others in self._compared.each(sieve.UNLIKE):
+        for others in self._compared.rows_if_any(ledger_compare.UNLIKE):
             # Perhaps only compressed: a record's CRC is then of another body than the producer's.
             bodies = self._stored(body=True).join(
                 others, ["brokerName", "commitLogOffset", "id"], "left_semi"
             )
             now = bodies.withColumn("bodyCrc", keys.crc_of_body())
             by_body = self._compare(packed(now), ids=others.select("id").distinct())
-            findings += [keys.changed_findings(rows) for rows in by_body.each(sieve.UNLIKE)]
+            findings += [
+                keys.changed_findings(rows) for rows in by_body.rows_if_any(ledger_compare.UNLIKE)
+            ]
         return findings
 
-    def _inside(self, findings: DataFrame) -> DataFrame:
+    def _inside_time(self, findings: DataFrame) -> DataFrame:
         """The rows around the time that was asked for are there for the messages of its edges."""
         asked, at = self._asked, F.unix_millis("observedAt")
         if asked.from_ms is not None:
@@ -224,10 +230,10 @@ class _Audit:
         findings: list[DataFrame] = []
         places: list[DataFrame] = []
         some = self._compared
-        given, lost = some.of(sieve.ABSENT, DELIVERED), None
-        for absent in some.each(sieve.ABSENT, PRODUCED):
-            acked = kept(keys.lost(keys.ledger_in_view(absent, edges)))
-            lost = kept(losses.placed(acked, given, gaps))
+        given, lost = some.rows_of(ledger_compare.ABSENT, DELIVERED), None
+        for absent in some.rows_if_any(ledger_compare.ABSENT, PRODUCED):
+            acked = persist_on_disk(keys.lost(keys.ledger_in_view(absent, edges)))
+            lost = persist_on_disk(losses.placed(acked, given, gaps))
             findings.append(keys.lost_findings(lost))
             places.append(lost)
         if given is not None:
@@ -239,7 +245,7 @@ class _Audit:
                 .groupBy("topic", "queueId")
                 .agg(F.min("leastOffset").alias("least"))
             )
-            gone = kept(delivery.gone(absent, bounds, edges.whole))
+            gone = persist_on_disk(delivery.missing_deliveries(absent, bounds, edges.whole))
             findings.append(delivery.gone_findings(gone))
             places.append(gone)
         if totals["delayed"]:
@@ -250,25 +256,25 @@ class _Audit:
 
     def _undelivered(self, edges: keys.Edges) -> DataFrame:
         asked, newest = self._asked, edges.newest_ms
-        delayed = kept(delayed_rows(self._job.spark, asked))
+        delayed = persist_on_disk(delayed_rows(self._job.spark, asked))
         ids = F.broadcast(delayed.select("id").distinct())
         rows = self._looked_up(self._rows.join(ids, "id", "left_semi"))
         # What is due may be delivered behind the end of what is looked at.
         late = newest - max(asked.grace_ms, delays.LATE_MS)
         due = delays.due_before(asked.places, late) if asked.to_ms is None else {}
-        return kept(delays.undelivered(delayed, rows, due, newest - asked.grace_ms))
+        return persist_on_disk(delays.undelivered(delayed, rows, due, newest - asked.grace_ms))
 
     def _of_consumers(self, sums: DataFrame) -> list[DataFrame]:
         asked, some = self._asked, self._compared
-        taken = some.of(sieve.TAKEN)
+        taken = some.rows_of(ledger_compare.TAKEN)
         if taken is None:
             return []
         never = partial(delivery.never_findings, taken, asked.grace_ms, asked.tags)
         late = partial(delivery.late_findings, asked.ordered)
         return [
             delivery.silent_findings(taken, sums, asked.grace_ms, asked.tags),
-            *map(never, some.each(sieve.UNGIVEN)),
-            *map(late, some.each(sieve.ORDERED, DELIVERED)),
+            *map(never, some.rows_if_any(ledger_compare.UNGIVEN)),
+            *map(late, some.rows_if_any(ledger_compare.ORDERED, DELIVERED)),
         ]
 
     def _numbers(self, totals: Mapping[str, Any]) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from rmq_ha.base.store_format.commitlog import CRC_MASK
-from rmq_ha.lake.scan.ledgers import STORED_STATUSES
+from rmq_ha.lake.scan.ledger_files import STORED_STATUSES
 from rmq_ha.lake.spark.audit.rules import Code
 from rmq_ha.lake.spark.audit.shape import findings, sentence
 
@@ -45,7 +45,7 @@ def duplicate_findings(copies: DataFrame) -> DataFrame:
     """
     Ids that an ordinary topic has more than once; a finding for each copy but the first.
 
-    :param copies: of `sieve.COPY`.
+    :param copies: of `ledger_compare.COPY`.
     """
     same = F.col("firstCrc").eqNullSafe(F.col("bodyCrc"))
     again = sentence(
@@ -97,7 +97,7 @@ def crc_of_body() -> Column:
 
 
 def changed_findings(rows: DataFrame) -> DataFrame:
-    """:param rows: of `sieve.UNLIKE`, by the bodies themselves."""
+    """:param rows: of `ledger_compare.UNLIKE`, by the bodies themselves."""
     return findings(
         rows,
         Code.BODY_CHANGED,
@@ -131,7 +131,7 @@ def unproduced_findings(rows: DataFrame) -> DataFrame:
     Messages that no producer of the ledger sent, in its topics and in its time: one finding a topic
     with their number.
 
-    :param rows: of `sieve.UNPRODUCED`.
+    :param rows: of `ledger_compare.UNPRODUCED`.
     """
     strangers = rows.groupBy("topic").agg(
         F.count(F.lit(1)).alias("n"),

@@ -1,4 +1,4 @@
-"""Ledgers: read by `rmq_ha.lake.scan.ledgers` on executors, as JSON lines or Parquet."""
+"""Ledgers: read by `rmq_ha.lake.scan.ledger_files` on executors, as JSON lines or Parquet."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -11,10 +11,10 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from rmq_ha.base.errors import CannotDecide
-from rmq_ha.lake.scan import ledgers
-from rmq_ha.lake.scan.ledgers import LINE, SPELLINGS, Reading
-from rmq_ha.lake.scan.sieve import Span
-from rmq_ha.lake.spark.audit.packed import packed, unpacked
+from rmq_ha.lake.scan import ledger_files
+from rmq_ha.lake.scan.ledger_compare import Span
+from rmq_ha.lake.scan.ledger_files import LINE, SPELLINGS, Reading
+from rmq_ha.lake.spark.audit.packed_rows import packed, unpacked
 from rmq_ha.lake.spark.audit.shape import frozen
 
 COMMITTED = ("COMMIT_MESSAGE", "COMMIT")
@@ -40,7 +40,7 @@ class Ledger:
     unusable: int
     spans: Sequence[Span]
 
-    def only(self, ids: DataFrame) -> "Ledger":
+    def select_ids(self, ids: DataFrame) -> "Ledger":
         """What it says of these ids alone."""
         some = unpacked(self.rows).join(ids, "id", "left_semi")
         return replace(self, rows=packed(some, None))
@@ -67,29 +67,29 @@ def read_ledger(spark: SparkSession, uri: str, reading: Reading) -> Ledger:
         yield from reading.batches(batches)
 
     try:
-        told = frozen(_raw(spark, uri).mapInArrow(work, from_arrow_schema(ledgers.SCHEMA)))
+        told = frozen(_raw(spark, uri).mapInArrow(work, from_arrow_schema(ledger_files.SCHEMA)))
     except AnalysisException as error:
         reason = str(error).splitlines()[0]
         raise CannotDecide(
             f"the ledger {uri} cannot be read: {reason}. Give JSON lines (.json, .jsonl, .ndjson)"
             " or Parquet"
         ) from error
-    counts = told.where(F.col("kind") != ledgers.PACKED).drop("data")
+    counts = told.where(F.col("kind") != ledger_files.PACKED).drop("data")
     sums = counts.groupBy("kind", "topic", "group").agg(F.sum("n"), F.min("since"), F.max("until"))
-    spans, others = [], {ledgers.UNUSABLE: 0, ledgers.OUTSIDE: 0}
+    spans, others = [], {ledger_files.UNUSABLE: 0, ledger_files.OUTSIDE: 0}
     for kind, *about in sums.collect():
-        if kind == ledgers.COUNT:
+        if kind == ledger_files.COUNT:
             spans.append(Span(*about))
         else:
             others[kind] = about[2]
-    if others[ledgers.UNUSABLE] and not (spans or others[ledgers.OUTSIDE]):
+    if others[ledger_files.UNUSABLE] and not (spans or others[ledger_files.OUTSIDE]):
         raise CannotDecide(
             f"no row of the ledger {uri} has {reading.id_column}: the columns of a ledger are"
             ' listed in docs/reference/spark-findings.md, "audit-messages"'
         )
-    counted = counts.where(F.col("kind") == ledgers.COUNT)
-    rows = told.where(F.col("kind") == ledgers.PACKED).select("data")
-    return Ledger(rows, counted, others[ledgers.UNUSABLE], spans)
+    counted = counts.where(F.col("kind") == ledger_files.COUNT)
+    rows = told.where(F.col("kind") == ledger_files.PACKED).select("data")
+    return Ledger(rows, counted, others[ledger_files.UNUSABLE], spans)
 
 
 def _raw(spark: SparkSession, uri: str) -> DataFrame:

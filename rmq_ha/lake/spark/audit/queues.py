@@ -90,7 +90,7 @@ def queue_findings(judged: DataFrame, known: DataFrame | None = None) -> DataFra
     else:
         told = known.select(*_LIFE, (F.col("start") - 1).alias("covered"), "known")
         judged = judged.join(F.broadcast(told), [*_LIFE, "covered"], "left")
-    faults = (_gap(), _twice(), _swapped(), _again())
+    faults = (_gap(), _offset_twice(), _swapped(), _queue_restarted())
     return all_faults(judged, faults)
 
 
@@ -120,7 +120,7 @@ def _gap() -> Column:
     )
 
 
-def _twice() -> Column:
+def _offset_twice() -> Column:
     return fault(
         Code.OFFSET_TWICE,
         (F.col("covered") >= 0) & (F.col("first") <= F.col("covered")),
@@ -151,7 +151,7 @@ def _swapped() -> Column:
     )
 
 
-def _again() -> Column:
+def _queue_restarted() -> Column:
     return fault(
         Code.QUEUE_RESTARTED,
         _starts_life(),

@@ -106,8 +106,8 @@ def frozen(frame: DataFrame) -> DataFrame:
     """
     The rows as they are now, on Spark's disks: every question after this sees the same.
 
-    Unlike `kept` it is not read from the source again when an executor is lost: the job fails then,
-    as the source may have moved. And rows are cheaper to write than columns.
+    Unlike `persist_on_disk` it is not read from the source again when an executor is lost: the job
+    fails then, as the source may have moved. And rows are cheaper to write than columns.
     """
     return frame.localCheckpoint(eager=True, storageLevel=StorageLevel.DISK_ONLY)
 
@@ -117,7 +117,7 @@ def gathered(frame: DataFrame, count: int) -> DataFrame:
     return frame.coalesce(1) if count <= _FEW else frame
 
 
-def kept(frame: DataFrame) -> DataFrame:
+def persist_on_disk(frame: DataFrame) -> DataFrame:
     """
     The same, computed once and kept on disk.
 

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping, Sequence
 
 from rmq_ha.lake.spark.audit.rules import SEVERITIES, Code
-from rmq_ha.lake.spark.audit.stored import queues_of_stores
+from rmq_ha.lake.spark.audit.stored_rows import queues_of_stores
 from rmq_ha.ops.offsets.findings import Finding
 from rmq_ha.ops.offsets.places import Place
 

@@ -74,7 +74,7 @@ def tiers(sums: DataFrame, produced: DataFrame | None, taken: DataFrame | None) 
 
     :param sums: of `reduced.sums_of`.
     :param produced: the counts of the producers' ledger.
-    :param taken: of `sieve.TAKEN`.
+    :param taken: of `ledger_compare.TAKEN`.
     """
     own = sums.where("ordinary and inQueue")
     stored = own.groupBy("topic", "window").agg(

@@ -101,7 +101,7 @@ def _looked_at(home: Path, source: str) -> Java:
     program = home / "bin" / "java"
     if not program.is_file():
         raise _Unfit(f"{source}: {home} has no bin/java")
-    text = _release(home) or _told(program, source)
+    text = _release(home) or _release_text(program, source)
     number = re.search(r'JAVA_VERSION="?(?:1\.)?(\d+)', text)
     if number is None:
         raise _Unfit(f"{source}: {program} does not say which Java it is")
@@ -121,7 +121,7 @@ def _release(home: Path) -> str:
         return ""
 
 
-def _told(program: Path, source: str) -> str:
+def _release_text(program: Path, source: str) -> str:
     """In the manner of a `release` file, from a Java that has none."""
     try:
         done = subprocess.run(

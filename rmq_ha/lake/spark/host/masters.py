@@ -54,11 +54,12 @@ def refuse_unreachable(master: str, environ: Mapping[str, str] = os.environ) -> 
     if not addresses:
         return
     raise NoMaster(
-        f"no master of Spark answers at {_shown(master)} ({failed}); is it right, does one run?"
+        f"no master of Spark answers at {_without_token(master)} ({failed}); is the address right, "
+        "and does a master run there?"
     )
 
 
-def _shown(master: str) -> str:
+def _without_token(master: str) -> str:
     """Behind the address of Spark Connect there may be a token."""
     return "/".join(master.split("/")[:3]) if is_connect(master) else master
 
@@ -66,7 +67,7 @@ def _shown(master: str) -> str:
 def _addresses(master: str) -> list[tuple[str, int]]:
     """Where somebody has to answer; nothing is known of YARN and Kubernetes."""
     if is_connect(master):
-        host, _, port = _shown(master).removeprefix("sc://").partition(":")
+        host, _, port = _without_token(master).removeprefix("sc://").partition(":")
         return [(host, int(port or _CONNECT_PORT))]
     if not master.startswith("spark://"):
         return []

@@ -39,7 +39,7 @@ SHOWN = 300
 """Findings in the report."""
 
 
-class Written(NamedTuple):
+class JobOutput(NamedTuple):
     """
     What a job found, counted, and the summary that was written (if anything was).
 
@@ -60,7 +60,7 @@ def write_output(
     timings: Timings,
     *,
     strict: bool = False,
-) -> Written:
+) -> JobOutput:
     """
     Count the findings, which runs the job's plan, and write all of it.
 
@@ -70,7 +70,7 @@ def write_output(
     :param timings: `write` is measured here, and the counting is added to `run`.
     """
     began = time.monotonic()
-    with _kept(result.findings) as findings:
+    with _persisted_findings(result.findings) as findings:
         few, counted = _count(findings)
         timings = timings._replace(run=timings.run + time.monotonic() - began)
         outcome = outcome_of(result.outcome, counted, strict)
@@ -89,7 +89,7 @@ def write_output(
         page = render(summary, counted, result.sections, sorted(result.frames), SHOWN)
         place.write(REPORT, page)
         place.write(SUMMARY, to_json(summary))
-    return Written(outcome, verdict, counted, summary)
+    return JobOutput(outcome, verdict, counted, summary)
 
 
 def write_refusal(
@@ -100,7 +100,7 @@ def write_refusal(
     out: str | None,
     timings: Timings,
     spark: SparkSession | None = None,
-) -> Written:
+) -> JobOutput:
     """
     The same of a job that has no result: it could not decide, or failed.
 
@@ -114,7 +114,7 @@ def write_refusal(
         place.begin()
         place.write(REPORT, render(summary, nothing, (), (), 0))
         place.write(SUMMARY, to_json(summary))
-    return Written(outcome, reason, nothing, summary)
+    return JobOutput(outcome, reason, nothing, summary)
 
 
 def prepare(out: str) -> None:
@@ -162,7 +162,7 @@ def refuse_foreign(out: str) -> None:
 
 
 @contextmanager
-def _kept(findings: DataFrame) -> Iterator[DataFrame]:
+def _persisted_findings(findings: DataFrame) -> Iterator[DataFrame]:
     """The findings, computed once however often they are asked for."""
     if findings.storageLevel != StorageLevel.NONE:
         yield findings

@@ -53,7 +53,7 @@ def _copied(context: Any, uri: str) -> str:
     """All tasks run on this machine: one copy, beside what Spark copies by itself."""
     from pyspark import SparkFiles
 
-    target = f"{SparkFiles.getRootDirectory()}/store-{crc32(uri.encode()):08x}/{_last(uri)}"
+    target = f"{SparkFiles.getRootDirectory()}/store-{crc32(uri.encode()):08x}/{_last_segment(uri)}"
     if not os.path.exists(target):
         hadoop = context._jvm.org.apache.hadoop.fs
         path = hadoop.Path(uri)
@@ -66,8 +66,8 @@ def _copied(context: Any, uri: str) -> str:
 
 def _sent(context: Any, uri: str) -> str:
     """To every executor, by the last part of its name."""
-    name = _last(uri)
-    others = [other.rstrip("/") for other in context.listFiles if _last(other) == name]
+    name = _last_segment(uri)
+    others = [other.rstrip("/") for other in context.listFiles if _last_segment(other) == name]
     if others and others[0] != uri:
         raise CannotDecide(
             f"{uri} cannot be copied beside {others[0]}: Spark keeps what it copies by its last "
@@ -78,5 +78,5 @@ def _sent(context: Any, uri: str) -> str:
     return STAGED + name
 
 
-def _last(uri: str) -> str:
+def _last_segment(uri: str) -> str:
     return uri.rstrip("/").rpartition("/")[2]

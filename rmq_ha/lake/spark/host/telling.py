@@ -17,10 +17,10 @@ class InSentences:
         super().__init_subclass__()
         for name, method in list(vars(cls).items()):
             if isfunction(method) and not name.startswith("_"):
-                setattr(cls, name, _told(method))
+                setattr(cls, name, _telling(method))
 
 
-def _told(method: Callable[..., Any]) -> Callable[..., Any]:
+def _telling(method: Callable[..., Any]) -> Callable[..., Any]:
     def call(*given: Any, **named: Any) -> Any:
         with _without_trace():
             return method(*given, **named)

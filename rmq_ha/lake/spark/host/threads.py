@@ -10,14 +10,14 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-def together(work: Callable[[T], R], items: Iterable[T], most: int) -> list[R]:
+def map_in_threads(work: Callable[[T], R], items: Iterable[T], most: int) -> list[R]:
     """What it gives for each, in their order; `most` at a time."""
     with ThreadPoolExecutor(most) as pool:
         return list(pool.map(work, items))
 
 
 @contextmanager
-def every(seconds: float, call: Callable[[], None]) -> Iterator[None]:
+def call_every(seconds: float, call: Callable[[], None]) -> Iterator[None]:
     """
     Call it again and again, in a thread of its own, until the block ends.
 

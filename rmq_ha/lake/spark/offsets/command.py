@@ -70,16 +70,18 @@ def verify_offsets(
         if record and past is None:
             raise WrongUsage("--record adds to a history: name it with --history snapshot:DIR")
         if of_master:
-            return _one(job, [of_master, *of_slaves], limits, past, record)
+            return _verify_one_pair(job, [of_master, *of_slaves], limits, past, record)
         from rmq_ha.ops.offsets.opening import pairs_of_cluster
 
         pairs = pairs_of_cluster(job.client, cluster) if cluster else pairs_in(listed.read())
-        return _many(job, pairs, limits, past, record)
+        return _verify_many_pairs(job, pairs, limits, past, record)
 
     run_job("verify-offsets", {name: text for name, text in inputs.items() if text}, body)
 
 
-def _one(job: Job, pair: Pair, limits: Asked, past: str | None, record: bool) -> JobResult:
+def _verify_one_pair(
+    job: Job, pair: Pair, limits: Asked, past: str | None, record: bool
+) -> JobResult:
     from rmq_ha.lake.spark.offsets.job import verify
     from rmq_ha.ops.offsets.kept import append_pairings
     from rmq_ha.ops.offsets.opening import seen
@@ -95,10 +97,10 @@ def _one(job: Job, pair: Pair, limits: Asked, past: str | None, record: bool) ->
     return result
 
 
-def _many(
+def _verify_many_pairs(
     job: Job, pairs: Sequence[Pair], limits: Asked, past: str | None, record: bool
 ) -> JobResult:
-    from rmq_ha.lake.spark.offsets.many import PairWork, verify
+    from rmq_ha.lake.spark.offsets.many_pairs import PairWork, verify
 
     places = [[job.place(text) for text in pair] for pair in pairs]
     pair_work = PairWork(job.client, limits.patience, limits.limits, past if record else None)

@@ -35,7 +35,7 @@ def read(spark: SparkSession, directory: str) -> DataFrame:
     return spark.read.schema(ROWS).json(f"{root}/ts=*/*.json.gz")
 
 
-class Past(NamedTuple):
+class HistoryFindings(NamedTuple):
     """
     What a history tells; without one, nothing.
 
@@ -51,17 +51,19 @@ class Past(NamedTuple):
         return findings if self.findings is None else findings.unionByName(self.findings)
 
 
-def past(spark: SparkSession, directory: str | None) -> Past:
+def read_history(spark: SparkSession, directory: str | None) -> HistoryFindings:
     """
     Look at it.
 
     :raises CannotDecide: there is nothing.
     """
     if directory is None:
-        return Past()
+        return HistoryFindings()
     over_time = offsets_over_time(read(spark, directory))
     judged = findings(over_time)
-    return Past(judged, judged.filter(F.col("severity") == "ERROR").count(), trend(over_time))
+    return HistoryFindings(
+        judged, judged.filter(F.col("severity") == "ERROR").count(), trend(over_time)
+    )
 
 
 def offsets_over_time(rows: DataFrame) -> DataFrame:

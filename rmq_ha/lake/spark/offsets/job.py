@@ -27,7 +27,7 @@ def verify(
 
     :param history_directory: of snapshots, to look at the past as well.
     """
-    past = history.past(spark, history_directory)
+    past = history.read_history(spark, history_directory)
     told = answer(pairings, limits, past.violations)
     plans = [steps(item, limits.max_lag) for item in pairings]
     return JobResult(

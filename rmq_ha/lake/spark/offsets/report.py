@@ -25,7 +25,7 @@ def sections_of(
     """In the order in which they are asked for."""
     sections: list[Table | Plot] = [_replicas(pairings), _forecast(by_slave)]
     if worst:
-        sections += [_worst(worst), _bars(worst)]
+        sections += [_worst_groups_table(worst), _bars(worst)]
     sections += trend_of(trend)
     plan = [step for steps in plans for step in steps]
     if plan:
@@ -65,7 +65,7 @@ def _forecast(by_slave: Mapping[str, Any]) -> Table:
     )
 
 
-def _worst(worst: Sequence[Worst]) -> Table:
+def _worst_groups_table(worst: Sequence[Worst]) -> Table:
     return Table(
         "Groups with most to repeat or skip",
         ("slave", "group", "repeated", "skipped", "worst topic", "queue"),

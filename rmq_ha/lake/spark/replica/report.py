@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 
 from rmq_ha.lake.scan.replica.verdicts import QueueSum
-from rmq_ha.lake.scan.replica.verifying import Verified
+from rmq_ha.lake.scan.replica.verifying import ReplicaComparison
 from rmq_ha.lake.spark.result import Plot, Table
 
 _MOST = 200
 
 
-def sections_of(told: Verified) -> list[Table | Plot]:
+def sections_of(told: ReplicaComparison) -> list[Table | Plot]:
     sections: list[Table | Plot] = [_logs(told)]
     if told.along:
         sections.append(
@@ -28,7 +28,7 @@ def sections_of(told: Verified) -> list[Table | Plot]:
     return sections
 
 
-def _logs(told: Verified) -> Table:
+def _logs(told: ReplicaComparison) -> Table:
     rows, sums, common = [], told.sums, told.common
     for side, (name, (low, high)) in enumerate(zip(told.names, told.ranges, strict=True)):
         records, size = sums.records.get(side, [0, 0])

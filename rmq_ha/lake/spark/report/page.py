@@ -71,14 +71,14 @@ def render(
         named={(row["severity"], row["code"]) for row in counted.top[:limit]},
         severities=counted.severities,
         total=counted.total,
-        findings=[(row, _where(row)) for row in counted.top[:limit]],
+        findings=[(row, _place_labels(row)) for row in counted.top[:limit]],
         numbers=list(_flat(summary["numbers"])),
         sections=[_section(number, section) for number, section in enumerate(sections, 1)],
         frames=frames,
     )
 
 
-def shown(value: Any) -> str:
+def value_text(value: Any) -> str:
     """
     A value as people read it; what would be invisible or turn the text around is written out.
 
@@ -103,7 +103,7 @@ def shown(value: Any) -> str:
 
 def cell(value: Any) -> str:
     """The same, long numbers in groups of three, which are not there when they are copied."""
-    text = shown(value)
+    text = value_text(value)
     if not isinstance(value, int | float) or not _LONG.fullmatch(text):
         return text
     return Markup(_THOUSAND.sub('<i class="g"></i>', text))
@@ -129,7 +129,7 @@ def _flat(numbers: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, A
         if isinstance(value, Mapping):
             yield from _flat(value, f"{label}: ")
         elif isinstance(value, list):
-            yield label, ", ".join(shown(item) for item in value)
+            yield label, ", ".join(value_text(item) for item in value)
         elif label.endswith((" ms", "Ms")) and isinstance(value, int) and value >= _A_TIME_MS:
             yield label[:-2].strip(), datetime.fromtimestamp(value / 1000, UTC)
         else:
@@ -140,7 +140,7 @@ def _is_number(value: Any) -> bool:
     return value is None or value in ("", "-") or isinstance(value, int | float)
 
 
-def _where(row: Mapping[str, Any]) -> list[tuple[str, str]]:
+def _place_labels(row: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Which broker, topic, queue ... as label and value; offsets without separators, to copy."""
     return [
         (label, str(row[name]) if isinstance(row[name], int) else row[name])
@@ -167,6 +167,6 @@ def _template() -> Template:
     environment = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    environment.filters.update(shown=shown, cell=cell)
+    environment.filters.update(shown=value_text, cell=cell)
     source = resources.files("rmq_ha.lake.spark.report").joinpath("report.html.jinja")
     return environment.from_string(source.read_text("utf-8"))

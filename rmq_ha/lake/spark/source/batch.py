@@ -139,7 +139,7 @@ class MessagesReader(InSentences, DataSourceReader):
         """In an executor, perhaps more than once."""
         for batch in self._batches(partition):
             if batch.num_rows:
-                yield self._shape.of(batch)
+                yield self._shape.cast_batch(batch)
 
     def _batches(self, partition: InputPartition) -> Iterator[Any]:
         options, columns = self._options, self._shape.columns

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from msgspec import Meta, ValidationError, convert
 
 from rmq_ha.base.errors import WrongUsage
-from rmq_ha.lake.spark.source.reading import QueueId, some
+from rmq_ha.lake.spark.source.reading import QueueId, first_names
 
 LATEST_OFFSET = -1
 EARLIEST_OFFSET = -2
@@ -45,7 +45,7 @@ class Boundary:
     group: str = ""
     option: str = ""
 
-    def of(self, queue: QueueId) -> int | None:
+    def offset_of(self, queue: QueueId) -> int | None:
         """The number that is meant for a queue; None: none was given."""
         exact = self.by_queue.get(queue)
         return self.by_queue.get(queue._replace(broker="")) if exact is None else exact
@@ -60,11 +60,11 @@ class Boundary:
         brokers: dict[tuple[str, int], set[str]] = {}
         for queue in here:
             brokers.setdefault((queue.topic, queue.queue_id), set()).add(queue.broker)
-        missing = [queue for queue in here if self.of(queue) is None]
+        missing = [queue for queue in here if self.offset_of(queue) is None]
         if missing:
             raise WrongUsage(
-                f"{self.option} names some queues only: {some(missing)} missing; name every queue"
-                " that is read (-2: its beginning, -1: its end)"
+                f"{self.option} names some queues only: {first_names(missing)} missing; name every "
+                "queue that is read (-2: its beginning, -1: its end)"
             )
         known = set(here)
         for queue in self.by_queue:
@@ -78,7 +78,7 @@ class Boundary:
             if not holders or (queue.broker and queue not in known):
                 raise WrongUsage(
                     f"{self.option} names {queue}, which is not there or not subscribed to;"
-                    f" there are {some(here)}"
+                    f" there are {first_names(here)}"
                 )
 
 

@@ -59,7 +59,7 @@ class Shape:
         self._sources = [kafka[name][0] if name in kafka else name for name in self._names]
         self.columns = list(dict.fromkeys(self._sources))
 
-    def of(self, batch: Any) -> Any:
+    def cast_batch(self, batch: Any) -> Any:
         """
         A batch of the schema's columns.
 

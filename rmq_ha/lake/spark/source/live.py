@@ -21,7 +21,7 @@ from rmq_ha.client.rules.broker_choice import BrokerChoice
 from rmq_ha.client.rules.errors import MQClientError, NoRoute
 from rmq_ha.client.rules.messages import decode_messages
 from rmq_ha.client.rules.routes import subscribe_queues
-from rmq_ha.lake.spark.source.live_reading import BrokerAway, How, Reading, patiently
+from rmq_ha.lake.spark.source.live_reading import BrokerAway, Reading, ReadOptions, patiently
 from rmq_ha.lake.spark.source.live_routes import (
     NameServerRoutes,
     OneBroker,
@@ -175,7 +175,7 @@ class LiveQueues:
     def read(self, span: QueueRange, columns: Sequence[str]) -> Iterator[Any]:
         """The messages of a range; a slave is asked when the master does not answer."""
         options = self._options
-        how = How(
+        how = ReadOptions(
             options.batch_rows,
             options.pull_batch_size,
             options.fail_on_data_loss,
@@ -239,7 +239,7 @@ class LiveQueues:
     def _any_broker(self, queue: QueueId, ask: Callable[[str, int], T]) -> T:
         """The master's answer, or a slave's."""
 
-        def asked(client: BlockingClient) -> T:
+        def ask_one(client: BlockingClient) -> T:
             route = self._routes.route(client, queue.topic)
             addresses = addresses_in(route, queue.broker)
             last: RemotingError | None = None
@@ -252,7 +252,7 @@ class LiveQueues:
                     last = error
             raise last or MQClientError(f"no address of the broker {queue.broker} is known")
 
-        return self._patiently(asked, f"{queue} cannot be asked for its offsets")
+        return self._patiently(ask_one, f"{queue} cannot be asked for its offsets")
 
     def _patiently(self, call: Callable[[BlockingClient], T], what: str) -> T:
         return patiently(lambda: call(self._connected()), self._patience(), pause, what)

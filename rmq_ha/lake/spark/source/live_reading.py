@@ -31,7 +31,7 @@ BATCH_BYTES = 16 << 20
 """A batch ends when its records have so many bytes, however few they are."""
 
 
-class How(NamedTuple):
+class ReadOptions(NamedTuple):
     """
     How a range is read.
 
@@ -64,7 +64,7 @@ class Reading:
     """
 
     def __init__(
-        self, span: QueueRange, source: Puller, how: How, pause: Callable[[int], None]
+        self, span: QueueRange, source: Puller, how: ReadOptions, pause: Callable[[int], None]
     ) -> None:
         self._span = span
         self._source = source
@@ -109,7 +109,7 @@ class Reading:
                 following = max(offset, min(stop, pulled.min_offset))
             piece = self._piece(pulled)
             if not self._is_light:
-                piece = piece.within(offset, stop)
+                piece = piece.slice_offsets(offset, stop)
             gap = self._gap(piece, offset, following, pulled.status)
             if (gap is not None or following == offset) and self._may_wait(short, pulled):
                 short += 1
@@ -130,7 +130,7 @@ class Reading:
             lambda: self._source.pull(self._queue, offset, count),
             self._how.patience,
             self._pause,
-            f"{self._shown(offset)} cannot be read",
+            f"{self._range_text(offset)} cannot be read",
         )
 
     def _piece(self, pulled: PulledRecords) -> "Piece":
@@ -184,7 +184,7 @@ class Reading:
         return True
 
     def _ends_early(self, offset: int, pulled: PulledRecords) -> None:
-        what = f"{self._shown(offset)} cannot be read: the queue ends at {pulled.max_offset}"
+        what = f"{self._range_text(offset)} cannot be read: the queue ends at {pulled.max_offset}"
         if pulled.broker_id != MASTER_ID:
             raise CannotDecide(
                 f"{what} on the slave {pulled.address}, which is behind its master; nothing is lost"
@@ -196,7 +196,7 @@ class Reading:
                 f" it was when the read was planned. {_ALLOW}"
             )
 
-    def _shown(self, offset: int) -> str:
+    def _range_text(self, offset: int) -> str:
         return f"{self._span.queue}: offsets {offset} to {self._span.stop - 1}"
 
 
@@ -258,7 +258,7 @@ class Piece(NamedTuple):
             if after <= before:
                 raise ValueError(f"offset {after} behind offset {before}")
 
-    def within(self, start: int, stop: int) -> "Piece":
+    def slice_offsets(self, start: int, stop: int) -> "Piece":
         """Only the records whose offsets are in [start, stop)."""
         offsets = self.queue_offsets
         if all(start <= offset < stop for offset in offsets):

@@ -83,15 +83,15 @@ class OneBroker:
         self._routes: dict[str, TopicRoute] = {}
 
     def topics(self, client: BlockingClient) -> list[str]:
-        return list(self._known(client))
+        return list(self._known_routes(client))
 
     def route(self, client: BlockingClient, topic: str) -> TopicRoute:
-        route = self._known(client).get(topic)
+        route = self._known_routes(client).get(topic)
         if route is None:
             raise NoRoute(topic, f"the broker {self._address} has no such topic")
         return route
 
-    def _known(self, client: BlockingClient) -> dict[str, TopicRoute]:
+    def _known_routes(self, client: BlockingClient) -> dict[str, TopicRoute]:
         if self._until < self._seconds():
             try:
                 self._routes = self._ask(client)

@@ -18,7 +18,13 @@ from rmq_ha.lake.scan.store.picking import pick_records
 from rmq_ha.lake.scan.store.queues import Queue
 from rmq_ha.lake.scan.store.scanning import splits_of
 from rmq_ha.lake.spark.source.options import SourceOptions
-from rmq_ha.lake.spark.source.reading import LMQ_PREFIX, QueueId, QueueRange, Subscription, some
+from rmq_ha.lake.spark.source.reading import (
+    LMQ_PREFIX,
+    QueueId,
+    QueueRange,
+    Subscription,
+    first_names,
+)
 from rmq_ha.lake.spark.source.tables_rows import offsets_of_group
 
 _SAMPLE = 64
@@ -188,7 +194,7 @@ class OfflineQueues:
         for name in missing:
             if name not in known:
                 near = get_close_matches(name, known, n=1)
-                hint = f"did you mean {near[0]!r}?" if near else f"it has {some(stored)}"
+                hint = f"did you mean {near[0]!r}?" if near else f"it has {first_names(stored)}"
                 raise CannotDecide(f"{self.store.uri} has no topic {name!r}; {hint}")
 
 

@@ -23,7 +23,7 @@ class Bytes(int):
     meaning = "bytes, like 65536, 64k, 64m or 1g"
 
     @classmethod
-    def of(cls, text: str) -> "Bytes | None":
+    def parse(cls, text: str) -> "Bytes | None":
         """Parse the text of an option; None if it is not valid."""
         size = size_of(text) or 0
         return cls(size) if 0 < size < 1 << 62 else None
@@ -35,7 +35,7 @@ class Span(int):
     meaning = "a time like 500ms, 30s, 15m or 1h"
 
     @classmethod
-    def of(cls, text: str) -> "Span | None":
+    def parse(cls, text: str) -> "Span | None":
         """Parse the text of an option; None if it is not valid."""
         span = span_ms(text)
         return None if span is None else cls(span)
@@ -77,7 +77,7 @@ def one_of(known: Mapping[str, str], name: str, choices: tuple[str, ...]) -> str
 
 
 def _made(kind: type, text: str) -> Any:
-    made = kind.of(text)  # type: ignore[attr-defined]
+    made = kind.parse(text)  # type: ignore[attr-defined]
     if made is None:
         raise ValueError(text)
     return made

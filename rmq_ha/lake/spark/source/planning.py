@@ -138,13 +138,13 @@ class Planner:
         if boundary.kind is Kind.TIME:
             return boundary.ms
         if boundary.kind is Kind.GROUP:
-            return self._kept(boundary).get(queue, self._span(queue).min_offset)
-        number = boundary.of(queue)
+            return self._group_offsets(boundary).get(queue, self._span(queue).min_offset)
+        number = boundary.offset_of(queue)
         if number is None:
             raise WrongUsage(f"{boundary.option} says nothing about {queue}, which is new")
         return number
 
-    def _kept(self, boundary: Boundary) -> Mapping[QueueId, int]:
+    def _group_offsets(self, boundary: Boundary) -> Mapping[QueueId, int]:
         """Where a group goes on; it has nothing of a queue that it was not given messages of."""
         offsets = self._of_groups.get(boundary.group)
         if offsets is None:

@@ -43,7 +43,7 @@ class QueueRange(NamedTuple):
     stop: int
 
 
-def some(names: Iterable[Any]) -> str:
+def first_names(names: Iterable[Any]) -> str:
     """The first of them, and how many more there are."""
     shown = sorted(names)
     return ", ".join(map(str, shown[:3])) + (f" and {len(shown) - 3} more" if shown[3:] else "")

@@ -89,7 +89,7 @@ def messages_of(
             body.encode() if isinstance(body, str) else body,
             tags or "",
             _text(keys, row, place) or "",
-            properties=_own(more),
+            properties=_without_system_properties(more),
             delay_time_level=delay or 0,
             flag=flag or 0,
         )
@@ -113,7 +113,7 @@ def _fault(flag: int, delay: int) -> str:
     return "" if -_FLAGS <= flag < _FLAGS else f"flag {flag}: it has 32 bits"
 
 
-def _own(pairs: Any) -> dict[str, str]:
+def _without_system_properties(pairs: Any) -> dict[str, str]:
     """
     Without RocketMQ's own properties, which mean something to brokers; UNIQ_KEY stays.
 

@@ -102,21 +102,21 @@ class Outbox:
         queue = self._queues.get((topic, target))
         if queue is None:
             queues = self._client.publish_queues(topic)
-            fit = [queue for queue in queues if _is(queue, target)]
+            fit = [queue for queue in queues if _matches_target(queue, target)]
             if not fit:
                 raise MQClientError(
                     f"there is no queue {target.queue_id}"
                     + (f" on {target.broker}" if target.broker else "")
-                    + f"; there are {', '.join(map(_shown, queues)) or 'none'}. Drop the columns"
-                    " queueId and brokerName to have queues chosen"
+                    + f"; there are {', '.join(map(_queue_text, queues)) or 'none'}. Drop the "
+                    "columns queueId and brokerName to have queues chosen"
                 )
             queue = self._queues[topic, target] = min(fit)
         return queue
 
 
-def _is(queue: MessageQueue, target: Target) -> bool:
+def _matches_target(queue: MessageQueue, target: Target) -> bool:
     return queue.queue_id == target.queue_id and target.broker in ("", queue.broker_name)
 
 
-def _shown(queue: MessageQueue) -> str:
+def _queue_text(queue: MessageQueue) -> str:
     return f"{queue.broker_name}/{queue.queue_id}"

@@ -52,16 +52,16 @@ _SAMPLE = 16
 
 def make_stream_reader(
     options: Mapping[str, str], schema: StructType
-) -> "RocketmqStreamReader | Refused":
+) -> "RocketmqStreamReader | UnusableReader":
     """A reader of what the options of `spark.readStream` say, if they and the schema fit."""
     try:
         parsed = parse_options(options, streaming=True)
         return RocketmqStreamReader(queues_of(parsed), parsed, Shape(schema, parsed.columns))
     except WrongUsage as error:
-        return Refused(error)
+        return UnusableReader(error)
 
 
-class Refused(InSentences, DataSourceStreamReader, SupportsTriggerAvailableNow):
+class UnusableReader(InSentences, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Says what is wrong when it is used: what is raised where it is made, pyspark loses."""
 
     def __init__(self, error: WrongUsage) -> None:
@@ -183,7 +183,7 @@ class RocketmqStreamReader(InSentences, DataSourceStreamReader, SupportsTriggerA
         """The messages of a task, as Arrow batches."""
         assert isinstance(partition, RangesPartition)
         for batch in partition.read(self._queues, self._shape.columns):
-            yield self._shape.of(batch)
+            yield self._shape.cast_batch(batch)
 
     # Parts
 
@@ -218,7 +218,7 @@ class RocketmqStreamReader(InSentences, DataSourceStreamReader, SupportsTriggerA
         again, and a broker that was there the first time is away.
         """
         boundary = self._options.start
-        is_new = boundary.kind is Kind.OFFSETS and boundary.of(queue) is None
+        is_new = boundary.kind is Kind.OFFSETS and boundary.offset_of(queue) is None
         if is_new or not self._start_is_known():
             return stop
         return min(stop, Planner(current(self._queues), self._options).start_of(queue))

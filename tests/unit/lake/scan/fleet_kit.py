@@ -8,7 +8,7 @@ from zlib import crc32
 from rmq_ha.base.wire import fastjson
 from rmq_ha.base.wire.bodies import decode_offset_table
 from rmq_ha.lake.scan.fleet.facts import State
-from rmq_ha.lake.scan.fleet.scanning import Asked, scan
+from rmq_ha.lake.scan.fleet.scanning import ScanRequest, scan
 from rmq_ha.lake.scan.replica.settings import StoreAt
 from tests.sim_kit.store_faults.ours import write_our_pair
 from tests.unit.lake.spark.golden_stores import java_store
@@ -26,7 +26,7 @@ def facts_of(
     """One scan."""
     rest = given.pop("rest", lambda _: None)
     given.setdefault("window", WINDOW)
-    asked = Asked(StoreAt(str(store)), str(to), broker, broker_id, "host-1", **given)  # type: ignore[arg-type]
+    asked = ScanRequest(StoreAt(str(store)), str(to), broker, broker_id, "host-1", **given)  # type: ignore[arg-type]
     return scan(asked, lambda: now, rest)  # type: ignore[arg-type]
 
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from rmq_ha.lake.scan.replica.auditing import Audited
-from rmq_ha.lake.scan.replica.changed import blamed_on_the_log
+from rmq_ha.lake.scan.replica.auditing import AuditResult
 from rmq_ha.lake.scan.replica.codes import finding
 from rmq_ha.lake.scan.replica.indexes import Counts
-from rmq_ha.lake.scan.replica.queues import Checked, Delay, Tally
+from rmq_ha.lake.scan.replica.queues import Delay, QueueCheck, Tally
 from rmq_ha.lake.scan.replica.settings import common_of, open_pair
+from rmq_ha.lake.scan.replica.shared_changes import blamed_on_the_log
 from rmq_ha.lake.scan.replica.tasks import COMMON, Answer, QueueEnd
 from rmq_ha.ops.offsets.findings import Finding
 from tests.unit.lake.spark.golden_stores import java_store
@@ -24,8 +24,10 @@ def tally(queue_id: int, *counts: int) -> Tally:
     return Tally("t", queue_id, *counts)
 
 
-def audited(*checked: tuple[int, Checked], counts: tuple[tuple[int, Counts], ...] = ()) -> Audited:
-    return Audited(1, 1, [WARN], list(checked), list(counts))
+def audited(
+    *checked: tuple[int, QueueCheck], counts: tuple[tuple[int, Counts], ...] = ()
+) -> AuditResult:
+    return AuditResult(1, 1, [WARN], list(checked), list(counts))
 
 
 def one(at: int) -> Answer:
@@ -34,9 +36,9 @@ def one(at: int) -> Answer:
     answer.add_records(0, at, 2 * at)
     answer.add_records(COMMON, 1, 1)
     delay = Delay(2, 5000, at, 50 - at, 70 + at, at, 30 + at)
-    checked = Checked(tally(0, 1, 2, 3, 4, at), [], [delay])
+    checked = QueueCheck(tally(0, 1, 2, 3, 4, at), [], [delay])
     answer.add_audited(audited((1, checked), counts=((0, Counts(at, 1, 2)),)), (0, 1))
-    answer.add_audited(audited((0, Checked(tally(0, 5, 0, 0, 0, 0), [], []))), (0,))
+    answer.add_audited(audited((0, QueueCheck(tally(0, 5, 0, 0, 0, 0), [], []))), (0,))
     answer.ends[0, "t", at] = QueueEnd(at, at, at, at)
     answer.apart.append((at, at, -1))
     answer.anchors.append((at, at, at))
@@ -83,7 +85,7 @@ def test_an_error_or_a_shift_is_looked_at_again(given: dict[str, Any], is_bad: b
 
 def test_what_no_key_was_counted_of_is_left_out_and_delays_are_bounded() -> None:
     answer = Answer()
-    nothing = Checked(tally(0, 0, 0, 0, 0, 0), [], [])
+    nothing = QueueCheck(tally(0, 0, 0, 0, 0, 0), [], [])
     answer.add_audited(audited((0, nothing), counts=((0, Counts(0, 0, 0)),)), (0,))
     assert answer.keys == {}
     for at in range(1005):

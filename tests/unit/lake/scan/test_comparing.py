@@ -15,13 +15,13 @@ from rmq_ha.lake.scan.replica.comparing import (
     MOST,
     Comparison,
     Part,
+    ReportedDifference,
     Sides,
-    Told,
     align_part,
     compare,
     is_shifted,
 )
-from rmq_ha.lake.scan.replica.logs import Extent, Log, What
+from rmq_ha.lake.scan.replica.logs import ByteOwner, Extent, Log
 from rmq_ha.ops.offline.log_files import LogFile
 from tests.unit.lake.scan.parts_kit import log_of
 
@@ -195,16 +195,16 @@ def test_logs_are_out_of_step_where_the_next_records_stand_elsewhere(
     tmp_path: Path, master: list[Given], slave: list[Given], is_it: bool
 ) -> None:
     both = sides(tmp_path, [log_of(*master)], [log_of(*slave)])
-    place = Extent(What.RECORD, 0, len(log_of(master[0])))
+    place = Extent(ByteOwner.RECORD, 0, len(log_of(master[0])))
     assert is_shifted(both, place) is is_it
-    assert not is_shifted(both, place._replace(what=What.OTHER))
+    assert not is_shifted(both, place._replace(what=ByteOwner.OTHER))
 
 
 def test_an_empty_side_is_not_out_of_step(tmp_path: Path) -> None:
     both = sides(tmp_path, [log_of(A, B)], [log_of(A, B)])
     end = both.master.stop
     ended = both._replace(slave=Log(both.slave.files, both.slave.row, len(log_of(A))))
-    assert not is_shifted(ended, Extent(What.RECORD, len(log_of(A)), end - len(log_of(A))))
+    assert not is_shifted(ended, Extent(ByteOwner.RECORD, len(log_of(A)), end - len(log_of(A))))
 
 
 # Places
@@ -217,19 +217,19 @@ def test_what_a_byte_belongs_to(tmp_path: Path) -> None:
     log = log_at(tmp_path / "torn", torn)
     end = len(first) + 12
     for at in (0, a - 1):
-        assert log.place_of(at) == Extent(What.RECORD, 0, a)
+        assert log.place_of(at) == Extent(ByteOwner.RECORD, 0, a)
     for at in (a, len(first) - 1):
-        assert log.place_of(at) == Extent(What.RECORD, a, len(first) - a)
+        assert log.place_of(at) == Extent(ByteOwner.RECORD, a, len(first) - a)
     for at in (len(first), end - 1):
-        assert log.place_of(at) == Extent(What.GAP, len(first), 12)
-    assert log.place_of(end) == Extent(What.RECORD, end, len(torn) - end)
+        assert log.place_of(at) == Extent(ByteOwner.GAP, len(first), 12)
+    assert log.place_of(end) == Extent(ByteOwner.RECORD, end, len(torn) - end)
     closed = first + encode_blank(40) + bytes(40 - len(encode_blank(40)))
     log = log_at(tmp_path / "closed", closed, log_of(C, base=len(closed)))
     for at in (len(first), len(closed) - 1):
-        assert log.place_of(at) == Extent(What.BLANK, len(first), 40)
+        assert log.place_of(at) == Extent(ByteOwner.BLANK, len(first), 40)
     assert log.place_of(len(closed)).start == len(closed)
     open_ = log_at(tmp_path / "open", first + bytes(30), stop=len(first) + 20)
-    assert open_.place_of(len(first) + 4) == Extent(What.OTHER, len(first), 5)
+    assert open_.place_of(len(first) + 4) == Extent(ByteOwner.OTHER, len(first), 5)
 
 
 def test_a_log_is_read_up_to_its_bound_and_no_file_s_end(tmp_path: Path) -> None:
@@ -288,7 +288,7 @@ def laid(
     shift: int = -1,
     is_last: bool = True,
     most: int = 100,
-) -> list[Told]:
+) -> list[ReportedDifference]:
     """All numbers are of records: all have one size."""
     both = sides(folder, split(master), split(slave))
     one, other = end or (len(master), len(slave))
@@ -298,7 +298,7 @@ def laid(
     return align_part(both, part, most)
 
 
-def words(told: Sequence[Told]) -> list[tuple[str, int | None]]:
+def words(told: Sequence[ReportedDifference]) -> list[tuple[str, int | None]]:
     """Code, and which record of the log is meant, the slave's for what the master lacks."""
     return [
         (one.code, None if one.physical_offset is None else one.physical_offset // SIZE)

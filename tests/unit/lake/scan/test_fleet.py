@@ -13,7 +13,7 @@ from rmq_ha.base.errors import CannotDecide, WrongUsage
 from rmq_ha.lake.scan import command
 from rmq_ha.lake.scan.fleet import judging
 from rmq_ha.lake.scan.fleet.facts import IDS, SUMS, WINDOWS, Replica, replicas_in
-from rmq_ha.lake.scan.fleet.judging import Patience, Told, judge
+from rmq_ha.lake.scan.fleet.judging import BrokerVerdict, Patience, judge
 from rmq_ha.ops.offsets.findings import Outcome
 from rmq_ha.ops.offsets.verdict import Limits
 from tests.unit.lake.scan.fleet_kit import (
@@ -37,13 +37,13 @@ from tests.unit.lake.spark.replica_kit import LEVELS_OF_JAVA, image_of
 AT_REST = Patience(0)
 
 
-def told_of(to: Path, patience: Patience = AT_REST) -> dict[str, Told]:
+def told_of(to: Path, patience: Patience = AT_REST) -> dict[str, BrokerVerdict]:
     found = replicas_in(str(to))
     by_name = groupby(found, key=lambda one: one.state.broker)
     return {name: judge(list(some), Limits(), patience, NOW) for name, some in by_name}
 
 
-def codes_of(told: Told) -> set[str]:
+def codes_of(told: BrokerVerdict) -> set[str]:
     return {one.code for one in told.findings if one.severity == "ERROR"}
 
 

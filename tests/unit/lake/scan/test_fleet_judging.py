@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from rmq_ha.lake.scan.fleet.facts import SCHEMAS, WINDOWS, Replica, State, directory_of, keep
-from rmq_ha.lake.scan.fleet.judging import Patience, Told, differing, judge
+from rmq_ha.lake.scan.fleet.judging import BrokerVerdict, Patience, differing, judge
 from rmq_ha.lake.scan.replica.codes import finding
 from rmq_ha.ops.offsets.findings import Finding, Outcome
 from rmq_ha.ops.offsets.kept import append
@@ -40,11 +40,11 @@ def replica(
     return Replica(directory, state)
 
 
-def judged(*replicas: Replica, now: int = NOW, **given: Any) -> Told:
+def judged(*replicas: Replica, now: int = NOW, **given: Any) -> BrokerVerdict:
     return judge(replicas, Limits(), Patience(0, **given), now)
 
 
-def codes(told: Told) -> list[str]:
+def codes(told: BrokerVerdict) -> list[str]:
     return [one.code for one in told.findings]
 
 
@@ -182,4 +182,4 @@ def test_without_a_slaves_tables_nothing_is_decided(tmp_path: Path) -> None:
 def test_the_outcome_of_one_broker(
     is_safe: bool | None, replicas: int, found: list[Finding], outcome: Outcome
 ) -> None:
-    assert Told("b", replicas, is_safe, "", found).outcome is outcome
+    assert BrokerVerdict("b", replicas, is_safe, "", found).outcome is outcome

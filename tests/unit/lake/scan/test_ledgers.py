@@ -10,8 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmq_ha.lake.scan.ledgers import COUNT, LINE, OUTSIDE, PACKED, SCHEMA, UNUSABLE, Reading, Scope
-from rmq_ha.lake.scan.told import DELIVERED, PRODUCED, unpack
+from rmq_ha.lake.scan.ledger_files import (
+    COUNT,
+    LINE,
+    OUTSIDE,
+    PACKED,
+    SCHEMA,
+    UNUSABLE,
+    Reading,
+    Scope,
+)
+from rmq_ha.lake.scan.ledger_rows import DELIVERED, PRODUCED, unpack
 
 T0 = 1_700_000_000_000
 SENT = Reading(PRODUCED, "msgId", 60_000)

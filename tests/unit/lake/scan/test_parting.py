@@ -160,13 +160,13 @@ def test_as_many_bytes_as_a_window_are_looked_at_without_halving(
 ) -> None:
     monkeypatch.setattr(module, "_WINDOW", 4 * SIZE)
     looks = list[int]()
-    seen = module._seen
+    seen = module._records_between
 
     def look(log: Log, low: int, high: int) -> Any:
         looks.append(high - low)
         return seen(log, low, high)
 
-    monkeypatch.setattr(module, "_seen", look)
+    monkeypatch.setattr(module, "_records_between", look)
     data = [log_of(*rows(name, 8, HOST)) for name in (b"m", b"s")]
     assert parted(sides(tmp_path, data[:1], data[1:])) is not None
     assert looks == [size * SIZE for size in (4, 4, 8, 8, 8, 8)]

@@ -9,8 +9,8 @@ import pytest
 from rmq_ha.base.model.java_hash import tags_code
 from rmq_ha.base.store_format.consumequeue import FILLER_SIZE
 from rmq_ha.lake.scan.replica.queues import (
-    Checked,
     Delay,
+    QueueCheck,
     bounds,
     check_files,
     check_queue,
@@ -33,7 +33,7 @@ LACKS_3 = ("CQ_MISSING", 3, f"offset {3 * SIZE}", "no entry")
 
 def checked(
     folder: Path, *files: Sequence[Unit], dispatched: int = 1 << 40, first: int = 0, **more: Any
-) -> Checked:
+) -> QueueCheck:
     facts = facts_of(*more.pop("given", GIVEN))
     (mine,) = facts.queues
     return check_queue(facts, mine, queue_of(folder, *files, first=first), dispatched, "s")

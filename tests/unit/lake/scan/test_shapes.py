@@ -5,7 +5,15 @@ from struct import pack
 import numpy as np
 import pytest
 
-from rmq_ha.lake.scan.log.shape import HEAD_V4, Shape, fields, head_field, inside, shape_of, windows
+from rmq_ha.lake.scan.log.shape import (
+    HEAD_V4,
+    Shape,
+    fields,
+    head_field,
+    inside_window,
+    shape_of,
+    windows,
+)
 
 BORN_V6, STORE_V6 = 0x10, 0x20
 
@@ -114,7 +122,7 @@ def test_parts_that_do_not_add_up_are_no_record_and_lie_inside_all_the_same(
 
 def test_some_of_the_records_have_their_own_shape() -> None:
     found = shape_in(WHOLE, raw(b"other"), WHOLE)
-    mine = found.of(np.array([False, True, True]))
+    mine = found.select(np.array([False, True, True]))
     assert mine.body.tolist() == found.body[1:].tolist()
     assert len(mine.heads) == len(mine.fits) == 2
 
@@ -122,7 +130,7 @@ def test_some_of_the_records_have_their_own_shape() -> None:
 @pytest.mark.parametrize("width", [4, 1 << 16, 70_000])
 def test_the_bytes_of_a_piece_are_told_from_those_behind_it(width: int) -> None:
     """However long it is: 16 bits count the short ones."""
-    found = inside(np.array([0, 2, width]), width)
+    found = inside_window(np.array([0, 2, width]), width)
     assert found.sum(axis=1).tolist() == [0, 2, width]
     assert found[1, :4].tolist() == [True, True, False, False]
 

@@ -9,25 +9,27 @@ from rmq_ha.base.errors import CannotDecide
 from rmq_ha.base.host.files import LocalFiles
 from rmq_ha.lake.scan.replica.auditing import Side
 from rmq_ha.lake.scan.replica.codes import finding
-from rmq_ha.lake.scan.replica.comparing import MORE, Part, Told
+from rmq_ha.lake.scan.replica.comparing import MORE, Part, ReportedDifference
 from rmq_ha.lake.scan.replica.logs import Log
 from rmq_ha.lake.scan.replica.shifts import (
-    Aligned,
     Region,
+    RegionAlignment,
     Shifts,
     _first_of,
     _moved,
     regions_of,
 )
-from rmq_ha.lake.scan.replica.tasks import Answer, Answers, Landmarks, Shifted, Task, Work
+from rmq_ha.lake.scan.replica.tasks import Answer, Answers, Landmarks, ShiftedPart, Task, Work
 from rmq_ha.ops.offsets.findings import Finding
 
 SPLIT = 800
 MOST = 1000
 
 
-def at(code: str, place: int | None = None, identity: bytes = b"", **more: Any) -> Told:
-    return Told(finding(code, broker="s", physical_offset=place, **more), identity)
+def at(
+    code: str, place: int | None = None, identity: bytes = b"", **more: Any
+) -> ReportedDifference:
+    return ReportedDifference(finding(code, broker="s", physical_offset=place, **more), identity)
 
 
 def places(found: Sequence[Finding]) -> list[tuple[str, int | None]]:
@@ -65,13 +67,13 @@ def test_inside_regions_content_counts_and_not_bytes() -> None:
     outside = [0, 99, 200, 250, 299, 400]
     found = [at("LOG_DIFFERS", place).finding for place in sorted(inside + outside)]
     other = [at("BODY_CRC", place).finding for place in inside]
-    kept = list(Aligned([], regions).leave([*found, *other, at("LOG_DIFFERS").finding]))
+    kept = list(RegionAlignment([], regions).leave([*found, *other, at("LOG_DIFFERS").finding]))
     assert places(kept) == [
         *(("LOG_DIFFERS", place) for place in outside),
         *(("BODY_CRC", place) for place in inside),
         ("LOG_DIFFERS", None),
     ]
-    assert list(Aligned([], []).leave(found)) == found
+    assert list(RegionAlignment([], []).leave(found)) == found
 
 
 # What is told
@@ -114,7 +116,7 @@ MORE_AT = at(MORE, 9)
     ],
 )  # fmt: skip
 def test_what_one_part_lost_and_another_has_too_many_has_moved(
-    told: list[Told], found: list[tuple[str, int]]
+    told: list[ReportedDifference], found: list[tuple[str, int]]
 ) -> None:
     assert places(_moved(told, False)) == found
     if MORE not in dict(found):
@@ -176,11 +178,11 @@ def test_a_short_region_is_one_task_that_tells_at_once() -> None:
     assert laid(asked, (100 + 2 * SPLIT, 100 + 2 * SPLIT)) == [("RECORD_LOST", 0)]
     ((_, tasks, is_apart),) = asked.asked
     end = 100 + 2 * SPLIT
-    assert tasks == [Shifted(0, Part((0, end), (0, end), 100, True), MOST, True)]
+    assert tasks == [ShiftedPart(0, Part((0, end), (0, end), 100, True), MOST, True)]
     assert is_apart
     asked = Asked(lost)
     laid(asked, (500, 600), is_whole=False)
-    assert asked.asked[0][1] == [Shifted(0, Part((0, 500), (0, 500), 100, False), MOST, True)]
+    assert asked.asked[0][1] == [ShiftedPart(0, Part((0, 500), (0, 500), 100, False), MOST, True)]
 
 
 @pytest.mark.parametrize("ends", [(2000, 1700), (1700, 2000), (1701, 1700)])
@@ -213,8 +215,11 @@ def test_a_long_region_is_cut_where_both_logs_have_the_same(ends: tuple[int, int
         Part((0, 900), (0, 1000), 100, False),
         Part((900, ends[0]), (1000, ends[1]), -1, True),
     ]
-    assert first[1:] == ([Shifted(at, part, MOST, False) for at, part in enumerate(parts)], True)
-    assert second[1:] == ([Shifted(1, parts[1], MOST, True)], True)
+    assert first[1:] == (
+        [ShiftedPart(at, part, MOST, False) for at, part in enumerate(parts)],
+        True,
+    )
+    assert second[1:] == ([ShiftedPart(1, parts[1], MOST, True)], True)
     assert found == [("RECORD_LOST", 1)]
 
 
@@ -244,7 +249,7 @@ def test_each_long_region_has_landmarks_of_its_own_and_a_short_one_has_none() ->
         for side in (0, 1)
         for low in range(start, end, SPLIT)
     ]
-    assert [each.part.shift for each in parts if isinstance(each, Shifted)] == [100, 2600, 7000]
+    assert [each.part.shift for each in parts if isinstance(each, ShiftedPart)] == [100, 2600, 7000]
     assert [tasks for _, tasks, _ in rest] in ([], [[]])
 
 
@@ -269,7 +274,7 @@ def test_where_nothing_is_out_of_step_nobody_is_asked() -> None:
 
 def test_a_task_that_could_not_read_ends_it() -> None:
     def answer(task: Task) -> Answer:
-        return Answer(failed="gone" if isinstance(task, Shifted) else "")
+        return Answer(failed="gone" if isinstance(task, ShiftedPart) else "")
 
     with pytest.raises(CannotDecide, match="gone"):
         laid(Asked(answer), (500, 500))

@@ -8,12 +8,12 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmq_ha.lake.scan import sieve
-from rmq_ha.lake.scan.sieve import SCHEMA, Sieve, Span
-from rmq_ha.lake.scan.told import DELIVERED, PRODUCED, STORED, TOLD
+from rmq_ha.lake.scan import ledger_compare
+from rmq_ha.lake.scan.ledger_compare import SCHEMA, LedgerComparison, Span
+from rmq_ha.lake.scan.ledger_rows import DELIVERED, PRODUCED, STORED, TOLD
 
 KINDS = {
-    getattr(sieve, name): name
+    getattr(ledger_compare, name): name
     for name in (
         "COPY", "ABSENT", "UNPRODUCED", "UNLIKE", "TWICE", "TAKEN", "UNGIVEN", "ORDERED",
     )
@@ -43,11 +43,13 @@ def spans(rows: list[dict[str, Any]], side: int) -> list[Span]:
     return [Span(row["topic"], row["group"], 1, row["atMs"], row["atMs"]) for row in mine]
 
 
-def sieve_for(rows: list[dict[str, Any]], kind: type[Sieve] = Sieve, ordered: str = "") -> Sieve:
+def sieve_for(
+    rows: list[dict[str, Any]], kind: type[LedgerComparison] = LedgerComparison, ordered: str = ""
+) -> LedgerComparison:
     return kind(10, spans(rows, PRODUCED), spans(rows, DELIVERED), ordered.split())
 
 
-def sifted(rows: list[dict[str, Any]], how: Sieve | None = None) -> list[dict[str, Any]]:
+def sifted(rows: list[dict[str, Any]], how: LedgerComparison | None = None) -> list[dict[str, Any]]:
     """Each kind by its name; what is null is left out."""
     told = pa.RecordBatch.from_pylist(rows, schema=TOLD)
     batches = list((how or sieve_for(rows)).batches([told] if rows else []))
@@ -150,14 +152,14 @@ def test_what_has_a_key_or_a_promise_has_a_place_in_an_order() -> None:
     assert [row["id"] for row in ordered if row["kind"] == "ORDERED"] == ["a"]
 
 
-class EachJudged(Sieve):
+class EachJudged(LedgerComparison):
     """Looks at every id."""
 
     def _fits(self, told: Any) -> Any:
         return np.zeros(len(told.ids), np.bool_)
 
 
-class NoneJudged(Sieve):
+class NoneJudged(LedgerComparison):
     """Is content with what fits."""
 
     def _judged(self, rows: list[Any]) -> Any:
@@ -210,7 +212,7 @@ def test_to_look_at_each_id_finds_nothing_else(
     rows = [row | {"commitLogOffset": at} for at, row in enumerate(stored)] + produced + delivered
     some, each = (
         Counter(repr(sorted(row.items())) for row in sifted(rows, sieve_for(rows, kind, ordered)))
-        for kind in (Sieve, EachJudged)
+        for kind in (LedgerComparison, EachJudged)
     )
     assert some == each
 

@@ -17,7 +17,7 @@ from rmq_ha.lake.scan.replica.tasks import (
     Doubt,
     Landmarks,
     QueueEnd,
-    Shifted,
+    ShiftedPart,
     Stretch,
     Survey,
     Task,
@@ -280,7 +280,7 @@ def test_landmarks_are_picked_of_one_side_and_of_runs_that_begin_in_a_part(
 def test_differences_are_counted_and_told_if_somebody_asks(tmp_path: Path, tells: bool) -> None:
     work = work_of(tmp_path, log_of(*ROWS), log_of(*LOST))
     part = Part((0, len(ROWS) * SIZE), (0, len(LOST) * SIZE), 3 * SIZE, True)
-    answer = answered(work, Shifted(0, part, 100, tells))
+    answer = answered(work, ShiftedPart(0, part, 100, tells))
     assert answer.changes == 2
     told = [(each.finding.code, each.finding.physical_offset) for each in answer.told]
     assert told == [("RECORD_LOST", at * SIZE) for at in (3, 4)] * tells

@@ -8,8 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rmq_ha.lake.scan.ledger_rows import (
+    PARTS,
+    PRODUCED,
+    STORED,
+    TOLD,
+    divide,
+    of_records,
+    pack,
+    unpack,
+)
 from rmq_ha.lake.scan.store.directory import open_store, scan
-from rmq_ha.lake.scan.told import PARTS, PRODUCED, STORED, TOLD, divide, of_records, pack, unpack
 
 LONGS = st.none() | st.integers(-(1 << 63), (1 << 63) - 1)
 ROWS = st.lists(

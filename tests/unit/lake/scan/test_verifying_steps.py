@@ -23,7 +23,7 @@ from rmq_ha.lake.scan.replica.tasks import (
     Task,
     Work,
 )
-from rmq_ha.lake.scan.replica.verifying import Verified, verify
+from rmq_ha.lake.scan.replica.verifying import ReplicaComparison, verify
 from tests.sim_kit.store_faults.image import StoreImage
 from tests.unit.lake.scan.parts_kit import log_of, store_at
 from tests.unit.lake.spark.replica_kit import LEVELS_OF_JAVA, image_of, settings_of
@@ -90,7 +90,7 @@ class Watched:
         self._while_waiting()
 
 
-def verified(settings: Settings, tasks: Tasks, watched: Watched | None = None) -> Verified:
+def verified(settings: Settings, tasks: Tasks, watched: Watched | None = None) -> ReplicaComparison:
     watched = watched or Watched()
     return verify(settings, tasks, watched.notes.append, watched.pause)
 
@@ -269,7 +269,7 @@ def test_queues_were_built_up_to_the_last_record_that_one_of_them_knows(
     )
 
 
-def codes_of(told: Verified, *codes: str) -> list[tuple[Any, ...]]:
+def codes_of(told: ReplicaComparison, *codes: str) -> list[tuple[Any, ...]]:
     return [
         (
             each.code,

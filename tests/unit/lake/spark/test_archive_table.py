@@ -17,7 +17,7 @@ from rmq_ha.base.errors import CannotDecide, WrongUsage
 from rmq_ha.base.model.topics import HALF_TOPIC, SCHEDULE_TOPIC
 from rmq_ha.lake.spark.archive import table as archive_table
 from rmq_ha.lake.spark.archive.forms import OFFSETS, _commits
-from rmq_ha.lake.spark.archive.job import _EVERYTHING, Asked, _source
+from rmq_ha.lake.spark.archive.job import _EVERYTHING, ArchiveRequest, _source
 from rmq_ha.lake.spark.archive.table import (
     _error,
     _starts,
@@ -58,21 +58,23 @@ def test_messages_on_their_way_are_not_archived_unless_named() -> None:
         assert not re.fullmatch(_EVERYTHING, topic)
         assert re.fullmatch(_EVERYTHING, f"{topic}2")
     for place in (StorePlace("/s"), parse_place("namesrv://ns:9876/b")):
-        stream = parse_options(_source(Asked(place=place, to="/to")), streaming=True)
+        stream = parse_options(_source(ArchiveRequest(place=place, to="/to")), streaming=True)
         assert not stream.subscription.wants_topic(SCHEDULE_TOPIC)
         assert stream.subscription.wants_topic("%RETRY%g")
-        named = _source(Asked(place=place, to="/to", topics=(SCHEDULE_TOPIC,)))
+        named = _source(ArchiveRequest(place=place, to="/to", topics=(SCHEDULE_TOPIC,)))
         assert parse_options(named, streaming=True).subscription.wants_topic(SCHEDULE_TOPIC)
 
 
 def test_a_store_is_read_under_the_name_that_was_given_and_no_loss_is_let_pass() -> None:
     """Who is asked through name servers says its name itself."""
     store, live = StorePlace("/s"), parse_place("namesrv://ns:9876/b")
-    assert _source(Asked(place=store, to="/to", broker_name="mine"))["brokerName"] == "mine"
-    assert "brokerName" not in _source(Asked(place=store, to="/to"))
-    assert _source(Asked(place=live, to="/to", broker_name="mine"))["brokerName"] == "b"
+    assert (
+        _source(ArchiveRequest(place=store, to="/to", broker_name="mine"))["brokerName"] == "mine"
+    )
+    assert "brokerName" not in _source(ArchiveRequest(place=store, to="/to"))
+    assert _source(ArchiveRequest(place=live, to="/to", broker_name="mine"))["brokerName"] == "b"
     for place in (store, live):
-        found = _source(Asked(place=place, to="/to", options={"failOnDataLoss": "false"}))
+        found = _source(ArchiveRequest(place=place, to="/to", options={"failOnDataLoss": "false"}))
         assert found["failOnDataLoss"] == "true"
         assert "scan" not in found
 

@@ -10,8 +10,8 @@ from pyspark.sql import types as T
 
 from rmq_ha.base.errors import CannotDecide, WrongUsage
 from rmq_ha.client.rules.settings import ClientConfig, Credentials
-from rmq_ha.lake.spark.audit.stored import (
-    Asked,
+from rmq_ha.lake.spark.audit.stored_rows import (
+    AuditRequest,
     _of_topic,
     client_options,
     label_of,
@@ -24,7 +24,7 @@ from rmq_ha.lake.spark.source.option_values import names_of, own_names
 from rmq_ha.lake.spark.source.options import SourceOptions, parse_options
 from rmq_ha.lake.spark.source.reading import Subscription
 from rmq_ha.lake.spark.source.schema import MESSAGE_COLUMNS, check_schema
-from rmq_ha.lake.spark.source.streaming import Refused, make_stream_reader
+from rmq_ha.lake.spark.source.streaming import UnusableReader, make_stream_reader
 from rmq_ha.lake.spark.source.tables_rows import rows_of
 from rmq_ha.ops.offsets import opening
 from rmq_ha.ops.offsets.places import Place, parse_place
@@ -40,7 +40,7 @@ LIVE = parse_place("namesrv://n:1/b")
 def test_what_is_sent_at_an_edge_is_stored_a_little_behind_it(
     low: int | None, high: int | None, stored: tuple[int | None, int | None]
 ) -> None:
-    asked = Asked(places=STORES, from_ms=low, to_ms=high, grace_ms=10)
+    asked = AuditRequest(places=STORES, from_ms=low, to_ms=high, grace_ms=10)
     assert asked.stored_ms == stored
 
 
@@ -71,12 +71,12 @@ def test_messages_are_not_read_from_snapshots() -> None:
 def test_only_of_several_stores_rows_say_which_one_they_are_of() -> None:
     assert [label_of(place, [*STORES, LIVE]) for place in (*STORES, LIVE)] == ["/a", "/b", ""]
     assert label_of(STORES[0], STORES[:1]) == ""
-    asked = Asked(places=[*STORES, LIVE], options={"maxBytesPerPartition": "1m"})
+    asked = AuditRequest(places=[*STORES, LIVE], options={"maxBytesPerPartition": "1m"})
     found = list(_of_topic(asked, "A.B"))
     assert [one.get("brokerName") for one in found] == ["/a", "/b", "b"]
     assert {one["subscribePattern"] for one in found} == {r"A\.B"}
     assert {one["maxBytesPerPartition"] for one in found} == {"1m"}
-    (alone,) = _of_topic(Asked(places=STORES[:1]), "T")
+    (alone,) = _of_topic(AuditRequest(places=STORES[:1]), "T")
     assert "brokerName" not in alone
 
 
@@ -238,7 +238,7 @@ def test_a_map_is_the_same_whether_its_values_may_be_null_or_not(
 def test_what_is_wrong_with_a_stream_is_said_when_it_is_used() -> None:
     """What is raised where a reader is made, pyspark loses."""
     refused = make_stream_reader({"subscribe": "t"}, T.StructType())
-    assert isinstance(refused, Refused)
+    assert isinstance(refused, UnusableReader)
     for ask in (refused.initialOffset, refused.latestOffset, refused.partitions, refused.read):
         with pytest.raises(WrongUsage, match="namesrv"):
             ask(None, None)  # type: ignore[call-arg]

@@ -24,7 +24,7 @@ from rmq_ha.lake.spark.audit import command as audit_command
 from rmq_ha.lake.spark.audit import job as audit_job
 from rmq_ha.lake.spark.offsets import command as offsets_command
 from rmq_ha.lake.spark.offsets import job as offsets_job
-from rmq_ha.lake.spark.offsets import many
+from rmq_ha.lake.spark.offsets import many_pairs
 from rmq_ha.lake.spark.replica import command as replica_command
 from rmq_ha.lake.spark.replica import job as replica_job
 from rmq_ha.ops.offsets import kept, opening, repair
@@ -246,7 +246,7 @@ class Pair:
         self.done: list[Any] = []
         for of, name in (
             *((opening, "seen"), (kept, "append_pairings")),
-            *((offsets_job, "verify"), (repair, "save"), (many, "verify")),
+            *((offsets_job, "verify"), (repair, "save"), (many_pairs, "verify")),
         ):
             step = f"{of.__name__.rpartition('.')[2]}.{name}"
             monkeypatch.setattr(of, name, lambda *given, step=step: self.step(step, *given))
@@ -269,7 +269,7 @@ def test_what_is_seen_of_a_pair_is_added_to_its_history_where_that_is_asked_for(
     """Before it is judged: the history is of what was there."""
     pair, job = Pair(monkeypatch), Job()
     asked: Any = job
-    answer: Any = offsets_command._one(asked, ["/m", "/s"], LIMITS, past, record)
+    answer: Any = offsets_command._verify_one_pair(asked, ["/m", "/s"], LIMITS, past, record)
     assert answer == "<job.verify>"
     places = [StorePlace("/m"), StorePlace("/s")]
     assert pair.done == [
@@ -283,7 +283,9 @@ def test_what_is_seen_of_a_pair_is_added_to_its_history_where_that_is_asked_for(
 def test_a_plan_of_repair_is_saved_and_nothing_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
     pair, job = Pair(monkeypatch), Job()
     asked: Any = job
-    offsets_command._one(asked, ["/m", "/s"], LIMITS._replace(repair="/plan"), None, False)
+    offsets_command._verify_one_pair(
+        asked, ["/m", "/s"], LIMITS._replace(repair="/plan"), None, False
+    )
     assert pair.done[-1] == ("repair.save", "<opening.seen>", "/plan", 3)
     assert job.notes == ["a repair plan is in /plan; nothing was done"]
 
@@ -295,11 +297,11 @@ def test_many_pairs_are_looked_at_where_spark_works(
     pair, job = Pair(monkeypatch), Job()
     asked: Any = job
     pairs = [["/m", "/s"], ["/n", "/t"]]
-    offsets_command._many(asked, pairs, LIMITS, "/past", record)
+    offsets_command._verify_many_pairs(asked, pairs, LIMITS, "/past", record)
     ((_, spark, places, work, past),) = pair.done
     assert (spark, past) == ("spark", "/past")
     assert places == [[StorePlace(text) for text in each] for each in pairs]
-    assert work == many.PairWork(job.client, *LIMITS[:2], "/past" if record else None)
+    assert work == many_pairs.PairWork(job.client, *LIMITS[:2], "/past" if record else None)
     assert job.notes == ["looking at 2 pairs"]
 
 

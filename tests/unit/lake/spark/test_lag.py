@@ -6,7 +6,7 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry
 
-from rmq_ha.lake.spark.lag import LagListener, behind
+from rmq_ha.lake.spark.lag import LagListener, unread_messages
 
 
 def progress(end: Any, latest: Any, name: str | None = "orders") -> Any:
@@ -33,9 +33,9 @@ def test_each_queue_has_its_number_while_the_query_runs() -> None:
 
 
 def test_other_sources_are_passed_over() -> None:
-    assert behind('{"t":{"0":4}}', '{"t":{"0":9}}') == {}  # Kafka's
-    assert behind("17", "20") == {}  # a rate
-    assert behind(None, None) == {}
+    assert unread_messages('{"t":{"0":4}}', '{"t":{"0":9}}') == {}  # Kafka's
+    assert unread_messages("17", "20") == {}  # a rate
+    assert unread_messages(None, None) == {}
     listener = LagListener(CollectorRegistry())
     listener.onQueryProgress(progress(3, 4, None))
     listener.onQueryTerminated(SimpleNamespace(id="other"))

@@ -18,8 +18,8 @@ from rmq_ha.lake.spark.source import live_reading
 from rmq_ha.lake.spark.source.live import first_since
 from rmq_ha.lake.spark.source.live_reading import (
     BrokerAway,
-    How,
     Reading,
+    ReadOptions,
     patiently,
     piece_of,
     records_of,
@@ -69,7 +69,7 @@ def read(broker: FakeBroker, start: int, stop: int, **how: Any) -> Any:
     def pause(ms: int) -> None:
         pauses.append(ms)
 
-    reading = Reading(QueueRange(QUEUE, start, stop), broker, How(**how), pause)
+    reading = Reading(QueueRange(QUEUE, start, stop), broker, ReadOptions(**how), pause)
     batches = list(reading.batches(["queueOffset"]))
     return [offset for batch in batches for offset in batch.column(0).to_pylist()], pauses
 
@@ -82,15 +82,19 @@ def test_a_range_is_read_whole_and_not_beyond() -> None:
 
 
 def test_batches_are_about_as_large_as_asked_for() -> None:
-    reading = Reading(QueueRange(QUEUE, 0, 100), FakeBroker(0, 100), How(40, 32), lambda ms: None)
+    reading = Reading(
+        QueueRange(QUEUE, 0, 100), FakeBroker(0, 100), ReadOptions(40, 32), lambda ms: None
+    )
     assert [batch.num_rows for batch in reading.batches(["body"])] == [40, 24, 36]
 
 
 def test_a_batch_ends_with_the_answer_that_makes_it_large_enough() -> None:
     """And the next one begins with nothing."""
-    reading = Reading(QueueRange(QUEUE, 0, 128), FakeBroker(0, 128), How(33, 32), lambda ms: None)
+    reading = Reading(
+        QueueRange(QUEUE, 0, 128), FakeBroker(0, 128), ReadOptions(33, 32), lambda ms: None
+    )
     assert [batch.num_rows for batch in reading.batches(["body"])] == [33, 31, 33, 31]
-    assert sizes_of_batches(How(32, 32)) == [32] * 4
+    assert sizes_of_batches(ReadOptions(32, 32)) == [32] * 4
 
 
 @pytest.mark.parametrize(("more", "sizes"), [(0, [32] * 4), (1, [64] * 2)])
@@ -98,10 +102,10 @@ def test_a_batch_of_large_messages_ends_by_its_bytes(
     monkeypatch: pytest.MonkeyPatch, more: int, sizes: list[int]
 ) -> None:
     monkeypatch.setattr(live_reading, "BATCH_BYTES", 32 * len(record(100)) + more)
-    assert sizes_of_batches(How(1000, 32)) == sizes
+    assert sizes_of_batches(ReadOptions(1000, 32)) == sizes
 
 
-def sizes_of_batches(how: How) -> list[int]:
+def sizes_of_batches(how: ReadOptions) -> list[int]:
     """Of messages that all have the same size."""
     reading = Reading(QueueRange(QUEUE, 100, 228), FakeBroker(100, 228), how, lambda ms: None)
     return [batch.num_rows for batch in reading.batches(["body"])]

@@ -9,10 +9,10 @@ import pytest
 from pyspark.sql import Row
 
 from rmq_ha.client.rules.settings import ClientConfig
-from rmq_ha.lake.spark.offsets import history, many
-from rmq_ha.lake.spark.offsets.history import Past, Trend
+from rmq_ha.lake.spark.offsets import history, many_pairs
+from rmq_ha.lake.spark.offsets.history import HistoryFindings, Trend
 from rmq_ha.lake.spark.offsets.job import lag
-from rmq_ha.lake.spark.offsets.many import PAIRS, PairWork, decided, verify
+from rmq_ha.lake.spark.offsets.many_pairs import PAIRS, PairWork, decided, verify
 from rmq_ha.ops.offsets.findings import COLUMNS, Outcome
 from rmq_ha.ops.offsets.opening import seen
 from rmq_ha.ops.offsets.pairing import Forecast
@@ -118,10 +118,12 @@ def test_all_pairs_are_judged_by_tasks_and_the_worst_are_shown_first(
         made.extend(rows)
         return Plan("pairs", [Row(**row) for row in rows])
 
-    monkeypatch.setattr(many, "spread", spread)
+    monkeypatch.setattr(many_pairs, "spread", spread)
     trend = Trend([5000], {"g": [1.0]})
-    there = Past(Plan("then"), past, trend) if past else Past()  # type: ignore[arg-type]
-    monkeypatch.setattr(history, "past", lambda spark, where: there if where == "h" else None)
+    there = HistoryFindings(Plan("then"), past, trend) if past else HistoryFindings()  # type: ignore[arg-type]
+    monkeypatch.setattr(
+        history, "read_history", lambda spark, where: there if where == "h" else None
+    )
     pairs: Any = [[f"m{at}", f"s{at}", f"t{at}"] for at in range(len(codes))]
     session: Any = Session()
     told = verify(session, pairs, Fixed(ClientConfig(), Patience(), Limits()), "h")
@@ -145,7 +147,7 @@ def test_all_pairs_are_judged_by_tasks_and_the_worst_are_shown_first(
 @pytest.mark.usefixtures("columns_without_java")
 def test_of_many_pairs_three_hundred_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [row(0, f"v{at}") for at in range(301)]
-    monkeypatch.setattr(many, "spread", lambda *given: Plan("pairs", rows))
+    monkeypatch.setattr(many_pairs, "spread", lambda *given: Plan("pairs", rows))
     session: Any = Session()
     told = verify(session, [], PairWork(ClientConfig(), Patience(), Limits()))
     (table,) = told.sections

@@ -72,8 +72,8 @@ def test_the_spellings_of_rocketmq_spark() -> None:
             "group": "g",
         }
     )
-    assert options.start.of(QueueId("T", "broker-a", 0)) == 23
-    assert options.end.of(QueueId("T", "broker-b", 0)) == -1
+    assert options.start.offset_of(QueueId("T", "broker-a", 0)) == 23
+    assert options.end.offset_of(QueueId("T", "broker-b", 0)) == -1
     assert options.tags == frozenset({"A", "B"})
     assert options.tag_expression == "A || B"
     assert (options.pull_timeout_ms, options.pull_batch_size, options.group) == (5000, 64, "g")
@@ -196,7 +196,7 @@ def test_a_stream_reads_no_files() -> None:
 
 def test_a_stream_may_begin_at_the_end_of_a_queue() -> None:
     options = parsed({**LIVE, "startingOffsets": '{"T":{"0":-1}}'}, streaming=True)
-    assert options.start.of(QueueId("T", "b", 0)) == -1
+    assert options.start.offset_of(QueueId("T", "b", 0)) == -1
 
 
 @pytest.mark.parametrize("which", ["starting", "ending"])

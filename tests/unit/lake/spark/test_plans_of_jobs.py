@@ -14,7 +14,7 @@ from rmq_ha.base.model.topics import HALF_TOPIC, SCHEDULE_TOPIC
 from rmq_ha.lake.scan.fleet.judging import Patience
 from rmq_ha.lake.spark import fleet
 from rmq_ha.lake.spark.audit.job import _totals
-from rmq_ha.lake.spark.audit.stored import Asked, delayed_rows, op_marks, stored_rows
+from rmq_ha.lake.spark.audit.stored_rows import AuditRequest, delayed_rows, op_marks, stored_rows
 from rmq_ha.lake.spark.audit.tails import tail_findings
 from rmq_ha.lake.spark.findings import finding_row
 from rmq_ha.lake.spark.result import JobResult, Table
@@ -31,7 +31,7 @@ STORES: list[Place] = [StorePlace("/a"), StorePlace("/b")]
 def stored(*places: Place, body: bool = False, **asked: Any) -> list[str]:
     """What is asked of each place for the rows of an audit."""
     session: Any = Session()
-    rows = stored_rows(session, Asked(places=places or STORES[:1], **asked), body=body)
+    rows = stored_rows(session, AuditRequest(places=places or STORES[:1], **asked), body=body)
     return str(rows).split(".unionByName(")
 
 
@@ -107,19 +107,19 @@ def test_a_delayed_message_says_where_it_lies_and_where_it_is_to_go(
     key: str, id_column: str
 ) -> None:
     session: Any = Session()
-    text = str(delayed_rows(session, Asked(places=STORES[:1], key=key)))
+    text = str(delayed_rows(session, AuditRequest(places=STORES[:1], key=key)))
     assert (
         ".select(coalesce(brokerName, ) AS brokerName, queueId, queueOffset, commitLogOffset,"
         f" unix_millis(storeTimestamp) AS storedMs, {id_column} AS id,"
     ) in text
     assert text.endswith(".where(id is not null and realTopic is not null)")
-    some = str(delayed_rows(session, Asked(places=STORES[:1], topics=("t",))))
+    some = str(delayed_rows(session, AuditRequest(places=STORES[:1], topics=("t",))))
     assert some.endswith(".where(in(realTopic, t))")
 
 
 def test_the_ends_of_half_messages_are_read_of_each_place() -> None:
     session: Any = Session()
-    text = str(op_marks(session, Asked(places=STORES)))
+    text = str(op_marks(session, AuditRequest(places=STORES)))
     assert text.count("subscribePattern=RMQ_SYS_TRANS_OP_HALF_TOPIC") == 2
     assert text.endswith(".where(queueOffset is not null)")
 

@@ -11,8 +11,8 @@ from typing import Any
 from rich.console import Console
 
 from rmq_ha.lake.spark import progress
-from rmq_ha.lake.spark.host.threads import every
-from rmq_ha.lake.spark.progress import Tasks, Told, line_by_line, shown, tasks_of
+from rmq_ha.lake.spark.host.threads import call_every
+from rmq_ha.lake.spark.progress import ConnectProgress, Tasks, line_by_line, show_stages, tasks_of
 
 
 class FakeTracker:
@@ -39,7 +39,7 @@ def test_tasks_of_all_running_stages_count_and_a_stage_that_just_ended_does_not(
 
 
 def test_over_connect_the_stages_that_spark_tells_of_count_until_the_query_is_done() -> None:
-    told = Told()
+    told = ConnectProgress()
     stages = [
         SimpleNamespace(num_tasks=8, num_completed_tasks=8, done=True),
         SimpleNamespace(num_tasks=5, num_completed_tasks=2, done=False),
@@ -77,7 +77,7 @@ def test_a_terminal_gets_a_bar_that_goes_away(monkeypatch: Any) -> None:
 
     monkeypatch.setattr(progress, "_LOOK_SECONDS", 0.001)
     monkeypatch.setattr(progress, "tasks_of", look)
-    with shown(spark_with(tracker), "reading", Console(file=out, force_terminal=True)):
+    with show_stages(spark_with(tracker), "reading", Console(file=out, force_terminal=True)):
         assert looked.wait(10)
     assert "reading" in out.getvalue()
 
@@ -86,8 +86,8 @@ def test_a_bar_says_how_many_tasks_are_done_and_leaves_no_line(monkeypatch: Any)
     """The names of files are text, whatever brackets they have."""
     out = io.StringIO()
     tracker = FakeTracker({1: (1, 4)})
-    monkeypatch.setattr(progress, "every", once)
-    with shown(spark_with(tracker), "[red]4 files", Console(file=out, force_terminal=True)):
+    monkeypatch.setattr(progress, "call_every", once)
+    with show_stages(spark_with(tracker), "[red]4 files", Console(file=out, force_terminal=True)):
         pass
     text = out.getvalue()
     assert "[red]4 files" in text
@@ -99,8 +99,10 @@ def test_a_bar_stays_as_it_was_between_two_stages(monkeypatch: Any) -> None:
     counts = iter([Tasks(3, 4), Tasks(0, 0)])
     out = io.StringIO()
     monkeypatch.setattr(progress, "tasks_of", lambda _: next(counts))
-    monkeypatch.setattr(progress, "every", twice)
-    with shown(spark_with(FakeTracker({})), "reading", Console(file=out, force_terminal=True)):
+    monkeypatch.setattr(progress, "call_every", twice)
+    with show_stages(
+        spark_with(FakeTracker({})), "reading", Console(file=out, force_terminal=True)
+    ):
         pass
     assert "3/4" in out.getvalue()
     assert "0/0" not in out.getvalue()
@@ -126,8 +128,8 @@ def test_elsewhere_lines_come_every_few_seconds(monkeypatch: Any) -> None:
         waits.append(seconds)
         return once(seconds, call)
 
-    monkeypatch.setattr(progress, "every", ticks)
-    with shown(spark_with(FakeTracker({1: (1, 4)})), "reading", Console(file=out, width=20)):
+    monkeypatch.setattr(progress, "call_every", ticks)
+    with show_stages(spark_with(FakeTracker({1: (1, 4)})), "reading", Console(file=out, width=20)):
         pass
     assert waits == [5.0]
     assert out.getvalue() == "reading: 1 of 4 tasks (25 %), 0 s\n", "and are not cut into two"
@@ -150,8 +152,8 @@ def test_over_connect_who_shows_the_progress_is_told_of_it_and_no_longer(monkeyp
         call()
         yield
 
-    monkeypatch.setattr(progress, "every", told)
-    with shown(spark, "reading", Console(file=out)):
+    monkeypatch.setattr(progress, "call_every", told)
+    with show_stages(spark, "reading", Console(file=out)):
         assert len(handlers) == 1
     assert handlers == []
     assert out.getvalue() == "reading: 1 of 4 tasks (25 %), 0 s\n"
@@ -165,9 +167,9 @@ def test_ticking_ends_with_the_block_and_survives_an_error() -> None:
         raise ValueError("the session is gone")
 
     before = threading.active_count()
-    with every(0.001, fail):
+    with call_every(0.001, fail):
         assert ticked.wait(10)
     assert threading.active_count() <= before
-    with every(0.001, ticked.set):
+    with call_every(0.001, ticked.set):
         assert ticked.wait(10)
     assert threading.active_count() <= before, "nobody is called after the end"

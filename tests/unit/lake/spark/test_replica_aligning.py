@@ -6,7 +6,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rmq_ha.lake.scan.replica.aligning import LOOK_AHEAD, Aligned, Change, Item, align, identity_of
+from rmq_ha.lake.scan.replica.aligning import (
+    LOOK_AHEAD,
+    Alignment,
+    Change,
+    Item,
+    align,
+    identity_of,
+)
 from tests.kits.draws import draws
 
 
@@ -14,7 +21,7 @@ def log(names: Sequence[int], size: int = 100) -> list[Item]:
     return [Item(at * size, size, b"%d" % name) for at, name in enumerate(names)]
 
 
-def aligned(one: Sequence[int], other: Sequence[int], most: int = 100) -> Aligned:
+def aligned(one: Sequence[int], other: Sequence[int], most: int = 100) -> Alignment:
     return align(iter(log(one)), iter(log(other)), most)
 
 

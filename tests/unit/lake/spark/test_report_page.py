@@ -13,11 +13,11 @@ from rmq_ha.lake.spark.report.page import (
     MAX_CELL,
     _flat,
     _name,
+    _place_labels,
     _section,
-    _where,
     cell,
     render,
-    shown,
+    value_text,
 )
 from rmq_ha.lake.spark.report.plots import svg
 from rmq_ha.lake.spark.result import Plot, Table
@@ -165,9 +165,9 @@ def test_numbers_are_grouped_but_copied_without_gaps() -> None:
     assert cell(1234567).count("<i") == 2
     assert cell(-5) == "-5"
     assert cell("12345678") == "12345678"
-    assert (shown(None), shown(True), shown(0.123456)) == ("", "yes", "0.1235")
-    assert shown(datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)) == "2026-01-02 03:04:05 UTC"
-    assert shown("x" * 1000).endswith("(1000 characters)")
+    assert (value_text(None), value_text(True), value_text(0.123456)) == ("", "yes", "0.1235")
+    assert value_text(datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)) == "2026-01-02 03:04:05 UTC"
+    assert value_text("x" * 1000).endswith("(1000 characters)")
 
 
 def test_numbers_say_what_they_are() -> None:
@@ -295,7 +295,7 @@ def test_numbers_within_numbers_have_the_names_of_both() -> None:
     ],
 )  # fmt: skip
 def test_values_are_shown_as_people_read_them(value: Any, text: str) -> None:
-    assert shown(value) == text
+    assert value_text(value) == text
 
 
 @pytest.mark.parametrize(
@@ -307,10 +307,13 @@ def test_numbers_of_five_digits_and_more_have_gaps(value: float, gaps: int) -> N
 
 def test_where_a_finding_lies_says_only_what_is_known() -> None:
     place = row(topic="t", queue_id=0, queue_offset=12345, msg_id="ID")
-    assert _where(place) == [
+    assert _place_labels(place) == [
         ("", "t"), ("queue ", "0"), ("offset ", "12345"), ("message ", "ID"),
     ]  # fmt: skip
-    assert _where({"group": "g", "physicalOffset": 7}) == [("group ", "g"), ("log offset ", "7")]
+    assert _place_labels({"group": "g", "physicalOffset": 7}) == [
+        ("group ", "g"),
+        ("log offset ", "7"),
+    ]
 
 
 def test_a_column_is_one_of_numbers_if_all_of_it_is() -> None:

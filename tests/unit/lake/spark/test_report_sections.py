@@ -8,7 +8,7 @@ from pyspark.sql import Row
 
 from rmq_ha.lake.scan.replica.tasks import Answer
 from rmq_ha.lake.scan.replica.verdicts import QueueSum
-from rmq_ha.lake.scan.replica.verifying import Verified
+from rmq_ha.lake.scan.replica.verifying import ReplicaComparison
 from rmq_ha.lake.spark.audit import job as audit
 from rmq_ha.lake.spark.fleet import decided
 from rmq_ha.lake.spark.offsets import report as of_offsets
@@ -27,9 +27,11 @@ ALL = frozenset({*NUMBERS, *TEXTS})
 # verify-replica
 
 
-def verified(queues: list[QueueSum], along: list[tuple[int, int]], **sums: Any) -> Verified:
+def verified(
+    queues: list[QueueSum], along: list[tuple[int, int]], **sums: Any
+) -> ReplicaComparison:
     ranges = [(0, 100), (10, 90)]
-    return Verified(
+    return ReplicaComparison(
         ["m", "s"], ranges, (10, 90), [], Answer(**sums), queues, None, 0, 0, along, False
     )
 

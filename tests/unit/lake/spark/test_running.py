@@ -19,7 +19,7 @@ from rmq_ha.lake.spark.host import session as sessions
 from rmq_ha.lake.spark.host.gateway import GatewayFailed
 from rmq_ha.lake.spark.host.java import NoJava
 from rmq_ha.lake.spark.host.masters import NoMaster, is_master, refuse_unreachable
-from rmq_ha.lake.spark.host.output import Written
+from rmq_ha.lake.spark.host.output import JobOutput
 from rmq_ha.lake.spark.replica import job as replica_job
 from rmq_ha.lake.spark.replica.command import verify_replica
 from rmq_ha.lake.spark.result import JobResult
@@ -147,9 +147,9 @@ def test_who_writes_a_refusal_has_the_session_unless_it_was_interrupted(
     """An interrupted one may not answer any more."""
     given: list[Any] = []
 
-    def write_refusal(*arguments: Any) -> Written:
+    def write_refusal(*arguments: Any) -> JobOutput:
         given.append(arguments)
-        return Written(arguments[2], arguments[3], digest((), (), 0), {})
+        return JobOutput(arguments[2], arguments[3], digest((), (), 0), {})
 
     def body(job: Job) -> Any:
         assert job.spark
@@ -266,16 +266,16 @@ def test_of_an_error_of_java_its_cause_is_told() -> None:
     assert reason == expected
 
 
-def written(outcome: Outcome, verdict: str) -> Written:
+def written(outcome: Outcome, verdict: str) -> JobOutput:
     counted = digest([("ERROR", "MISSING", 12345), ("WARN", "LAG", 2)], (), 0)
-    return Written(outcome, verdict, counted, {"verdict": verdict})
+    return JobOutput(outcome, verdict, counted, {"verdict": verdict})
 
 
 @pytest.fixture
 def writes(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     seen: list[Any] = []
 
-    def write_output(*arguments: Any, **more: Any) -> Written:
+    def write_output(*arguments: Any, **more: Any) -> JobOutput:
         seen.append((arguments, more))
         return written(Outcome.VIOLATED, "safe to fail over: no")
 

@@ -19,7 +19,7 @@ from rmq_ha.lake.spark.host import session
 from rmq_ha.lake.spark.host.ending import quiet_libraries
 from rmq_ha.lake.spark.host.java import Java
 from rmq_ha.lake.spark.host.session import Session, defaults, is_local, is_submitted, spark_home
-from rmq_ha.lake.spark.host.staging import _last, _sent, needs_staging, stage
+from rmq_ha.lake.spark.host.staging import _last_segment, _sent, needs_staging, stage
 
 HERE = Path(pyspark.__file__).parent
 
@@ -418,7 +418,7 @@ def test_a_store_is_sent_to_executors_once_and_by_its_last_name() -> None:
     assert context.added == []
     with pytest.raises(CannotDecide, match="cannot be copied beside hdfs://n/store: Spark keeps"):
         _sent(context, "hdfs://n/copy/store")
-    assert [_last(uri) for uri in ("a/b", "a/b/")] == ["b", "b"]
+    assert [_last_segment(uri) for uri in ("a/b", "a/b/")] == ["b", "b"]
 
 
 def test_of_several_files_that_have_the_name_the_first_is_the_one_that_spark_keeps() -> None:

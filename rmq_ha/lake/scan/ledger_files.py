@@ -19,9 +19,9 @@ import pyarrow.compute as pc
 
 from rmq_ha.base.store_format.commitlog import CRC_MASK
 from rmq_ha.lake.scan.arrays import filled, grouped
+from rmq_ha.lake.scan.ledger_rows import DELIVERED, PRODUCED, TOLD, pack
 from rmq_ha.lake.scan.log.columns import snake_case
 from rmq_ha.lake.scan.reducing import LATEST_MS
-from rmq_ha.lake.scan.told import DELIVERED, PRODUCED, TOLD, pack
 
 STORED_STATUSES = ("SEND_OK", "FLUSH_DISK_TIMEOUT", "FLUSH_SLAVE_TIMEOUT", "SLAVE_NOT_AVAILABLE")
 """Answers that mean: it is stored. A row without a status counts as acknowledged too."""

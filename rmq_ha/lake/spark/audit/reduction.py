@@ -10,12 +10,12 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from rmq_ha.lake.scan.arrays import filled
+from rmq_ha.lake.scan.ledger_rows import STORED, of_records, pack
 from rmq_ha.lake.scan.reducing import IDS, PACKED, RUN, SCHEMA, SUMS, Reduction, id_column_of
 from rmq_ha.lake.scan.store.directory import scan
 from rmq_ha.lake.scan.store.scanning import Split
-from rmq_ha.lake.scan.told import STORED, of_records, pack
 from rmq_ha.lake.spark.audit.shape import QUEUE
-from rmq_ha.lake.spark.audit.stored import Asked, label_of, options_of
+from rmq_ha.lake.spark.audit.stored_rows import AuditRequest, label_of, options_of
 from rmq_ha.lake.spark.source.offline import FileWanted, OfflineQueues
 from rmq_ha.lake.spark.source.options import SourceOptions, parse_options
 from rmq_ha.lake.spark.spreading import spread
@@ -26,7 +26,7 @@ _LEAST = ("leastOffset", "leastPlace", "leastMs")
 _MOST = ("mostOffset", "mostPlace", "mostMs")
 
 
-def of_stores(spark: SparkSession, asked: Asked) -> DataFrame:
+def of_stores(spark: SparkSession, asked: AuditRequest) -> DataFrame:
     """
     What `reducing` keeps of stores, while it reads them; with ledgers the messages, too.
 
@@ -53,12 +53,14 @@ def of_rows(rows: DataFrame, key: str, window_ms: int) -> DataFrame:
         for batch in batches:
             for label in pc.unique(batch["brokerName"]).to_pylist():
                 mine = batch.filter(pc.equal(batch["brokerName"], label))
-                yield from _kept(mine, Reduction(label, key, window_ms))
+                yield from _reduced_rows(mine, Reduction(label, key, window_ms))
 
     return rows.mapInArrow(work, from_arrow_schema(SCHEMA))
 
 
-def _read(spark: SparkSession, options: SourceOptions, how: Reduction, asked: Asked) -> DataFrame:
+def _read(
+    spark: SparkSession, options: SourceOptions, how: Reduction, asked: AuditRequest
+) -> DataFrame:
     queues = OfflineQueues(options)
     queues.queues(options.subscription)
     of_each, has_tags = asked.has_ledgers, bool(asked.tags)
@@ -71,14 +73,14 @@ def _read(spark: SparkSession, options: SourceOptions, how: Reduction, asked: As
                 records = subscribed.select(piece)
                 if not of_each:
                     yield from how.batches(records)
-                elif len(asked_for := how.inside(records)):
+                elif len(asked_for := how.inside_time(records)):
                     rows = of_records(asked_for, how.label, id_column_of(how.key), tags=has_tags)
-                    yield from _kept(rows, how)
+                    yield from _reduced_rows(rows, how)
 
     return spread(spark, queues.store.splits(options.split_size), work, SCHEMA)
 
 
-def _kept(rows: Any, how: Reduction) -> Iterator[Any]:
+def _reduced_rows(rows: Any, how: Reduction) -> Iterator[Any]:
     """:param rows: an Arrow batch of one broker; not empty."""
     yield filled({"kind": PACKED, "data": pack(rows, STORED)}, SCHEMA)
     yield from how.rows(rows)
@@ -125,7 +127,7 @@ def segments_of(reduced: DataFrame) -> DataFrame:
     )
 
 
-def several(reduced: DataFrame, partitions: int) -> DataFrame:
+def repeated_ids(reduced: DataFrame, partitions: int) -> DataFrame:
     """
     Numbers of ids that are there more than once.
 

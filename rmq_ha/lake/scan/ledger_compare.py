@@ -15,8 +15,8 @@ import numpy as np
 import pyarrow as pa
 
 from rmq_ha.lake.scan.arrays import filled, grouped
+from rmq_ha.lake.scan.ledger_rows import DELIVERED, PRODUCED, RECORD, SAID, STORED
 from rmq_ha.lake.scan.reducing import are_in_queue, are_ordinary, latency_floors, windows_of
-from rmq_ha.lake.scan.told import DELIVERED, PRODUCED, RECORD, SAID, STORED
 
 COPY, ABSENT, UNPRODUCED, UNLIKE, TWICE, TAKEN, UNGIVEN, ORDERED = range(8)
 """
@@ -59,7 +59,7 @@ class Span(NamedTuple):
     until: int | None
 
 
-class Sieve:
+class LedgerComparison:
     """Compares all that is told of an id."""
 
     def __init__(
@@ -90,10 +90,10 @@ class Sieve:
         """
         held = list(told)
         if held:
-            parts = self._compared(_Told(pa.Table.from_batches(held)))
+            parts = self._compared(_Columns(pa.Table.from_batches(held)))
             yield from (part for part in parts if len(part))
 
-    def _compared(self, told: "_Told") -> Iterator[Any]:
+    def _compared(self, told: "_Columns") -> Iterator[Any]:
         fits = self._fits(told)
         sent, given = (told.pairs(rows[fits[told.code[rows]]]) for rows in told.ledgers)
         placed: list[tuple[int, int]] = []
@@ -114,9 +114,11 @@ class Sieve:
         promised = told.are_of(given[0], self._ordered) | told.has_key[given[0]]
         promised &= told.times[given[0]] == 0
         for rows, records in sent[:, keyed], given[:, promised]:
-            yield filled(told.records(records) | told.said(rows) | {"kind": ORDERED}, SCHEMA)
+            yield filled(
+                told.records(records) | told.ledger_columns(rows) | {"kind": ORDERED}, SCHEMA
+            )
 
-    def _fits(self, told: "_Told") -> Any:
+    def _fits(self, told: "_Columns") -> Any:
         """Which ids are stored once, and all that is told of them is the same."""
         said, own = told.side != STORED, told.count(told.own)
         fits = (own == 1) | ((own == 0) & (told.count(said) == 0))
@@ -124,7 +126,7 @@ class Sieve:
             fits[told.code[rows]] = False
         return fits
 
-    def _contradicted(self, told: "_Told") -> Any:
+    def _contradicted(self, told: "_Columns") -> Any:
         said = np.flatnonzero(told.side != STORED)
         records = told.record[told.code[said]]
         is_other = (told.topic[said] >= 0) & (told.topic[said] != told.topic[records])
@@ -135,7 +137,7 @@ class Sieve:
         is_elsewhere &= (told.offset[said] != _NONE) & (told.times[said] == 0)
         return said[is_other | (is_elsewhere & (told.side[said] == DELIVERED))]
 
-    def _unsent(self, told: "_Told") -> Any:
+    def _unsent(self, told: "_Columns") -> Any:
         own = np.flatnonzero(told.own)
         spans = [self._sent.get(name, _NEVER) for name in told.topics]
         since, until = np.array([*spans, _NEVER], np.int64)[told.topic[own]].T
@@ -162,13 +164,13 @@ class Sieve:
                 yield {**row, "kind": UNLIKE}
         yield from _repeated(delivered)
 
-    def _counted(self, told: "_Told", given: Any, records: Any) -> Any:
+    def _counted(self, told: "_Columns", given: Any, records: Any) -> Any:
         columns = told.records(records)
         offset, stored = columns["queueOffset"], columns["storedMs"]
         born, at = told.born[records], told.at[given]
         # Of what has no time nobody knows how late it was, as where clocks disagree.
         late = np.where(at == _NONE, -1, latency_floors(at - stored.to_numpy()))
-        columns |= told.said(given) | {
+        columns |= told.ledger_columns(given) | {
             "window": pa.array(windows_of(born, self._window_ms)),
             "latency": pa.array(late),
             "n": pa.array(np.ones(len(given), np.int64)),
@@ -177,7 +179,7 @@ class Sieve:
         how = dict(zip(_COUNTS[2:], ("sum", "min", "max", "min", "max"), strict=True))
         return filled(grouped(columns, _OF_COUNT, how) | {"kind": TAKEN}, SCHEMA)
 
-    def _ungiven(self, told: "_Told", given: Any, records: Any) -> Iterator[Any]:
+    def _ungiven(self, told: "_Columns", given: Any, records: Any) -> Iterator[Any]:
         # Of a group that does not name its topics, it may be any.
         anywhere = self._groups.get(None, set())
         of_topics = [anywhere | self._groups.get(name, set()) for name in told.topics]
@@ -190,7 +192,7 @@ class Sieve:
             yield filled(told.records(rows) | {"group": group, "kind": UNGIVEN}, SCHEMA)
 
 
-class _Told:
+class _Columns:
     """Rows as columns of numpy: texts are numbers; nothing is -1 or `_NONE`."""
 
     def __init__(self, rows: Any) -> None:
@@ -264,7 +266,7 @@ class _Told:
         """What the log has of them."""
         return {name: self._rows[name].take(pa.array(rows)) for name, _ in RECORD}
 
-    def said(self, rows: Any) -> dict[str, Any]:
+    def ledger_columns(self, rows: Any) -> dict[str, Any]:
         return {name: self._rows[name].take(pa.array(rows)) for name, _ in SAID}
 
 

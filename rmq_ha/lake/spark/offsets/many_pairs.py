@@ -12,7 +12,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from rmq_ha.base.errors import CannotDecide, WrongUsage
 from rmq_ha.client.rules.settings import ClientConfig
 from rmq_ha.lake.spark.findings import FINDINGS, finding_row
-from rmq_ha.lake.spark.host.threads import together
+from rmq_ha.lake.spark.host.threads import map_in_threads
 from rmq_ha.lake.spark.offsets import history
 from rmq_ha.lake.spark.offsets.job import LAG, lag
 from rmq_ha.lake.spark.offsets.report import trend_of
@@ -101,13 +101,13 @@ def verify(
     """
 
     def work(some: Iterator[tuple[int, Sequence[Place]]]) -> Iterator[Any]:
-        rows = together(lambda task: pair_work.row(*task), some, _AT_ONCE)
+        rows = map_in_threads(lambda task: pair_work.row(*task), some, _AT_ONCE)
         yield pa.RecordBatch.from_pylist(rows, _ROWS)
 
     frame = spread(spark, list(enumerate(pairs)), work, _ROWS, _AT_ONCE).persist()
     of_pairs = frame.orderBy("number").select(*PAIRS.names)
     rows = of_pairs.collect()
-    past = history.past(spark, history_directory)
+    past = history.read_history(spark, history_directory)
     outcome, verdict = decided(rows, past.violations)
     worst = sorted(rows, key=lambda row: (row.safe, row.exitCode))
     shown = [(row.master, ", ".join(row.slaves), row.verdict) for row in worst[:_SHOWN]]

@@ -1,6 +1,8 @@
 """
-Rows that only Python looks at: Spark carries many as one value (`rmq_ha.lake.scan.told`), in a
-column `data`, and so spends nothing on each.
+Rows that only Python looks at.
+
+Spark carries many of them as one value (`rmq_ha.lake.scan.ledger_rows`) in a column `data`, and so
+spends nothing on each.
 """
 
 from collections.abc import Iterator
@@ -10,7 +12,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from rmq_ha.lake.scan.told import PARTS, STORED, TOLD, divide, pack, unpack
+from rmq_ha.lake.scan.ledger_rows import PARTS, STORED, TOLD, divide, pack, unpack
 
 _DATA = pa.schema([("data", pa.binary())])
 

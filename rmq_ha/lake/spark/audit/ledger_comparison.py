@@ -1,4 +1,4 @@
-"""The log and the ledgers, compared id by id: `rmq_ha.lake.scan.sieve`, run on executors."""
+"""Compare the log with the ledgers, id by id, with `lake.scan.ledger_compare` on executors."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -9,56 +9,56 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from rmq_ha.lake.scan.sieve import SCHEMA, Sieve
-from rmq_ha.lake.scan.told import unpack
+from rmq_ha.lake.scan.ledger_compare import SCHEMA, LedgerComparison
+from rmq_ha.lake.scan.ledger_rows import unpack
 from rmq_ha.lake.spark.audit.ledgers import Ledger
-from rmq_ha.lake.spark.audit.packed import divided
+from rmq_ha.lake.spark.audit.packed_rows import divided
 from rmq_ha.lake.spark.audit.shape import frozen, gathered
-from rmq_ha.lake.spark.audit.stored import Asked
+from rmq_ha.lake.spark.audit.stored_rows import AuditRequest
 
 _PER_PART = 250_000
 
 
 @dataclass(frozen=True)
-class Compared:
+class LedgerDifferences:
     """
     What came of it.
 
-    :ivar rows: as `sieve.SCHEMA`.
+    :ivar rows: as `ledger_compare.SCHEMA`.
     :ivar kinds: with their sides, of these rows.
     """
 
     rows: DataFrame
     kinds: frozenset[tuple[int, int | None]]
 
-    def of(self, kind: int, side: int | None = None) -> DataFrame | None:
+    def rows_of(self, kind: int, side: int | None = None) -> DataFrame | None:
         """The rows of a kind, of one ledger's; None: there are none, so Spark is asked nothing."""
         if not any(kind == other and side in (None, of) for other, of in self.kinds):
             return None
         rows = self.rows.where(F.col("kind") == kind)
         return rows if side is None else rows.where(F.col("side") == side)
 
-    def each(self, kind: int, side: int | None = None) -> Iterator[DataFrame]:
+    def rows_if_any(self, kind: int, side: int | None = None) -> Iterator[DataFrame]:
         """`of`, if there are any."""
-        rows = self.of(kind, side)
+        rows = self.rows_of(kind, side)
         if rows is not None:
             yield rows
 
 
 def compared(
-    asked: Asked,
+    asked: AuditRequest,
     rows: DataFrame,
     count: int,
     produced: Ledger | None = None,
     delivered: Ledger | None = None,
-) -> Compared:
+) -> LedgerDifferences:
     """
     Compare.
 
     :param rows: of the log, of `packed`.
     :param count: how many, about.
     """
-    sieve = Sieve(
+    sieve = LedgerComparison(
         asked.window_ms,
         () if produced is None else produced.spans,
         () if delivered is None else delivered.spans,
@@ -79,4 +79,4 @@ def compared(
     every = divided(reduce(DataFrame.unionAll, told), max(2, -(-count // _PER_PART)))
     result = frozen(every.mapInArrow(work, from_arrow_schema(SCHEMA)))
     kinds = {row[:2]: row[2] for row in result.groupBy("kind", "side").count().collect()}
-    return Compared(gathered(result, sum(kinds.values())), frozenset(kinds))
+    return LedgerDifferences(gathered(result, sum(kinds.values())), frozenset(kinds))

@@ -32,7 +32,7 @@ _COLUMNS = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class AuditRequest:
     """
     What is to be audited.
 
@@ -113,7 +113,7 @@ def source_options(place: Place, topics: Sequence[str]) -> dict[str, str]:
     )
 
 
-def stored_rows(spark: SparkSession, asked: Asked, *, body: bool = False) -> DataFrame:
+def stored_rows(spark: SparkSession, asked: AuditRequest, *, body: bool = False) -> DataFrame:
     """
     One row for each stored message.
 
@@ -128,7 +128,7 @@ def stored_rows(spark: SparkSession, asked: Asked, *, body: bool = False) -> Dat
     return reduce(DataFrame.unionByName, frames)
 
 
-def options_of(place: Place, asked: Asked) -> dict[str, str]:
+def options_of(place: Place, asked: AuditRequest) -> dict[str, str]:
     """
     Options of the data source for what is asked about, and where it may be on its way.
 
@@ -142,11 +142,13 @@ def options_of(place: Place, asked: Asked) -> dict[str, str]:
     return options | {"brokerName": label} if label else options
 
 
-def _of_place(spark: SparkSession, place: Place, asked: Asked, further: Sequence[str]) -> DataFrame:
+def _of_place(
+    spark: SparkSession, place: Place, asked: AuditRequest, further: Sequence[str]
+) -> DataFrame:
     options = options_of(place, asked)
     id_column = id_column_of(asked.key)
     names = [*_COLUMNS, id_column, "brokerName", *further]
-    return _inside(read(spark, options, names), asked).select(
+    return _inside_time(read(spark, options, names), asked).select(
         F.coalesce("brokerName", F.lit("")).alias("brokerName"),
         *("topic", "queueId", "queueOffset", "commitLogOffset", "sysFlag"),
         F.col(id_column).alias("id"),
@@ -158,7 +160,7 @@ def _of_place(spark: SparkSession, place: Place, asked: Asked, further: Sequence
     )
 
 
-def _inside(frame: DataFrame, asked: Asked) -> DataFrame:
+def _inside_time(frame: DataFrame, asked: AuditRequest) -> DataFrame:
     """The time that was asked for."""
     low, high = asked.stored_ms
     stored = F.unix_millis("storeTimestamp")
@@ -173,7 +175,7 @@ def read(spark: SparkSession, options: Mapping[str, str], columns: Sequence[str]
     return spark.read.format("rocketmq").schema(schema).options(**options).load()
 
 
-def op_marks(spark: SparkSession, asked: Asked) -> DataFrame:
+def op_marks(spark: SparkSession, asked: AuditRequest) -> DataFrame:
     """
     `brokerName`, `queueId` and `queueOffset` of half messages whose end is noted, and when
     (`endedMs`).
@@ -194,7 +196,7 @@ def op_marks(spark: SparkSession, asked: Asked) -> DataFrame:
     )
 
 
-def _of_topic(asked: Asked, topic: str) -> Iterator[dict[str, str]]:
+def _of_topic(asked: AuditRequest, topic: str) -> Iterator[dict[str, str]]:
     """Options to read a topic of each place; unlike a name, a pattern may fit nothing."""
     for place in asked.places:
         given = source_options(place, ()) | dict(asked.options)
@@ -203,7 +205,7 @@ def _of_topic(asked: Asked, topic: str) -> Iterator[dict[str, str]]:
         yield given | {"brokerName": label} if label else given
 
 
-def delayed_rows(spark: SparkSession, asked: Asked) -> DataFrame:
+def delayed_rows(spark: SparkSession, asked: AuditRequest) -> DataFrame:
     """
     What lies in the schedule topic: the record's place, `id`, `storedMs`, and where it is to go,
     `realTopic` and `realQueueId`. Without an id nobody can tell its copy, so it is left out.
@@ -212,7 +214,8 @@ def delayed_rows(spark: SparkSession, asked: Asked) -> DataFrame:
     names = ["brokerName", "queueId", "queueOffset", "commitLogOffset", "storeTimestamp"]
     columns = [*names, id_column, "properties"]
     frames = [
-        _inside(read(spark, given, columns), asked) for given in _of_topic(asked, SCHEDULE_TOPIC)
+        _inside_time(read(spark, given, columns), asked)
+        for given in _of_topic(asked, SCHEDULE_TOPIC)
     ]
     rows = (
         reduce(DataFrame.unionByName, frames)
