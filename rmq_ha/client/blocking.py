@@ -12,6 +12,8 @@ from math import inf
 from random import SystemRandom
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import msgspec
+
 from rmq_ha.base.host.blocking import BlockingCalls, http_get, now_ms, seconds, sleep
 from rmq_ha.base.host.process import process_id, this_process
 from rmq_ha.base.wire.bodies import MessageQueue
@@ -455,7 +457,7 @@ class BlockingClient:
         return wrap(self.settings.namespace, name)
 
     def _full_queue(self, queue: MessageQueue) -> MessageQueue:
-        return queue._replace(topic=self._full(queue.topic))
+        return msgspec.structs.replace(queue, topic=self._full(queue.topic))
 
     def _shown(self, message: MessageExt) -> MessageExt:
         message.topic = unwrap(self.settings.namespace, message.topic)

@@ -18,6 +18,7 @@ from rmq_ha.base.wire import bodies
 from rmq_ha.base.wire.batch import encode_batch, read_batch
 from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.base.wire.ext_fields import ext_fields
+from rmq_ha.base.wire.fastjson import encode
 from rmq_ha.base.wire.frame import JSON, ROCKETMQ, FrameReader, decode_frame, encode_frame
 from rmq_ha.base.wire.json_header import decode_plain_header
 from rmq_ha.base.wire.route_bodies import (
@@ -33,7 +34,7 @@ from rmq_ha.base.wire.send_header import (
     decode_fast_v2,
     decode_send_header,
 )
-from rmq_ha.base.wire.stat_bodies import REPLICATION_KEY, decode_connections
+from rmq_ha.base.wire.stat_bodies import REPLICATION_KEY, ProducerConnection
 from rmq_ha.client.consume.offsets import decode_offsets
 from rmq_ha.client.lookup.brokers import replication_of
 from rmq_ha.client.lookup.requests import pull_request, send_request
@@ -100,7 +101,7 @@ HEARTBEAT = bodies.HeartbeatData(
             "G1", subscriptions=[SubscriptionData("TopicA", "a || b", sub_version=1)]
         )
     ],
-    ["p"],
+    [bodies.ProducerData("p")],
 ).encode()
 FRAMES = [frame for command in commands() for frame in frames_of(command)]
 HEADERS = [FrameReader().receive_data(frame)[0] for frame in FRAMES]
@@ -175,7 +176,7 @@ body(
     "registration",
     REGISTRATION.encode(),
     RegisterBrokerBody.decode,
-    json.dumps({"filterServerList": [], "topicConfigSerializeWrapper": TABLE.to_json()}).encode(),
+    encode({"filterServerList": [], "topicConfigSerializeWrapper": TABLE}),
 )
 body(
     "registration.deflated",
@@ -190,18 +191,18 @@ body(
 body(
     "group",
     '{"groupName":"G1","retryQueueNums":1,"consumeEnable":true}',
-    lambda data: bodies.read_body(data, SubscriptionGroupConfig.from_json),
+    lambda data: bodies.read_as(SubscriptionGroupConfig, data),
 )
 body(
     "version",
     '{"counter":"1","timestamp":2}',
-    lambda data: bodies.read_body(data, DataVersion.from_json),
+    lambda data: bodies.read_as(DataVersion, data),
 )
-body("topics", json.dumps(TABLE.to_json()), bodies.decode_topic_table)
+body("topics", TABLE.encode(), bodies.TopicTable.decode)
 body(
     "groups",
     '{"dataVersion":{"counter":1},"subscriptionGroupTable":{"G":{"groupName":"G"}}}',
-    bodies.decode_group_table,
+    bodies.GroupTable.decode,
 )
 body("offsets", '{"offsetTable":{"TopicA@G1":{0:1,1:"2"}}}', bodies.decode_offset_table)
 body("delays", '{"offsetTable":{3:12}}', bodies.decode_delay_offsets)
@@ -225,7 +226,7 @@ body("client_offsets", json.dumps({"offsetTable": QUEUES}), decode_offsets)
 body(
     "connections",
     '{"connectionSet":[{"clientId":"c","clientAddr":"a:1","version":407}]}',
-    decode_connections,
+    ProducerConnection.decode,
 )
 body(
     "route",

@@ -13,7 +13,7 @@ from typing import Any
 
 from rmq_ha.base.host.blocking import BlockingCalls
 from rmq_ha.base.remoting.signing import Credentials, sign
-from rmq_ha.base.wire.bodies import decode_offset_table, decode_topic_table
+from rmq_ha.base.wire.bodies import TopicTable, decode_offset_table
 from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.client.lookup.requests import pull_request, send_request
 from tests.live.live_ports import free_ports
@@ -191,7 +191,7 @@ class Cluster:
         body = self.ask(port, RemotingCommand(code)).body or b""
         if code == 43:
             return decode_offset_table(body)
-        return decode_topic_table(body).topics if code == 21 else body
+        return TopicTable.decode(body).topics if code == 21 else body
 
     def state(self) -> dict[str, Any]:
         """All that a stranger could want to move."""

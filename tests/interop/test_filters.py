@@ -19,6 +19,7 @@ from rmq_ha.base.store_format.consumequeue_ext import decode_extension
 from rmq_ha.base.wire import fastjson
 from rmq_ha.base.wire.codes import RequestCode
 from rmq_ha.base.wire.command import RemotingCommand
+from rmq_ha.base.wire.declared import to_members
 from rmq_ha.client.lookup.requests import pull_request, send_request
 from rmq_ha.server.broker.tables.consumer_filters import ConsumerFilterManager
 from rmq_ha.testing.disk import SimDisk
@@ -129,7 +130,7 @@ def pull(expression: str | None, kind: str | None, **changes: Any) -> RemotingCo
 
 def check(expression: str | None, kind: str | None) -> RemotingCommand:
     """The question whether a subscription is fine."""
-    subscription = SubscriptionData(TOPIC, "", expression_type=kind).to_json()
+    subscription = to_members(SubscriptionData(TOPIC, "", expression_type=kind))
     subscription["subString"] = expression
     body = {"clientId": "c", "group": "g", "subscriptionData": subscription}
     return RemotingCommand(RequestCode.CHECK_CLIENT_CONFIG, None, fastjson.encode(body))
@@ -158,9 +159,7 @@ def heartbeat(group: str, version: int, *wanted: tuple[str, str, str]) -> Remoti
         "consumeFromWhere": "CONSUME_FROM_LAST_OFFSET",
         "unitMode": False,
         "subscriptionDataSet": [
-            SubscriptionData(
-                topic, expression, sub_version=version, expression_type=kind
-            ).to_json()
+            SubscriptionData(topic, expression, sub_version=version, expression_type=kind)
             for topic, expression, kind in wanted
         ],
     }  # fmt: skip

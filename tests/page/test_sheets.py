@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from rmq_ha.base.model.status import BrokerRole
-from rmq_ha.base.wire.bodies import ConsumerData, HeartbeatData
+from rmq_ha.base.wire.bodies import ConsumerData, HeartbeatData, ProducerData
 from rmq_ha.base.wire.codes import RequestCode
 from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.ops.app.page.other import ControllerBoard
@@ -55,7 +55,9 @@ def filled() -> PageCluster:
     offsets = made.brokers["broker-a"].consumer_offsets
     for topic, queue_id, offset in (("audit", 0, 2), ("audit", 1, 9), ("%RETRY%late", 0, 1)):
         offsets.commit("late", topic, queue_id, offset)
-    beat = HeartbeatData("maker@1", [ConsumerData("late", "CONSUME_PASSIVELY")], ["makers"])
+    beat = HeartbeatData(
+        "maker@1", [ConsumerData("late", "CONSUME_PASSIVELY")], [ProducerData("makers")]
+    )
     command = RemotingCommand(RequestCode.HEART_BEAT, None, beat.encode())
     made.wait(made.sender.invoke(made.address("broker-a"), command, 3000))
     wrong = RemotingCommand(RequestCode.VIEW_MESSAGE_BY_ID, {"offset": "7"})

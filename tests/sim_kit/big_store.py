@@ -189,8 +189,8 @@ def _write_tables(roots: Sequence[Path], shape: Shape, written: BigStore) -> Non
         offsets.setdefault(f"{topic}@{GROUPS[1]}", {})[queue] = count * 9 // 10
     groups = {name: SubscriptionGroupConfig(name) for name in GROUPS}
     files = {
-        "config/topics.json": fastjson.pretty(TopicTable(version, topics).to_json()),
-        "config/subscriptionGroup.json": fastjson.pretty(GroupTable(version, groups).to_json()),
+        "config/topics.json": fastjson.pretty(TopicTable(version, topics)),
+        "config/subscriptionGroup.json": fastjson.pretty(GroupTable(version, groups)),
         "config/consumerOffset.json": fastjson.pretty({"offsetTable": offsets}),
         "config/delayOffset.json": fastjson.pretty({"offsetTable": {}}),
     }

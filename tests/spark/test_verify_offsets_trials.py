@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from rmq_ha.base.host.blocking import now_ms, pause
-from rmq_ha.base.wire.bodies import MessageQueue, decode_offset_table, decode_topic_table
+from rmq_ha.base.wire.bodies import MessageQueue, TopicTable, decode_offset_table
 from rmq_ha.base.wire.codes import RequestCode
 from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.client.blocking import BlockingClient
@@ -180,7 +180,7 @@ def is_written(client: BlockingClient, pair: Pair) -> bool:
 
 def topics_of(client: BlockingClient, address: str) -> set[str]:
     answer = client.call(address, RemotingCommand(RequestCode.GET_ALL_TOPIC_CONFIG))
-    return set(decode_topic_table(answer.body or b"{}").topics)
+    return set(TopicTable.decode(answer.body or b"{}").topics)
 
 
 def of_group(pairing: Pairing, topic: str, group: str) -> dict[int, Counted]:

@@ -3,18 +3,20 @@
 Spec: remoting.md, chapter 8; store.md, section 12.1.
 """
 
-from dataclasses import dataclass
-from typing import Any
+from typing import ClassVar
+
+import msgspec
 
 
-@dataclass(slots=True)
-class DataVersion:
+class DataVersion(msgspec.Struct, rename="camel"):
     """
     Equal only when all numbers are.
 
     :ivar state_version: the epoch of a broker in controller mode, which name servers compare; 0
         in any other mode, and then it is not sent, as 4.9 knows no such member.
     """
+
+    UNWRITTEN_ZEROS: ClassVar[tuple[str, ...]] = ("state_version",)
 
     timestamp: int = 0
     counter: int = 0
@@ -30,15 +32,3 @@ class DataVersion:
         self.timestamp = other.timestamp
         self.counter = other.counter
         self.state_version = other.state_version
-
-    def to_json(self) -> dict[str, int]:
-        """The form on the wire and on disk."""
-        version = {"counter": self.counter, "timestamp": self.timestamp}
-        return {**version, "stateVersion": self.state_version} if self.state_version else version
-
-    @classmethod
-    def from_json(cls, value: Any) -> "DataVersion":
-        """Missing members are 0."""
-        value = value or {}
-        names = ("timestamp", "counter", "stateVersion")
-        return cls(*(int(value.get(name, 0)) for name in names))

@@ -5,16 +5,20 @@ Listings and statistics are in `stat_bodies`, routes and registration in `route_
 Spec: remoting.md, chapters 7 and 8, appendix B.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, ClassVar, Self, TypeVar
+
+import msgspec
+from msgspec import field
 
 from rmq_ha.base.errors import ProtocolViolation
 from rmq_ha.base.model.data_version import DataVersion
-from rmq_ha.base.model.numbers import java_int
+from rmq_ha.base.model.numbers import Int32
 from rmq_ha.base.model.subscription import SubscriptionData
 from rmq_ha.base.model.topic_config import SubscriptionGroupConfig, TopicConfig
-from rmq_ha.base.wire.fastjson import BODY_VALUES, ObjectKey, encode, parse
+from rmq_ha.base.wire.declared import from_members
+from rmq_ha.base.wire.fastjson import BODY_VALUES, encode, parse
 from rmq_ha.base.wire.text import to_bytes
 
 T = TypeVar("T")
@@ -22,299 +26,183 @@ MOST_ITEMS = 5000
 """Groups, subscriptions or queues of one request, whatever the configuration says."""
 
 
-class MessageQueue(NamedTuple):
-    """One queue of a topic on the brokers of one name."""
+class Body(msgspec.Struct, rename="camel"):
+    """
+    A body whose members are its attributes.
+
+    :cvar MOST: as `read_body` has it.
+    """
+
+    MOST: ClassVar[int | None] = BODY_VALUES
+
+    def encode(self) -> bytes:
+        """As fastjson writes it."""
+        return encode(self)
+
+    @classmethod
+    def decode(cls, body: bytes) -> Self:
+        """
+        From a request or a response.
+
+        :raises ProtocolViolation: it is not such a body.
+        """
+        return read_body(body, cls._from_members, cls.MOST)
+
+    @classmethod
+    def _from_members(cls, members: dict[str, Any]) -> Self:
+        return from_members(cls, members)
+
+
+class Answer(Body):
+    """A body of those whom we asked; it is as large as it has to be."""
+
+    MOST = None
+
+
+class MessageQueue(msgspec.Struct, rename="camel", frozen=True, order=True):
+    """One queue of a topic on the brokers of one name; in a body also the key of a map."""
 
     topic: str
     broker_name: str
-    queue_id: int
+    queue_id: Int32
 
-    def to_json(self) -> dict[str, Any]:
-        """The members have Java's names, in alphabetical order."""
-        return {"brokerName": self.broker_name, "queueId": self.queue_id, "topic": self.topic}
-
-    def to_key(self) -> ObjectKey:
-        """As the key of a map."""
-        return ObjectKey(self.to_json().items())
+    def __iter__(self) -> Iterator[str | int]:
+        yield self.topic
+        yield self.broker_name
+        yield self.queue_id
 
     @classmethod
-    def from_json(cls, value: Any) -> "MessageQueue":
-        """From a member, or from the key of a map (an object, or a string with one in it)."""
-        return cls.from_members(dict(parse(to_bytes(value)) if isinstance(value, str) else value))
-
-    @classmethod
-    def from_members(cls, members: dict[str, Any]) -> "MessageQueue":
-        return cls(
-            text(members.get("topic")),
-            text(members.get("brokerName")),
-            java_int(members.get("queueId", 0)),
-        )
+    def from_key(cls, key: Any) -> "MessageQueue":
+        """From the key of a map: an object, or a string with one in it."""
+        members = parse(to_bytes(key)) if isinstance(key, str) else key
+        return from_members(cls, dict(members))
 
 
-@dataclass(slots=True)
-class ConsumerData:
+class ConsumerData(msgspec.Struct, rename="camel"):
     """What one consumer group of a client says of itself in a heartbeat."""
 
     group_name: str
     consume_type: str | None = None
     message_model: str | None = None
     consume_from_where: str | None = None
-    subscriptions: list[SubscriptionData] = field(default_factory=list)
+    subscriptions: list[SubscriptionData] = field(name="subscriptionDataSet", default_factory=list)
     unit_mode: bool = False
 
-    def to_json(self) -> dict[str, Any]:
-        """The members have Java's names, in alphabetical order."""
-        return {
-            "consumeFromWhere": self.consume_from_where,
-            "consumeType": self.consume_type,
-            "groupName": self.group_name,
-            "messageModel": self.message_model,
-            "subscriptionDataSet": [item.to_json() for item in self.subscriptions],
-            "unitMode": self.unit_mode,
-        }
 
-    @classmethod
-    def from_json(cls, value: dict[str, Any]) -> "ConsumerData":
-        """Missing members become None or empty."""
-        return cls(
-            group_name=text(value.get("groupName")),
-            consume_type=optional_text(value.get("consumeType")),
-            message_model=optional_text(value.get("messageModel")),
-            consume_from_where=optional_text(value.get("consumeFromWhere")),
-            subscriptions=[
-                SubscriptionData.from_json(item) for item in value.get("subscriptionDataSet") or ()
-            ],
-            unit_mode=bool(value.get("unitMode", False)),
-        )
+class ProducerData(msgspec.Struct, rename="camel"):
+    """One producer group of a client in a heartbeat."""
+
+    group_name: str
 
 
-@dataclass(slots=True)
-class HeartbeatData:
+class HeartbeatData(Body):
     """What a client says of itself (code 34, B1)."""
 
-    client_id: str = ""
-    consumers: list[ConsumerData] = field(default_factory=list)
-    producer_groups: list[str] = field(default_factory=list)
+    client_id: str = field(name="clientID", default="")
+    consumers: list[ConsumerData] = field(name="consumerDataSet", default_factory=list)
+    producers: list[ProducerData] = field(name="producerDataSet", default_factory=list)
 
-    def encode(self) -> bytes:
-        return encode(
-            {
-                "clientID": self.client_id,
-                "consumerDataSet": [item.to_json() for item in self.consumers],
-                "producerDataSet": [{"groupName": name} for name in self.producer_groups],
-            }
-        )
+    @property
+    def producer_groups(self) -> list[str]:
+        """The names of its producer groups."""
+        return [item.group_name for item in self.producers]
 
     @classmethod
-    def decode(cls, body: bytes) -> "HeartbeatData":
-        """
-        From a request's body.
-
-        :raises ProtocolViolation: it is not such a body.
-        """
-        return read_body(body, cls._from_json)
-
-    @classmethod
-    def _from_json(cls, value: dict[str, Any]) -> "HeartbeatData":
-        consumers = value.get("consumerDataSet") or ()
-        producers = value.get("producerDataSet") or ()
-        _check_count("groups", len(consumers) + len(producers))
+    def _from_members(cls, members: dict[str, Any]) -> Self:
+        consumers = members.get("consumerDataSet") or ()
+        _check_count("groups", len(consumers) + len(members.get("producerDataSet") or ()))
         counts = [len(item.get("subscriptionDataSet") or ()) for item in consumers]
         _check_count("subscriptions", sum(counts))
-        return cls(
-            client_id=text(value.get("clientID")),
-            consumers=[ConsumerData.from_json(item) for item in consumers],
-            producer_groups=[text(item.get("groupName")) for item in producers],
-        )
+        return from_members(cls, members)
 
 
-@dataclass(slots=True)
-class LockBatch:
+class LockBatch(Body):
     """A request to lock or unlock queues for one client (codes 41 and 42, B5)."""
 
     consumer_group: str = ""
     client_id: str = ""
-    queues: list[MessageQueue] = field(default_factory=list)
-
-    def encode(self) -> bytes:
-        return encode(
-            {
-                "clientId": self.client_id,
-                "consumerGroup": self.consumer_group,
-                "mqSet": [queue.to_json() for queue in self.queues],
-            }
-        )
+    queues: list[MessageQueue] = field(name="mqSet", default_factory=list)
 
     @classmethod
-    def decode(cls, body: bytes) -> "LockBatch":
-        """
-        From a request's body.
-
-        :raises ProtocolViolation: it is not such a body.
-        """
-        return read_body(body, cls._from_json)
-
-    @classmethod
-    def _from_json(cls, value: dict[str, Any]) -> "LockBatch":
-        queues = value.get("mqSet") or ()
-        _check_count("queues", len(queues))
-        return cls(
-            text(value.get("consumerGroup")),
-            text(value.get("clientId")),
-            [MessageQueue.from_members(item) for item in queues],
-        )
+    def _from_members(cls, members: dict[str, Any]) -> Self:
+        _check_count("queues", len(members.get("mqSet") or ()))
+        return from_members(cls, members)
 
 
-@dataclass(slots=True)
-class CheckClient:
+class LockedQueues(Answer):
+    """The queues that a client holds now (code 41)."""
+
+    queues: list[MessageQueue] = field(name="lockOKMQSet", default_factory=list)
+
+
+class CheckClient(Body):
     """A client's question whether the broker takes a subscription (code 46, B6)."""
 
     client_id: str = ""
     group: str = ""
-    subscription: SubscriptionData | None = None
-
-    def encode(self) -> bytes:
-        subscription = self.subscription
-        return encode(
-            {
-                "clientId": self.client_id,
-                "group": self.group,
-                "subscriptionData": None if subscription is None else subscription.to_json(),
-            }
-        )
-
-    @classmethod
-    def decode(cls, body: bytes) -> "CheckClient":
-        """
-        From a request's body.
-
-        :raises ProtocolViolation: it is not such a body.
-        """
-        return read_body(body, cls._from_json)
-
-    @classmethod
-    def _from_json(cls, value: dict[str, Any]) -> "CheckClient":
-        subscription = value.get("subscriptionData")
-        return cls(
-            text(value.get("clientId")),
-            text(value.get("group")),
-            None if subscription is None else SubscriptionData.from_json(subscription),
-        )
+    subscription: SubscriptionData | None = field(name="subscriptionData", default=None)
 
 
-class TopicTable(NamedTuple):
-    """TopicConfigSerializeWrapper (code 21, B7)."""
+class TopicTable(Answer):
+    """TopicConfigSerializeWrapper: code 21 (B7), and `topics.json`."""
 
-    version: DataVersion
-    topics: dict[str, TopicConfig]
+    version: DataVersion = field(name="dataVersion", default_factory=DataVersion)
+    topics: dict[str, TopicConfig] = field(name="topicConfigTable", default_factory=dict)
 
-    def to_json(self) -> dict[str, Any]:
-        """For a body or for `topics.json`."""
-        return {
-            "dataVersion": self.version.to_json(),
-            "topicConfigTable": {name: topic.to_json() for name, topic in self.topics.items()},
-        }
-
-    @classmethod
-    def from_json(cls, value: dict[str, Any]) -> "TopicTable":
-        """A missing version is (0, 0)."""
-        return cls(
-            DataVersion.from_json(value.get("dataVersion")),
-            {
-                name: TopicConfig.from_json({"topicName": name, **topic})
-                for name, topic in (value.get("topicConfigTable") or {}).items()
-            },
-        )
+    def __post_init__(self) -> None:
+        for name, topic in self.topics.items():
+            topic.topic_name = topic.topic_name or name
 
 
-class GroupTable(NamedTuple):
-    """SubscriptionGroupWrapper (code 201, B9)."""
+class GroupTable(Answer):
+    """SubscriptionGroupWrapper: code 201 (B9), and `subscriptionGroup.json`."""
 
-    version: DataVersion
-    groups: dict[str, SubscriptionGroupConfig]
+    version: DataVersion = field(name="dataVersion", default_factory=DataVersion)
+    groups: dict[str, SubscriptionGroupConfig] = field(
+        name="subscriptionGroupTable", default_factory=dict
+    )
 
-    def to_json(self) -> dict[str, Any]:
-        """For a body or for `subscriptionGroup.json`."""
-        return {
-            "dataVersion": self.version.to_json(),
-            "subscriptionGroupTable": {
-                name: group.to_json() for name, group in self.groups.items()
-            },
-        }
-
-    @classmethod
-    def from_json(cls, value: dict[str, Any]) -> "GroupTable":
-        """A missing version is (0, 0)."""
-        return cls(
-            DataVersion.from_json(value.get("dataVersion")),
-            {
-                name: SubscriptionGroupConfig.from_json({"groupName": name, **group})
-                for name, group in (value.get("subscriptionGroupTable") or {}).items()
-            },
-        )
+    def __post_init__(self) -> None:
+        for name, group in self.groups.items():
+            group.group_name = group.group_name or name
 
 
-def decode_topic_table(body: bytes, most: int | None = None) -> TopicTable:
-    """
-    Code 21's body, or `topics.json`.
+class OffsetTable(Answer):
+    """Code 43, and `consumerOffset.json` (B8): by `topic@group` and queue id."""
 
-    :param most: as `read_body` has it.
-    :raises ProtocolViolation: it is not such a body.
-    """
-    return read_body(body, TopicTable.from_json, most)
+    offsets: dict[str, dict[int, int]] = field(name="offsetTable", default_factory=dict)
 
 
-def decode_group_table(body: bytes) -> GroupTable:
-    """
-    Code 201's body, or `subscriptionGroup.json`.
+class DelayOffsetTable(Answer):
+    """Code 45, and `delayOffset.json`: by delay level the next offset of its queue."""
 
-    :raises ProtocolViolation: it is not such a body.
-    """
-    return read_body(body, GroupTable.from_json, None)
+    offsets: dict[int, int] = field(name="offsetTable", default_factory=dict)
+
+
+class KVTable(Answer):
+    """Names and values (B19)."""
+
+    table: dict[str, str] = field(default_factory=dict)
 
 
 def decode_offset_table(body: bytes) -> dict[str, dict[int, int]]:
-    """
-    Code 43's body, or `consumerOffset.json` (B8): `topic@group` to queue id to offset.
-
-    :raises ProtocolViolation: it is not such a body.
-    """
-    return read_body(
-        body,
-        lambda value: {
-            name: {int(queue): int(offset) for queue, offset in queues.items()}
-            for name, queues in (value.get("offsetTable") or {}).items()
-        },
-        None,
-    )
+    """Read an `OffsetTable`; raises as `Body.decode`."""
+    return OffsetTable.decode(body).offsets
 
 
 def decode_delay_offsets(body: bytes) -> dict[int, int]:
-    """
-    Code 45's body, or `delayOffset.json`: delay level to the next offset of its queue.
-
-    :raises ProtocolViolation: it is not such a body.
-    """
-    return read_body(
-        body,
-        lambda value: {
-            int(level): int(offset) for level, offset in (value.get("offsetTable") or {}).items()
-        },
-        None,
-    )
+    """Read a `DelayOffsetTable`; raises as `Body.decode`."""
+    return DelayOffsetTable.decode(body).offsets
 
 
 def decode_kv_table(body: bytes) -> dict[str, str]:
-    """
-    A KVTable (B19).
+    """Read a `KVTable`; raises as `Body.decode`."""
+    return KVTable.decode(body).table
 
-    :raises ProtocolViolation: it is not such a body.
-    """
-    return read_body(
-        body,
-        lambda value: {str(name): str(item) for name, item in (value.get("table") or {}).items()},
-        None,
-    )
+
+def decode_queues(body: bytes) -> list[MessageQueue]:
+    """Read `LockedQueues`; raises as `Body.decode`."""
+    return LockedQueues.decode(body).queues
 
 
 def decode_string_list(body: bytes, member: str) -> list[str]:
@@ -326,32 +214,30 @@ def decode_string_list(body: bytes, member: str) -> list[str]:
     return read_body(body, lambda value: [str(item) for item in value.get(member) or ()], None)
 
 
-def decode_queues(body: bytes, member: str = "lockOKMQSet") -> list[MessageQueue]:
-    """
-    One list of queues of a body: a lock's `lockOKMQSet`.
-
-    :raises ProtocolViolation: it is not such a body.
-    """
-    return read_body(
-        body,
-        lambda value: [MessageQueue.from_json(item) for item in value.get(member) or ()],
-        None,
-    )
-
-
 def decode_queue_table(body: bytes, member: str = "offsetTable") -> dict[MessageQueue, Any]:
     """
     A table by queue: topic statistics, consume statistics, reset offsets (B10 to B12).
+
+    A JSON object has no objects as keys, so no class can declare such a table.
 
     :raises ProtocolViolation: it is not such a body.
     """
     return read_body(
         body,
         lambda value: {
-            MessageQueue.from_json(queue): item for queue, item in (value.get(member) or {}).items()
+            MessageQueue.from_key(queue): item for queue, item in (value.get(member) or {}).items()
         },
         None,
     )
+
+
+def read_as(kind: type[T], body: bytes, most: int | None = BODY_VALUES) -> T:
+    """
+    A body that is one declared value, as `read_body` reads it.
+
+    :raises ProtocolViolation: it is not such a body.
+    """
+    return read_body(body, partial(from_members, kind), most)
 
 
 def read_body(
@@ -369,7 +255,9 @@ def read_body(
         raise ProtocolViolation("the body is not a JSON object")
     try:
         return convert(value)
-    except (TypeError, ValueError, AttributeError, KeyError, OverflowError) as error:
+    except (
+        *(msgspec.ValidationError, TypeError, ValueError, AttributeError, KeyError, OverflowError),
+    ) as error:
         raise ProtocolViolation(f"the body does not have the expected form: {error}") from None
 
 

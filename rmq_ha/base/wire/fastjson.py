@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from rmq_ha.base.errors import ProtocolViolation
+from rmq_ha.base.wire.declared import members_of, to_members
 from rmq_ha.base.wire.fastjson_reader import NO_LIMIT, ObjectKey, Reader, resolve_references
 from rmq_ha.base.wire.text import quote, quote_ascii, to_bytes
 
@@ -112,7 +113,8 @@ def encode(value: Any) -> bytes:
     """
     Write compactly: members in alphabetical order, absent (None) ones left out.
 
-    :param value: dict keys may be `str`, `int` (written bare) or `ObjectKey` (written as object).
+    :param value: may hold declared values (`msgspec.Struct`); sets are written sorted. The keys of
+        a map may be `str`, `int` (written bare), `ObjectKey` or declared (both written as objects).
     :raises ProtocolViolation: nested deeper than `MAX_DEPTH`, as a cyclic value is.
     """
     return to_bytes(_Writer(quote, str).text(value))
@@ -173,10 +175,14 @@ class _Writer:
             raise ProtocolViolation(f"JSON nested deeper than {MAX_DEPTH}")
         if isinstance(value, dict):
             return self._map(_members(value), depth)
+        if isinstance(value, msgspec.Struct):
+            return self._declared(value, depth)
         if isinstance(value, ObjectKey):
             return self._map(value, depth)
-        if isinstance(value, list | tuple | set | frozenset):
+        if isinstance(value, list | tuple):
             return self._array(value, depth)
+        if isinstance(value, set | frozenset):
+            return self._array(sorted(value), depth)
         return self._other(value)
 
     def _map(self, members: Iterable[tuple[Any, Any]], depth: int) -> str:
@@ -188,6 +194,14 @@ class _Writer:
             + "}"
         )
 
+    def _declared(self, value: msgspec.Struct, depth: int) -> str:
+        pieces = [
+            f'"{name}":{self.text(item, depth + 1)}'
+            for name, attribute, has_zero in members_of(type(value))
+            if (item := getattr(value, attribute)) is not None and (item or has_zero)
+        ]
+        return "{" + ",".join(pieces) + "}"
+
     def _array(self, items: Iterable[Any], depth: int) -> str:
         return "[" + ",".join([self.text(item, depth + 1) for item in items]) + "]"
 
@@ -196,6 +210,8 @@ class _Writer:
             return self._string(name)
         if isinstance(name, ObjectKey):
             return _Writer._map(self, name, 0)
+        if isinstance(name, msgspec.Struct):
+            return _Writer._declared(self, name, 0)
         return self._number_key(name)
 
     def _other(self, value: Any) -> str:
@@ -216,15 +232,18 @@ class _PrettyWriter(_Writer):
         if not members:
             return "{}"
         end = "\n" + "\t" * depth
-        if isinstance(members[0][0], ObjectKey):
-            keys = [(self._map(name, depth + 1), item) for name, item in members]
+        if isinstance(members[0][0], ObjectKey | msgspec.Struct):
+            keys = [(self.text(name, depth + 1), item) for name, item in members]
         else:
             keys = [(self._key(name), item) for name, item in members]
         pieces = [f"{name}:{self.text(item, depth + 1)}" for name, item in keys]
-        if isinstance(members[0][0], int | ObjectKey):
+        if isinstance(members[0][0], int | ObjectKey | msgspec.Struct):
             return "{" + ",".join(pieces) + end + "}"
         start = end + "\t"
         return "{" + start + ("," + start).join(pieces) + end + "}"
+
+    def _declared(self, value: msgspec.Struct, depth: int) -> str:
+        return self._map(to_members(value).items(), depth)
 
     def _array(self, items: Iterable[Any], depth: int) -> str:
         items = list(items)
@@ -237,11 +256,19 @@ class _PrettyWriter(_Writer):
 
 def _members(value: dict[Any, Any]) -> list[tuple[Any, Any]]:
     members = [item for item in value.items() if item[1] is not None]
+    if members and isinstance(members[0][0], msgspec.Struct):
+        members.sort(key=_declared_order)
+        return members
     try:
         members.sort(key=_first)
     except TypeError:  # a mixture of keys keeps its order
         pass
     return members
+
+
+def _declared_order(member: tuple[msgspec.Struct, Any]) -> list[Any]:
+    key = member[0]
+    return [getattr(key, attribute) for _, attribute, _ in members_of(type(key))]
 
 
 def _first(member: tuple[Any, Any]) -> Any:

@@ -3,11 +3,12 @@
 Spec: remoting.md, section 1.3.
 """
 
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
 
 from rmq_ha.base.errors import ProtocolViolation
+from rmq_ha.base.model.numbers import Int32
 from rmq_ha.base.wire.codes import LANGUAGE_BY_NAME, language_name
 from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.base.wire.fastjson import HEADER_VALUES, encode, parse
@@ -17,17 +18,14 @@ _LOWEST = -(2**31)
 _HIGHEST = 2**31 - 1
 
 
-_Number = Annotated[int, msgspec.Meta(ge=_LOWEST, le=_HIGHEST)]
-
-
 class _Header(msgspec.Struct, gc=False):
     """What well-behaved peers send; anything else takes the tolerant way."""
 
-    code: _Number = 0
+    code: Int32 = 0
     language: str = "JAVA"
-    version: _Number = 0
-    opaque: _Number = 0
-    flag: _Number = 0
+    version: Int32 = 0
+    opaque: Int32 = 0
+    flag: Int32 = 0
     remark: str | None = None
     ext: dict[str, str] | None = msgspec.field(name="extFields", default=None)
 

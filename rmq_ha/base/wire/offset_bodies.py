@@ -4,134 +4,134 @@ Spec: remoting.md, sections 7.5 and 7.6, appendix B (B12, B14, B18).
 """
 
 from base64 import b64encode
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, NamedTuple
+
+import msgspec
+from msgspec import field
 
 from rmq_ha.base.model.extension_unit import ExtensionUnit
 from rmq_ha.base.model.subscription import SubscriptionData
 from rmq_ha.base.wire import fastjson
-from rmq_ha.base.wire.bodies import MessageQueue
+from rmq_ha.base.wire.bodies import Answer, MessageQueue
 
 
-def reset_offset_body(table: Mapping[MessageQueue, int]) -> dict[str, Any]:
-    """ResetOffsetBody (B12): the Go client splits its text, so it stays as Java writes it."""
-    return {"offsetTable": _by_queue(table)}
+class ResetOffsetBody(Answer):
+    """Offsets by queue (B12): the Go client splits its text, so it stays as Java writes it."""
+
+    offsets: Mapping[MessageQueue, int] = field(name="offsetTable")
 
 
-def reset_offset_list(table: Mapping[MessageQueue, int]) -> dict[str, Any]:
-    """ResetOffsetBodyForC (B12), for clients without maps whose keys are objects."""
-    return {
-        "offsetTable": [
-            {
-                "brokerName": queue.broker_name,
-                "offset": offset,
-                "queueId": queue.queue_id,
-                "topic": queue.topic,
-            }
-            for queue, offset in table.items()
-        ]
-    }
+class QueueOffset(msgspec.Struct, rename="camel"):
+    """One queue of a `ResetOffsetBodyForC`."""
+
+    topic: str
+    broker_name: str
+    queue_id: int
+    offset: int
 
 
-def consumer_status_body(
-    by_client: Mapping[str, Mapping[MessageQueue, int]],
-) -> dict[str, Any]:
+class ResetOffsetBodyForC(Answer):
+    """As `ResetOffsetBody`, for clients without maps whose keys are objects."""
+
+    offsets: list[QueueOffset] = field(name="offsetTable")
+
+    @classmethod
+    def of(cls, table: Mapping[MessageQueue, int]) -> "ResetOffsetBodyForC":
+        """From a table."""
+        return cls(
+            [
+                QueueOffset(queue.topic, queue.broker_name, queue.queue_id, offset)
+                for queue, offset in table.items()
+            ]
+        )
+
+
+class ConsumerStatusBody(Answer):
     """
     GetConsumerStatusBody (code 223).
 
-    :param by_client: client id to the offsets that it holds.
+    :ivar by_client: client id to the offsets that it holds.
     """
-    return {
-        "consumerTable": {client: _by_queue(table) for client, table in by_client.items()},
-        "messageQueueTable": {},
-    }
+
+    by_client: Mapping[str, Mapping[MessageQueue, int]] = field(name="consumerTable")
+    offsets: Mapping[MessageQueue, int] = field(name="messageQueueTable", default_factory=dict)
 
 
-class QueueTimeSpan(NamedTuple):
-    """The times of one queue, ms; -1 unknown. `delay_ms`: how long the next message has waited."""
+class QueueTimeSpan(msgspec.Struct, rename="camel"):
+    """
+    The times of one queue, ms, and as texts in local time; -1 unknown.
 
-    queue: MessageQueue
-    min_ms: int
-    max_ms: int
-    consume_ms: int
-    delay_ms: int
+    :ivar delay_time: how long the next message has waited, ms.
+    """
 
-    def to_json(self) -> dict[str, Any]:
-        """The members have Java's names, in alphabetical order."""
-        return {
-            "consumeTimeStamp": self.consume_ms,
-            "consumeTimeStampStr": _local_time(self.consume_ms),
-            "delayTime": self.delay_ms,
-            "maxTimeStamp": self.max_ms,
-            "maxTimeStampStr": _local_time(self.max_ms),
-            "messageQueue": self.queue.to_json(),
-            "minTimeStamp": self.min_ms,
-            "minTimeStampStr": _local_time(self.min_ms),
-        }
+    message_queue: MessageQueue
+    min_time_stamp: int
+    max_time_stamp: int
+    consume_time_stamp: int
+    delay_time: int
+    min_time_stamp_str: str = ""
+    max_time_stamp_str: str = ""
+    consume_time_stamp_str: str = ""
+
+    def __post_init__(self) -> None:
+        self.min_time_stamp_str = _local_time(self.min_time_stamp)
+        self.max_time_stamp_str = _local_time(self.max_time_stamp)
+        self.consume_time_stamp_str = _local_time(self.consume_time_stamp)
 
 
-def consume_time_spans(spans: Iterable[QueueTimeSpan]) -> dict[str, Any]:
+class ConsumeTimeSpans(Answer):
     """QueryConsumeTimeSpanBody (B14)."""
-    return {"consumeTimeSpanSet": [span.to_json() for span in spans]}
+
+    spans: list[QueueTimeSpan] = field(name="consumeTimeSpanSet")
 
 
-def correction_offsets(table: Mapping[int, int]) -> dict[str, Any]:
+class CorrectionOffsets(Answer):
     """QueryCorrectionOffsetBody (code 308): queue id to offset."""
-    return {"correctionOffsets": dict(table)}
+
+    correction_offsets: dict[int, int]
 
 
-class QueueEntry(NamedTuple):
+class QueueEntry(msgspec.Struct, rename="camel"):
     """
     One unit of a consume queue.
 
     :ivar tags_code: or the address of its extension.
-    :ivar extension: what is there.
-    :ivar is_wanted: by the group that was asked about; told only of units with an extension.
+    :ivar is_wanted: the group that the request names wants it; known only with an extension.
     :ivar fault: what is wrong with it.
+    :ivar extension: what is there, as JSON.
+    :ivar bit_map: of the extension, as digits.
     """
 
-    physical_offset: int
-    size: int
+    physical_offset: int = field(name="physicOffset")
+    size: int = field(name="physicSize")
     tags_code: int
-    extension: ExtensionUnit | None = None
-    is_wanted: bool = False
-    fault: str | None = None
+    is_wanted: bool = field(name="eval", default=False)
+    fault: str | None = field(name="msg", default=None)
+    extension: str | None = field(name="extendDataJson", default=None)
+    bit_map: str | None = None
 
-    def to_json(self) -> dict[str, Any]:
-        """The members have Java's names, in alphabetical order."""
-        extension = self.extension
-        bit_map = None if extension is None else extension.bit_map
-        return {
-            "bitMap": None if bit_map is None else _bits(bit_map),
-            "eval": self.is_wanted,
-            "extendDataJson": None if extension is None else _extension_text(extension),
-            "msg": self.fault,
-            "physicOffset": self.physical_offset,
-            "physicSize": self.size,
-            "tagsCode": self.tags_code,
-        }
+    def extended(self, unit: ExtensionUnit, *, is_wanted: bool) -> "QueueEntry":
+        """The same unit with its extension."""
+        self.is_wanted, self.extension = is_wanted, _extension_text(unit)
+        self.bit_map = None if unit.bit_map is None else _bits(unit.bit_map)
+        return self
 
 
-def consume_queue_body(
-    bounds: tuple[int, int],
-    entries: Iterable[QueueEntry],
-    subscription: SubscriptionData | None,
-    filter_data: str | None,
-) -> dict[str, Any]:
+class ConsumeQueueBody(Answer):
     """
     QueryConsumeQueueResponseBody (B18).
 
-    :param bounds: first offset of the queue, and its end.
-    :param filter_data: text about the group's filter.
+    :ivar min_queue_index: first offset of the queue.
+    :ivar max_queue_index: its end.
+    :ivar filter_data: text about the group's filter.
     """
-    return {
-        "filterData": filter_data,
-        "maxQueueIndex": bounds[1],
-        "minQueueIndex": bounds[0],
-        "queueData": [entry.to_json() for entry in entries],
-        "subscriptionData": None if subscription is None else subscription.to_json(),
-    }
+
+    min_queue_index: int
+    max_queue_index: int
+    queue_data: list[QueueEntry]
+    subscription_data: SubscriptionData | None = None
+    filter_data: str | None = None
 
 
 def _extension_text(unit: ExtensionUnit) -> str:
@@ -149,10 +149,6 @@ def _bits(bit_map: bytes) -> str:
     """As Java's BitsArray shows itself: the last bit first, a line for eight bytes."""
     text = [f"{byte:08b}" if at % 8 else f"{byte:08b}\n" for at, byte in enumerate(bit_map)]
     return "".join(reversed(text))
-
-
-def _by_queue(table: Mapping[MessageQueue, int]) -> dict[Any, int]:
-    return {queue.to_key(): offset for queue, offset in table.items()}
 
 
 def _local_time(ms: int) -> str:

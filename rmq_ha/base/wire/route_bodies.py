@@ -4,15 +4,23 @@ Spec: remoting.md, chapter 9, appendix A.5, A.6 and A.9.
 """
 
 import zlib
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable
 from struct import Struct, error
-from typing import Any, NamedTuple
+from typing import NamedTuple
+
+import msgspec
+from msgspec import field
 
 from rmq_ha.base.errors import ProtocolViolation
 from rmq_ha.base.model.data_version import DataVersion
 from rmq_ha.base.model.topic_config import TopicConfig
-from rmq_ha.base.wire.bodies import TopicTable, decode_topic_table, read_body, text
+from rmq_ha.base.wire.bodies import (
+    Answer,
+    TopicTable,
+    read_as,
+    text,
+)
+from rmq_ha.base.wire.declared import from_members
 from rmq_ha.base.wire.fastjson import encode, encode_browser, parse
 from rmq_ha.base.wire.versions import V3_0_11, V4_9_4
 
@@ -47,9 +55,15 @@ class Rival(NamedTuple):
     holder: str
 
 
+class _Rivals(Answer):
+    """The field `RIVALS`: an array of rows."""
+
+    rivals: list[Rival] = field(default_factory=list)
+
+
 def encode_rivals(rivals: Iterable[Rival]) -> str:
     """The field `RIVALS`."""
-    return encode({"rivals": [list(rival) for rival in rivals]}).decode()
+    return _Rivals(list(rivals)).encode().decode()
 
 
 def decode_rivals(value: str | None) -> list[Rival]:
@@ -58,11 +72,7 @@ def decode_rivals(value: str | None) -> list[Rival]:
 
     :raises ProtocolViolation: it is not such a field.
     """
-
-    def rows(told: dict[str, Any]) -> list[Rival]:
-        return [Rival(text(a), int(b), text(c), text(d)) for a, b, c, d in told["rivals"]]
-
-    return read_body(value.encode("utf-8", "replace"), rows) if value else []
+    return _Rivals.decode(value.encode("utf-8", "replace")).rivals if value else []
 
 
 def decode_controllers(value: str | None) -> list[str]:
@@ -114,8 +124,7 @@ class RegistrationLimits(NamedTuple):
 _DEFAULT_LIMITS = RegistrationLimits()
 
 
-@dataclass(slots=True)
-class RegisterBrokerBody:
+class RegisterBrokerBody(msgspec.Struct):
     """
     What a broker registers (code 103, B2).
 
@@ -134,14 +143,8 @@ class RegisterBrokerBody:
             `topicSysFlag`.
         """
         if not compressed:
-            table = TopicTable(self.version, self.topics)
-            return encode(
-                {
-                    "filterServerList": self.filter_servers,
-                    "topicConfigSerializeWrapper": table.to_json(),
-                }
-            )
-        pieces = [_sized(encode(self.version.to_json())), _INT.pack(len(self.topics))]
+            return encode(_Registration(TopicTable(self.version, self.topics), self.filter_servers))
+        pieces = [_sized(encode(self.version)), _INT.pack(len(self.topics))]
         pieces += [_sized(_topic_text(topic)) for topic in self.topics.values()]
         pieces.append(_sized(encode(self.filter_servers or [])))
         return zlib.compress(b"".join(pieces), _COMPRESSION_LEVEL)
@@ -166,22 +169,19 @@ class RegisterBrokerBody:
         if compressed:
             return _Inflated(_inflate(body, limits.inflated)).registration(limits)
         if version < V3_0_11:
-            table = decode_topic_table(body, REGISTRATION_VALUES)
+            table = read_as(TopicTable, body, REGISTRATION_VALUES)
             limits.check_topics(len(table.topics))
             return cls(table.version, table.topics, None)
-        registration = read_body(body, cls._from_json, REGISTRATION_VALUES)
-        limits.check_topics(len(registration.topics))
-        return registration
+        read = read_as(_Registration, body, REGISTRATION_VALUES)
+        limits.check_topics(len(read.table.topics))
+        return cls(read.table.version, read.table.topics, read.filter_servers)
 
-    @classmethod
-    def _from_json(cls, value: dict[str, Any]) -> "RegisterBrokerBody":
-        table = TopicTable.from_json(value.get("topicConfigSerializeWrapper") or {})
-        servers = value.get("filterServerList")
-        return cls(
-            table.version,
-            table.topics,
-            None if servers is None else [text(item) for item in servers],
-        )
+
+class _Registration(msgspec.Struct):
+    """The members of a registration that is not compressed."""
+
+    table: TopicTable = field(name="topicConfigSerializeWrapper", default_factory=TopicTable)
+    filter_servers: list[str] | None = field(name="filterServerList", default=None)
 
 
 def _sized(data: bytes) -> bytes:
@@ -224,7 +224,7 @@ class _Inflated:
         :raises ProtocolViolation: lengths or pieces do not fit, or there are too many topics.
         """
         try:
-            version = DataVersion.from_json(parse(self._piece()))
+            version = from_members(DataVersion, parse(self._piece()) or {})
             count = self._integer()
             limits.check_topics(count)
             topics = {}
@@ -233,7 +233,7 @@ class _Inflated:
                 topics[topic.topic_name] = topic
             servers = parse(self._piece())
             return RegisterBrokerBody(version, topics, [text(item) for item in servers or ()])
-        except (error, ValueError, TypeError, AttributeError, OverflowError) as fault:
+        except (error, ValueError, TypeError, msgspec.ValidationError) as fault:
             raise ProtocolViolation(f"the compressed registration is malformed: {fault}") from None
 
     def _integer(self) -> int:
@@ -254,8 +254,7 @@ class _Inflated:
         return TopicConfig(name, int(read), int(write), int(perm), filter_type)
 
 
-@dataclass(slots=True)
-class QueueRoute:
+class QueueRoute(msgspec.Struct, rename="camel"):
     """The queues of a topic on the brokers of one name."""
 
     broker_name: str
@@ -264,62 +263,26 @@ class QueueRoute:
     perm: int
     topic_sys_flag: int = 0
 
-    def to_json(self) -> dict[str, Any]:
-        """The members have Java's names, in alphabetical order."""
-        return {
-            "brokerName": self.broker_name,
-            "perm": self.perm,
-            "readQueueNums": self.read_queue_nums,
-            "topicSysFlag": self.topic_sys_flag,
-            "writeQueueNums": self.write_queue_nums,
-        }
 
-    @classmethod
-    def from_json(cls, value: dict[str, Any]) -> "QueueRoute":
-        """Missing numbers are 0."""
-        return cls(
-            text(value.get("brokerName")),
-            int(value.get("readQueueNums", 0)),
-            int(value.get("writeQueueNums", 0)),
-            int(value.get("perm", 0)),
-            int(value.get("topicSysFlag", 0)),
-        )
+class BrokerRoute(msgspec.Struct, rename="camel"):
+    """
+    A master and its slaves.
 
-
-@dataclass(slots=True)
-class BrokerRoute:
-    """A master and its slaves: broker id to `host:port`."""
+    :ivar addresses: broker id to `host:port`; the ids are written bare, or quoted in strict JSON.
+    """
 
     cluster: str
     broker_name: str
-    addresses: dict[int, str] = field(default_factory=dict)
-
-    def to_json(self) -> dict[str, Any]:
-        """Java's member names; the ids stay integers."""
-        return {
-            "brokerAddrs": self.addresses,
-            "brokerName": self.broker_name,
-            "cluster": self.cluster,
-        }
-
-    @classmethod
-    def from_json(cls, value: dict[str, Any]) -> "BrokerRoute":
-        """Ids may be quoted or bare."""
-        return cls(
-            text(value.get("cluster")),
-            text(value.get("brokerName")),
-            {int(key): text(item) for key, item in (value.get("brokerAddrs") or {}).items()},
-        )
+    addresses: dict[int, str] = field(name="brokerAddrs", default_factory=dict)
 
 
-@dataclass(slots=True)
-class TopicRoute:
+class TopicRoute(Answer):
     """TopicRouteData (code 105): where a topic is."""
 
-    queues: list[QueueRoute] = field(default_factory=list)
-    brokers: list[BrokerRoute] = field(default_factory=list)
-    filter_servers: dict[str, list[str]] = field(default_factory=dict)
-    order_conf: str | None = None
+    queues: list[QueueRoute] = field(name="queueDatas", default_factory=list)
+    brokers: list[BrokerRoute] = field(name="brokerDatas", default_factory=list)
+    filter_servers: dict[str, list[str]] = field(name="filterServerTable", default_factory=dict)
+    order_conf: str | None = field(name="orderTopicConf", default=None)
 
     def encode(self, *, standard_json: bool = False) -> bytes:
         """
@@ -327,37 +290,7 @@ class TopicRoute:
 
         :param standard_json: quoted ids and only ASCII, see `wants_standard_json`.
         """
-        write: Callable[[Any], bytes] = encode_browser if standard_json else encode
-        return write(
-            {
-                "brokerDatas": [item.to_json() for item in self.brokers],
-                "filterServerTable": self.filter_servers,
-                "orderTopicConf": self.order_conf,
-                "queueDatas": [item.to_json() for item in self.queues],
-            }
-        )
-
-    @classmethod
-    def decode(cls, body: bytes) -> "TopicRoute":
-        """
-        From a response of either form.
-
-        :raises ProtocolViolation: it is not such a body.
-        """
-        return read_body(body, cls._from_json, None)
-
-    @classmethod
-    def _from_json(cls, value: dict[str, Any]) -> "TopicRoute":
-        order_conf = value.get("orderTopicConf")
-        return cls(
-            [QueueRoute.from_json(item) for item in value.get("queueDatas") or ()],
-            [BrokerRoute.from_json(item) for item in value.get("brokerDatas") or ()],
-            {
-                str(address): [text(item) for item in servers]
-                for address, servers in (value.get("filterServerTable") or {}).items()
-            },
-            None if order_conf is None else text(order_conf),
-        )
+        return encode_browser(self) if standard_json else encode(self)
 
 
 def wants_standard_json(version: int, ext: dict[str, str] | None) -> bool:
@@ -366,40 +299,8 @@ def wants_standard_json(version: int, ext: dict[str, str] | None) -> bool:
     return version >= V4_9_4 or asked.lower() == "true"
 
 
-@dataclass(slots=True)
-class ClusterInfo:
-    """Code 106: all brokers by name, and the names by cluster."""
+class ClusterInfo(Answer):
+    """Code 106: all brokers by name, and the names by cluster; ids are bare for every client."""
 
-    brokers: dict[str, BrokerRoute] = field(default_factory=dict)
-    clusters: dict[str, list[str]] = field(default_factory=dict)
-
-    def encode(self) -> bytes:
-        """The response's body; ids are bare for every client."""
-        return encode(
-            {
-                "brokerAddrTable": {name: item.to_json() for name, item in self.brokers.items()},
-                "clusterAddrTable": self.clusters,
-            }
-        )
-
-    @classmethod
-    def decode(cls, body: bytes) -> "ClusterInfo":
-        """
-        From a response.
-
-        :raises ProtocolViolation: it is not such a body.
-        """
-        return read_body(body, cls._from_json, None)
-
-    @classmethod
-    def _from_json(cls, value: dict[str, Any]) -> "ClusterInfo":
-        return cls(
-            {
-                str(name): BrokerRoute.from_json(item)
-                for name, item in (value.get("brokerAddrTable") or {}).items()
-            },
-            {
-                str(name): [text(item) for item in names]
-                for name, names in (value.get("clusterAddrTable") or {}).items()
-            },
-        )
+    brokers: dict[str, BrokerRoute] = field(name="brokerAddrTable", default_factory=dict)
+    clusters: dict[str, list[str]] = field(name="clusterAddrTable", default_factory=dict)

@@ -6,20 +6,17 @@ Spec: remoting.md, sections 1.7, 4.1 and 4.2.
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from struct import Struct
-from typing import Annotated
 
 import msgspec
-from msgspec import Meta, field
+from msgspec import field
 
 from rmq_ha.base.errors import RequestRejected
 from rmq_ha.base.model.message import Row
+from rmq_ha.base.model.numbers import Int32, Int64
 from rmq_ha.base.wire.codes import RequestCode, ResponseCode
 from rmq_ha.base.wire.command import VERSION, RemotingCommand
 from rmq_ha.base.wire.ext_fields import ext_fields
 from rmq_ha.base.wire.text import quote, to_bytes
-
-Int32 = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
-Int64 = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 
 V1_CODES = frozenset({RequestCode.SEND_MESSAGE, RequestCode.SEND_REPLY_MESSAGE})
 _WORDS = Struct(">ii")

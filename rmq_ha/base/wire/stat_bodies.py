@@ -1,13 +1,16 @@
-"""Bodies of listings and statistics: one function builds each, ready for `fastjson.encode`.
+"""Bodies of listings and statistics.
 
 Spec: remoting.md, sections 7.5 and 7.6, appendix B.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+import msgspec
+from msgspec import field
 
 from rmq_ha.base.model.subscription import SubscriptionData
-from rmq_ha.base.wire.bodies import MessageQueue, optional_text, read_body, text
+from rmq_ha.base.wire.bodies import Answer, MessageQueue
 from rmq_ha.base.wire.fastjson import Written
 
 REPLICATION_KEY = "rmqHaReplication"
@@ -19,46 +22,34 @@ ASIDE = "stands_aside_for"
 """In that JSON: the address of the broker that took the place of this one, if one did."""
 
 
-class Connection(NamedTuple):
+class Connection(msgspec.Struct, rename="camel", frozen=True, order=True):
+    """One client in a listing."""
+
     client_id: str
-    client_address: str
+    client_address: str = field(name="clientAddr")
     language: str | None
     version: int
 
-    def to_json(self) -> dict[str, Any]:
-        """The members have Java's names, in alphabetical order."""
-        return {
-            "clientAddr": self.client_address,
-            "clientId": self.client_id,
-            "language": self.language,
-            "version": self.version,
-        }
 
-    @classmethod
-    def from_json(cls, value: dict[str, Any]) -> "Connection":
-        """Missing members become empty."""
-        return cls(
-            text(value.get("clientId")),
-            text(value.get("clientAddr")),
-            optional_text(value.get("language")),
-            int(value.get("version", 0)),
-        )
+class ConsumerConnection(Answer):
+    """The consumers of a group, and how they consume (B3)."""
 
-
-def decode_connections(body: bytes) -> list[Connection]:
-    """
-    The connections of a group (B3, B4).
-
-    :raises ProtocolViolation: it is not such a body.
-    """
-    return read_body(
-        body,
-        lambda value: [Connection.from_json(item) for item in value.get("connectionSet") or ()],
-        None,
+    connections: list[Connection] = field(name="connectionSet", default_factory=list)
+    subscriptions: Mapping[str, SubscriptionData] = field(
+        name="subscriptionTable", default_factory=dict
     )
+    consume_type: str | None = None
+    message_model: str | None = None
+    consume_from_where: str | None = None
 
 
-class TopicOffset(NamedTuple):
+class ProducerConnection(Answer):
+    """The producers of a group (B4)."""
+
+    connections: list[Connection] = field(name="connectionSet", default_factory=list)
+
+
+class TopicOffset(msgspec.Struct, rename="camel", frozen=True):
     """The state of one queue (B10); times in ms."""
 
     min_offset: int
@@ -66,7 +57,17 @@ class TopicOffset(NamedTuple):
     last_update_timestamp: int
 
 
-class ConsumeOffset(NamedTuple):
+class TopicStatsTable(Answer):
+    """
+    The queues of a topic (B10).
+
+    :ivar offsets: the table of a large topic is text already.
+    """
+
+    offsets: Mapping[MessageQueue, TopicOffset] | Written = field(name="offsetTable")
+
+
+class ConsumeOffset(msgspec.Struct, rename="camel", frozen=True):
     """How far a group is in one queue (B11); times in ms."""
 
     broker_offset: int
@@ -74,64 +75,11 @@ class ConsumeOffset(NamedTuple):
     last_timestamp: int
 
 
-def topic_offsets(table: Mapping[MessageQueue, TopicOffset]) -> dict[Any, Any]:
-    """Queues of a TopicStatsTable (B10)."""
-    return {
-        queue.to_key(): {
-            "lastUpdateTimestamp": item.last_update_timestamp,
-            "maxOffset": item.max_offset,
-            "minOffset": item.min_offset,
-        }
-        for queue, item in table.items()
-    }
+class ConsumeStats(Answer):
+    """How far a group is (B11)."""
 
-
-def topic_stats(offsets: dict[Any, Any] | Written) -> dict[str, Any]:
-    """
-    TopicStatsTable (B10).
-
-    :param offsets: `topic_offsets` of all queues; they may be text already.
-    """
-    return {"offsetTable": offsets}
-
-
-def consume_stats(
-    table: Mapping[MessageQueue, ConsumeOffset], consume_tps: float = 0.0
-) -> dict[str, Any]:
-    """ConsumeStats (B11)."""
-    return {
-        "consumeTps": float(consume_tps),
-        "offsetTable": {
-            queue.to_key(): {
-                "brokerOffset": item.broker_offset,
-                "consumerOffset": item.consumer_offset,
-                "lastTimestamp": item.last_timestamp,
-            }
-            for queue, item in table.items()
-        },
-    }
-
-
-def consumer_connection(
-    connections: Iterable[Connection],
-    subscriptions: Mapping[str, SubscriptionData],
-    consume_type: str | None,
-    message_model: str | None,
-    consume_from_where: str | None,
-) -> dict[str, Any]:
-    """ConsumerConnection (B3)."""
-    return {
-        "connectionSet": [connection.to_json() for connection in connections],
-        "consumeFromWhere": consume_from_where,
-        "consumeType": consume_type,
-        "messageModel": message_model,
-        "subscriptionTable": {name: item.to_json() for name, item in subscriptions.items()},
-    }
-
-
-def producer_connection(connections: Iterable[Connection]) -> dict[str, Any]:
-    """ProducerConnection (B4)."""
-    return {"connectionSet": [connection.to_json() for connection in connections]}
+    offsets: Mapping[MessageQueue, ConsumeOffset] = field(name="offsetTable")
+    consume_tps: float = 0.0
 
 
 class _Growth(Protocol):
@@ -145,58 +93,58 @@ class _Growth(Protocol):
     def per_time(self) -> float: ...
 
 
-def broker_stats_data(growths: Sequence[_Growth]) -> dict[str, Any]:
+class StatsSpan(msgspec.Struct):
+    """What a broker counted over one window."""
+
+    total: float = field(name="sum")
+    per_second: float = field(name="tps")
+    per_time: float = field(name="avgpt")
+
+
+class BrokerStatsData(Answer):
+    """What a broker counted over a minute, an hour and a day (B16)."""
+
+    stats_minute: StatsSpan
+    stats_hour: StatsSpan
+    stats_day: StatsSpan
+
+    @classmethod
+    def of(cls, growths: Sequence[_Growth]) -> "BrokerStatsData":
+        """:param growths: over a minute, an hour and a day."""
+        return cls(
+            *(StatsSpan(it.total, float(it.per_second), float(it.per_time)) for it in growths)
+        )
+
+
+class ConsumeStatsList(Answer):
     """
-    BrokerStatsData (B16).
+    ConsumeStats of all groups (B17).
 
-    :param growths: over a minute, an hour and a day.
+    :ivar groups: objects with one group each, whose ConsumeStats by topic are text.
+    :ivar behind: messages that all of them have not consumed yet.
     """
-    minute, hour, day = [
-        {"avgpt": float(item.per_time), "sum": item.total, "tps": float(item.per_second)}
-        for item in growths
-    ]
-    return {"statsDay": day, "statsHour": hour, "statsMinute": minute}
+
+    broker_address: str = field(name="brokerAddr")
+    groups: list[dict[str, list[Written]]] = field(name="consumeStatsList")
+    behind: int = field(name="totalDiff")
 
 
-def consume_stats_list(
-    broker_address: str, groups: Iterable[tuple[str, list[Written]]], behind: int
-) -> dict[str, Any]:
+class ProducerClient(msgspec.Struct, rename="camel"):
     """
-    ConsumeStatsList (B17).
+    One producer in GET_ALL_PRODUCER_INFO.
 
-    :param groups: each group's ConsumeStats by topic, as text.
-    :param behind: messages that all of them have not consumed yet.
+    :ivar remote_ip: `/host:port`, as Java shows an address.
+    :ivar last_update_timestamp: ms since the epoch.
     """
-    return {
-        "brokerAddr": broker_address,
-        "consumeStatsList": [{group: bodies} for group, bodies in groups],
-        "totalDiff": behind,
-    }
-
-
-class ProducerClient(NamedTuple):
-    """One producer in GET_ALL_PRODUCER_INFO; `last_update_ms` since the epoch."""
 
     client_id: str
     language: str | None
     version: int
-    last_update_ms: int
-    client_address: str
+    last_update_timestamp: int
+    remote_ip: str = field(name="remoteIP")
 
 
-def producer_table(table: Mapping[str, Iterable[ProducerClient]]) -> dict[str, Any]:
-    return {
-        "data": {
-            group: [
-                {
-                    "clientId": client.client_id,
-                    "language": client.language,
-                    "lastUpdateTimestamp": client.last_update_ms,
-                    "remoteIP": f"/{client.client_address}",
-                    "version": client.version,
-                }
-                for client in clients
-            ]
-            for group, clients in table.items()
-        }
-    }
+class ProducerTable(Answer):
+    """ProducerTableInfo: the producers by group."""
+
+    data: dict[str, list[ProducerClient]] = field(default_factory=dict)

@@ -11,7 +11,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from rmq_ha.base.remoting.calls import Calls
-from rmq_ha.base.wire.bodies import ConsumerData, HeartbeatData
+from rmq_ha.base.wire.bodies import ConsumerData, HeartbeatData, ProducerData
 from rmq_ha.base.wire.codes import RequestCode
 from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.client.connection.parts import ConsumerPart, ProducerPart
@@ -76,7 +76,7 @@ class Heartbeats:
 
     def _bodies(self) -> Iterator[bytes]:
         """A group has all its subscriptions in one body, as brokers forget those that are not."""
-        producers, consumers, count = list(self._producers), list[ConsumerData](), 0
+        producers, consumers, count = list(map(ProducerData, self._producers)), list[ConsumerData](), 0
         for part in list(self._consumers.values()):
             data = part.heartbeat_data()
             if consumers and count + len(data.subscriptions) > MOST_SUBSCRIPTIONS:

@@ -19,6 +19,7 @@ from rmq_ha.base.wire.bodies import decode_queue_table
 from rmq_ha.base.wire.codes import RequestCode, ResponseCode
 from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.base.wire.fastjson import encode
+from rmq_ha.base.wire.offset_bodies import ConsumerStatusBody
 from rmq_ha.client.connection.parts import CheckHeader, ConsumerPart, ProducerPart
 from rmq_ha.client.rules.compression import inflate
 from rmq_ha.client.rules.messages import MessageExt, decode_messages
@@ -103,8 +104,7 @@ class Pushes:
         ext = request.ext or {}
         part = self._consumers.get(ext.get("group", ""))
         status = {} if part is None else part.consume_status(ext.get("topic", ""))
-        table = {queue.to_key(): offset for queue, offset in status.items()}
-        return request.response(body=encode({"consumerTable": {}, "messageQueueTable": table}))
+        return request.response(body=ConsumerStatusBody({}, status).encode())
 
     def _running_info(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
         ext = request.ext or {}

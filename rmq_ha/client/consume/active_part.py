@@ -67,7 +67,7 @@ class ActivePart:
             "mqTable": {},
             "properties": {"PROP_CONSUME_TYPE": "CONSUME_ACTIVELY"},
             "statusTable": {},
-            "subscriptionSet": [item.to_json() for item in self._subscriptions.all()],
+            "subscriptionSet": self._subscriptions.all(),
         }
 
     def consume_directly(self, message: MessageExt) -> Any:

@@ -5,6 +5,7 @@ Spec: remoting.md, sections 11.2 and 11.3.
 
 from collections.abc import Callable, Collection
 
+import msgspec
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
@@ -98,11 +99,12 @@ class ConsumerBase:
 
     def unwrap_queue(self, queue: MessageQueue) -> MessageQueue:
         """A queue as the application knows it."""
-        return queue._replace(topic=unwrap(self.instance.settings.namespace, queue.topic))
+        topic = unwrap(self.instance.settings.namespace, queue.topic)
+        return msgspec.structs.replace(queue, topic=topic)
 
     def wrap_queue(self, queue: MessageQueue) -> MessageQueue:
         """A queue as brokers know it."""
-        return queue._replace(topic=self.wrap(queue.topic))
+        return msgspec.structs.replace(queue, topic=self.wrap(queue.topic))
 
     def rebalancer(self, strategy: AllocateStrategy | None, owner: QueueOwner) -> Rebalancer:
         """

@@ -237,8 +237,7 @@ class LocalFileOffsetStore(_Memory):
 
 def encode_offsets(table: dict[MessageQueue, int]) -> bytes:
     """The file's content, as Java's OffsetSerializeWrapper."""
-    by_queue = {queue.to_key(): offset for queue, offset in sorted(table.items())}
-    return pretty({"offsetTable": by_queue})
+    return pretty({"offsetTable": table})
 
 
 def decode_offsets(data: bytes) -> dict[MessageQueue, int]:

@@ -331,9 +331,7 @@ class PushConsumer:
         now = host.steady_ms()
         info: dict[str, Any] = {
             "mqTable": {
-                queue.to_key(): process_queue.info(
-                    _or_zero(memory(queue)), epoch_ms=host.now_ms() - now
-                )
+                queue: process_queue.info(_or_zero(memory(queue)), epoch_ms=host.now_ms() - now)
                 for queue, process_queue in self._queues.process_queues().items()
             },
             "properties": {
@@ -344,7 +342,7 @@ class PushConsumer:
                 "PROP_CONSUMER_START_TIMESTAMP": str(self._started_ms),
             },
             "statusTable": {topic: self._stats.status(topic, now) for topic in self._subscriptions},
-            "subscriptionSet": [item.to_json() for item in self._subscriptions.all()],
+            "subscriptionSet": self._subscriptions.all(),
         }
         if want_stack:
             info["jstack"] = "a Twisted client: there are no threads to show\n"

@@ -10,11 +10,11 @@ from rmq_ha.base.config import properties
 from rmq_ha.base.model.subscription import SubscriptionData
 from rmq_ha.base.model.topic_config import SubscriptionGroupConfig, TopicConfig
 from rmq_ha.base.model.topics import DEFAULT_TOPIC
-from rmq_ha.base.wire.bodies import optional_text, read_body
+from rmq_ha.base.wire.bodies import read_body
 from rmq_ha.base.wire.codes import RequestCode, ResponseCode
 from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.base.wire.fastjson import encode
-from rmq_ha.base.wire.stat_bodies import Connection
+from rmq_ha.base.wire.stat_bodies import Connection, ConsumerConnection, ProducerTable
 from rmq_ha.client.lookup.asking import Ask, Asking, expect
 
 _NOBODY = (ResponseCode.CONSUMER_NOT_ONLINE, ResponseCode.SYSTEM_ERROR)
@@ -55,7 +55,7 @@ def forget_topic(name_server: str, topic: str) -> Asking[None]:
 def put_group(address: str, group: SubscriptionGroupConfig) -> Asking[None]:
     """Create or change a consumer group on one broker; raises as `put_topic`."""
     code = RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP
-    yield from expect(Ask(RemotingCommand(code, None, encode(group.to_json())), address))
+    yield from expect(Ask(RemotingCommand(code, None, encode(group)), address))
 
 
 def delete_group(address: str, group: str, *, offsets: bool) -> Asking[None]:
@@ -94,42 +94,25 @@ def members_of(address: str, group: str) -> Asking[Members]:
     response = yield from expect(Ask(command, address), _NOBODY)
     if response.code:
         return Members([], {}, {})
-    return read_body(
-        response.body or b"{}",
-        lambda value: Members(
-            [Connection.from_json(item) for item in value.get("connectionSet") or ()],
-            {
-                str(topic): SubscriptionData.from_json(item)
-                for topic, item in (value.get("subscriptionTable") or {}).items()
-            },
-            {
-                name: optional_text(value.get(name))
-                for name in ("consumeType", "messageModel", "consumeFromWhere")
-            },
-        ),
-        None,
-    )
+    listing = ConsumerConnection.decode(response.body or b"{}")
+    how = {
+        "consumeType": listing.consume_type,
+        "messageModel": listing.message_model,
+        "consumeFromWhere": listing.consume_from_where,
+    }
+    return Members(listing.connections, dict(listing.subscriptions), how)
 
 
 def producers_at(address: str) -> Asking[dict[str, list[Connection]]]:
     """All producers of one broker, by group; raises as `put_topic`."""
     response = yield from expect(Ask(RemotingCommand(RequestCode.GET_ALL_PRODUCER_INFO), address))
-    return read_body(
-        response.body or b"{}",
-        lambda value: {
-            str(group): [
-                Connection(
-                    str(item.get("clientId")),
-                    str(item.get("remoteIP", "")).lstrip("/"),
-                    optional_text(item.get("language")),
-                    int(item.get("version", 0)),
-                )
-                for item in entry
-            ]
-            for group, entry in (value.get("data") or {}).items()
-        },
-        None,
-    )
+    return {
+        group: [
+            Connection(it.client_id, it.remote_ip.lstrip("/"), it.language, it.version)
+            for it in clients
+        ]
+        for group, clients in ProducerTable.decode(response.body or b"{}").data.items()
+    }
 
 
 def lag_by_group(address: str) -> Asking[dict[str, int]]:

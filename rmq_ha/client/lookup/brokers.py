@@ -10,13 +10,12 @@ from rmq_ha.base.config import properties
 from rmq_ha.base.errors import ProtocolViolation
 from rmq_ha.base.model.topic_config import SubscriptionGroupConfig, TopicConfig
 from rmq_ha.base.wire.bodies import (
+    GroupTable,
     MessageQueue,
     TopicTable,
-    decode_group_table,
     decode_kv_table,
     decode_offset_table,
     decode_queue_table,
-    decode_topic_table,
 )
 from rmq_ha.base.wire.codes import RequestCode, ResponseCode
 from rmq_ha.base.wire.command import RemotingCommand
@@ -64,14 +63,14 @@ def topic_configs(address: str) -> Asking[dict[str, TopicConfig]]:
 def topic_table(address: str) -> Asking[TopicTable]:
     """The same with its version, which says when it was changed last."""
     bodies = yield from _pages(address, RequestCode.GET_ALL_TOPIC_CONFIG)
-    pages = [decode_topic_table(body) for body in bodies]
+    pages = [TopicTable.decode(body) for body in bodies]
     return TopicTable(pages[-1].version, {k: v for page in pages for k, v in page.topics.items()})
 
 
 def group_configs(address: str) -> Asking[dict[str, SubscriptionGroupConfig]]:
     """All consumer groups of a broker; raises as `broker_config`."""
     bodies = yield from _pages(address, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
-    return {k: v for body in bodies for k, v in decode_group_table(body).groups.items()}
+    return {k: v for body in bodies for k, v in GroupTable.decode(body).groups.items()}
 
 
 def consumer_offsets(address: str) -> Asking[Offsets]:

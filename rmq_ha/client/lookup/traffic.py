@@ -59,7 +59,7 @@ def waiting(address: str) -> Asking[dict[tuple[str, str], int]]:
         lambda value: [
             (
                 str(group),
-                MessageQueue.from_json(queue).topic,
+                MessageQueue.from_key(queue).topic,
                 int(item["brokerOffset"]) - int(item["consumerOffset"]),
             )
             for entry in value.get("consumeStatsList") or ()

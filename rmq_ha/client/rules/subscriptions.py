@@ -4,8 +4,9 @@ Spec: remoting.md, sections 6.2 and 6.7.
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from rmq_ha.base.errors import ConfigurationError
 from rmq_ha.base.model.subscription import SQL92, SUB_ALL, TAG, SubscriptionData

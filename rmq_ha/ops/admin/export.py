@@ -7,6 +7,7 @@ import click
 
 from rmq_ha.base.errors import RemotingError
 from rmq_ha.base.host.disk import RealDisk
+from rmq_ha.base.wire.declared import to_members
 from rmq_ha.base.wire.fastjson import encode
 from rmq_ha.client.lookup.brokers import (
     broker_config,
@@ -82,8 +83,8 @@ async def gathered(
             "version": info.get("brokerVersionDesc"),
             "rates": {name: rate(info.get(key, "")) for name, key in _RATES.items()},
             "config": dict(sorted(config.items())),
-            "topics": [item.to_json() for _, item in sorted(topics.items())],
-            "groups": [item.to_json() for _, item in sorted(groups.items())],
+            "topics": [to_members(item) for _, item in sorted(topics.items())],
+            "groups": [to_members(item) for _, item in sorted(groups.items())],
         }
         if offsets:
             about["offsets"] = {

@@ -11,6 +11,7 @@ from rmq_ha.base.model.topics import (
     RETRY_PREFIX,
     SYSTEM_GROUP_PREFIX,
 )
+from rmq_ha.base.wire.declared import to_members
 from rmq_ha.base.wire.versions import version_name
 from rmq_ha.client.connection.asks import Asker
 from rmq_ha.client.lookup.administration import (
@@ -141,7 +142,7 @@ async def _known(
     for target in steps:
         config = (await asker.run(group_configs(target.address))).get(name)
         if config is not None:
-            settings[target.address] = config.to_json()
+            settings[target.address] = to_members(config)
         members = await asker.run(members_of(target.address, name))
         known = {item.client_id for item in everybody.connections}
         everybody.connections.extend(m for m in members.connections if m.client_id not in known)

@@ -1,9 +1,9 @@
 """`rmqha-admin group create` and `update`: what a consumer group may do."""
 
-from dataclasses import replace
 from typing import Any
 
 import click
+from msgspec.structs import replace
 
 from rmq_ha.base.model.topic_config import SubscriptionGroupConfig
 from rmq_ha.base.model.topics import group_fault

@@ -1,9 +1,9 @@
 """`rmqha-admin topic`: list, create, change, delete topics, and how full they are."""
 
-from dataclasses import replace
 from typing import Any
 
 import click
+from msgspec.structs import replace
 
 from rmq_ha.base.errors import RmqHaError
 from rmq_ha.base.model.flags import PERM_READ, PERM_WRITE

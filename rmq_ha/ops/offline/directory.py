@@ -10,11 +10,10 @@ from rmq_ha.base.errors import CannotDecide, ProtocolViolation
 from rmq_ha.base.store_files import Files
 from rmq_ha.base.store_format.checkpoint import CheckpointTimes
 from rmq_ha.base.wire.bodies import (
+    GroupTable,
     TopicTable,
     decode_delay_offsets,
-    decode_group_table,
     decode_offset_table,
-    decode_topic_table,
 )
 from rmq_ha.ops.offline.chain import Layout
 from rmq_ha.ops.offline.end import end_of_log
@@ -173,7 +172,7 @@ class StoreFiles:
     def topics(self) -> TopicTable | None:
         """`topics.json`."""
         data = self.config("topics.json")
-        return None if data is None else decode_topic_table(data)
+        return None if data is None else TopicTable.decode(data)
 
     def checkpoint(self) -> CheckpointTimes | None:
         """The checkpoint; None when there is none."""
@@ -197,8 +196,8 @@ def _as_it_is(data: bytes) -> bytes:
 
 
 _DECODERS: dict[str, Any] = {
-    "topics.json": decode_topic_table,
-    "subscriptionGroup.json": decode_group_table,
+    "topics.json": TopicTable.decode,
+    "subscriptionGroup.json": GroupTable.decode,
     "consumerOffset.json": decode_offset_table,
     "delayOffset.json": decode_delay_offsets,
 }

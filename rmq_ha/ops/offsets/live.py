@@ -8,13 +8,12 @@ from typing import Any
 
 from rmq_ha.base.errors import CannotDecide, ProtocolViolation
 from rmq_ha.base.wire.bodies import (
+    GroupTable,
     TopicTable,
     decode_delay_offsets,
-    decode_group_table,
     decode_kv_table,
     decode_offset_table,
     decode_queue_table,
-    decode_topic_table,
 )
 from rmq_ha.base.wire.codes import RequestCode, ResponseCode
 from rmq_ha.base.wire.command import RemotingCommand
@@ -60,7 +59,7 @@ class LiveReplica:
                 known.add(model.DELAY)
                 body = self._body(RequestCode.GET_ALL_DELAY_OFFSET)
                 facts += model.delay_facts(decode_delay_offsets(body))
-            table = decode_topic_table(self._body(RequestCode.GET_ALL_TOPIC_CONFIG))
+            table = TopicTable.decode(self._body(RequestCode.GET_ALL_TOPIC_CONFIG))
             own = _own(configuration)
             facts += model.topic_facts(table, own)
             facts += self._queues(table, topics or {})
@@ -94,7 +93,7 @@ class LiveReplica:
 
     def _tables(self, configuration: Mapping[str, str]) -> Iterator[Fact]:
         groups = self._body(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
-        yield from model.group_facts(decode_group_table(groups))
+        yield from model.group_facts(GroupTable.decode(groups))
         offsets = self._body(RequestCode.GET_ALL_CONSUMER_OFFSET)
         yield from model.offset_facts(decode_offset_table(offsets))
 

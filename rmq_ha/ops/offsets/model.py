@@ -16,6 +16,7 @@ from rmq_ha.base.model.topics import (
     SYSTEM_TOPICS,
 )
 from rmq_ha.base.wire.bodies import GroupTable, TopicTable
+from rmq_ha.base.wire.declared import to_members
 
 OFFSET, DELAY, QUEUE, LOG = "offset", "delay", "queue", "log"
 TOPIC, GROUP, VERSION = "topic", "group", "version"
@@ -159,7 +160,7 @@ def topic_facts(table: TopicTable, own: Iterable[str] = ()) -> Iterator[Fact]:
     for name, topic in table.topics.items():
         if name in left_out or name.startswith(SYSTEM_PREFIX) or name.endswith(REPLY_SUFFIX):
             continue
-        text = texts[name] = canonical(topic.to_json())
+        text = texts[name] = canonical(to_members(topic))
         yield Fact(TOPIC, name, value=topic.write_queue_nums, low=topic.read_queue_nums, text=text)
     yield _version_fact("topics", table.version, texts)
 
@@ -188,7 +189,7 @@ def _check(name: str, number: int, offset: int) -> None:
 def group_facts(table: GroupTable) -> Iterator[Fact]:
     """Of `subscriptionGroup.json` or code 201, without what each broker makes for itself."""
     texts = {
-        name: canonical(group.to_json())
+        name: canonical(to_members(group))
         for name, group in table.groups.items()
         if name not in BUILT_IN_GROUPS or group != SubscriptionGroupConfig(name)
     }

@@ -9,10 +9,10 @@ from typing import Any, Protocol
 from rmq_ha.base.errors import CannotDecide, ProtocolViolation
 from rmq_ha.base.store_files import Entry
 from rmq_ha.base.wire.bodies import (
+    GroupTable,
+    TopicTable,
     decode_delay_offsets,
-    decode_group_table,
     decode_offset_table,
-    decode_topic_table,
 )
 from rmq_ha.ops.offsets import model
 from rmq_ha.ops.offsets.model import Fact, Snapshot
@@ -21,8 +21,8 @@ REST_MS = 30_000
 """A store that nobody has written to for so long is at rest, even if its broker crashed."""
 
 _TABLES: Mapping[str, Callable[[bytes], Iterable[Fact]]] = {
-    "topics.json": lambda data: model.topic_facts(decode_topic_table(data)),
-    "subscriptionGroup.json": lambda data: model.group_facts(decode_group_table(data)),
+    "topics.json": lambda data: model.topic_facts(TopicTable.decode(data)),
+    "subscriptionGroup.json": lambda data: model.group_facts(GroupTable.decode(data)),
     "consumerOffset.json": lambda data: model.offset_facts(decode_offset_table(data)),
     "delayOffset.json": lambda data: model.delay_facts(decode_delay_offsets(data)),
 }
@@ -126,7 +126,7 @@ class StoredReplica:
                 faults.append(("TABLE_DAMAGED", str(damage)))
                 continue
             if name == "topics.json":
-                numbers = model.queue_numbers(decode_topic_table(data))
+                numbers = model.queue_numbers(TopicTable.decode(data))
         facts += self._queues(store, numbers, faults)
         for text in store.notes:
             if text not in self._told:

@@ -4,9 +4,10 @@ from collections.abc import Callable
 
 from rmq_ha.base.model.topic_config import SubscriptionGroupConfig
 from rmq_ha.base.remoting.audit import Act, Describe, by_header, changed_configuration
-from rmq_ha.base.wire.bodies import read_body
+from rmq_ha.base.wire.bodies import read_as
 from rmq_ha.base.wire.codes import RequestCode
 from rmq_ha.base.wire.command import RemotingCommand
+from rmq_ha.base.wire.declared import to_members
 
 _TOPIC = ("readQueueNums", "writeQueueNums", "perm", "topicSysFlag")
 _ACCOUNT = ("admin", "whiteRemoteAddress", "defaultTopicPerm", "defaultGroupPerm")
@@ -29,9 +30,9 @@ def acts(topic: Find, group: Find) -> dict[int, Describe]:
         return by_header(verb, "topic", "topic", *_TOPIC)(request)
 
     def set_group(request: RemotingCommand) -> Act:
-        config = read_body(request.body or b"", SubscriptionGroupConfig.from_json)
+        config = read_as(SubscriptionGroupConfig, request.body or b"")
         name = str(config.group_name)
-        return Act(_set(group, name), "group", name, config.to_json())
+        return Act(_set(group, name), "group", name, to_members(config))
 
     return {
         RequestCode.UPDATE_AND_CREATE_TOPIC: set_topic,

@@ -16,10 +16,9 @@ from rmq_ha.base.wire import fastjson
 from rmq_ha.base.wire.bodies import (
     GroupTable,
     TopicTable,
-    decode_group_table,
     decode_kv_table,
     decode_offset_table,
-    decode_topic_table,
+    read_as,
     read_body,
 )
 from rmq_ha.base.wire.codes import RequestCode, ResponseCode
@@ -134,11 +133,11 @@ class BrokerOuterAPI:
         command = RemotingCommand(
             RequestCode.QUERY_DATA_VERSION,
             ext=broker.to_ext(),
-            body=fastjson.encode(version.to_json()),
+            body=fastjson.encode(version),
         )
         response = await self._invoke(name_server, command, timeout_ms)
         changed = (response.ext or {}).get("changed", "").lower() != "false"
-        return changed, read_body(response.body, DataVersion.from_json) if response.body else None
+        return changed, read_as(DataVersion, response.body) if response.body else None
 
     async def master_of(self, name_server: str, broker_name: str) -> str | None:
         """
@@ -193,8 +192,9 @@ class BrokerOuterAPI:
         :raises ProtocolViolation: the answer is not a whole topic table: every broker has topics.
         """
         bodies = await self._bodies(master, RequestCode.GET_ALL_TOPIC_CONFIG)
-        versions, tables = zip(*map(decode_topic_table, bodies), strict=True)
-        return TopicTable(_same(versions, master), _joined(tables, master, "topic"))
+        pages = list(map(TopicTable.decode, bodies))
+        version = _same([page.version for page in pages], master)
+        return TopicTable(version, _joined([page.topics for page in pages], master, "topic"))
 
     async def consumer_offsets(self, master: str) -> dict[str, dict[int, int]]:
         """GET_ALL_CONSUMER_OFFSET; raises as `topic_configs`."""
@@ -210,8 +210,9 @@ class BrokerOuterAPI:
     async def subscription_groups(self, master: str) -> GroupTable:
         """GET_ALL_SUBSCRIPTIONGROUP_CONFIG; raises as `topic_configs`."""
         bodies = await self._bodies(master, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
-        versions, tables = zip(*map(decode_group_table, bodies), strict=True)
-        return GroupTable(_same(versions, master), _joined(tables, master, "group"))
+        pages = list(map(GroupTable.decode, bodies))
+        version = _same([page.version for page in pages], master)
+        return GroupTable(version, _joined([page.groups for page in pages], master, "group"))
 
     async def max_offset(self, master: str, topic: str, queue_id: int) -> int:
         """

@@ -5,9 +5,9 @@ Spec: remoting.md, sections 9.2 and 9.3; ha.md, section 9.
 
 from collections.abc import Callable, Coroutine, Iterable
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any, TypeVar
 
+from msgspec.structs import replace
 from twisted.internet.defer import Deferred, DeferredList, succeed
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+import msgspec
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
@@ -23,10 +24,10 @@ from rmq_ha.server.broker.tables.consumer_offsets import ConsumerOffsetManager
 from rmq_ha.server.broker.tables.delay_offsets import DelayOffsetCopy
 from rmq_ha.server.broker.tables.groups import SubscriptionGroupManager
 from rmq_ha.server.broker.tables.topics import TopicConfigManager
-from rmq_ha.server.broker.tables.versioned import VersionedTable, Writable
+from rmq_ha.server.broker.tables.versioned import VersionedTable
 from rmq_ha.server.broker.vanished_topics import QueuesOfTopics, VanishedTopics
 
-T = TypeVar("T", bound=Writable)
+T = TypeVar("T", bound=msgspec.Struct)
 
 FIRST_SECONDS = 3.0
 EVERY_SECONDS = 10.0
@@ -338,7 +339,7 @@ class SlaveSynchronize:
         ours = self._topics
         known = [topic for topic in ours.table if not ours.is_system(topic)]
         self._vanished.copied(ours.data_version, known, snapshot)
-        return self._replace("topics", ours, *snapshot)
+        return self._replace("topics", ours, snapshot.version, snapshot.topics)
 
     async def _copy_consumer_offsets(self, master: str) -> bool:
         offsets = await self._api.consumer_offsets(master)
@@ -362,7 +363,7 @@ class SlaveSynchronize:
 
         :returns: as `persist`.
         """
-        return self._replace("consumer groups", self._groups, *snapshot)
+        return self._replace("consumer groups", self._groups, snapshot.version, snapshot.groups)
 
     def _replace(
         self, what: str, ours: VersionedTable[T], version: DataVersion, table: Mapping[str, T]

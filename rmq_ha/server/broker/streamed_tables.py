@@ -17,13 +17,14 @@ from rmq_ha.base.errors import ProtocolViolation
 from rmq_ha.base.model.data_version import DataVersion
 from rmq_ha.base.model.topic_config import SubscriptionGroupConfig, TopicConfig
 from rmq_ha.base.wire.bodies import GroupTable, TopicTable
+from rmq_ha.base.wire.declared import from_members, to_members
 from rmq_ha.base.wire.pages import next_page, page_of
 from rmq_ha.server.broker.slave import SlaveSynchronize
 from rmq_ha.server.broker.tables.consumer_offsets import ConsumerOffsetManager
 from rmq_ha.server.broker.tables.delay_offsets import DelayOffsetCopy, delay_offset_body
 from rmq_ha.server.broker.tables.groups import SubscriptionGroupManager
 from rmq_ha.server.broker.tables.topics import TopicConfigManager
-from rmq_ha.server.broker.tables.versioned import VersionedTable, Writable
+from rmq_ha.server.broker.tables.versioned import VersionedTable
 from rmq_ha.server.replication.epochs.tables import Entry
 
 DELAY_LEVELS = "levels"
@@ -81,7 +82,7 @@ class _Table(ABC):
         pass
 
 
-T = TypeVar("T", bound=Writable)
+T = TypeVar("T", bound=msgspec.Struct)
 
 
 class _Configs(_Table, Generic[T]):
@@ -96,23 +97,23 @@ class _Configs(_Table, Generic[T]):
     def __init__(
         self,
         table: VersionedTable[T],
-        from_json: Callable[[dict[str, Any]], T],
+        kind: type[T],
         take: Callable[[DataVersion, dict[str, T]], object],
     ) -> None:
-        self._table, self._from_json, self._take = table, from_json, take
+        self._table, self._kind, self._take = table, kind, take
 
     def watch(self, changed: Callable[[str], None]) -> None:
         self._table.on_change = changed
 
     def entries(self) -> Mapping[str, Any]:
-        return {name: config.to_json() for name, config in self._table.table.items()}
+        return {name: to_members(config) for name, config in self._table.table.items()}
 
     def entry(self, name: str) -> Any:
         config = self._table.get(name)
-        return None if config is None else config.to_json()
+        return None if config is None else to_members(config)
 
     def version(self) -> dict[str, int] | None:
-        return self._table.data_version.to_json()
+        return to_members(self._table.data_version)
 
     def be(self, entries: Mapping[str, Any], version: Any) -> None:
         if not entries:
@@ -126,8 +127,8 @@ class _Configs(_Table, Generic[T]):
         configs = {name: config for name, config in known.items() if name not in entries}
         for name, entry in entries.items():
             if entry is not None:
-                configs[name] = self._from_json(entry)
-        self._take(DataVersion.from_json(version), configs)
+                configs[name] = from_members(self._kind, entry)
+        self._take(from_members(DataVersion, version or {}), configs)
 
 
 class _Offsets(_Table):
@@ -206,12 +207,12 @@ class StreamedTables:
         self._tables: dict[str, _Table] = {
             "topics": _Configs(
                 topics,
-                TopicConfig.from_json,
+                TopicConfig,
                 lambda version, table: slave.take_topics(TopicTable(version, table)),
             ),
             "groups": _Configs(
                 groups,
-                SubscriptionGroupConfig.from_json,
+                SubscriptionGroupConfig,
                 lambda version, table: slave.take_groups(GroupTable(version, table)),
             ),
             "consumerOffsets": _Offsets(consumer_offsets),

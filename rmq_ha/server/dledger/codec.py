@@ -9,6 +9,7 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 
 from rmq_ha.base.errors import ProtocolViolation
+from rmq_ha.base.model.numbers import Int32, Int64
 from rmq_ha.base.store_format.dledger_values import ENTRY_HEADER_SIZE, Entry
 from rmq_ha.base.wire import fastjson
 from rmq_ha.base.wire.text import quote, to_bytes
@@ -21,7 +22,6 @@ from rmq_ha.server.dledger.messages import (
     GroupMessage,
     HeartBeatRequest,
     HeartBeatResponse,
-    Int64,
     LeadershipTransferRequest,
     LeadershipTransferResponse,
     MetadataRequest,
@@ -36,7 +36,6 @@ M = TypeVar("M", bound=GroupMessage)
 
 _MAX = (1 << 63) - 1
 Natural = Annotated[int, msgspec.Meta(ge=0, le=_MAX)]
-Int32 = Annotated[int, msgspec.Meta(ge=-(1 << 31), le=(1 << 31) - 1)]
 # dledger 0.1 (RocketMQ 4.7) spells it with two.
 _OTHER_SPELLINGS = {"REJECT_ALREADY__HAS_LEADER": VoteResult.REJECT_ALREADY_HAS_LEADER}
 _ENTRY = (

@@ -1,13 +1,10 @@
 """What members say to each other, as values: the fields of chapter 6 in our spelling."""
 
-from typing import Annotated
-
 import msgspec
 
+from rmq_ha.base.model.numbers import Int64
 from rmq_ha.base.store_format.dledger_values import Entry
 from rmq_ha.server.dledger.codes import PushType, VoteResult
-
-Int64 = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 
 
 class GroupMessage(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

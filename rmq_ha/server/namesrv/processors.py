@@ -17,7 +17,7 @@ from rmq_ha.base.model.data_version import DataVersion
 from rmq_ha.base.model.topic_config import TopicConfig
 from rmq_ha.base.tls.refusals import Refusals
 from rmq_ha.base.wire import fastjson
-from rmq_ha.base.wire.bodies import read_body
+from rmq_ha.base.wire.bodies import read_as
 from rmq_ha.base.wire.codes import RequestCode, ResponseCode
 from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.base.wire.route_bodies import (
@@ -232,7 +232,7 @@ class RouteProcessor:
         changed, known = self._routes.query_data_version(
             broker.address, asked, self._clock.seconds()
         )
-        body = None if known is None else fastjson.encode(known.to_json())
+        body = None if known is None else fastjson.encode(known)
         return request.response(ext={"changed": "true" if changed else "false"}, body=body)
 
     def route(self, _: ClosingChannel, request: RemotingCommand) -> RemotingCommand:
@@ -386,7 +386,7 @@ def _check_crc32(text: str, body: bytes | None) -> None:
 
 def _data_version(body: bytes | None) -> DataVersion:
     try:
-        return read_body(body, DataVersion.from_json) if body else DataVersion()
+        return read_as(DataVersion, body) if body else DataVersion()
     except ProtocolViolation as error:
         raise RequestRejected(
             ResponseCode.SYSTEM_ERROR, f"the body is no DataVersion: {error}"

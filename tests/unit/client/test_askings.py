@@ -182,7 +182,7 @@ def test_a_key_query_asks_every_broker_and_wants_a_key() -> None:
 def stats(broker: str, consumed: int) -> bytes:
     queue = MessageQueue("T", broker, 0)
     item = {"brokerOffset": 10, "consumerOffset": consumed, "lastTimestamp": 5}
-    return encode({"consumeTps": 1.5, "offsetTable": {queue.to_key(): item}})
+    return encode({"consumeTps": 1.5, "offsetTable": {queue: item}})
 
 
 def test_lag_is_summed_over_brokers() -> None:
@@ -215,7 +215,7 @@ def reset_answers(*, online: bool) -> Answers:
             return ok(b"{}") if online else RemotingCommand(ResponseCode.CONSUMER_NOT_ONLINE)
         if code == RequestCode.INVOKE_BROKER_TO_RESET_OFFSET:
             name = "a" if ask.address == MASTER else "b"
-            table = {MessageQueue("T", name, n).to_key(): 40 for n in range(2)}
+            table = {MessageQueue("T", name, n): 40 for n in range(2)}
             return ok(encode({"offsetTable": table}))
         return ok(offset=OFFSETS.get(code, 9))
 

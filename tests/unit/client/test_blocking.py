@@ -5,6 +5,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 
 from rmq_ha.base.errors import RemotingConnectError, RemotingTimeout
@@ -95,7 +96,7 @@ def test_a_send_goes_to_the_master_and_a_one_way_send_asks_nothing_back() -> Non
     client, calls = made()
     stored = {"msgId": "M", "queueId": "1", "queueOffset": "5"}
     calls.answers[RequestCode.SEND_MESSAGE_V2] = lambda _: RemotingCommand(0, stored)
-    result = client.send(Message("T", b"x"), queue=QUEUE._replace(queue_id=1))
+    result = client.send(Message("T", b"x"), queue=msgspec.structs.replace(QUEUE, queue_id=1))
     assert (result.queue_offset, result.message_queue.queue_id) == (5, 1)
     client.send_oneway(Message("T", b"x"), queue=QUEUE)
     assert client.send(Message("T", b"x"), selector=lambda queues, _, arg: queues[arg], arg=1)

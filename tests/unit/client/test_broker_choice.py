@@ -1,5 +1,6 @@
 """Whom to pull from."""
 
+import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -24,7 +25,7 @@ def test_the_broker_suggests_and_the_next_one_is_asked() -> None:
     assert choice.address(QUEUE, BOTH) == ("slave", 1)
     assert choice.address(QUEUE, {0: "master"}) == ("master", 0)
     assert choice.address(QUEUE, {0: "master", 2: "second"}) == ("second", 2)
-    assert choice.address(QUEUE._replace(queue_id=1), BOTH) == ("master", 0)
+    assert choice.address(msgspec.structs.replace(QUEUE, queue_id=1), BOTH) == ("master", 0)
     choice.suggest(QUEUE, 2)
     assert choice.address(QUEUE, {0: "master", 3: "third"}) == ("third", 3)
     assert choice.address(QUEUE, {0: "master", 1: "slave", 4: "fourth"}) == ("master", 0)

@@ -3,6 +3,7 @@
 import asyncio
 from typing import Any
 
+import msgspec
 import pytest
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.logger import LogLevel, capturedLogs, formatEvent
@@ -39,7 +40,7 @@ SUCCESS, LATER = (
 DONE, COMMIT = ConsumeOrderlyStatus.SUCCESS, ConsumeOrderlyStatus.COMMIT
 ROLLBACK = ConsumeOrderlyStatus.ROLLBACK
 SUSPEND = ConsumeOrderlyStatus.SUSPEND_CURRENT_QUEUE_A_MOMENT
-SECOND = QUEUE._replace(queue_id=1)
+SECOND = msgspec.structs.replace(QUEUE, queue_id=1)
 
 
 class Service:
@@ -335,7 +336,7 @@ def test_a_listener_that_stops_its_consumer_is_called_no_more(orderly: bool) -> 
     service.answers = [running, stop]
     service.queue(0)
     service.queue(7, 8, queue=SECOND)
-    service.queue(9, queue=QUEUE._replace(queue_id=2))
+    service.queue(9, queue=msgspec.structs.replace(QUEUE, queue_id=2))
     running.callback(None)
     service.run(1)
     assert service.shown() == [[0], [7]]
@@ -524,7 +525,7 @@ def test_a_line_says_that_all_places_are_held(orderly: bool) -> None:
     service = Service(orderly=orderly, consume_concurrency=2)
     service.answers = [Deferred() for _ in range(4)]
     later = list(service.answers)
-    for offset, queue in ((0, QUEUE), (1, SECOND), (2, QUEUE._replace(queue_id=2))):
+    for offset, queue in ((0, QUEUE), (1, SECOND), (2, msgspec.structs.replace(QUEUE, queue_id=2))):
         service.queue(offset, queue=queue)
     with capturedLogs() as events:
         service.run(9.9)
@@ -560,7 +561,7 @@ def test_queues_are_served_in_the_order_in_which_they_came() -> None:
     waiting = Deferred[Any]()
     service.answers = [waiting]
     for number in range(3):
-        service.queue(number, queue=QUEUE._replace(queue_id=number))
+        service.queue(number, queue=msgspec.structs.replace(QUEUE, queue_id=number))
     waiting.callback(None)
     assert service.shown() == [[0], [1], [2]]
 
@@ -812,10 +813,10 @@ def test_locks_are_renewed_and_what_is_not_confirmed_rests() -> None:
     service = Service(orderly=True)
     service.service.start()
     caches = {QUEUE: service.queue(), SECOND: service.queue(queue=SECOND)}
-    gone = QUEUE._replace(queue_id=2)
+    gone = msgspec.structs.replace(QUEUE, queue_id=2)
     lost = service.queue(queue=gone)
     lost.dropped = True
-    elsewhere = QUEUE._replace(broker_name="b")
+    elsewhere = msgspec.structs.replace(QUEUE, broker_name="b")
     caches[elsewhere] = service.queue(queue=elsewhere)
     service.service.owned({**caches, gone: lost})
     service.promised = [QUEUE, elsewhere]
@@ -835,7 +836,7 @@ def test_locks_are_renewed_and_what_is_not_confirmed_rests() -> None:
 def test_a_queue_that_is_given_up_during_a_renewal_is_not_locked_again() -> None:
     """Its new owner would be refused."""
     service = Service(orderly=True)
-    elsewhere = QUEUE._replace(broker_name="b")
+    elsewhere = msgspec.structs.replace(QUEUE, broker_name="b")
     queues = {QUEUE: service.queue(), elsewhere: service.queue(queue=elsewhere)}
     service.service.owned(queues)
     answer = Deferred[Any]()
@@ -1036,7 +1037,7 @@ def test_after_an_orderly_stop_nothing_rests_that_was_with_the_listener() -> Non
     running = [Deferred[Any](), Deferred[Any]()]
     service.answers = [*running, SUSPEND, SUSPEND]
     for number in range(4):
-        service.queue(number, queue=QUEUE._replace(queue_id=number))
+        service.queue(number, queue=msgspec.structs.replace(QUEUE, queue_id=number))
     service.service.stop(5000)
     running[0].callback(SUSPEND)
     running[1].callback(DONE)

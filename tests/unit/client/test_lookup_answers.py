@@ -93,7 +93,7 @@ def test_what_waits_is_summed_by_topic_and_group() -> None:
     def table(topic: str, *queues: tuple[int, int]) -> dict[str, Any]:
         return {
             "offsetTable": {
-                MessageQueue(topic, "a", number).to_key(): {
+                MessageQueue(topic, "a", number): {
                     "brokerOffset": end,
                     "consumerOffset": place,
                 }
@@ -156,10 +156,10 @@ def test_a_name_servers_keys_settings_and_writers() -> None:
 
 
 def test_a_member_says_what_it_holds_how_fast_it_is_and_what_its_threads_do() -> None:
-    held = {QUEUE.to_key(): {"commitOffset": 5, "cachedMsgCount": 2}}
+    held = {QUEUE: {"commitOffset": 5, "cachedMsgCount": 2}}
     other = MessageQueue("T", "b", 0)
     pace = {"consumeOKTPS": 1.0, "consumeFailedTPS": 2.0, "consumeRT": 3.0}
-    body = {"mqTable": held | {other.to_key(): {}}, "statusTable": {"T": pace}, "jstack": "main"}
+    body = {"mqTable": held | {other: {}}, "statusTable": {"T": pace}, "jstack": "main"}
     assert of(running_info("b:1", "g", "me"), body) == RunningInfo(
         [HeldQueue(QUEUE, 5, 2), HeldQueue(other, 0, 0)], [TopicPace("T", 1.0, 2.0, 3.0)], "main"
     )
@@ -180,13 +180,9 @@ def test_a_group_has_a_lag_though_a_broker_leaves_out_what_is_not_known() -> Non
 
         return drive_at_once(consume_stats("g"), of_broker)
 
-    table = {QUEUE.to_key(): {"brokerOffset": 9, "consumerOffset": 4}}
+    table = {QUEUE: {"brokerOffset": 9, "consumerOffset": 4}}
     two = QueueLag(QUEUE, 9, 4, 0)
-    many = {
-        MessageQueue("T", "a", number).to_key(): item
-        for number in range(3)
-        for item in table.values()
-    }
+    many = {MessageQueue("T", "a", number): item for number in range(3) for item in table.values()}
     assert len(answer(encode({"offsetTable": many})).queues) == 6
     for tps in ("fast", [1]):
         found = answer(encode({"offsetTable": table, "consumeTps": tps}))
@@ -196,7 +192,7 @@ def test_a_group_has_a_lag_though_a_broker_leaves_out_what_is_not_known() -> Non
         assert answer(nothing) == GroupLag([], 0.0)
     for item in ({"brokerOffset": 9}, {"brokerOffset": 9, "consumerOffset": "x"}, [], 3):
         with pytest.raises(ProtocolViolation, match="unexpected form"):
-            answer(encode({"offsetTable": {QUEUE.to_key(): item}}))
+            answer(encode({"offsetTable": {QUEUE: item}}))
 
 
 def test_a_group_whose_topic_is_not_named_is_asked_about_of_the_whole_cluster() -> None:
@@ -237,7 +233,7 @@ def test_a_reset_says_of_each_queue_where_it_was_and_needs_each_master() -> None
         if code == RequestCode.QUERY_CONSUMER_OFFSET:
             none = (ask.command.ext or {})["queueId"] == "1"
             return RemotingCommand(ResponseCode.QUERY_NOT_FOUND if none else 0, {"offset": "4"})
-        table = {MessageQueue("T", "a", 1).to_key(): 40, MessageQueue("T", "b", 0).to_key(): 50}
+        table = {MessageQueue("T", "a", 1): 40, MessageQueue("T", "b", 0): 50}
         return RemotingCommand(0, {"offset": "30"}, encode({"offsetTable": table}))
 
     moved = drive_at_once(reset_offset("g", "T", LATEST), answer).moved
@@ -346,13 +342,13 @@ def test_what_no_broker_of_ours_says_of_its_pair_is_nothing(text: str) -> None:
 
 def test_where_the_queues_of_a_topic_are_and_that_there_may_be_none() -> None:
     item = {"minOffset": 1, "maxOffset": 2, "lastUpdateTimestamp": 3}
-    table = {"offsetTable": {QUEUE.to_key(): item}}
+    table = {"offsetTable": {QUEUE: item}}
     assert of(topic_offsets("b:1", "T"), table) == {QUEUE: TopicOffset(1, 2, 3)}
     assert of(topic_offsets("b:1", "T")) == {}
     assert of(topic_offsets("b:1", "T"), b"rubbish", ResponseCode.TOPIC_NOT_EXIST) == {}
     for wrong in ({"minOffset": 1}, {"minOffset": "x", "maxOffset": 2}, 3):
         with pytest.raises(ProtocolViolation, match="another form"):
-            of(topic_offsets("b:1", "T"), {"offsetTable": {QUEUE.to_key(): wrong}})
+            of(topic_offsets("b:1", "T"), {"offsetTable": {QUEUE: wrong}})
 
 
 def test_requests_of_plain_values() -> None:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -232,7 +233,7 @@ def test_offsets_are_persisted_when_all_were_handed_over() -> None:
     client = Scripted()
     store = RemoteBrokerOffsetStore(QueueCalls(client.instance), GROUP)
     client.know()
-    queues = [QUEUE, QUEUE._replace(queue_id=1)]
+    queues = [QUEUE, msgspec.structs.replace(QUEUE, queue_id=1)]
     handed: list[Deferred[None]] = []
     client.oneway = lambda *_: handed.append(Deferred()) or handed[-1]  # type: ignore
     for offset, one in enumerate(queues):

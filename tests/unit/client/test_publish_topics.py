@@ -1,9 +1,9 @@
 """The topics of a producer: their routes, borrowed ones, and those that are forgotten."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from rmq_ha.base.wire.codes import RequestCode, ResponseCode
 from rmq_ha.base.wire.command import RemotingCommand

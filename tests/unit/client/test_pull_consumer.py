@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from rmq_ha.base.errors import ConfigurationError
@@ -221,7 +222,7 @@ def test_a_queue_that_goes_to_another_member_is_committed_and_then_nobody_s_here
     client.know()
     consumer = PullConsumer(client.instance, GROUP)
     choice = consumer._base.choice
-    other = QUEUE._replace(queue_id=1)
+    other = msgspec.structs.replace(QUEUE, queue_id=1)
     for each in (QUEUE, other):
         assert client.wait(consumer.take(each))
         consumer.update_consume_offset(each, 7)
@@ -254,10 +255,10 @@ def test_what_brokers_ask_a_member_that_pulls() -> None:
     assert client.of(RequestCode.GET_CONSUMER_LIST_BY_GROUP)
     info = part.running_info(True)
     assert info["properties"] == {"PROP_CONSUME_TYPE": "CONSUME_ACTIVELY"}
-    assert [item["topic"] for item in info["subscriptionSet"]] == ["T"]
+    assert [item.topic for item in info["subscriptionSet"]] == ["T"]
     assert (info["mqTable"], info["statusTable"]) == ({}, {})
     consumer.update_consume_offset(QUEUE, 3)
-    consumer.update_consume_offset(QUEUE._replace(topic="U"), 4)
+    consumer.update_consume_offset(msgspec.structs.replace(QUEUE, topic="U"), 4)
     assert part.consume_status("T") == {QUEUE: 3}
     part.reset_offsets("T", {QUEUE: 1})
     assert part.consume_status("T") == {QUEUE: 3}

@@ -244,7 +244,7 @@ def test_flow_control_pulls_no_more_than_is_allowed_and_goes_on() -> None:
     (info,) = [
         found
         for key, found in consumer.running_info(False)["mqTable"].items()
-        if dict(key)["topic"] == TOPIC
+        if key.topic == TOPIC
     ]
     assert info["cachedMsgCount"] == 30
     for number in range(60):

@@ -78,7 +78,7 @@ def test_only_the_group_that_is_named_is_told_that_its_members_changed() -> None
 
 def test_offsets_are_reset_where_a_table_says_so() -> None:
     part, code = Part(), RequestCode.RESET_CONSUMER_CLIENT_OFFSET
-    body = encode({"offsetTable": {QUEUE.to_key(): 7}})
+    body = encode({"offsetTable": {QUEUE: 7}})
     asked(pushes(consumers={"CG": part}), code, body, group="CG", topic="T")
     assert part.told == [("T", {QUEUE: 7})]
     asked(pushes(consumers={"CG": part}), code, None, group="CG", topic="T")

@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+import msgspec
 import pytest
 from twisted.internet.defer import Deferred
 
@@ -130,7 +131,9 @@ def test_an_offset_is_kept_by_the_master_and_by_a_slave_while_it_is_silent(
         client.wait(calls.commit("g", QUEUE, 7, wait=wait))
     client.down = {OTHER}
     with pytest.raises(RemotingConnectError, match=OTHER):
-        client.wait(calls.commit("g", QUEUE._replace(broker_name="b"), 7, wait=wait))
+        client.wait(
+            calls.commit("g", msgspec.structs.replace(QUEUE, broker_name="b"), 7, wait=wait)
+        )
 
 
 def test_who_waits_for_a_commit_hears_that_it_was_refused(
@@ -240,7 +243,7 @@ def test_a_broker_that_never_knows_us_hears_one_heartbeat_a_round(
 
 def test_only_what_the_master_promised_is_locked(client: Scripted, calls: QueueCalls) -> None:
     """An order that two members consume at a time is none."""
-    second = QUEUE._replace(queue_id=1)
+    second = msgspec.structs.replace(QUEUE, queue_id=1)
     body = json.dumps(
         {
             "lockOKMQSet": [

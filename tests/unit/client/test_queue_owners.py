@@ -3,6 +3,7 @@
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 from twisted.internet.defer import Deferred, succeed
 from twisted.logger import LogLevel, capturedLogs
@@ -27,7 +28,7 @@ from rmq_ha.client.rules.process_queue import PULL_EXPIRED_MS, ProcessQueue
 from rmq_ha.client.rules.subscriptions import MessageSelector, Subscriptions, subscription
 from tests.unit.client.scripted import QUEUE, Scripted, message
 
-SECOND = QUEUE._replace(queue_id=1)
+SECOND = msgspec.structs.replace(QUEUE, queue_id=1)
 ERROR_S = 3.0
 
 
@@ -455,7 +456,7 @@ def test_a_queue_that_is_ours_already_keeps_its_offset() -> None:
 
 def test_resets_stops_and_releases_are_of_all_queues() -> None:
     push = Push(orderly=True)
-    elsewhere = QUEUE._replace(broker_name="b")
+    elsewhere = msgspec.structs.replace(QUEUE, broker_name="b")
     for queue in (QUEUE, SECOND, elsewhere):
         push.take(queue)
     for queue in (QUEUE, SECOND):
@@ -560,7 +561,7 @@ def test_a_paused_queue_keeps_what_it_has_and_others_go_on() -> None:
     lite.queues.add(SECOND, 0)
     lite.pulls.answer(6, 5)
     lite.pulls.answer(1, 0, queue=SECOND)
-    lite.queues.pause([QUEUE, QUEUE._replace(queue_id=9)], paused=True)
+    lite.queues.pause([QUEUE, msgspec.structs.replace(QUEUE, queue_id=9)], paused=True)
     assert lite.poll() == [0]
     assert lite.poll() == []
     asked = len(lite.pulls.asked)
@@ -726,7 +727,7 @@ def test_a_stop_ends_pulls_polls_and_timers() -> None:
     lite.queues.stop()
     assert (found, lite.timers()) == ([[], []], [])
     lite.pulls.answer(6, 5, queue=SECOND)
-    lite.queues.add(QUEUE._replace(queue_id=2), 0)
+    lite.queues.add(msgspec.structs.replace(QUEUE, queue_id=2), 0)
     assert len(lite.pulls.asked) == 2
     assert len(lite.queues.assigned()) == 2
     lite.queues.remove(QUEUE)

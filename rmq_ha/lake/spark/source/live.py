@@ -228,7 +228,10 @@ class LiveQueues:
                 route = self._routes.route(client, topic)
             except NoRoute:
                 return None
-            return [QueueId(*queue) for queue in subscribe_queues(topic, route)]
+            return [
+                QueueId(queue.topic, queue.broker_name, queue.queue_id)
+                for queue in subscribe_queues(topic, route)
+            ]
 
         return self._patiently(ask, f"the queues of {topic} cannot be found")
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from rmq_ha.base.errors import ConfigurationError, RemotingError, WrongUsage
-from rmq_ha.base.wire.bodies import decode_topic_table
+from rmq_ha.base.wire.bodies import TopicTable
 from rmq_ha.base.wire.codes import RequestCode
 from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.base.wire.fastjson import parse
@@ -114,7 +114,7 @@ class OneBroker:
                 [QueueRoute(name, config.read_queue_nums, config.write_queue_nums, config.perm)],
                 [broker],
             )
-            for topic, config in decode_topic_table(answer.body or b"{}").topics.items()
+            for topic, config in TopicTable.decode(answer.body or b"{}").topics.items()
         }
 
 

@@ -95,8 +95,8 @@ class Outbox:
             self._choices[message.topic] = queues
         if not queues:
             return None
-        _, broker, queue_id = select_by_hash(queues, message, message.keys)
-        return Target(broker, queue_id)
+        queue = select_by_hash(queues, message, message.keys)
+        return Target(queue.broker_name, queue.queue_id)
 
     def _queue(self, topic: str, target: Target) -> MessageQueue:
         queue = self._queues.get((topic, target))

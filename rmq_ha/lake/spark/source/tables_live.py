@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from rmq_ha.base.errors import CannotDecide, ProtocolViolation, RemotingError
 from rmq_ha.base.model.topics import HALF_TOPIC, OP_HALF_TOPIC
-from rmq_ha.base.wire.bodies import decode_topic_table, read_body
+from rmq_ha.base.wire.bodies import TopicTable, read_body
 from rmq_ha.base.wire.codes import RequestCode
 from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.client.blocking import BlockingClient
@@ -104,7 +104,7 @@ class BrokerTables:
         subscription = self._options.subscription
         counts = {
             topic: max(config.read_queue_nums, config.write_queue_nums)
-            for topic, config in decode_topic_table(body).topics.items()
+            for topic, config in TopicTable.decode(body).topics.items()
         }
         for topic in (HALF_TOPIC, OP_HALF_TOPIC):
             counts.setdefault(topic, 1)  # brokers write to them without a configuration

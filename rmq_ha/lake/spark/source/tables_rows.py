@@ -8,10 +8,10 @@ import pyarrow as pa
 
 from rmq_ha.base.errors import CannotDecide, ProtocolViolation
 from rmq_ha.base.wire.bodies import (
+    GroupTable,
+    TopicTable,
     decode_delay_offsets,
-    decode_group_table,
     decode_offset_table,
-    decode_topic_table,
 )
 from rmq_ha.lake.scan.log.columns import snake_case
 from rmq_ha.lake.spark.source.reading import QueueId, Subscription
@@ -95,8 +95,8 @@ def _configurations(table: str, decode: Callable[[bytes], Any]) -> Callable[[byt
 
 _ROWS: dict[str, Callable[[bytes], list[Row]]] = {
     "consumerOffsets": _consumer_offsets,
-    "topics": _configurations("topics", decode_topic_table),
-    "groups": _configurations("groups", decode_group_table),
+    "topics": _configurations("topics", TopicTable.decode),
+    "groups": _configurations("groups", GroupTable.decode),
     "delayOffsets": lambda text: list(decode_delay_offsets(text).items()),
 }
 _TOPIC_AT = {"consumerOffsets": 1, "topics": 0}

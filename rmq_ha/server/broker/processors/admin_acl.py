@@ -105,10 +105,10 @@ class AdminAclProcessor:
     def versions(self, channel: Channel, request: RemotingCommand) -> Answer:
         """Answer GET_BROKER_CLUSTER_ACL_INFO."""
         default, by_path = self._checked_control().versions()
-        every = {path: version.to_json() for path, version in by_path.items()}
+        every = dict(by_path)
         return request.response(
             ext={
-                "version": fastjson.encode(default.to_json()).decode(),
+                "version": fastjson.encode(default).decode(),
                 "allAclFileVersion": fastjson.encode(every).decode(),
                 "brokerName": self._identity.broker_name,
                 "brokerAddr": self._identity.address,

@@ -165,7 +165,7 @@ class AdminConfigProcessor:
             # Java's default; `mqadmin exportMetrics` takes it for the number of processors.
             lines.append(f"clientCallbackExecutorThreads={self._processors}")
         return request.response(
-            ext={"version": json.dumps(self._version.to_json(), separators=(",", ":"))},
+            ext={"version": fastjson.encode(self._version).decode()},
             body="".join([f"{line}\n" for line in lines]).encode("utf-8", "replace"),
         )
 

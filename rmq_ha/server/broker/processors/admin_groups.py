@@ -4,9 +4,9 @@ Spec: remoting.md, sections 7.5 and 7.7, chapter 8.
 """
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
+from msgspec.structs import replace
 from twisted.internet.defer import Deferred, gatherResults
 
 from rmq_ha.base.config.broker_configuration import BrokerConfiguration
@@ -14,16 +14,15 @@ from rmq_ha.base.errors import RequestRejected
 from rmq_ha.base.model.topic_config import SubscriptionGroupConfig, TopicConfig
 from rmq_ha.base.model.topics import RETRY_PREFIX, group_name_fault
 from rmq_ha.base.remoting.channel import Channel
-from rmq_ha.base.wire import fastjson
-from rmq_ha.base.wire.bodies import MessageQueue, read_body
+from rmq_ha.base.wire.bodies import MessageQueue, read_as
 from rmq_ha.base.wire.codes import RequestCode, ResponseCode
 from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.base.wire.stat_bodies import (
     Connection,
     ConsumeOffset,
-    consume_stats,
-    consumer_connection,
-    producer_connection,
+    ConsumerConnection,
+    ConsumeStats,
+    ProducerConnection,
 )
 from rmq_ha.server.broker.processors import fields
 from rmq_ha.server.broker.processors.admin_topics import (
@@ -90,9 +89,7 @@ class AdminGroupsProcessor:
         A retry topic that has fewer queues than the group's retryQueueNums gets as many.
         """
         refuse_on_slave(self._configuration)
-        config = request.read(lambda body: read_body(body, SubscriptionGroupConfig.from_json))
-        if not isinstance(config.group_name, str):
-            raise RequestRejected(ResponseCode.SYSTEM_ERROR, "the body names no groupName")
+        config = request.read(lambda body: read_as(SubscriptionGroupConfig, body))
         fault = group_name_fault(config.group_name)
         if fault is not None:
             raise RequestRejected(ResponseCode.SYSTEM_ERROR, fault)
@@ -137,14 +134,14 @@ class AdminGroupsProcessor:
             return request.response(
                 ResponseCode.CONSUMER_NOT_ONLINE, f"the consumer group[{group}] not online"
             )
-        body = consumer_connection(
+        body = ConsumerConnection(
             [_connection(client) for client in info.members.values()],
             info.subscriptions,
             info.consume_type,
             info.message_model,
             info.consume_from_where,
         )
-        return request.response(body=fastjson.encode(body))
+        return request.response(body=body.encode())
 
     def producer_connections(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
         """Answer GET_PRODUCER_CONNECTION_LIST."""
@@ -154,8 +151,8 @@ class AdminGroupsProcessor:
             return request.response(
                 ResponseCode.SYSTEM_ERROR, f"the producer group[{group}] not exist"
             )
-        body = producer_connection([_connection(client) for client in clients])
-        return request.response(body=fastjson.encode(body))
+        body = ProducerConnection([_connection(client) for client in clients])
+        return request.response(body=body.encode())
 
     def consume_stats(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
         """GET_CONSUME_STATS: by read queue; an unknown group has an empty table."""
@@ -166,7 +163,7 @@ class AdminGroupsProcessor:
         for config in self._consume_tables.topics_of(group, [topic] if topic.strip() else None):
             table |= self._consume_tables.offsets(config, group, config.read_queue_nums)
             tps += self._stats.group_get_rate(config.topic_name, group)
-        return request.response(body=fastjson.encode(consume_stats(table, tps)))
+        return request.response(body=ConsumeStats(table, tps).encode())
 
 
 def _connection(client: ClientChannelInfo) -> Connection:

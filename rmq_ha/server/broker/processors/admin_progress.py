@@ -16,11 +16,11 @@ from rmq_ha.base.wire.bodies import MessageQueue
 from rmq_ha.base.wire.codes import RequestCode, ResponseCode
 from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.base.wire.offset_bodies import (
+    ConsumeQueueBody,
+    ConsumeTimeSpans,
+    CorrectionOffsets,
     QueueEntry,
     QueueTimeSpan,
-    consume_queue_body,
-    consume_time_spans,
-    correction_offsets,
 )
 from rmq_ha.server.broker.filters import SelectorFilter
 from rmq_ha.server.broker.processors import fields
@@ -116,7 +116,7 @@ class AdminProgressProcessor:
         if config is None:
             raise RequestRejected(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist")
         spans = [self._span(topic, group, queue_id) for queue_id in range(config.write_queue_nums)]
-        return request.response(body=fastjson.encode(consume_time_spans(spans)))
+        return request.response(body=ConsumeTimeSpans(spans).encode())
 
     def _span(self, topic: str, group: str, queue_id: int) -> QueueTimeSpan:
         """
@@ -158,7 +158,7 @@ class AdminProgressProcessor:
         for queue_id, offset in self._consumer_offsets.queues(compared, topic).items():
             if slowest.get(queue_id, offset) > offset:
                 slowest[queue_id] = _LONG_MAX
-        return request.response(body=fastjson.encode(correction_offsets(slowest)))
+        return request.response(body=CorrectionOffsets(slowest).encode())
 
     # ------------------------------------------------------------ 314
 
@@ -204,11 +204,11 @@ class AdminProgressProcessor:
         subscription, about, matches = self._subscription(topic, header.get("consumerGroup"))
         units = queue.units(index, min(max(0, number), MOST_UNITS))
         entries = [_entry(queue, matches, *unit) for unit in units]
-        body = consume_queue_body(bounds, entries, subscription, about)
+        body = ConsumeQueueBody(*bounds, entries, subscription, about)
         remark = None
         if not bounds[0] <= index < bounds[1]:
             remark = f"Index {index} of {queue_id}@{topic} is not exist!"
-        return request.response(remark=remark, body=fastjson.encode(body))
+        return request.response(remark=remark, body=body.encode())
 
     def _subscription(
         self, topic: str, group: str | None
@@ -244,4 +244,4 @@ def _entry(
         fault = f"Cq extend not exist!addr: {code}"
         return QueueEntry(physical_offset, size, code, fault=fault)
     is_wanted = matches is not None and matches(*unit)
-    return QueueEntry(physical_offset, size, code, unit, is_wanted)
+    return QueueEntry(physical_offset, size, code).extended(unit, is_wanted=is_wanted)

@@ -14,12 +14,12 @@ from rmq_ha.base.wire import fastjson
 from rmq_ha.base.wire.codes import RequestCode, ResponseCode
 from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.base.wire.stat_bodies import (
+    BrokerStatsData,
     ConsumeOffset,
+    ConsumeStats,
+    ConsumeStatsList,
     ProducerClient,
-    broker_stats_data,
-    consume_stats,
-    consume_stats_list,
-    producer_table,
+    ProducerTable,
 )
 from rmq_ha.server.broker.processors import fields
 from rmq_ha.server.broker.processors.consume_tables import ConsumeTables
@@ -71,7 +71,7 @@ class AdminStatsProcessor:
             return request.response(
                 ResponseCode.SYSTEM_ERROR, f"The stats <{name}> <{key}> not exist"
             )
-        return request.response(body=fastjson.encode(broker_stats_data(growths)))
+        return request.response(body=BrokerStatsData.of(growths).encode())
 
     def all_consume_stats(
         self, channel: Channel, request: RemotingCommand
@@ -79,7 +79,7 @@ class AdminStatsProcessor:
         """GET_BROKER_CONSUME_STATS: every group, over the write queues of what it consumes."""
         fields.text(fields.header(request), "isOrder")
         is_order = fields.flag(fields.header(request), "isOrder")
-        rows: list[tuple[str, list[fastjson.Written]]] = []
+        rows: list[dict[str, list[fastjson.Written]]] = []
         behind = 0
 
         def slices() -> Iterator[None]:
@@ -88,23 +88,21 @@ class AdminStatsProcessor:
             topics = self._consume_tables.topics_by_group()
             for group in list(self._groups.table):
                 bodies: list[fastjson.Written] = []
-                rows.append((group, bodies))
+                rows.append({group: bodies})
                 for config in self._consume_tables.topics_of(group, topics.get(group, ())):
                     if is_order and not config.order:
                         continue
                     table = self._consume_tables.offsets(config, group, config.write_queue_nums)
                     behind += sum(map(_behind, table.values()))
                     rate = self._stats.group_get_rate(config.topic_name, group)
-                    bodies.append(fastjson.part(consume_stats(table, rate)))
+                    bodies.append(fastjson.part(ConsumeStats(table, float(rate))))
                     queues += len(table)
                     if queues > _QUEUES_A_TURN:
                         queues = 0
                         yield
 
         def answer(_: object) -> RemotingCommand:
-            return request.response(
-                body=fastjson.encode(consume_stats_list(self._address, rows, behind))
-            )
+            return request.response(body=ConsumeStatsList(self._address, rows, behind).encode())
 
         return in_slices(self._clock, slices()).addCallback(answer)
 
@@ -115,7 +113,7 @@ class AdminStatsProcessor:
             group: [_producer(client) for client in producers.clients(group)]
             for group in producers.groups()
         }
-        return request.response(body=fastjson.encode(producer_table(table)))
+        return request.response(body=ProducerTable(table).encode())
 
 
 def _producer(client: ClientChannelInfo) -> ProducerClient:
@@ -124,7 +122,7 @@ def _producer(client: ClientChannelInfo) -> ProducerClient:
         client.language,
         client.version,
         client.last_update_ms,
-        client.channel.remote_text,
+        f"/{client.channel.remote_text}",
     )
 
 

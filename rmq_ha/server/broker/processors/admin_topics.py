@@ -20,7 +20,7 @@ from rmq_ha.base.wire import fastjson
 from rmq_ha.base.wire.bodies import MessageQueue
 from rmq_ha.base.wire.codes import RequestCode, ResponseCode
 from rmq_ha.base.wire.command import RemotingCommand
-from rmq_ha.base.wire.stat_bodies import TopicOffset, topic_offsets, topic_stats
+from rmq_ha.base.wire.stat_bodies import TopicOffset, TopicStatsTable
 from rmq_ha.server.broker.processors import fields
 from rmq_ha.server.broker.processors.fields import Answer, Handler
 from rmq_ha.server.broker.processors.query import answer_over_turns
@@ -194,10 +194,10 @@ class AdminTopicsProcessor:
                     MessageQueue(topic, broker_name, queue_id): self._queue_stats(topic, queue_id)
                     for queue_id in range(start, min(start + _QUEUES_A_TURN, queues))
                 }
-                parts.append(fastjson.part(topic_offsets(table)))
+                parts.append(fastjson.part(table))
 
         def answer() -> RemotingCommand:
-            return request.response(body=fastjson.encode(topic_stats(fastjson.joined(parts))))
+            return request.response(body=TopicStatsTable(fastjson.joined(parts)).encode())
 
         return answer_over_turns(self._lane, channel, request, slices(), answer)
 

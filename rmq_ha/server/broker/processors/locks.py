@@ -7,8 +7,7 @@ from collections import Counter
 from collections.abc import Callable
 
 from rmq_ha.base.remoting.channel import Channel
-from rmq_ha.base.wire import fastjson
-from rmq_ha.base.wire.bodies import LockBatch, MessageQueue
+from rmq_ha.base.wire.bodies import LockBatch, LockedQueues, MessageQueue
 from rmq_ha.base.wire.codes import RequestCode
 from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.server.broker.frame_limits import QUEUES, FrameLimits
@@ -53,9 +52,7 @@ class LockProcessor:
         )
         if owned:
             self._note(channel, batch.consumer_group, batch.client_id)
-        return request.response(
-            body=fastjson.encode({"lockOKMQSet": [queue.to_json() for queue in owned]})
-        )
+        return request.response(body=LockedQueues(owned).encode())
 
     def unlock_batch(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
         """UNLOCK_BATCH_MQ: only what the caller owns is given up."""

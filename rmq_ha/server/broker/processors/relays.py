@@ -11,11 +11,10 @@ from twisted.python.failure import Failure
 
 from rmq_ha.base.errors import ProtocolViolation, RemotingTimeout, RequestRejected
 from rmq_ha.base.remoting.channel import Channel
-from rmq_ha.base.wire import fastjson
 from rmq_ha.base.wire.bodies import MessageQueue, decode_queue_table
 from rmq_ha.base.wire.codes import RequestCode, ResponseCode
 from rmq_ha.base.wire.command import RemotingCommand
-from rmq_ha.base.wire.offset_bodies import consumer_status_body
+from rmq_ha.base.wire.offset_bodies import ConsumerStatusBody
 from rmq_ha.base.wire.versions import V3_0_7_SNAPSHOT, V3_1_8_SNAPSHOT, version_name
 from rmq_ha.server.broker.client_calls import ClientCalls
 from rmq_ha.server.broker.processors import fields
@@ -95,7 +94,7 @@ class RelayProcessor:
                 )
                 asked.append(asking.addCallback(self._note_status, member.client_id, offsets))
         return DeferredList(asked, consumeErrors=True).addCallback(
-            lambda _: request.response(body=fastjson.encode(consumer_status_body(offsets)))
+            lambda _: request.response(body=ConsumerStatusBody(offsets).encode())
         )
 
     def _note_status(

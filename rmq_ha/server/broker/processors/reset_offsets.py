@@ -13,11 +13,10 @@ from rmq_ha.base.errors import RequestRejected
 from rmq_ha.base.model.printable import NamedValues
 from rmq_ha.base.model.topic_config import TopicConfig
 from rmq_ha.base.remoting.channel import Channel
-from rmq_ha.base.wire import fastjson
 from rmq_ha.base.wire.bodies import MessageQueue
 from rmq_ha.base.wire.codes import LanguageCode, RequestCode, ResponseCode
 from rmq_ha.base.wire.command import FLAG_ONEWAY, RemotingCommand
-from rmq_ha.base.wire.offset_bodies import reset_offset_body, reset_offset_list
+from rmq_ha.base.wire.offset_bodies import ResetOffsetBody, ResetOffsetBodyForC
 from rmq_ha.server.broker.processors import fields
 from rmq_ha.server.broker.processors.admin_offsets import QueueBounds
 from rmq_ha.server.broker.processors.fields import Handler
@@ -81,11 +80,11 @@ class ResetOffsetProcessor:
             )
         # RocketMQ chooses the form by who asks, not by whom it is for.
         as_list = request.language == LanguageCode.CPP.name
-        form = reset_offset_list if as_list else reset_offset_body
+        body = ResetOffsetBodyForC.of(table) if as_list else ResetOffsetBody(table)
         push = RemotingCommand(
             RequestCode.RESET_CONSUMER_CLIENT_OFFSET,
             {"topic": topic, "group": group, "timestamp": str(timestamp_ms), "isForce": "false"},
-            fastjson.encode(form(table)),
+            body.encode(),
             opaque=next(self._opaque) & _OPAQUE_MASK,
             flag=FLAG_ONEWAY,
         )
@@ -98,7 +97,7 @@ class ResetOffsetProcessor:
             topic=topic,
             offsets=NamedValues({str(queue.queue_id): at for queue, at in table.items()}),
         )
-        return request.response(body=fastjson.encode(reset_offset_body(table)))
+        return request.response(body=ResetOffsetBody(table).encode())
 
     def _push(self, channel: Channel, push: RemotingCommand) -> None:
         if channel.is_full:

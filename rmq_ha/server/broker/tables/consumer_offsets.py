@@ -46,7 +46,7 @@ class ConsumerOffsetManager(PersistedTable):
         self.table: dict[str, dict[int, int]] = {}
         self.on_change: Callable[[str], None] = lambda key: None
         self._at_first_change: Callable[[], None] | None = None
-        self._in_file = WrittenEntries[dict[int, int]](lambda queues: queues)
+        self._in_file = WrittenEntries[dict[int, int]]()
 
     def commit(self, group: str, topic: str, queue_id: int, queue_offset: int) -> None:
         """Store a consumer's progress, as it comes: lower values and unknown topics, too."""

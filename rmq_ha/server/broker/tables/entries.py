@@ -3,8 +3,8 @@
 Spec: store.md, chapter 12.
 """
 
-from collections.abc import Callable, Mapping
-from typing import Any, Generic, TypeVar
+from collections.abc import Mapping
+from typing import Generic, TypeVar
 
 from rmq_ha.base.wire import fastjson
 
@@ -21,11 +21,9 @@ class WrittenEntries(Generic[T]):
     These files are written whole, every few seconds or at each change: with 100,000 offsets, or
     2,000 topics, laying all of it out took 40 to 60 ms of a turn.
 
-    :param to_json: the members of one entry.
     """
 
-    def __init__(self, to_json: Callable[[T], Any]) -> None:
-        self._to_json = to_json
+    def __init__(self) -> None:
         self._known: dict[str, tuple[T, fastjson.Written]] = {}
 
     def changed(self, name: str) -> None:
@@ -38,6 +36,6 @@ class WrittenEntries(Generic[T]):
         for name, entry in table.items():
             part = known.get(name)
             if part is None or part[0] is not entry:
-                part = (entry, fastjson.pretty_part(self._to_json(entry), ENTRY_DEPTH))
+                part = (entry, fastjson.pretty_part(entry, ENTRY_DEPTH))
             self._known[name] = part
         return {name: part[1] for name, part in self._known.items()}

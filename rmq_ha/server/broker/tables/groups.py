@@ -5,16 +5,16 @@ Spec: store.md, section 12.3; remoting.md, section 7.7.
 
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any
 
+from msgspec.structs import replace
 from twisted.internet.defer import Deferred
 
 from rmq_ha.base.config.broker import BrokerConfig
 from rmq_ha.base.model.topic_config import SubscriptionGroupConfig
 from rmq_ha.base.model.topics import BUILT_IN_GROUPS, SYSTEM_GROUP_PREFIX, group_fault
 from rmq_ha.base.seams import Disk, Worker
-from rmq_ha.base.wire.bodies import GroupTable, decode_group_table
+from rmq_ha.base.wire.bodies import GroupTable
 from rmq_ha.server.broker.tables.versioned import VersionedTable
 
 
@@ -71,12 +71,8 @@ class SubscriptionGroupManager(VersionedTable[SubscriptionGroupConfig]):
         if known is not None and known.consume_enable:
             self._put(group, replace(known, consume_enable=False))
 
-    def to_json(self) -> dict[str, Any]:
-        """SubscriptionGroupWrapper: in `subscriptionGroup.json` and code 201."""
-        return GroupTable(self.data_version, self._table).to_json()
-
     def file_of(self, parts: Mapping[str, Any]) -> dict[str, Any]:
-        return {"dataVersion": self.data_version.to_json(), "subscriptionGroupTable": parts}
+        return {"dataVersion": self.data_version, "subscriptionGroupTable": parts}
 
     def decode(self, data: bytes) -> None:
         """
@@ -84,6 +80,6 @@ class SubscriptionGroupManager(VersionedTable[SubscriptionGroupConfig]):
 
         :raises ProtocolViolation: it is not such a file.
         """
-        loaded = decode_group_table(data)
+        loaded = GroupTable.decode(data)
         self._table.update(loaded.groups)
         self.data_version.assign(loaded.version)

@@ -5,9 +5,9 @@ Spec: store.md, section 12.2; remoting.md, sections 4.4, 7.7 and 9.6.
 
 import sys
 from collections.abc import Callable, Container, Mapping
-from dataclasses import replace
 from typing import Any, TypeVar
 
+from msgspec.structs import replace
 from twisted.internet.defer import Deferred, DeferredList, succeed
 
 from rmq_ha.base.config.broker import BrokerConfig
@@ -26,7 +26,7 @@ from rmq_ha.base.model.topics import (
     SYSTEM_TOPICS,
 )
 from rmq_ha.base.seams import Disk, Worker
-from rmq_ha.base.wire.bodies import TopicTable, decode_topic_table
+from rmq_ha.base.wire.bodies import TopicTable
 from rmq_ha.server.broker.tables.versioned import VersionedTable
 
 T = TypeVar("T")
@@ -200,12 +200,8 @@ class TopicConfigManager(VersionedTable[TopicConfig]):
         """`brokerPermission` was updated: what we register is new although no topic is."""
         self._bump()
 
-    def to_json(self) -> dict[str, Any]:
-        """TopicConfigSerializeWrapper: in `topics.json` and code 21."""
-        return TopicTable(self.data_version, self._table).to_json()
-
     def file_of(self, parts: Mapping[str, Any]) -> dict[str, Any]:
-        return {"dataVersion": self.data_version.to_json(), "topicConfigTable": parts}
+        return {"dataVersion": self.data_version, "topicConfigTable": parts}
 
     def decode(self, data: bytes) -> None:
         """
@@ -213,7 +209,7 @@ class TopicConfigManager(VersionedTable[TopicConfig]):
 
         :raises ProtocolViolation: it is not such a file.
         """
-        loaded = decode_topic_table(data)
+        loaded = TopicTable.decode(data)
         self._table.update(loaded.topics)
         self.data_version.assign(loaded.version)
 

@@ -5,8 +5,9 @@ Spec: store.md, sections 12.2 and 12.3.
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
+import msgspec
 from twisted.internet.defer import Deferred
 
 from rmq_ha.base.model.data_version import DataVersion
@@ -16,14 +17,8 @@ from rmq_ha.base.wire import fastjson
 from rmq_ha.base.wire.pages import page_of
 from rmq_ha.server.broker.tables.entries import WrittenEntries
 
-
-class Writable(Protocol):
-    """One configuration; replaced when it changes, and never changed itself."""
-
-    def to_json(self) -> dict[str, Any]: ...
-
-
-T = TypeVar("T", bound=Writable)
+T = TypeVar("T", bound=msgspec.Struct)
+"""One configuration; replaced when it changes, and never changed itself."""
 
 
 class VersionedTable(PersistedTable, Generic[T]):
@@ -58,7 +53,7 @@ class VersionedTable(PersistedTable, Generic[T]):
         self.check_creation: Callable[[], None] = lambda: None
         self.on_change: Callable[[str], None] = lambda name: None
         self._table = dict(built_in)
-        self._in_file = WrittenEntries[T](lambda config: config.to_json())
+        self._in_file = WrittenEntries[T]()
 
     @property
     def table(self) -> Mapping[str, T]:
@@ -90,21 +85,16 @@ class VersionedTable(PersistedTable, Generic[T]):
         return self.persist()
 
     @abstractmethod
-    def to_json(self) -> dict[str, Any]:
-        """What the file and the body for slaves hold."""
-
-    @abstractmethod
     def file_of(self, parts: Mapping[str, Any]) -> dict[str, Any]:
         """:param parts: what stands for each configuration, see `WrittenEntries`."""
 
     def to_body(self) -> bytes:
-        return fastjson.encode(self.to_json())
+        return fastjson.encode(self.file_of(self._table))
 
     def page(self, first: int) -> tuple[bytes, dict[str, str]]:
         """A page of the same; body and header fields, see `rmq_ha.base.wire.pages`."""
         entries, ext = page_of(self._table, first)
-        parts = {name: config.to_json() for name, config in entries.items()}
-        return fastjson.encode(self.file_of(parts)), ext
+        return fastjson.encode(self.file_of(entries)), ext
 
     def encode(self) -> bytes:
         return fastjson.pretty(self.file_of(self._in_file.of(self._table)))

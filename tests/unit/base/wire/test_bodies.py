@@ -22,7 +22,7 @@ from rmq_ha.base.wire.bodies import (
     MessageQueue,
     TopicTable,
 )
-from rmq_ha.base.wire.fastjson import encode, parse
+from rmq_ha.base.wire.fastjson import encode
 from rmq_ha.base.wire.route_bodies import (
     BrokerRoute,
     ClusterInfo,
@@ -40,14 +40,14 @@ DECODERS = [
     RegisterBrokerBody.decode,
     route_bodies.TopicRoute.decode,
     ClusterInfo.decode,
-    bodies.decode_topic_table,
-    bodies.decode_group_table,
+    bodies.TopicTable.decode,
+    bodies.GroupTable.decode,
     bodies.decode_offset_table,
     bodies.decode_delay_offsets,
     bodies.decode_kv_table,
     bodies.decode_queues,
     bodies.decode_queue_table,
-    stat_bodies.decode_connections,
+    stat_bodies.ProducerConnection.decode,
     lambda body: bodies.decode_string_list(body, "topicList"),
     lambda body: RegisterBrokerBody.decode(body, compressed=True),
     lambda body: RegisterBrokerBody.decode(body, version=36),
@@ -114,7 +114,7 @@ def test_empty_heartbeat_is_accepted():
 
 def test_topic_stats_b10():
     table = {QUEUE: stat_bodies.TopicOffset(0, 10, 1700000000000)}
-    body = encode(stat_bodies.topic_stats(stat_bodies.topic_offsets(table)))
+    body = stat_bodies.TopicStatsTable(table).encode()
     assert body.decode() == (
         f'{{"offsetTable":{{{MQ}:{{"lastUpdateTimestamp":1700000000000,"maxOffset":10,'
         '"minOffset":0}}}'
@@ -124,7 +124,7 @@ def test_topic_stats_b10():
 
 def test_consume_stats_b11():
     table = {QUEUE: stat_bodies.ConsumeOffset(10, 4, 1700000000000)}
-    assert encode(stat_bodies.consume_stats(table, 1.5)).decode() == (
+    assert stat_bodies.ConsumeStats(table, 1.5).encode().decode() == (
         f'{{"consumeTps":1.5,"offsetTable":{{{MQ}:{{"brokerOffset":10,"consumerOffset":4,'
         '"lastTimestamp":1700000000000}}}'
     )
@@ -137,29 +137,28 @@ def test_a_queue_as_a_string_key_is_understood():
 
 def test_connections_b3_and_b4():
     connection = stat_bodies.Connection("c1", "1.2.3.4:5", "JAVA", 407)
-    body = encode(
-        stat_bodies.consumer_connection(
-            [connection],
-            {"TopicA": SUBSCRIPTION},
-            "CONSUME_PASSIVELY",
-            "CLUSTERING",
-            "CONSUME_FROM_LAST_OFFSET",
-        )
+    told = stat_bodies.ConsumerConnection(
+        [connection],
+        {"TopicA": SUBSCRIPTION},
+        "CONSUME_PASSIVELY",
+        "CLUSTERING",
+        "CONSUME_FROM_LAST_OFFSET",
     )
+    body = told.encode()
     assert body.startswith(
         b'{"connectionSet":[{"clientAddr":"1.2.3.4:5","clientId":"c1","language":"JAVA",'
         b'"version":407}],"consumeFromWhere":"CONSUME_FROM_LAST_OFFSET","consumeType":'
         b'"CONSUME_PASSIVELY","messageModel":"CLUSTERING","subscriptionTable":{"TopicA":{'
     )
-    assert stat_bodies.decode_connections(body) == [connection]
-    assert parse(encode(stat_bodies.producer_connection([connection])))["connectionSet"]
+    assert stat_bodies.ConsumerConnection.decode(body) == told
+    assert stat_bodies.ProducerConnection.decode(body).connections == [connection]
 
 
 def test_tables_of_slave_synchronisation():
     topics = bodies.TopicTable(DataVersion(1, 2), {"T": TopicConfig("T", order=True)})
-    assert bodies.decode_topic_table(encode(topics.to_json())) == topics
+    assert bodies.TopicTable.decode(topics.encode()) == topics
     groups = bodies.GroupTable(DataVersion(1, 2), {"G": SubscriptionGroupConfig("G")})
-    assert bodies.decode_group_table(encode(groups.to_json())) == groups
+    assert bodies.GroupTable.decode(groups.encode()) == groups
     offsets = b'{"offsetTable":{"TopicA@CG":{0:5,1:7}}}'
     assert bodies.decode_offset_table(offsets) == {"TopicA@CG": {0: 5, 1: 7}}
     assert bodies.decode_delay_offsets(b'{"offsetTable":{1:3,3:4}}') == {1: 3, 3: 4}
@@ -192,7 +191,7 @@ def test_who_gets_standard_json(version, ext, standard):
 def test_registration_without_body_and_of_old_brokers():
     assert RegisterBrokerBody.decode(None) == RegisterBrokerBody()
     table = bodies.TopicTable(DataVersion(1, 2), {"T": TopicConfig("T")})
-    old = RegisterBrokerBody.decode(encode(table.to_json()), version=36)
+    old = RegisterBrokerBody.decode(table.encode(), version=36)
     assert old == RegisterBrokerBody(DataVersion(1, 2), {"T": TopicConfig("T")}, None)
 
 
@@ -232,7 +231,7 @@ def test_a_registration_has_so_many_topics(form):
         body = RegisterBrokerBody(DataVersion(1, 1), table)
         data = body.encode(compressed=form == "compressed")
         if form == "old":
-            data = encode(TopicTable(body.version, table).to_json())
+            data = TopicTable(body.version, table).encode()
         reading = {"compressed": form == "compressed", "version": version, "limits": limits}
         if is_taken:
             assert len(RegisterBrokerBody.decode(data, **reading).topics) == count

@@ -18,6 +18,7 @@ from rmq_ha.base.wire.bodies import (
     TopicTable,
     text,
 )
+from rmq_ha.base.wire.declared import from_members
 from rmq_ha.base.wire.fastjson import (
     MAX_DEPTH,
     MAX_DIALECT_SIZE,
@@ -180,13 +181,13 @@ def test_the_pretty_form_indents_by_depth() -> None:
 
 
 def test_what_is_missing_is_nought() -> None:
-    route = QueueRoute.from_json({"brokerName": "a"})
+    route = from_members(QueueRoute, {"brokerName": "a"})
     assert route == QueueRoute("a", 0, 0, 0, 0)
-    assert MessageQueue.from_json({"topic": "T", "brokerName": "a"}).queue_id == 0
-    assert Connection.from_json({}).version == 0
-    assert ConsumerData.from_json({}) == ConsumerData("")
+    assert MessageQueue.from_key({"topic": "T", "brokerName": "a"}).queue_id == 0
+    assert from_members(Connection, {}).version == 0
+    assert from_members(ConsumerData, {}) == ConsumerData("")
     assert HeartbeatData.decode(b'{"consumerDataSet":[{}]}').consumers == [ConsumerData("")]
-    version = TopicTable.from_json({}).version
+    version = from_members(TopicTable, {}).version
     assert (version.counter, version.timestamp) == (0, 0)
     for wrong in ([], {}):
         with pytest.raises(TypeError, match="a string was expected"):
@@ -235,7 +236,7 @@ def test_an_object_that_is_a_key_elsewhere_is_an_object_as_a_value() -> None:
 
 
 def test_the_first_version_with_registrations_of_its_own_is_3_0_11() -> None:
-    bare = encode(TopicTable(DataVersion(1, 2), {"T": TopicConfig("T")}).to_json())
+    bare = TopicTable(DataVersion(1, 2), {"T": TopicConfig("T")}).encode()
     wrapped = RegisterBrokerBody(DataVersion(1, 2), {"T": TopicConfig("T")}).encode()
     assert list(RegisterBrokerBody.decode(bare, version=V3_0_11 - 1).topics) == ["T"]
     assert list(RegisterBrokerBody.decode(wrapped, version=V3_0_11).topics) == ["T"]
@@ -244,7 +245,7 @@ def test_the_first_version_with_registrations_of_its_own_is_3_0_11() -> None:
 def test_tables_without_a_version_have_the_first_one() -> None:
     for table in (TopicTable, GroupTable):
         for value in ({}, {"dataVersion": None}, {"dataVersion": {}}):
-            assert table.from_json(value).version == DataVersion(0, 0)
+            assert from_members(table, value).version == DataVersion(0, 0)
 
 
 @pytest.mark.parametrize(

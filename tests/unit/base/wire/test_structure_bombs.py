@@ -20,7 +20,7 @@ from rmq_ha.base.wire.fastjson import BODY_VALUES, HEADER_VALUES, MAX_DIALECT_SI
 from rmq_ha.base.wire.fastjson_reader import resolve_references
 from rmq_ha.base.wire.frame import JSON, ROCKETMQ, decode_frame
 from rmq_ha.base.wire.route_bodies import ClusterInfo, RegisterBrokerBody, TopicRoute
-from rmq_ha.base.wire.stat_bodies import decode_connections
+from rmq_ha.base.wire.stat_bodies import ProducerConnection
 from rmq_ha.server.dledger.codec import decode_body
 from rmq_ha.server.dledger.messages import (
     AppendEntryRequest,
@@ -57,21 +57,21 @@ REQUESTS = {
     "check client": bodies.CheckClient.decode,
     "registration": RegisterBrokerBody.decode,
     "old registration": lambda body: RegisterBrokerBody.decode(body, version=0),
-    "group": lambda body: bodies.read_body(body, SubscriptionGroupConfig.from_json),
-    "version": lambda body: bodies.read_body(body, DataVersion.from_json),
+    "group": lambda body: bodies.read_as(SubscriptionGroupConfig, body),
+    "version": lambda body: bodies.read_as(DataVersion, body),
 }
 for kind in DLEDGER:
     REQUESTS[kind.__name__] = lambda body, kind=kind: decode_body(kind, body)
 ANSWERS = {
-    "topics": bodies.decode_topic_table,
-    "groups": bodies.decode_group_table,
+    "topics": bodies.TopicTable.decode,
+    "groups": bodies.GroupTable.decode,
     "offsets": bodies.decode_offset_table,
     "delays": bodies.decode_delay_offsets,
     "kv": bodies.decode_kv_table,
     "strings": lambda body: bodies.decode_string_list(body, "topicList"),
     "queues": bodies.decode_queues,
     "queue table": bodies.decode_queue_table,
-    "connections": decode_connections,
+    "connections": ProducerConnection.decode,
     "route": TopicRoute.decode,
     "cluster": ClusterInfo.decode,
 }
@@ -313,13 +313,13 @@ def test_numbers_that_share_a_hash_are_refused_before_they_meet():
     """20,000 of them in a set take two seconds, 100,000 a minute."""
     codes = [n * (2**61 - 1) for n in range(1, 20_001)]
     subscription = {"topic": "t", "codeSet": codes}
-    with pytest.raises(ProtocolViolation, match="32-bit"):
+    with pytest.raises(ProtocolViolation, match="Expected `int` <= 2147483647"):
         bodies.CheckClient.decode(json.dumps({"subscriptionData": subscription}).encode())
     subscription = {"topic": "t", "tagsSet": codes}
     with pytest.raises(ProtocolViolation, match="tag"):
         bodies.CheckClient.decode(json.dumps({"subscriptionData": subscription}).encode())
     queues = [{"topic": "t", "brokerName": "b", "queueId": code} for code in codes[:1000]]
-    with pytest.raises(ProtocolViolation, match="32-bit"):
+    with pytest.raises(ProtocolViolation, match="Expected `int` <= 2147483647"):
         bodies.LockBatch.decode(json.dumps({"mqSet": queues}).encode())
 
 

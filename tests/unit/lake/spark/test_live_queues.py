@@ -14,7 +14,7 @@ from rmq_ha.base.wire.bodies import MessageQueue, TopicTable
 from rmq_ha.base.wire.codes import RequestCode
 from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.base.wire.route_bodies import BrokerRoute, QueueRoute, TopicRoute
-from rmq_ha.base.wire.stat_bodies import TopicOffset, topic_offsets, topic_stats
+from rmq_ha.base.wire.stat_bodies import TopicOffset, TopicStatsTable
 from rmq_ha.client.blocking import READER_GROUP
 from rmq_ha.client.lookup.asking import Ask
 from rmq_ha.client.rules.errors import NoNameServer, NoRoute
@@ -60,8 +60,8 @@ class FakeClient:
             raise RemotingConnectError(f"{address}: refused")
         if command.code == RequestCode.GET_BROKER_CONFIG:
             return RemotingCommand(0, body=b"brokerName=z\nbrokerId=1\nother=a=b\n")
-        table = TopicTable.from_json({})._replace(topics={"t": TopicConfig("t", 3, 4, 6)})
-        return RemotingCommand(0, body=fastjson.encode(table.to_json()))
+        table = TopicTable(topics={"t": TopicConfig("t", 3, 4, 6)})
+        return RemotingCommand(0, body=fastjson.encode(table))
 
     def run(self, asking: Any) -> Any:
         ask: Ask = next(asking)
@@ -90,7 +90,7 @@ class FakeClient:
         if not self.knows_topic:
             return RemotingCommand(17, remark="topic not exist")
         table = {MessageQueue("t", "a", 0): TopicOffset(low, high, 0)}
-        return RemotingCommand(0, body=fastjson.encode(topic_stats(topic_offsets(table))))
+        return RemotingCommand(0, body=TopicStatsTable(table).encode())
 
 
 def cluster(client: FakeClient, **options: str) -> LiveQueues:

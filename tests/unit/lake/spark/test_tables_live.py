@@ -56,7 +56,7 @@ class Brokers:
         empty = ext.get("topic") != "T" or ext.get("queueId") != "0"
         if command.code == RequestCode.GET_ALL_TOPIC_CONFIG:
             table = TopicTable(DataVersion(5, 7), {"T": TopicConfig("T", 1, 2)})
-            return RemotingCommand(0, body=encode(table.to_json()))
+            return RemotingCommand(0, body=encode(table))
         if command.code == RequestCode.GET_MIN_OFFSET:
             return RemotingCommand(0, {"offset": "0" if empty else str(self.first)})
         if command.code == RequestCode.GET_MAX_OFFSET:

@@ -21,7 +21,7 @@ from rmq_ha.base.wire.bodies import (
 )
 from rmq_ha.base.wire.codes import RequestCode, ResponseCode
 from rmq_ha.base.wire.command import RemotingCommand
-from rmq_ha.base.wire.stat_bodies import TopicOffset, topic_offsets, topic_stats
+from rmq_ha.base.wire.stat_bodies import TopicOffset, TopicStatsTable
 from rmq_ha.client.rules.errors import BrokerRefused
 from rmq_ha.ops.offline.log_files import Hole
 from rmq_ha.ops.offsets import model
@@ -150,12 +150,12 @@ class Broker:
             return RemotingCommand(0, {"offset": "4"})
         body: Any = {
             RequestCode.GET_BROKER_CONFIG: self.configuration.encode(),
-            RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: GROUPS.to_json(),
+            RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: GROUPS,
             RequestCode.GET_ALL_CONSUMER_OFFSET: b'{"offsetTable":{"t@g":{0:5}}}',
             RequestCode.GET_ALL_DELAY_OFFSET: b'{"offsetTable":{3:1}}',
-            RequestCode.GET_ALL_TOPIC_CONFIG: TOPICS.to_json(),
-            RequestCode.GET_TOPIC_STATS_INFO: topic_stats(
-                topic_offsets({MessageQueue(ext.get("topic", ""), "b", 0): TopicOffset(1, 9, 0)})
+            RequestCode.GET_ALL_TOPIC_CONFIG: TOPICS,
+            RequestCode.GET_TOPIC_STATS_INFO: TopicStatsTable(
+                {MessageQueue(ext.get("topic", ""), "b", 0): TopicOffset(1, 9, 0)}
             ),
             RequestCode.GET_BROKER_RUNTIME_INFO: {
                 "table": {"commitLogMinOffset": "0", "commitLogMaxOffset": "77"}
@@ -277,7 +277,7 @@ def test_a_store_without_a_table_has_nothing_in_it() -> None:
 
 def test_queues_of_a_topic_that_have_no_files_are_empty() -> None:
     table = TopicTable(DataVersion(1, 1), {"t": TopicConfig("t", 2, 1)})
-    store = Store({"topics.json": fastjson.pretty(table.to_json())})
+    store = Store({"topics.json": fastjson.pretty(table)})
     assert stored(store, 1, 1).bounds() == {("t", 0): (2, 9), ("t", 1): (0, 0)}
 
 

@@ -6,7 +6,7 @@ from typing import Any
 from rmq_ha.base.config.netty import NettyClientConfig
 from rmq_ha.base.model.subscription import SubscriptionData
 from rmq_ha.base.remoting.client import RemotingClient
-from rmq_ha.base.wire.bodies import ConsumerData, HeartbeatData
+from rmq_ha.base.wire.bodies import ConsumerData, HeartbeatData, ProducerData
 from rmq_ha.base.wire.codes import RequestCode
 from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.testing.cluster import LISTEN_PORT
@@ -50,8 +50,8 @@ class SimClient:
             self._client.routes[code] = self._receive
         data = HeartbeatData(
             client_id,
-            [ConsumerData(group, subscriptions=[SubscriptionData(topic, sub_version=1)])],
-            ["PG"],
+            [ConsumerData(group, subscriptions=[SubscriptionData.for_tags(topic, "*", 1)])],
+            [ProducerData("PG")],
         )
         beat = RemotingCommand(RequestCode.HEART_BEAT, None, data.encode())
         beat.version, beat.language = version, language

@@ -27,7 +27,7 @@ def make_topic(name: str) -> RemotingCommand:
 
 
 def make_group(name: str) -> RemotingCommand:
-    body = fastjson.encode(SubscriptionGroupConfig(name).to_json())
+    body = fastjson.encode(SubscriptionGroupConfig(name))
     return RemotingCommand(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, None, body)
 
 

@@ -11,7 +11,7 @@ from rmq_ha.base.model.topic_config import TopicConfig
 from rmq_ha.base.store_flags import Flag
 from rmq_ha.base.store_format.commitlog import decode_record
 from rmq_ha.base.wire.batch import encode_batch
-from rmq_ha.base.wire.bodies import HeartbeatData
+from rmq_ha.base.wire.bodies import HeartbeatData, ProducerData
 from rmq_ha.base.wire.codes import RequestCode
 from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.client.lookup.requests import send_request
@@ -74,14 +74,16 @@ def test_off_each_send_is_stored_and_no_answer_says_more_than_rocketmq_s() -> No
     assert place(first) != place(again)
     assert set(again.ext or {}) == {"MSG_REGION", "TRACE_ON", "msgId", "queueId", "queueOffset"}
     assert len(records(one)) == 2
-    beat = RemotingCommand(RequestCode.HEART_BEAT, None, HeartbeatData("c", [], ["P"]).encode())
+    body = HeartbeatData("c", [], [ProducerData("P")]).encode()
+    beat = RemotingCommand(RequestCode.HEART_BEAT, None, body)
     assert one.call(beat).ext is None
 
 
 @pytest.mark.parametrize("groups", [[], ["P"]])
 def test_a_heartbeat_is_told_the_window(groups: list[str]) -> None:
     one = broker()
-    beat = RemotingCommand(RequestCode.HEART_BEAT, None, HeartbeatData("c", [], groups).encode())
+    body = HeartbeatData("c", [], list(map(ProducerData, groups))).encode()
+    beat = RemotingCommand(RequestCode.HEART_BEAT, None, body)
     assert one.call(beat).ext == {"duplicateWindowMillis": "60000"}
 
 

@@ -1,9 +1,9 @@
 """When sends are refused with SYSTEM_BUSY. Spec: remoting.md, section 1.8."""
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 from twisted.internet.defer import DeferredList
 from twisted.internet.endpoints import connectProtocol
 from twisted.internet.protocol import Protocol

@@ -11,13 +11,13 @@ import rmq_ha
 from rmq_ha.base.model.status import BrokerRole
 from rmq_ha.base.model.topic_config import SubscriptionGroupConfig, TopicConfig
 from rmq_ha.base.wire.bodies import (
+    GroupTable,
     MessageQueue,
+    TopicTable,
     decode_delay_offsets,
-    decode_group_table,
     decode_kv_table,
     decode_offset_table,
     decode_queue_table,
-    decode_topic_table,
 )
 from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.base.wire.stat_bodies import REPLICATION_KEY
@@ -104,9 +104,7 @@ def test_all_topics() -> None:
     kit = Kit()
     answer = kit.request(21)
     assert answer.ext == {}
-    version, topics = decode_topic_table(answer.body)
-    assert version == kit.topics.data_version
-    assert topics == kit.topics.table
+    assert TopicTable.decode(answer.body) == TopicTable(kit.topics.data_version, kit.topics.table)
 
 
 @pytest.mark.parametrize("keeps", [False, True])
@@ -199,9 +197,8 @@ def test_update_and_delete_group() -> None:
     kit = Kit()
     assert kit.request(200, None, {"groupName": "G9", "retryMaxTimes": 3}).code == 0
     assert kit.groups.get("G9") == SubscriptionGroupConfig("G9", retry_max_times=3)
-    version, groups = decode_group_table(kit.request(201).body)
-    assert groups == kit.groups.table
-    assert version == kit.groups.data_version
+    told = GroupTable.decode(kit.request(201).body)
+    assert told == GroupTable(kit.groups.data_version, kit.groups.table)
     kit.offsets.commit("G9", "TopicA", 0, 1)
     assert kit.request(207, {"groupName": "G9"}).code == 0
     assert kit.groups.get("G9") is None

@@ -6,7 +6,6 @@ Spec: controller.md, section 9.2.
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
@@ -15,6 +14,7 @@ from rmq_ha.base.model.topic_config import SubscriptionGroupConfig
 from rmq_ha.base.wire.bodies import LockBatch, MessageQueue
 from rmq_ha.base.wire.codes import RequestCode, ResponseCode
 from rmq_ha.base.wire.command import RemotingCommand
+from rmq_ha.base.wire.fastjson import encode
 from rmq_ha.client.lookup.requests import pull_request, send_request
 from rmq_ha.server.namesrv.routes import RouteInfoManager
 from rmq_ha.testing.brokers import BrokerNode
@@ -119,7 +119,7 @@ def committed(offset: int) -> RemotingCommand:
 
 
 def new_group() -> RemotingCommand:
-    body = json.dumps(SubscriptionGroupConfig("new").to_json()).encode()
+    body = encode(SubscriptionGroupConfig("new"))
     return RemotingCommand(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=body)
 
 

@@ -46,7 +46,8 @@ class Fixture:
 
 def test_a_heartbeat_registers_what_is_not_by_tags() -> None:
     it = Fixture()
-    it.table.register("G", [SubscriptionData("A"), SubscriptionData("B", "b", expression_type="")])
+    tags = SubscriptionData("B", "b", expression_type="")
+    it.table.register("G", [SubscriptionData("A", "*"), tags])
     it.register("G", ("T", "a = 1", 5), ("%RETRY%G", "", 5))
     data = it.table.get("T", "G")
     assert data is not None

@@ -11,7 +11,7 @@ from rmq_ha.server.store.reading.tag_filter import TagFilter
 
 def test_filters_are_message_filters() -> None:
     """By the interface that plugins implement too."""
-    assert verifyObject(IMessageFilter, TagFilter(SubscriptionData("T")))
+    assert verifyObject(IMessageFilter, TagFilter(SubscriptionData("T", "*")))
 
 
 @pytest.mark.parametrize("expression", ["*", "", None])
