@@ -1,12 +1,13 @@
 """Rows of tables, from the same texts in files and in brokers' answers."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from operator import attrgetter
 from typing import Any
 
 import pyarrow as pa
 
 from rmq_ha.base.errors import CannotDecide, ProtocolViolation
+from rmq_ha.base.model.data_version import DataVersion
 from rmq_ha.base.wire.bodies import (
     GroupTable,
     TopicTable,
@@ -80,7 +81,9 @@ def _consumer_offsets(text: bytes) -> list[Row]:
     return rows
 
 
-def _configurations(table: str, decode: Callable[[bytes], Any]) -> Callable[[bytes], list[Row]]:
+def _configurations(
+    table: str, decode: Callable[[bytes], tuple[DataVersion, Mapping[str, Any]]]
+) -> Callable[[bytes], list[Row]]:
     """Our attributes have the columns' names, spelt as Python spells them."""
     _, _, *named, _, _ = TABLE_COLUMNS[table]
     of = attrgetter(*map(snake_case, named))
@@ -93,10 +96,20 @@ def _configurations(table: str, decode: Callable[[bytes], Any]) -> Callable[[byt
     return rows
 
 
+def _topics(text: bytes) -> tuple[DataVersion, Mapping[str, Any]]:
+    table = TopicTable.decode(text)
+    return table.version, table.topics
+
+
+def _groups(text: bytes) -> tuple[DataVersion, Mapping[str, Any]]:
+    table = GroupTable.decode(text)
+    return table.version, table.groups
+
+
 _ROWS: dict[str, Callable[[bytes], list[Row]]] = {
     "consumerOffsets": _consumer_offsets,
-    "topics": _configurations("topics", TopicTable.decode),
-    "groups": _configurations("groups", GroupTable.decode),
+    "topics": _configurations("topics", _topics),
+    "groups": _configurations("groups", _groups),
     "delayOffsets": lambda text: list(decode_delay_offsets(text).items()),
 }
 _TOPIC_AT = {"consumerOffsets": 1, "topics": 0}
