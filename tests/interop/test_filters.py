@@ -19,7 +19,7 @@ from rmq_ha.base.store_format.consumequeue_ext import decode_extension
 from rmq_ha.base.wire import fastjson
 from rmq_ha.base.wire.codes import RequestCode
 from rmq_ha.base.wire.command import RemotingCommand
-from rmq_ha.base.wire.declared import to_members
+from rmq_ha.base.wire.members import to_members
 from rmq_ha.client.lookup.requests import pull_request, send_request
 from rmq_ha.server.broker.tables.consumer_filters import ConsumerFilterManager
 from rmq_ha.testing.disk import SimDisk

@@ -17,8 +17,8 @@ from rmq_ha.base.model.data_version import DataVersion
 from rmq_ha.base.model.numbers import Int32
 from rmq_ha.base.model.subscription import SubscriptionData
 from rmq_ha.base.model.topic_config import SubscriptionGroupConfig, TopicConfig
-from rmq_ha.base.wire.declared import from_members
 from rmq_ha.base.wire.fastjson import BODY_VALUES, encode, parse
+from rmq_ha.base.wire.members import from_members
 from rmq_ha.base.wire.text import to_bytes
 
 T = TypeVar("T")

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from rmq_ha.base.errors import ProtocolViolation
-from rmq_ha.base.wire.declared import members_of, to_members
 from rmq_ha.base.wire.fastjson_reader import NO_LIMIT, ObjectKey, Reader, resolve_references
+from rmq_ha.base.wire.members import members_of, to_members
 from rmq_ha.base.wire.text import quote, quote_ascii, to_bytes
 
 __all__ = [

@@ -37,7 +37,7 @@ class ResetOffsetBodyForC(Answer):
     offsets: list[QueueOffset] = field(name="offsetTable")
 
     @classmethod
-    def of(cls, table: Mapping[MessageQueue, int]) -> "ResetOffsetBodyForC":
+    def from_table(cls, table: Mapping[MessageQueue, int]) -> "ResetOffsetBodyForC":
         """From a table."""
         return cls(
             [

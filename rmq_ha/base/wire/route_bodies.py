@@ -20,8 +20,8 @@ from rmq_ha.base.wire.bodies import (
     read_as,
     text,
 )
-from rmq_ha.base.wire.declared import from_members
 from rmq_ha.base.wire.fastjson import encode, encode_browser, parse
+from rmq_ha.base.wire.members import from_members
 from rmq_ha.base.wire.versions import V3_0_11, V4_9_4
 
 _INT = Struct(">i")

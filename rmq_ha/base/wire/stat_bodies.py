@@ -109,7 +109,7 @@ class BrokerStatsData(Answer):
     stats_day: StatsSpan
 
     @classmethod
-    def of(cls, growths: Sequence[_Growth]) -> "BrokerStatsData":
+    def from_growths(cls, growths: Sequence[_Growth]) -> "BrokerStatsData":
         """:param growths: over a minute, an hour and a day."""
         return cls(
             *(StatsSpan(it.total, float(it.per_second), float(it.per_time)) for it in growths)

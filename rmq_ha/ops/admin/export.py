@@ -7,8 +7,8 @@ import click
 
 from rmq_ha.base.errors import RemotingError
 from rmq_ha.base.host.disk import RealDisk
-from rmq_ha.base.wire.declared import to_members
 from rmq_ha.base.wire.fastjson import encode
+from rmq_ha.base.wire.members import to_members
 from rmq_ha.client.lookup.brokers import (
     broker_config,
     consumer_offsets,

@@ -11,7 +11,7 @@ from rmq_ha.base.model.topics import (
     RETRY_PREFIX,
     SYSTEM_GROUP_PREFIX,
 )
-from rmq_ha.base.wire.declared import to_members
+from rmq_ha.base.wire.members import to_members
 from rmq_ha.base.wire.versions import version_name
 from rmq_ha.client.connection.asks import Asker
 from rmq_ha.client.lookup.administration import (

@@ -16,7 +16,7 @@ from rmq_ha.base.model.topics import (
     SYSTEM_TOPICS,
 )
 from rmq_ha.base.wire.bodies import GroupTable, TopicTable
-from rmq_ha.base.wire.declared import to_members
+from rmq_ha.base.wire.members import to_members
 
 OFFSET, DELAY, QUEUE, LOG = "offset", "delay", "queue", "log"
 TOPIC, GROUP, VERSION = "topic", "group", "version"

@@ -7,7 +7,7 @@ from rmq_ha.base.remoting.audit import Act, Describe, by_header, changed_configu
 from rmq_ha.base.wire.bodies import read_as
 from rmq_ha.base.wire.codes import RequestCode
 from rmq_ha.base.wire.command import RemotingCommand
-from rmq_ha.base.wire.declared import to_members
+from rmq_ha.base.wire.members import to_members
 
 _TOPIC = ("readQueueNums", "writeQueueNums", "perm", "topicSysFlag")
 _ACCOUNT = ("admin", "whiteRemoteAddress", "defaultTopicPerm", "defaultGroupPerm")

@@ -17,7 +17,7 @@ from rmq_ha.base.errors import ProtocolViolation
 from rmq_ha.base.model.data_version import DataVersion
 from rmq_ha.base.model.topic_config import SubscriptionGroupConfig, TopicConfig
 from rmq_ha.base.wire.bodies import GroupTable, TopicTable
-from rmq_ha.base.wire.declared import from_members, to_members
+from rmq_ha.base.wire.members import from_members, to_members
 from rmq_ha.base.wire.pages import next_page, page_of
 from rmq_ha.server.broker.slave import SlaveSynchronize
 from rmq_ha.server.broker.tables.consumer_offsets import ConsumerOffsetManager

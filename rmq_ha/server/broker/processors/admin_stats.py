@@ -71,7 +71,7 @@ class AdminStatsProcessor:
             return request.response(
                 ResponseCode.SYSTEM_ERROR, f"The stats <{name}> <{key}> not exist"
             )
-        return request.response(body=BrokerStatsData.of(growths).encode())
+        return request.response(body=BrokerStatsData.from_growths(growths).encode())
 
     def all_consume_stats(
         self, channel: Channel, request: RemotingCommand

@@ -80,7 +80,7 @@ class ResetOffsetProcessor:
             )
         # RocketMQ chooses the form by who asks, not by whom it is for.
         as_list = request.language == LanguageCode.CPP.name
-        body = ResetOffsetBodyForC.of(table) if as_list else ResetOffsetBody(table)
+        body = ResetOffsetBodyForC.from_table(table) if as_list else ResetOffsetBody(table)
         push = RemotingCommand(
             RequestCode.RESET_CONSUMER_CLIENT_OFFSET,
             {"topic": topic, "group": group, "timestamp": str(timestamp_ms), "isForce": "false"},

@@ -20,7 +20,7 @@ from rmq_ha.base.model.properties import decode_properties, encode_properties, w
 from rmq_ha.base.model.status import PutMessageStatus
 from rmq_ha.base.model.subscription import TAG, SubscriptionData
 from rmq_ha.base.model.topic_config import SubscriptionGroupConfig, TopicConfig
-from rmq_ha.base.wire.declared import from_members, to_members
+from rmq_ha.base.wire.members import from_members, to_members
 
 IDENTITY = BrokerIdentity("cluster", "broker-a", 3, "10.0.0.1:10911", "10.0.0.1:10912")
 ASKED = IDENTITY.to_ext()

@@ -18,7 +18,6 @@ from rmq_ha.base.wire.bodies import (
     TopicTable,
     text,
 )
-from rmq_ha.base.wire.declared import from_members
 from rmq_ha.base.wire.fastjson import (
     MAX_DEPTH,
     MAX_DIALECT_SIZE,
@@ -31,6 +30,7 @@ from rmq_ha.base.wire.fastjson import (
     pretty_part,
 )
 from rmq_ha.base.wire.fastjson_reader import NO_LIMIT, Reader, resolve_references
+from rmq_ha.base.wire.members import from_members
 from rmq_ha.base.wire.route_bodies import (
     QueueRoute,
     RegisterBrokerBody,

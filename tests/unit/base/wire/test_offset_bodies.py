@@ -43,7 +43,7 @@ def test_reset_offsets() -> None:
 
 
 def test_reset_offsets_as_a_list() -> None:
-    body = ResetOffsetBodyForC.of({queue(1): 0, queue(0): 0}).encode()
+    body = ResetOffsetBodyForC.from_table({queue(1): 0, queue(0): 0}).encode()
     assert body == GOLDEN["reset_list_body"]
 
 

@@ -79,7 +79,7 @@ WRITTEN: dict[str, Callable[[], bytes]] = {
     "route of nothing": route_bodies.TopicRoute().encode,
     "cluster": CLUSTER.encode,
     "reset offsets": offset_bodies.ResetOffsetBody(dict.fromkeys(QUEUES, LONG)).encode,
-    "reset offsets as a list": offset_bodies.ResetOffsetBodyForC.of(
+    "reset offsets as a list": offset_bodies.ResetOffsetBodyForC.from_table(
         dict.fromkeys(QUEUES, -1)
     ).encode,
     "consumer status": offset_bodies.ConsumerStatusBody({"d": {QUEUES[0]: 5}, "c": {}}).encode,
@@ -107,7 +107,7 @@ WRITTEN: dict[str, Callable[[], bytes]] = {
         CONNECTIONS, {"T": TAGS, ODD: SQL}, "CONSUME_ACTIVELY", "CLUSTERING", None
     ).encode,
     "producer connection": stat_bodies.ProducerConnection(CONNECTIONS).encode,
-    "stats data": stat_bodies.BrokerStatsData.of(
+    "stats data": stat_bodies.BrokerStatsData.from_growths(
         [Growth(60, 1, 2), Growth(7, 0.5, 1.25), Growth(0, 0, 0)]
     ).encode,
     "consume stats list": stat_bodies.ConsumeStatsList(

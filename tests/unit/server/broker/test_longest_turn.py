@@ -22,7 +22,7 @@ from rmq_ha.base.wire.bodies import (
     decode_queue_table,
 )
 from rmq_ha.base.wire.command import RemotingCommand
-from rmq_ha.base.wire.declared import from_members
+from rmq_ha.base.wire.members import from_members
 from rmq_ha.client.lookup.requests import pull_request
 from tests.unit.server.broker.guarded import ADMIN, Guarded, every_request
 
