@@ -76,7 +76,8 @@ class Heartbeats:
 
     def _bodies(self) -> Iterator[bytes]:
         """A group has all its subscriptions in one body, as brokers forget those that are not."""
-        producers, consumers, count = list(map(ProducerData, self._producers)), list[ConsumerData](), 0
+        producers = list(map(ProducerData, self._producers))
+        consumers, count = list[ConsumerData](), 0
         for part in list(self._consumers.values()):
             data = part.heartbeat_data()
             if consumers and count + len(data.subscriptions) > MOST_SUBSCRIPTIONS:
