@@ -28,8 +28,8 @@ from rmq_ha.server.replication.epochs.roles.identity import decode_identity
 from rmq_ha.server.store.delay.offsets import DelayOffsets
 from rmq_ha.server.store.queues.deleted import DeletedQueues
 from rmq_ha.testing.disk import SimDisk
+from rmq_ha.testing.worker import AtOnce
 from tests.fuzz.target import target
-from tests.unit.server.broker.processor_kit import AtOnce
 
 HERE = Surroundings({}, "/home/me", "machine", "10.0.0.1", "/here")
 BROKER = b"""# a comment

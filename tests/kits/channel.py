@@ -3,20 +3,30 @@
 from collections.abc import Callable
 from typing import Any
 
+from twisted.internet.defer import Deferred
+
 from rmq_ha.base.model.message import Address
+from rmq_ha.base.model.security import PLAIN
 from rmq_ha.base.wire.command import RemotingCommand
 
 
 class FakeChannel:
-    """`sent` has commands and raw frames, in order."""
+    """
+    `sent` has commands and raw frames, in order.
+
+    :ivar holding: what requests that take several turns have given it.
+    """
 
     is_full = False
     served_at = 0.0
+    security = PLAIN
 
     def __init__(self, port: int = 5000, host: str = "127.0.0.1") -> None:
         self.remote = Address.parse(host, port)
         self.remote_text = f"{host}:{port}"
+        self.host = host
         self.sent: list[Any] = []
+        self.holding: list[Deferred[None]] = []
         self.is_open = True
         self._on_close: list[Callable[..., Any]] = []
 
@@ -25,6 +35,9 @@ class FakeChannel:
 
     def write(self, frames: bytes) -> None:
         self.sent.append(frames)
+
+    def hold(self, size: int, held: "Deferred[None]") -> None:
+        self.holding.append(held)
 
     def on_close(self, callback: Callable[..., Any]) -> None:
         self._on_close.append(callback)

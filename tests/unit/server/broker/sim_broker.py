@@ -3,6 +3,7 @@
 from typing import Any
 
 from twisted.internet.defer import Deferred
+from twisted.plugin import getPlugins
 from twisted.python.failure import Failure
 
 from rmq_ha.base.config.broker_configuration import BrokerConfiguration
@@ -12,6 +13,7 @@ from rmq_ha.base.remoting.client import RemotingClient
 from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.client.lookup.requests import pull_request, send_request
 from rmq_ha.server.broker.broker import Broker
+from rmq_ha.server.plugins import Find
 from rmq_ha.testing.cluster import LISTEN_PORT, small_configuration
 from rmq_ha.testing.host import World
 
@@ -25,6 +27,7 @@ class SimBroker:
     One broker without a name server, and its clients.
 
     :ivar controller: None until `start`.
+    :ivar find: finds the plugins that its configuration names.
     """
 
     def __init__(self, seed: int = 1) -> None:
@@ -36,10 +39,11 @@ class SimBroker:
             self.host.ip, BrokerRole.ASYNC_MASTER, FlushDiskType.ASYNC_FLUSH
         )
         self.controller: Any = None
+        self.find: Find = getPlugins
 
     def start(self) -> "SimBroker":
         """Build and start the broker; raises what its start fails with."""
-        self.controller = Broker(self.host.seams, self.configuration)
+        self.controller = Broker(self.host.seams, self.configuration, self.find)
         self.wait(self.controller.start())
         return self
 

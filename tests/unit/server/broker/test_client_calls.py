@@ -9,7 +9,7 @@ from rmq_ha.base.errors import RemotingTimeout, RequestRejected
 from rmq_ha.base.wire.codes import ResponseCode
 from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.server.broker.client_calls import ClientCalls
-from tests.unit.server.broker.processor_kit import FakeChannel
+from tests.kits.channel import FakeChannel
 
 
 class AskedChannel(FakeChannel):

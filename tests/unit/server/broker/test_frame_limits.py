@@ -14,11 +14,14 @@ from rmq_ha.base.wire.bodies import MOST_ITEMS
 from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.client.lookup.requests import send_request
 from rmq_ha.server.broker.frame_limits import FrameLimits
-from tests.unit.server.broker.processor_kit import FakeChannel, Kit
+from tests.kits.channel import FakeChannel
+from tests.unit.server.broker.asked_broker import AskedBroker
 from tests.unit.server.broker.sim_broker import SimBroker
 
 
-def heartbeat(kit: Kit, groups: int, subscriptions: int, expression: str | None = None) -> Any:
+def heartbeat(
+    kit: AskedBroker, groups: int, subscriptions: int, expression: str | None = None
+) -> Any:
     one = {"subString": expression or "*", "expressionType": "SQL92" if expression else "TAG"}
     consumers = [
         {
@@ -41,7 +44,7 @@ def heartbeat(kit: Kit, groups: int, subscriptions: int, expression: str | None 
 )
 def test_a_heartbeat(key: str, taken: tuple[Any, ...], refused: tuple[Any, ...]) -> None:
     """2,000 groups took 1.4 s, 150 SQL92 expressions 3.8 s."""
-    kit = Kit()
+    kit = AskedBroker()
     kit.configuration.ours.max_groups_per_heartbeat = 4
     kit.configuration.ours.max_subscriptions_per_heartbeat = 6
     kit.configuration.ours.max_filter_characters_per_heartbeat = 4 * len("a = 1")
@@ -57,7 +60,7 @@ def test_a_heartbeat(key: str, taken: tuple[Any, ...], refused: tuple[Any, ...])
 @pytest.mark.parametrize("code", [41, 42])
 def test_a_lock(code: int) -> None:
     """50,000 queues took 0.9 s."""
-    kit = Kit()
+    kit = AskedBroker()
     kit.configuration.ours.max_queues_per_lock = 3
     for count, expected in ((4, 1), (3, 0)):
         queues = [{"topic": "T", "brokerName": "b", "queueId": n} for n in range(count)]

@@ -17,7 +17,7 @@ from rmq_ha.server.broker.hold import (
     PullRequestHoldService,
 )
 from rmq_ha.server.store.reading.tag_filter import TagFilter
-from tests.unit.server.broker.processor_kit import FakeChannel
+from tests.kits.channel import FakeChannel
 
 
 class Holding:

@@ -12,7 +12,9 @@ from rmq_ha.base.model.status import BrokerRole
 from rmq_ha.base.model.topic_config import SubscriptionGroupConfig, TopicConfig
 from rmq_ha.base.wire.command import FLAG_ONEWAY
 from rmq_ha.client.lookup.requests import pull_request
-from tests.unit.server.broker.processor_kit import FakeChannel, Kit
+from rmq_ha.server.store.queues.queue import ConsumeQueue
+from tests.kits.channel import FakeChannel
+from tests.unit.server.broker.asked_broker import AskedBroker
 
 
 def pushes(channel: FakeChannel) -> list[tuple[int, Any, int]]:
@@ -26,7 +28,7 @@ NOTICE = (40, {"consumerGroup": "G1"}, FLAG_ONEWAY)
 
 def test_heartbeat_tells_the_group_before_its_response() -> None:
     """The sender, too; the push is there when the handler returns."""
-    kit = Kit()
+    kit = AskedBroker()
     first, second = FakeChannel(1), FakeChannel(2)
     answer = kit.heartbeat(first, "c1", "G1", "TopicA")
     assert (answer.code, answer.ext, answer.body) == (0, None, None)
@@ -43,7 +45,7 @@ def test_heartbeat_tells_the_group_before_its_response() -> None:
 
 @pytest.mark.parametrize("who", ["broker", "group"])
 def test_notices_can_be_switched_off(who: str) -> None:
-    kit = Kit()
+    kit = AskedBroker()
     if who == "broker":
         kit.broker.notify_consumer_ids_changed_enable = False
     else:
@@ -53,7 +55,7 @@ def test_notices_can_be_switched_off(who: str) -> None:
 
 
 def test_heartbeat_creates_group_and_retry_topic() -> None:
-    kit = Kit()
+    kit = AskedBroker()
     kit.groups.update(SubscriptionGroupConfig("G2", retry_queue_nums=3))
     kit.heartbeat(kit.channel, "c1", "G1", "TopicA")
     kit.heartbeat(kit.channel, "c1", "G2", "TopicA")
@@ -69,7 +71,7 @@ def test_heartbeat_creates_group_and_retry_topic() -> None:
 
 @pytest.mark.parametrize(("is_unit", "flag"), [(False, 0), (True, 2)])
 def test_a_retry_topic_says_whether_its_group_is_of_a_unit(is_unit: bool, flag: int) -> None:
-    kit = Kit()
+    kit = AskedBroker()
     body = {"clientID": "c", "consumerDataSet": [{"groupName": "G", "unitMode": is_unit}]}
     assert kit.request(34, None, body).code == 0
     topic = kit.topics.get("%RETRY%G")
@@ -92,7 +94,7 @@ def test_a_retry_topic_says_whether_its_group_is_of_a_unit(is_unit: bool, flag: 
     ],
 )
 def test_how_a_group_consumes_is_what_it_says(said: dict[str, str], is_kept: Any) -> None:
-    kit = Kit()
+    kit = AskedBroker()
     body = {"clientID": "c", "consumerDataSet": [{"groupName": "G", **said}]}
     assert kit.request(34, None, body).code == 0
     group = kit.consumers.group("G")
@@ -135,7 +137,7 @@ def test_how_a_group_consumes_is_what_it_says(said: dict[str, str], is_kept: Any
     ],
 )
 def test_a_heartbeat_that_does_not_fit_changes_nothing(body: Any) -> None:
-    kit = Kit()
+    kit = AskedBroker()
     assert kit.request(34, None, body).code == 1
     assert kit.consumers.groups() == []
     assert kit.producers.groups() == []
@@ -143,12 +145,12 @@ def test_a_heartbeat_that_does_not_fit_changes_nothing(body: Any) -> None:
 
 
 def test_an_empty_heartbeat_is_fine() -> None:
-    assert Kit().request(34, None, {}).code == 0
+    assert AskedBroker().request(34, None, {}).code == 0
 
 
 def test_closed_connections_leave_their_groups() -> None:
     """Those who remain hear of it, once a turn and not once for each that left."""
-    kit = Kit()
+    kit = AskedBroker()
     channels = [FakeChannel(port) for port in range(4)]
     for number, channel in enumerate(channels):
         kit.heartbeat(channel, f"c{number}", "G1", "TopicA")
@@ -160,7 +162,7 @@ def test_closed_connections_leave_their_groups() -> None:
         channel.close()
     assert kit.consumers.client_ids("G1") == ["c0"]
     assert channels[0].sent == []
-    kit.clock.advance(0)
+    kit.advance(0)
     assert pushes(channels[0]) == [NOTICE]
     late = channels[1]
     assert kit.heartbeat(late, "c1", "G1", "TopicA").code == 0
@@ -168,44 +170,48 @@ def test_closed_connections_leave_their_groups() -> None:
 
 
 def test_all_groups_of_who_left_hear_of_it() -> None:
-    kit = Kit()
+    kit = AskedBroker()
     gone, left = FakeChannel(1), FakeChannel(2)
     for channel, client_id in ((gone, "c1"), (left, "c2")):
         for group in ("G1", "G2"):
             kit.heartbeat(channel, client_id, group, "TopicA")
     left.sent.clear()
     gone.close()
-    kit.clock.advance(0)
+    kit.advance(0)
     assert [item.ext["consumerGroup"] for item in left.sent] == ["G1", "G2"]
 
 
 def test_stopping_the_notifier() -> None:
-    kit = Kit()
-    kit.heartbeat(kit.channel, "c1", "G1", "TopicA")
+    kit = AskedBroker()
+    stays = FakeChannel(1)
+    for channel, client_id in ((kit.channel, "c1"), (stays, "c2")):
+        kit.heartbeat(channel, client_id, "G1", "TopicA")
+    stays.sent.clear()
     kit.channel.close()
     kit.notifier.stop()
-    assert kit.clock.getDelayedCalls() == []
+    kit.advance(60)
+    assert stays.sent == []
 
 
 def test_silent_clients_are_closed() -> None:
-    kit = Kit()
+    kit = AskedBroker()
     silent, alive, silent_too = FakeChannel(1), FakeChannel(2), FakeChannel(3)
     kit.heartbeat(silent, "c1", "G1", "TopicA")
     kit.heartbeat(alive, "c2", "G1", "TopicA")
     kit.heartbeat(silent_too, "c3", "G1", "TopicA")
-    kit.clock.advance(119)
+    kit.advance(119)
     kit.heartbeat(alive, "c2", "G1", "TopicA")
     kit.heartbeats.close_expired()
     assert silent.is_open
     assert silent_too.is_open
-    kit.clock.advance(2)
+    kit.advance(2)
     kit.heartbeats.close_expired()
     assert (silent.is_open, silent_too.is_open, alive.is_open) == (False, False, True)
     assert kit.consumers.client_ids("G1") == ["c2"]
 
 
 def test_unregister() -> None:
-    kit = Kit()
+    kit = AskedBroker()
     first, second = FakeChannel(1), FakeChannel(2)
     kit.heartbeat(first, "c1", "G1", "TopicA")
     kit.heartbeat(second, "c2", "G1", "TopicA")
@@ -229,16 +235,16 @@ def test_check_client_config(kind: str | None, expected: int) -> None:
         "group": "G",
         "subscriptionData": {"topic": "T", "expressionType": kind},
     }
-    assert Kit().request(46, None, body).code == expected
-    assert Kit().request(46, None, {}).code == 0
-    assert Kit().request(46).code == 1
+    assert AskedBroker().request(46, None, body).code == expected
+    assert AskedBroker().request(46, None, {}).code == 0
+    assert AskedBroker().request(46).code == 1
 
 
 @pytest.mark.parametrize(("expression", "expected"), [("a = 1", 0), ("a = = 1", 23)])
 def test_an_expression_is_compiled_before_a_client_subscribes(
     expression: str, expected: int
 ) -> None:
-    kit = Kit()
+    kit = AskedBroker()
     kit.broker.enable_property_filter = True
     subscription = {"topic": "T", "expressionType": "SQL92", "subString": expression}
     body = {"clientId": "c", "group": "G", "subscriptionData": subscription}
@@ -246,7 +252,7 @@ def test_an_expression_is_compiled_before_a_client_subscribes(
 
 
 def test_consumer_list() -> None:
-    kit = Kit()
+    kit = AskedBroker()
     kit.heartbeat(FakeChannel(1), "c1", "G1", "TopicA")
     kit.heartbeat(FakeChannel(2), "c2", "G1", "TopicA")
     answer = kit.request(38, {"consumerGroup": "G1"})
@@ -258,7 +264,7 @@ def test_consumer_list() -> None:
 
 def test_committed_offsets() -> None:
     """Spec: remoting.md, section 7.4, codes 14 and 15."""
-    kit = Kit()
+    kit = AskedBroker()
     fill(kit, "TopicA", 1)
     where = {"consumerGroup": "G1", "topic": "TopicA", "queueId": 1}
     answer = kit.request(15, {**where, "commitOffset": 9})
@@ -270,10 +276,10 @@ def test_committed_offsets() -> None:
     assert kit.request(15, where).code == 1
 
 
-def fill(kit: Kit, topic: str, queue_id: int) -> None:
+def fill(kit: AskedBroker, topic: str, queue_id: int) -> None:
     """The queue ends at 9."""
     for _ in range(9):
-        kit.store.put(topic, queue_id)
+        kit.put(topic, queue_id)
 
 
 ODD = [
@@ -295,7 +301,7 @@ def test_offsets_that_no_consumer_can_have(
     odd: dict[str, Any], reason: str, is_checked: bool
 ) -> None:
     """Each id made an entry for ever: with 1.5 million of them the slave got no table any more."""
-    kit = Kit()
+    kit = AskedBroker()
     fill(kit, "TopicA", 1)
     kit.configuration.ours.check_committed_offsets = is_checked
     commit = {"consumerGroup": "G1", "topic": "TopicA", "queueId": 1, "commitOffset": 9} | odd
@@ -308,9 +314,9 @@ def test_offsets_that_no_consumer_can_have(
 
 def test_an_attacker_with_one_topic_and_one_group_fills_no_table() -> None:
     """H5: 1.5 million queue ids were 40,892,273 bytes for the slave, more than a frame holds."""
-    kit = Kit()
+    kit = AskedBroker()
     for queue_id in range(4):
-        kit.store.put("TopicA", queue_id)
+        kit.put("TopicA", queue_id)
     for queue_id in range(20_000):
         kit.client_offsets.commit("G1", "TopicA", queue_id, 1)
     assert len(kit.offsets.table["TopicA@G1"]) == 4
@@ -319,7 +325,7 @@ def test_an_attacker_with_one_topic_and_one_group_fills_no_table() -> None:
 
 def test_who_has_consumed_nothing_yet_says_so() -> None:
     """Else the group would be asked again where to begin, and skip what came meanwhile."""
-    kit = Kit()
+    kit = AskedBroker()
     commit = {"consumerGroup": "G1", "topic": "TopicA", "queueId": 0, "commitOffset": 0}
     assert kit.request(15, commit).code == 0
     assert kit.offsets.query("G1", "TopicA", 0) == 0
@@ -327,7 +333,7 @@ def test_who_has_consumed_nothing_yet_says_so() -> None:
 
 def test_queues_that_a_topic_has_for_writing_only_count_too() -> None:
     """mqadmin resets offsets on these."""
-    kit = Kit()
+    kit = AskedBroker()
     kit.topics.update(TopicConfig("Shrunk", 2, 8, 6))
     fill(kit, "Shrunk", 7)
     commit = {"consumerGroup": "G1", "topic": "Shrunk", "queueId": 7, "commitOffset": 9}
@@ -336,13 +342,13 @@ def test_queues_that_a_topic_has_for_writing_only_count_too() -> None:
 
 def test_a_slave_takes_an_offset_that_its_queue_does_not_reach_yet() -> None:
     """The consumer read at the master; the slave's copy of the log comes later."""
-    kit = Kit(BrokerRole.SLAVE)
+    kit = AskedBroker(BrokerRole.SLAVE)
     commit = {"consumerGroup": "G1", "topic": "TopicA", "queueId": 0, "commitOffset": 9}
     assert kit.request(15, commit).code == 0
 
 
 def test_a_pull_brings_no_negative_offset() -> None:
-    kit = Kit()
+    kit = AskedBroker()
     fill(kit, "TopicA", 0)
     pull = pull_request("G1", "TopicA", 0, 0).ext or {}
     flags = int(pull["sysFlag"]) | PULL_COMMIT_OFFSET
@@ -352,16 +358,18 @@ def test_a_pull_brings_no_negative_offset() -> None:
     assert kit.offsets.query("G1", "TopicA", 0) == 3
 
 
-def test_offset_of_a_new_group() -> None:
+def test_offset_of_a_new_group(monkeypatch: pytest.MonkeyPatch) -> None:
     """0 on a young topic and on an unknown one; 22 where old messages are gone or cold."""
-    kit = Kit()
+    kit = AskedBroker()
     where = {"consumerGroup": "new", "topic": "TopicA", "queueId": 0}
     assert kit.request(14, where).ext == {"offset": "0"}
     assert kit.request(14, {**where, "topic": "nope"}).ext == {"offset": "0"}
-    kit.store.in_disk = True
+    kit.put("TopicA")
+    assert kit.request(14, where).ext == {"offset": "0"}
+    kit.configuration.store.access_message_in_memory_max_ratio = -1  # it is only on the disk
     assert kit.request(14, where).code == 22
-    kit.store.in_disk = False
-    kit.store.min_offsets["TopicA", 0] = 3
+    kit.configuration.store.access_message_in_memory_max_ratio = 40
+    monkeypatch.setattr(ConsumeQueue, "min_offset", 3)
     assert kit.request(14, where).code == 22
 
 
@@ -370,7 +378,7 @@ QUEUES = [{"topic": "TopicA", "brokerName": "broker-a", "queueId": number} for n
 
 def test_locks() -> None:
     """Spec: remoting.md, section 7.3."""
-    kit = Kit()
+    kit = AskedBroker()
     body = {"consumerGroup": "G1", "clientId": "c1", "mqSet": QUEUES}
     answer = kit.request(41, None, body)
     assert json.loads(answer.body) == {"lockOKMQSet": QUEUES}
@@ -380,19 +388,19 @@ def test_locks() -> None:
     assert kit.request(42, None, other).code == 0
     assert kit.request(42, None, {**body, "mqSet": QUEUES[:1]}, oneway=True).code == 0
     assert json.loads(kit.request(41, None, other).body) == {"lockOKMQSet": QUEUES[:1]}
-    kit.clock.advance(61)
+    kit.advance(61)
     assert json.loads(kit.request(41, None, other).body) == {"lockOKMQSet": QUEUES}
 
 
 @pytest.mark.parametrize("code", [41, 42])
 def test_locks_that_do_not_fit(code: int) -> None:
     for body in (None, b"", b"nope", {"mqSet": [1]}, {"mqSet": [{"queueId": []}]}):
-        assert Kit().request(code, None, body).code == 1
+        assert AskedBroker().request(code, None, body).code == 1
 
 
 def test_nothing_of_a_client_outlives_its_connection() -> None:
     """Else a broker would keep each connection that it ever had."""
-    kit = Kit()
+    kit = AskedBroker()
     channel = FakeChannel(1)
     kit.heartbeat(channel, "c1", "G1", "TopicA")
     channel.close()

@@ -7,15 +7,17 @@ from zope.interface.verify import verifyObject
 
 from rmq_ha.base.filter.selector import Selector
 from rmq_ha.base.interfaces import IMessageFilter
+from rmq_ha.base.model.message import DispatchRequest
 from rmq_ha.base.model.topic_config import TopicConfig
 from rmq_ha.server.broker.filters import RetryFilter, SelectorFilter
-from tests.unit.server.broker.processor_kit import FakeChannel, Kit
+from tests.kits.channel import FakeChannel
+from tests.unit.server.broker.asked_broker import AskedBroker
 from tests.unit.server.broker.test_processor_pull import last, pull
 
 RETRY = "%RETRY%G1"
 
 
-class Filtered(Kit):
+class Filtered(AskedBroker):
     """Some messages, and SQL92 switched on."""
 
     def __init__(self) -> None:
@@ -23,16 +25,17 @@ class Filtered(Kit):
         self.broker.enable_property_filter = True
         self.topics.update(TopicConfig(RETRY, 1, 1, 6))
         for number in range(6):
-            self.store.put("TopicA", a=str(number), TAGS="TB" if number % 2 else "TA")
+            self.put("TopicA", a=str(number), TAGS="TB" if number % 2 else "TA")
 
     def found(self, topic: str = "TopicA", **changes: Any) -> tuple[int, list[int]]:
         """The code, and the queue offsets of what came."""
         answer = pull(self, topic=topic, **changes)
-        units = self.store.queues.get((topic, 0), [])
-        body = answer.body or b""
-        return answer.code, [
-            index for index, unit in enumerate(units) if self.store.records[unit[0]] in body
+        records = [
+            self.record(topic, 0, number)
+            for number in range(self.store.max_offset_in_queue(topic, 0))
         ]
+        body = answer.body or b""
+        return answer.code, [number for number, record in enumerate(records) if record in body]
 
     def subscribe(self, expression: str, version: int = 2, **more: Any) -> FakeChannel:
         channel = FakeChannel()
@@ -48,7 +51,7 @@ def sql(expression: str | None, **changes: Any) -> dict[str, Any]:
 def test_filters_provide_their_interface() -> None:
     one = SelectorFilter(Selector("a = 1"))
     assert verifyObject(IMessageFilter, one)
-    assert verifyObject(IMessageFilter, RetryFilter(one, Kit().filters, "G"))
+    assert verifyObject(IMessageFilter, RetryFilter(one, AskedBroker().filters, "G"))
 
 
 @pytest.mark.parametrize(
@@ -148,8 +151,7 @@ def test_a_held_pull_wakes_for_what_it_wants() -> None:
     assert held is None
 
     def arrive(**properties: str) -> int:
-        kit.store.put("TopicA", **properties)
-        kit.hold.on_arrival([kit.store.arrival("TopicA")])
+        kit.put("TopicA", **properties)
         return len(kit.channel.sent)
 
     assert arrive(a="1") == 0
@@ -157,14 +159,13 @@ def test_a_held_pull_wakes_for_what_it_wants() -> None:
     assert arrive(a="7", b="9") == 0
     assert arrive(a="7") == 1
     answer = last(kit.channel)
-    assert (answer.code, answer.ext and answer.ext["nextBeginOffset"]) == (0, "7")
+    assert (answer.code, answer.ext and answer.ext["nextBeginOffset"]) == (0, "10")
 
 
 def test_a_held_pull_looks_at_messages_without_properties() -> None:
     kit = Filtered()
     pull(kit, **sql("a > 3", sysFlag=6, queueOffset=6))
-    kit.store.put("TopicA")
-    kit.hold.on_arrival([kit.store.arrival("TopicA")])
+    kit.put("TopicA")
     assert last(kit.channel).code == 20
 
 
@@ -172,9 +173,9 @@ def test_retries_are_filtered_by_what_is_wanted_of_the_first_topic() -> None:
     kit = Filtered()
     kit.subscribe("a > 3")
     for number in range(6):
-        kit.store.put(RETRY, a=str(number), RETRY_TOPIC="TopicA", TAGS="T" if number else "")
-    kit.store.put(RETRY, a="1", RETRY_TOPIC="Other")
-    kit.store.put(RETRY, a="1")
+        kit.put(RETRY, a=str(number), RETRY_TOPIC="TopicA", TAGS="T" if number else "")
+    kit.put(RETRY, a="1", RETRY_TOPIC="Other")
+    kit.put(RETRY, a="1")
     everything = {"topic": RETRY, "subscription": "*"}
     assert kit.found(**everything) == (0, [0, 1, 2, 3, 4, 5, 6, 7])
     kit.broker.filter_support_retry = True
@@ -191,8 +192,10 @@ def test_bit_maps_spare_the_look_at_messages_that_came_after_the_filter() -> Non
     kit.subscribe("a > 3")
     kit.heartbeat(FakeChannel(), "c", "G2", "TopicA", expression="a < 2", kind="SQL92")
     kit.heartbeat(FakeChannel(), "c", "G3", "TopicA", expression="TA", version=2)
-    kit.store.put("TopicA", a="5")
-    request = kit.store.arrival("TopicA")
+    rows: list[Any] = []
+    kit.store.on_arrival(rows.extend)
+    kit.put("TopicA", a="5")
+    request = DispatchRequest._make(rows[-1])
     bit_map = kit.filters.bit_map(request)
     assert bit_map is not None
     assert len(bit_map) * 8 == kit.filters.bloom_filter.bits

@@ -10,14 +10,14 @@ from rmq_ha.base.wire.bodies import GroupTable, TopicTable
 from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.base.wire.pages import FIRST, NEXT, PAGE_SIZE
 from rmq_ha.server.broker.outer_api import BrokerOuterAPI
-from tests.unit.server.broker.processor_kit import Kit
+from tests.unit.server.broker.asked_broker import AskedBroker
 
 
 class Master:
     """Answers as a broker of ours does; `between` happens after each answer."""
 
     def __init__(self) -> None:
-        self.kit = Kit()
+        self.kit = AskedBroker()
         self.answers: list[RemotingCommand] = []
         self.between: Any = lambda: None
 
