@@ -61,7 +61,7 @@ def one_store(bench: Bench) -> str:
 
 
 @BETWEEN.add(
-    "a broker that cannot start takes nobody out of the routes",
+    "a broker that cannot start: the routes stay as they are",
     cause="127.0.0.1:10911",
     fix="exit code 0",
     then="C",

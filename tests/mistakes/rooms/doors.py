@@ -43,7 +43,7 @@ def certificate(bench: Bench, prefix: str = "s", days: float = 365) -> trustme.C
 
 
 @DOORS.add(
-    "a certificate's file is not there",
+    "a missing certificate file",
     cause="No such file",
     fix="readable for this user",
     then="A",
@@ -64,7 +64,7 @@ def other_key(bench: Bench) -> str:
     return check(bench, TLS.replace("s.key", "o.key"))
 
 
-@DOORS.add("a certificate that has ended", cause="ended at", fix="renew it", then="A/C")
+@DOORS.add("an expired certificate", cause="ended at", fix="renew it", then="A/C")
 def ended(bench: Bench) -> str:
     certificate(bench, days=-3)
     return check(bench, TLS)
@@ -116,7 +116,9 @@ def bad_renewal(bench: Bench) -> str:
     return running.until("is not the key of")
 
 
-@DOORS.add("access control without its file", cause="plain_acl.yml", fix="aclDirectory", then="A")
+@DOORS.add(
+    "access control without an account file", cause="plain_acl.yml", fix="aclDirectory", then="A"
+)
 def no_accounts(bench: Bench) -> str:
     return check(bench, "aclEnable=true\n")
 
@@ -127,7 +129,9 @@ def short_secret(bench: Bench) -> str:
     return check(bench, "aclEnable=true\n")
 
 
-@DOORS.add("accounts that are no YAML", cause="plain_acl.yml:3", fix="plain_acl.yml:3", then="A")
+@DOORS.add(
+    "an account file that is not YAML", cause="plain_acl.yml:3", fix="plain_acl.yml:3", then="A"
+)
 def no_yaml(bench: Bench) -> str:
     bench.write("plain_acl.yml", "accounts:\n- accessKey: x\n   secretKey: [\n")
     return check(bench, "aclEnable=true\n")
@@ -157,7 +161,7 @@ def refused(bench: Bench, key: str, secret: str) -> str:
 
 
 @DOORS.add(
-    "no account where one is wanted",
+    "no account, where access control wants one",
     cause="the request is not signed",
     fix="RMQHA_ACCESS_KEY",
     then="A",
@@ -177,7 +181,7 @@ def wrong_secret(bench: Bench) -> str:
 
 
 @DOORS.add(
-    "an account that may not",
+    "an account without the permission",
     cause="shopuser needs PUB",
     fix="acl set",
     then="A-",

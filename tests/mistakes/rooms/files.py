@@ -26,7 +26,7 @@ def try_to_start(bench: Bench, settings: str = "") -> str:
 
 
 @FILES.add(
-    "the properties file is not there",
+    "the properties file does not exist",
     cause="nope.properties: No such file",
     fix="--config (-c) names",
     then="A",
@@ -51,7 +51,7 @@ def unreadable_file(bench: Bench) -> str:
 
 
 @FILES.add(
-    "the store is below a path that cannot be",
+    "the store's path cannot be made",
     cause="/dev/null/store",
     fix="storePathRootDir",
     then="B",
@@ -96,7 +96,7 @@ def port_taken_checked(bench: Bench) -> str:
 
 
 @FILES.add(
-    "the address is none of this machine's",
+    "the address belongs to another machine",
     cause="cannot listen on port",
     fix="correct bindAddress",
     then="A",
@@ -122,12 +122,14 @@ def unit(bench: Bench) -> str:
     return check(bench, "fileReservedTime=2d\n")
 
 
-@FILES.add("a role that is none", cause="brokerRole=MASTER", fix="SYNC_MASTER", then="A")
+@FILES.add("a role that does not exist", cause="brokerRole=MASTER", fix="SYNC_MASTER", then="A")
 def wrong_role(bench: Bench) -> str:
     return check(bench, "brokerRole=MASTER\n")
 
 
-@FILES.add("a way to flush that is none", cause="flushDiskType=SYNC", fix="SYNC_FLUSH", then="A")
+@FILES.add(
+    "a flush type that does not exist", cause="flushDiskType=SYNC", fix="SYNC_FLUSH", then="A"
+)
 def wrong_flush(bench: Bench) -> str:
     return check(bench, "flushDiskType=SYNC\n")
 
@@ -137,12 +139,12 @@ def yes(bench: Bench) -> str:
     return check(bench, "aclEnable=yes\n")
 
 
-@FILES.add("an hour of the day that there is none", cause="deleteWhen=25", fix="0 to 23", then="A")
+@FILES.add("an hour that does not exist", cause="deleteWhen=25", fix="0 to 23", then="A")
 def hour(bench: Bench) -> str:
     return check(bench, "deleteWhen=25\n")
 
 
-@FILES.add("a port that cannot be", cause="listenPort=99999", fix="65535", then="A")
+@FILES.add("a port number that is too large", cause="listenPort=99999", fix="65535", then="A")
 def high_port(bench: Bench) -> str:
     return check(bench, "listenPort=99999\n")
 
@@ -168,7 +170,7 @@ def master_one(bench: Bench) -> str:
 
 
 @FILES.add(
-    "a host name as brokerIP1 that stands for nothing",
+    "a host name without an address as brokerIP1",
     cause="brokerIP1=broker-a.invalid",
     fix="write the address",
     then="C",
@@ -188,7 +190,7 @@ def name_as_bind(bench: Bench) -> str:
 
 
 @FILES.add(
-    "name servers with a comma between",
+    "name servers separated by a comma",
     cause="namesrvAddr=127.0.0.1:9876,127.0.0.2:9876",
     fix="semicolon",
     then="C",
@@ -204,9 +206,7 @@ def url(bench: Bench) -> str:
     return check(bench, "namesrvAddr=http://127.0.0.1:9876\n")
 
 
-@FILES.add(
-    "line ends of Windows and a byte order mark", cause="# port", fix="exit code 0", then="A/B"
-)
+@FILES.add("Windows line ends and a byte order mark", cause="# port", fix="exit code 0", then="A/B")
 def windows(bench: Bench) -> str:
     bench.broker_file()
     path = bench.directory / "b.properties"
@@ -231,7 +231,7 @@ def cut_off(bench: Bench) -> str:
 
 
 @FILES.add(
-    "few open files are allowed",
+    "a low limit of open files",
     cause="only 64 open files",
     fix="LimitNOFILE",
     then="A",
@@ -249,7 +249,7 @@ def few_files(bench: Bench) -> str:
 
 
 @FILES.add(
-    "so few that it cannot start",
+    "a limit of open files that is too low to start",
     cause="open files",
     fix="LimitNOFILE",
 )
@@ -307,14 +307,14 @@ def comment(bench: Bench) -> str:
 
 
 @FILES.add(
-    "the home directory as ~", cause="nobody replaces ~", fix="write the whole path", then="C"
+    "`~` for the home directory", cause="nobody replaces ~", fix="write the whole path", then="C"
 )
 def tilde(bench: Bench) -> str:
     return check(bench, "storePathRootDir=~/store\n")
 
 
 @FILES.add(
-    "a variable of the shell",
+    "a shell variable",
     cause="nobody replaces variables here",
     fix="write the value itself",
     then="C",
@@ -324,7 +324,7 @@ def variable(bench: Bench) -> str:
 
 
 @FILES.add(
-    "all addresses as the one that clients are told",
+    "0.0.0.0 as the address for clients",
     cause="brokerIP1=0.0.0.0",
     fix="write the address of this machine",
     then="C",
@@ -334,7 +334,7 @@ def told_all(bench: Bench) -> str:
 
 
 @FILES.add(
-    "messages are kept for no hour",
+    "messages are kept for 0 hours",
     cause="fileReservedTime=0: at the hour of deleteWhen",
     fix="such as 72",
     then="C",
@@ -353,7 +353,7 @@ def open_metrics(bench: Bench) -> str:
     return check(bench, f"metricsPort={bench.port['metrics']}\nmetricsAddress=0.0.0.0\n")
 
 
-@FILES.add("a DLedger member that its group does not name", cause="dLegerSelfId", fix="dLegerPeers")
+@FILES.add("a DLedger member that is not in dLegerPeers", cause="dLegerSelfId", fix="dLegerPeers")
 def not_a_member(bench: Bench) -> str:
     peers = "n0-127.0.0.1:40911;n1-127.0.0.1:40912;n2-127.0.0.1:40913"
     return check(

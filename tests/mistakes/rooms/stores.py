@@ -88,7 +88,7 @@ def fills(bench: Bench) -> str:
 
 
 @STORES.add(
-    "a disk so full that messages go before their time",
+    "a disk so full that messages are deleted early",
     cause="before its time, because the disk is too full",
     fix="free disk space, or ask for less",
     then="C",
@@ -170,7 +170,7 @@ def other_size(bench: Bench) -> str:
 
 
 @STORES.add(
-    "a file of the log that was cut off",
+    "a file of the log that was cut short",
     cause="has 5000 bytes",
     fix="restore it from a copy",
     then="A",
@@ -209,14 +209,14 @@ def other_backup(bench: Bench) -> str:
     return bench.run("rmqha-admin", "backup", "bak", "-c", "b.properties")
 
 
-@STORES.add("a backup of a store that is not there", cause="store-b", fix="storePathRootDir")
+@STORES.add("a backup of a store that does not exist", cause="store-b", fix="storePathRootDir")
 def backup_of_nothing(bench: Bench) -> str:
     bench.broker_file()
     return bench.run("rmqha-admin", "backup", "bak", "-c", "b.properties")
 
 
 @STORES.add(
-    "restore into a store that is there",
+    "restore into an existing store",
     cause="is not empty",
     fix="a new store",
 )
@@ -268,7 +268,7 @@ def verify_of_nothing(bench: Bench) -> str:
 
 
 @STORES.add(
-    "a table of another form than is known",
+    "a table of an unknown form",
     cause="topics.json is damaged",
     fix="Repair one of them",
 )

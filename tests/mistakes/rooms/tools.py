@@ -18,13 +18,13 @@ def nobody_named(bench: Bench) -> str:
     return bench.run("rmqha-admin", "topic", "list")
 
 
-@TOOLS.add("a name server with a comma between", cause="127.0.0.1:9876,127.0.0.1:9877", fix=";")
+@TOOLS.add("name servers separated by a comma", cause="127.0.0.1:9876,127.0.0.1:9877", fix=";")
 def commas_typed(bench: Bench) -> str:
     both = f"{bench.at('namesrv')},{bench.at('second')}"
     return bench.run("rmqha-admin", "topic", "list", "-n", both)
 
 
-@TOOLS.add("a name server that is not there", cause="127.0.0.1:9876", fix="refused")
+@TOOLS.add("a name server that does not run", cause="127.0.0.1:9876", fix="refused")
 def no_namesrv(bench: Bench) -> str:
     return bench.admin("topic", "list")
 
@@ -39,7 +39,7 @@ def broker_as_namesrv(bench: Bench) -> str:
     return bench.admin("topic", "list", port="broker")
 
 
-@TOOLS.add("a context that there is not", cause="prod", fix="context add")
+@TOOLS.add("a context that does not exist", cause="prod", fix="context add")
 def no_context(bench: Bench) -> str:
     return bench.run("rmqha-admin", "--context", "prod", "topic", "list")
 
@@ -71,7 +71,7 @@ def init_one(bench: Bench) -> str:
     return bench.run("rmqha-admin", "init", "conf", "--pair", "--hosts", "10.0.0.1")
 
 
-@TOOLS.add("init without saying of what", cause="--pair", fix="--dledger")
+@TOOLS.add("init without a kind", cause="--pair", fix="--dledger")
 def init_nothing(bench: Bench) -> str:
     return bench.run("rmqha-admin", "init", "conf")
 
@@ -140,7 +140,7 @@ def unasked(bench: Bench) -> str:
 
 
 @TOOLS.add(
-    "a topic that there is not",
+    "a topic that does not exist",
     cause="no route for the topic nope",
     fix="topic create",
 )
@@ -150,7 +150,7 @@ def no_topic(bench: Bench) -> str:
 
 
 @TOOLS.add(
-    "a group that there is not",
+    "a group that does not exist",
     cause="nope",
     fix="group list",
 )
@@ -160,7 +160,7 @@ def no_group(bench: Bench) -> str:
 
 
 @TOOLS.add(
-    "an id that is none",
+    "a text that is no message id",
     cause="only an offsetMsgId",
     fix="--topic",
 )
@@ -169,7 +169,7 @@ def no_id(bench: Bench) -> str:
 
 
 @TOOLS.add(
-    "a key of the settings that may not change while it runs",
+    "a key that may not change while the broker runs",
     cause="listenPort",
     fix="restart",
 )
@@ -179,13 +179,13 @@ def fixed_key(bench: Bench) -> str:
 
 
 @TOOLS.add(
-    "a command that there is not", cause="No such command 'topics'", fix="Did you mean topic"
+    "a command that does not exist", cause="No such command 'topics'", fix="Did you mean topic"
 )
 def no_command(bench: Bench) -> str:
     return bench.run("rmqha-admin", "topics")
 
 
-@TOOLS.add("a time that is none", cause="yesterday", fix="10m")
+@TOOLS.add("a text that is no time", cause="yesterday", fix="10m")
 def no_time(bench: Bench) -> str:
     return bench.admin("reset-offset", "T", "-g", "g", "--to", "yesterday", "--yes")
 
@@ -252,7 +252,7 @@ def shorter_retention(bench: Bench) -> str:
 
 
 @TOOLS.add(
-    "consume in a group that there is not, and that no broker makes",
+    "consume in a group that does not exist, and that no broker creates",
     cause="does not have the group workers",
     fix="rmqha-admin group create workers",
     then="C",
@@ -263,7 +263,7 @@ def missing_group(bench: Bench) -> str:
 
 
 @TOOLS.add(
-    "dead letters of a group that has none",
+    "dead letters of a group without any",
     cause="no dead letters of failing",
     fix="group list",
     then="C",

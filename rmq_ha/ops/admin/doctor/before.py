@@ -224,8 +224,8 @@ RULES = (
     Rule(
         "id-in-use",
         Severity.ERROR,
-        "before a start: another broker that runs has the brokerName and brokerId of the properties"
-        " file; whoever registers last takes the name from the other",
+        "before a start: a running broker has the brokerName and brokerId of the properties "
+        "file; the last one that registers takes the name from the other",
         "give it another `brokerId` (a slave), or another `brokerName`; if it shall take the other"
         " one's place: docs/failover.md",
         _id_in_use,

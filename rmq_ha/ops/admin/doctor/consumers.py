@@ -168,8 +168,8 @@ RULES = (
     Rule(
         "two-subscriptions",
         Severity.ERROR,
-        "members of one group subscribe different topics or tags: each gets a part of what it "
-        "did not ask for, and messages are skipped",
+        "members of one group subscribe different topics or tags: they get messages that they "
+        "did not subscribe, and messages are skipped",
         "give programs that want different things different groups; restart those that still run "
         "with old code",
         _two_subscriptions,
@@ -187,7 +187,8 @@ RULES = (
         "no-members",
         Severity.WARNING,
         "messages wait for a group that has no member",
-        "start its programs, or `rmqha-admin group delete GROUP` if nobody needs it any more",
+        "start its programs, or `rmqha-admin group delete GROUP` if the group is not needed "
+        "any more",
         _nobody,
     ),
     Rule(

@@ -297,7 +297,7 @@ RULES = (
         "series-left-out",
         Severity.NOTE,
         "not all topics and groups have metrics",
-        "raise `metricsSeriesLimit`, if what collects them can take more",
+        "raise `metricsSeriesLimit`, if your metrics store can take more",
         _series,
     ),
 )

@@ -174,13 +174,14 @@ RULES = (
         "file-wrong",
         Severity.ERROR,
         "no broker starts with this properties file",
-        "correct the line that is named; `twistd rmqha --config FILE --check` reads it again",
+        "correct the line in the finding; `twistd rmqha --config FILE --check` reads the file "
+        "again",
         _wrong,
     ),
     Rule(
         "key-unknown",
         Severity.WARNING,
-        "a key of the properties file that nobody reads: what was meant is not in effect",
+        "the properties file has an unknown key: the intended setting is not in effect",
         "correct its spelling, or remove it",
         _unknown,
     ),
@@ -195,7 +196,7 @@ RULES = (
     Rule(
         "address-is-name",
         Severity.ERROR,
-        "a host name stands where an address belongs",
+        "there is a host name where an address belongs",
         "write the address that clients, or slaves, reach (`brokerIP1`, `brokerIP2`), or that is "
         "this machine's (`bindAddress`, `metricsAddress`)",
         _names,
@@ -227,8 +228,8 @@ RULES = (
     Rule(
         "file-differs",
         Severity.WARNING,
-        "the properties file says something else than what the broker runs with: the next start "
-        "changes it",
+        "the properties file differs from the settings of the running broker: the next start "
+        "changes them",
         "restart it if the file is right, else correct the file",
         _file_differs,
     ),
@@ -253,7 +254,7 @@ RULES = (
         "table-damaged",
         Severity.ERROR,
         "a table of a store (topics, groups, offsets) cannot be read",
-        "stop the broker; put its `.bak` in its place, or the slave's copy",
+        "stop the broker, and replace the table by its `.bak` or by the slave's copy",
         _tables,
     ),
     Rule(
@@ -268,8 +269,8 @@ RULES = (
         "set-aside-left",
         Severity.NOTE,
         "folders with messages that a broker gave up lie in its store",
-        "`about.json` in each says why, and how many of which topic; delete those that nobody "
-        "needs",
+        "`about.json` in each says why, and how many messages of which topic; delete the "
+        "folders that are not needed",
         _set_aside,
     ),
     Rule(

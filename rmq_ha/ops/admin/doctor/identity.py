@@ -287,27 +287,27 @@ RULES = (
     Rule(
         "id-taken",
         Severity.ERROR,
-        "two brokers registered the same brokerName and brokerId: each name server keeps whoever "
-        "came last",
+        "two brokers registered the same brokerName and brokerId: each name server keeps the "
+        "last one",
         "give one of them another `brokerId` (a slave), or another `brokerName`, and restart it",
         _id_taken,
     ),
     Rule(
         "slave-unregistered",
         Severity.WARNING,
-        "somebody copies a master's log, but name servers list no slave there: its id was taken "
-        "over by another, its `namesrvAddr` is another, it does not reach the name servers, or it "
-        "connects from another address than it registers",
-        "compare `brokerId`, `brokerName` and `namesrvAddr` of the slaves; if you know none "
-        "there, set `haAllowedSlaves`",
+        "a slave copies a master's log, but no name server lists it: another broker took its "
+        "id, its `namesrvAddr` differs, it does not reach the name servers, or it connects "
+        "from another address than it registers",
+        "compare `brokerId`, `brokerName` and `namesrvAddr` of the slaves; if you know no "
+        "slave there, set `haAllowedSlaves`",
         _unregistered_slave,
     ),
     Rule(
         "two-masters",
         Severity.ERROR,
         "two brokers of a name run as master: their logs part with every message",
-        "stop at once the one that is not to stay (the shorter log, as a rule), then "
-        "`rmqha-admin demote` there; docs/failover.md",
+        "stop one of them at once (as a rule the one with the shorter log), then `rmqha-admin "
+        "demote` there; docs/failover.md",
         _two_masters,
     ),
     Rule(
@@ -347,8 +347,8 @@ RULES = (
     Rule(
         "no-slave",
         Severity.ERROR,
-        "a SYNC_MASTER has no slave: sends answer SLAVE_NOT_AVAILABLE, and what is acknowledged "
-        "is on one machine",
+        "a SYNC_MASTER has no slave: sends answer SLAVE_NOT_AVAILABLE, and acknowledged "
+        "messages are on one machine",
         "start the slave; if it runs, its log and `/healthz` say why it does not follow (see "
         "ha-port-blocked, wrong-broker-name); or is another broker the master, too (two-masters)?",
         _no_slave,
@@ -356,15 +356,15 @@ RULES = (
     Rule(
         "no-copy",
         Severity.NOTE,
-        "a master has no slave: what its disk loses is lost",
-        "add a slave with the same `brokerName` and `brokerId=1`, or know that you want none",
+        "a master has no slave: messages that its disk loses are lost",
+        "add a slave with the same `brokerName` and `brokerId=1`, unless you want no second copy",
         _no_copy,
     ),
     Rule(
         "alone-in-set",
         Severity.WARNING,
-        "a master in controller mode has nobody who follows: what is acknowledged is on one "
-        "machine, and if it dies nobody can be elected",
+        "a master in controller mode has no slave that follows: acknowledged messages are on "
+        "one machine, and if it dies no broker can be elected",
         "start another broker with the same `brokerName` and `controllerAddr` (the controllers "
         "give it its id); if it runs, its log and `/healthz` say why it does not follow (see "
         "not-following, ha-port-blocked)",
@@ -388,8 +388,8 @@ RULES = (
     Rule(
         "two-kinds",
         Severity.NOTE,
-        "a pair of one broker of ours and one of Java: a Java slave cannot compare its log with "
-        "its master's",
+        "a pair of an rmq-ha broker and a Java broker: a Java slave cannot compare its log "
+        "with its master's",
         "before a Java broker returns as a slave after a fail-over, empty its store; "
         'docs/operations.md, "Logs that part"',
         _two_kinds,

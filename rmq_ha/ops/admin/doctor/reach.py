@@ -172,22 +172,22 @@ RULES = (
     Rule(
         "name-unresolved",
         Severity.ERROR,
-        "a host name stands for no address on this machine",
-        "mend DNS or /etc/hosts, or write the address",
+        "a host name has no address on this machine",
+        "correct DNS or /etc/hosts, or write the address",
         _unresolved,
     ),
     Rule(
         "no-name-server",
         Severity.ERROR,
-        "something answers at a name server's address that is none, or that wants an account",
-        "give the name server's port (9876 by default; 10911 is a broker's), and an account "
-        "where it asks for one",
+        "the program at a name server's address is no name server, or it wants an account",
+        "give the name server's port (9876 by default; 10911 is a broker's), and an account if "
+        "it asks for one",
         _no_name_server,
     ),
     Rule(
         "one-name-server",
         Severity.NOTE,
-        "there is one name server only: without it no client that starts finds a broker",
+        "there is only one name server: while it is down, no client that starts finds a broker",
         "run a second one on another machine, and name both everywhere (`a:9876;b:9876`)",
         _one_name_server,
     ),
@@ -203,10 +203,10 @@ RULES = (
     Rule(
         "name-servers-differ",
         Severity.ERROR,
-        "name servers name different addresses, or not all brokers: clients of one do not find "
-        "what clients of the other do",
-        "give every broker all name servers in `namesrvAddr`; a broker registers again within 30 "
-        "s, a dead one is forgotten after 120 s",
+        "the name servers know different brokers or addresses: clients of one do not find what "
+        "clients of another find",
+        "give every broker all name servers in `namesrvAddr`; a broker registers again within "
+        "30 s, and a dead one is removed after 120 s",
         _differ,
     ),
     Rule(
@@ -237,7 +237,7 @@ RULES = (
     Rule(
         "not-allowed",
         Severity.WARNING,
-        "a broker answers, but does not tell how it is: most of these rules could not look at it",
+        "a broker answers, but refuses the requests of `doctor`: most rules could not check it",
         "give an admin's account (`RMQHA_ACCESS_KEY`, `RMQHA_SECRET_KEY`); if it is a name "
         "server's address, give it with -n",
         _not_allowed,
@@ -262,8 +262,7 @@ RULES = (
         "broker-slow",
         Severity.WARNING,
         "a broker takes more than a second for an answer that costs nothing",
-        "look at `rmqha_reactor_lag_seconds`, at the machine's load and disk, and at the way "
-        "between",
+        "look at `rmqha_reactor_lag_seconds`, at the machine's load and disk, and at the network",
         _slow,
     ),
     Rule(

@@ -169,7 +169,7 @@ RULES = (
     Rule(
         "log-unreadable",
         Severity.ERROR,
-        "a slave's log holds what is no record, and its master's has the same there",
+        "a slave's log has bytes that are no record, and its master's log has the same bytes",
         "the master's file is damaged there: put a copy of it in its place (a backup, another "
         "slave's), then start this slave with an empty store; look at the master's disk "
         "(smartctl); "
@@ -199,7 +199,7 @@ RULES = (
         Severity.ERROR,
         "a slave is connected to its master and hears nothing, as behind a firewall that forgets "
         "connections",
-        "look at the master's `/healthz` and machine, and at the way between",
+        "look at the master's `/healthz` and machine, and at the network between them",
         _silent,
     ),
     Rule(

@@ -175,7 +175,7 @@ RULES = (
     Rule(
         "dispatch-behind",
         Severity.WARNING,
-        "what is in the log does not get into the queues: consumers do not see it yet",
+        "records of the log do not enter their queues: consumers do not see them yet",
         "after a start wait until it is done; else the broker's log says what its disk refuses, or "
         "the disk is busy (`iostat -x 1`)",
         _dispatch,
@@ -205,14 +205,14 @@ RULES = (
     Rule(
         "acks-from-memory",
         Severity.NOTE,
-        "SEND_OK is given for what is in the memory of one machine",
-        "where that is too little: SYNC_MASTER with a slave, or SYNC_FLUSH",
+        "sends are answered SEND_OK while the message is only in the memory of one machine",
+        "if that is too little: SYNC_MASTER with a slave, or SYNC_FLUSH",
         _memory_only,
     ),
     Rule(
         "open-to-all",
         Severity.NOTE,
-        "whoever reaches the broker may read, write and configure",
+        "anybody who reaches the broker may read, write and configure",
         "`aclEnable=true`, or tls.server.mode=enforcing with a trust root; docs/security.md",
         _open_to_all,
     ),
