@@ -1,5 +1,6 @@
 """Pages that are finished keep their sentences short, and the measure of them is right."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -20,11 +21,11 @@ FINISHED = [
     "docs/controller.md",
     "docs/debugging.md",
     "docs/decisions.md",
+    "docs/differences.md",
+    "docs/doctor.md",
     "docs/failover.md",
     "docs/first-hour.md",
     "docs/glossary.md",
-    "docs/differences.md",
-    "docs/doctor.md",
     "docs/guarantees.md",
     "docs/hardening.md",
     "docs/install.md",
@@ -47,6 +48,16 @@ FINISHED = [
 @pytest.mark.parametrize("name", FINISHED)
 def test_a_finished_page_has_short_sentences(name: str) -> None:
     assert lengths((REPO / name).read_text()).faults == []
+
+
+PAGES = [*REPO.glob("*.md"), *(REPO / "docs").glob("*.md"), *(REPO / "docs/reference").glob("*.md")]
+_ISSUE = re.compile(r"\bissues? #?\d{1,2}\b|\(#\d+\)", re.IGNORECASE)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(REPO)))
+def test_no_page_names_an_issue_of_this_project(page: Path) -> None:
+    """A reader cannot open it. Those of other projects have more than two digits."""
+    assert _ISSUE.findall(page.read_text()) == []
 
 
 def test_a_page_is_cut_into_sentences_with_their_lines() -> None:
