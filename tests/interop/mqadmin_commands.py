@@ -6,8 +6,9 @@ import re
 from typing import NamedTuple
 
 from rmq_ha.base.config.controlled import ControllerModeConfig
-from rmq_ha.base.config.fields import fields_by_key
+from rmq_ha.base.config.fields import FirstReader, keys_of
 from rmq_ha.base.config.namesrv import NamesrvConfig
+from rmq_ha.base.config.netty import NettyServerConfig
 from rmq_ha.base.config.ours import RmqHaConfig
 
 Command = tuple[str, ...]
@@ -184,20 +185,9 @@ _JAVA_NAMESRV = {
     "clusterTest",
     "orderMessageEnable",
 }
-_KEYS_OF_OURS = fields_by_key(RmqHaConfig).keys() | fields_by_key(ControllerModeConfig).keys()
+_KEYS_OF_OURS = keys_of(RmqHaConfig).keys() | keys_of(ControllerModeConfig).keys()
 _SERVER_OF_OURS = {
-    "maxConnections",
-    "maxConnectionsPerIp",
-    "maxHeaderSize",
-    "maxUnfinishedBytes",
-    "maxUnfinishedBytesPerIp",
-    "frameTimeoutSeconds",
-    "turnMillis",
-    "turnMillisPerIp",
-    "maxBytesPerSecondPerAccount",
-    "maxBytesPerSecondPerIp",
-    "maxRequestsPerSecondPerAccount",
-    "maxRequestsPerSecondPerIp",
+    name for name, row in keys_of(NettyServerConfig).items() if row.since is FirstReader.OURS
 }
 _CAUSE = r"Caused by: \S+: CODE: \d+ DESC: "
 
@@ -222,7 +212,7 @@ DIFFERENCES = [
     ),
     Difference(
         "getNamesrvConfig",
-        rf"({'|'.join(fields_by_key(NamesrvConfig).keys() - _JAVA_NAMESRV | _SERVER_OF_OURS)}) =.*",
+        rf"({'|'.join(keys_of(NamesrvConfig).keys() - _JAVA_NAMESRV | _SERVER_OF_OURS)}) =.*",
         "",
         "keys of ours",
     ),

@@ -3,14 +3,13 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from rmq_ha.base.config.fields import fields_by_key
+from rmq_ha.base.config.fields import keys_of
 from rmq_ha.base.config.settings import Notice, Setting, reason_to_doubt
 from rmq_ha.base.config.surroundings import Surroundings
 from rmq_ha.base.model.networks import canonical
 
 ANY_ADDRESS = frozenset({"", "0.0.0.0", "::"})
 """A listener with one of these listens on all addresses."""
-ADDRESS_KEYS = ("bindAddress", "brokerIP1", "brokerIP2", "metricsAddress", "embeddedNamesrvAddress")
 
 
 def resolve_names(
@@ -27,10 +26,10 @@ def resolve_names(
     :raises ConfigurationError: a name stands for no address on this machine.
     """
     for target in targets:
-        for key, item in fields_by_key(type(target)).items():
+        for key, row in keys_of(target).items():
             setting = settings.get(key)
-            value = getattr(target, item.name)
-            if key not in ADDRESS_KEYS or setting is None or not value or canonical(value):
+            value = getattr(target, row.attribute)
+            if not row.is_resolved or setting is None or not value or canonical(value):
                 continue
             address = surroundings.resolve(value)
             if address is None:
@@ -39,7 +38,7 @@ def resolve_names(
                     or "this is no address, and no name that stands for one on this machine; write "
                     "the address, or mend DNS or /etc/hosts"
                 )
-            setattr(target, item.name, address)
+            setattr(target, row.attribute, address)
             notice = Notice(f"{setting.where}: {key}={value} becomes {address}")
             if notice not in notices:  # a key of two targets
                 notices.append(notice)

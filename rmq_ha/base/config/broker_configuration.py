@@ -1,23 +1,27 @@
 """One broker's whole configuration: what one properties file feeds."""
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from rmq_ha.base.config.broker import BrokerConfig
 from rmq_ha.base.config.controlled import ControllerModeConfig
 from rmq_ha.base.config.controller import ControllerConfig
+from rmq_ha.base.config.fields import keys_of
 from rmq_ha.base.config.netty import NettyClientConfig, NettyServerConfig
 from rmq_ha.base.config.ours import RmqHaConfig
 from rmq_ha.base.config.store import MessageStoreConfig
+from rmq_ha.base.config.unserved_keys import Section, UnservedValues
 from rmq_ha.base.model.message import Address
 
 
 @dataclass(slots=True)
 class BrokerConfiguration:
     """
-    The seven objects that a broker properties file feeds, after the start-up rules.
+    The objects that a broker properties file feeds, after the start-up rules.
 
     Spec: store.md, section 13.
 
+    :ivar unserved: keys that nothing here acts on.
     :ivar controller: of the embedded name server; with `enableControllerInNamesrv` only.
     :ivar plugin_options: what has a dot: `<plugin name>.<key>` and `tls.` settings.
     :ivar was_slave: in controller mode: brokerRole is SLAVE, so the store is of a pair's slave.
@@ -30,10 +34,33 @@ class BrokerConfiguration:
     client: NettyClientConfig = field(default_factory=NettyClientConfig)
     ours: RmqHaConfig = field(default_factory=RmqHaConfig)
     controlled: ControllerModeConfig = field(default_factory=ControllerModeConfig)
+    unserved: UnservedValues = field(
+        default_factory=lambda: UnservedValues(
+            Section.BROKER, Section.SERVER, Section.CLIENT, Section.STORE
+        )
+    )
     controller: ControllerConfig = field(default_factory=ControllerConfig)
     plugin_options: dict[str, str] = field(default_factory=dict)
     was_slave: bool = False
     config_file: str | None = None
+
+    @property
+    def own_objects(self) -> tuple[Any, ...]:
+        """The objects that hold a broker's own keys, in the order in which settings are shown."""
+        return (self.broker, self.server, self.client, self.store, self.ours, self.controlled)
+
+    def dialled(self) -> dict[str, list[str]]:
+        """The addresses that this broker connects to, by key."""
+        return {
+            row.name: [
+                address.strip()
+                for address in (getattr(target, row.attribute) or "").split(";")
+                if address.strip()
+            ]
+            for target in self.own_objects
+            for row in keys_of(target).values()
+            if row.is_dialled
+        }
 
     @property
     def store_host(self) -> Address:

@@ -4,132 +4,100 @@ Spec: controller.md, section 2.3.
 """
 
 from dataclasses import dataclass, field
+from typing import Any
 
-from rmq_ha.base.config.fields import key
-from rmq_ha.base.config.log_format import LogFormat
-from rmq_ha.base.config.log_level import LogThreshold
+from rmq_ha.base.config.every_server import EveryServerConfig
+from rmq_ha.base.config.fields import Local, key_of_5, own_key
 from rmq_ha.base.config.netty import NettyServerConfig
+from rmq_ha.base.config.text_rules import NETWORKS
+from rmq_ha.base.config.unserved_keys import Section, UnservedValues
 
 
 @dataclass(slots=True, kw_only=True)
-class ControllerConfig:
-    controller_type: str = key("controllerType", "DLedger", "DLedger is the only one here")
-    controller_dleger_group: str = key(
-        "controllerDLegerGroup", "controller", "name of the controllers' group"
+class ControllerConfig(EveryServerConfig):
+    controller_type: str = key_of_5("controllerType", "DLedger", "DLedger is the only type here")
+    controller_dleger_group: str = key_of_5(
+        "controllerDLegerGroup",
+        "controller",
+        "name of the controllers' group",
+        local=Local.CONTROLLERS,
     )
-    controller_dleger_peers: str = key(
+    controller_dleger_peers: str = key_of_5(
         "controllerDLegerPeers",
         "",
-        "all controllers, n0-host:port;n1-host:port; brokers and tools use these ports, too",
+        "all controllers: n0-host:port;n1-host:port; brokers and tools use these ports, too",
+        local=Local.CONTROLLERS,
     )
-    controller_dleger_self_id: str = key(
-        "controllerDLegerSelfId", "n0", "which of them this one is"
+    controller_dleger_self_id: str = key_of_5(
+        "controllerDLegerSelfId",
+        "n0",
+        "id of this controller in controllerDLegerPeers",
+        local=Local.CONTROLLERS,
     )
-    controller_store_path: str = key(
-        "controllerStorePath", "", "where the log is; empty: DLedgerController below the home"
+    controller_store_path: str = key_of_5(
+        "controllerStorePath",
+        "",
+        "directory of the controllers' log; empty: DLedgerController in the home directory",
+        local=Local.CONTROLLERS,
     )
-    mapped_file_size: int = key("mappedFileSize", 1 << 30, "of the log's files")
-    scan_not_active_broker_interval: int = key(
-        "scanNotActiveBrokerInterval", 5000, "looks for brokers that were silent for too long"
+    mapped_file_size: int = key_of_5(
+        "mappedFileSize", 1 << 30, "bytes of one file of the controllers' log", least=4096
     )
-    scan_inactive_master_interval: int = key(
-        "scanInactiveMasterInterval", 5000, "looks for sets whose master is dead"
+    scan_not_active_broker_interval: int = key_of_5(
+        "scanNotActiveBrokerInterval", 5000, "ms between two searches for silent brokers", least=100
     )
-    enable_elect_unclean_master: bool = key(
+    scan_inactive_master_interval: int = key_of_5(
+        "scanInactiveMasterInterval",
+        5000,
+        "ms between two searches for sets whose master is dead",
+        least=100,
+    )
+    enable_elect_unclean_master: bool = key_of_5(
         "enableElectUncleanMaster",
         False,
         "elect from outside the SyncStateSet if nobody in it lives: loses acknowledged messages",
+        mutable=True,
     )
-    notify_broker_role_changed: bool = key(
-        "notifyBrokerRoleChanged", True, "tell brokers of an election at once"
+    notify_broker_role_changed: bool = key_of_5(
+        "notifyBrokerRoleChanged", True, "tell brokers of an election at once", mutable=True
     )
-    config_store_path: str | None = key(
-        "configStorePath", None, "the file that updateControllerConfig changes"
+    config_store_path: str | None = key_of_5(
+        "configStorePath",
+        None,
+        "file that updateControllerConfig changes; empty: the properties file",
+        local=Local.FILES,
     )
-    controller_allowed_brokers: str = key(
+    controller_allowed_brokers: str = own_key(
         "controllerAllowedBrokers",
         "",
-        "ours: addresses and networks, comma-separated, from which brokers get ids, and speak for "
-        "brokers that have registered another address (NAT); empty: each broker from the host that "
-        "it registers, a new one from anywhere",
+        "addresses and networks, comma-separated, from which brokers get ids, and speak for "
+        "brokers that have registered another address (NAT); empty: each broker from the host "
+        "that it registers, a new one from anywhere",
+        rule=NETWORKS,
+        local=Local.ACCESS,
     )
-    controller_operator_hosts: str = key(
+    controller_operator_hosts: str = own_key(
         "controllerOperatorHosts",
         "",
-        "ours: addresses and networks, comma-separated, from which operators elect, forget brokers "
+        "addresses and networks, comma-separated, from which operators elect, forget brokers "
         "and configure, besides the controllers' own machines",
+        rule=NETWORKS,
+        local=Local.ACCESS,
     )
-    controller_open_to_all: bool = key(
+    controller_open_to_all: bool = own_key(
         "controllerOpenToAll",
         False,
-        "ours: ask nobody who he is, as RocketMQ: whoever reaches the port elects masters, changes "
+        "ask nobody who he is, as RocketMQ: whoever reaches the port elects masters, changes "
         "sets and keeps dead brokers alive",
+        local=Local.ACCESS,
     )
-    acl_enable: bool = key(
+    acl_enable: bool = own_key(
         "aclEnable",
         False,
-        "ours: brokers (unless they are in controllerAllowedBrokers) and operators need an admin's "
+        "brokers (unless they are in controllerAllowedBrokers) and operators need an admin's "
         "signature, by plain_acl.yml",
-    )
-    acl_directory: str | None = key(
-        "aclDirectory",
-        None,
-        "ours: where plain_acl.yml and the folder acl are; without it the directory of this file",
-    )
-    acl_requires_tls: bool = key(
-        "aclRequiresTls", False, "ours: refuse signed requests that come by plain TCP"
-    )
-    acl_requires_signed_time: bool = key(
-        "aclRequiresSignedTime",
-        False,
-        "ours: take only signatures that cover code, time and number of a request",
-    )
-    acl_signed_time_window: int = key(
-        "aclSignedTimeWindow",
-        300,
-        "ours: seconds by which the time of a signed request may differ from this server's clock",
-    )
-    acl_signed_sessions: int = key(
-        "aclSignedSessions", 10000, "ours: clients' sessions of one account that are remembered"
-    )
-    bind_address: str = key(
-        "bindAddress", "", "ours: interface to listen on; empty: all of IPv4 and IPv6"
-    )
-    metrics_port: int = key(
-        "metricsPort", 0, "ours: serve /metrics (of the process) and /healthz here; 0: do not"
-    )
-    metrics_address: str = key(
-        "metricsAddress", "127.0.0.1", "ours: interface of metricsPort; empty: all"
-    )
-    metrics_host_names: str = key(
-        "metricsHostNames",
-        "",
-        "ours: names, comma-separated, by which /metrics may be asked for, beside addresses, names "
-        "without a dot and private ones; *: any; empty: this machine's own",
-    )
-    page_enable: bool = key(
-        "pageEnable",
-        True,
-        "ours: show a page for people on metricsPort; false: /metrics and /healthz only",
-    )
-    page_token: str = key(
-        "pageToken",
-        "",
-        "ours: who knows it may look at the page, at least 16 characters; needed where "
-        "metricsAddress is not loopback",
-        secret=True,
-    )
-    log_format: LogFormat = key(
-        "logFormat", LogFormat.text, "ours: text, or json: one object a line, with every field"
-    )
-    private_files: bool = key(
-        "privateFiles", True, "ours: new files and folders are for owner and group only"
-    )
-    log_level: LogThreshold = key(
-        "logLevel", LogThreshold.info, "ours: debug, info, warn, error or critical: what is logged"
-    )
-    log_max_files: int = key(
-        "logMaxFiles", 100, "ours: rotated log files, of 1 MB each, that are kept; 0: all"
+        local=Local.ACCESS,
+        same_in_set=True,
     )
 
 
@@ -138,9 +106,16 @@ class ControllerConfiguration:
     """
     What one properties file feeds.
 
+    :ivar unserved: keys that nothing here acts on.
     :ivar plugin_options: the `tls.` settings.
     """
 
     controller: ControllerConfig = field(default_factory=ControllerConfig)
     server: NettyServerConfig = field(default_factory=NettyServerConfig)
+    unserved: UnservedValues = field(default_factory=lambda: UnservedValues(Section.SERVER))
     plugin_options: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def own_objects(self) -> tuple[Any, ...]:
+        """The objects that hold a controller's own keys, in the order in which they are shown."""
+        return (self.controller, self.server)

@@ -6,10 +6,8 @@ Spec: controller.md, sections 2.1 and 2.2.
 from collections.abc import Mapping
 
 from rmq_ha.base.config.broker_configuration import BrokerConfiguration
-from rmq_ha.base.config.controlled import ControllerModeConfig
 from rmq_ha.base.config.dledger_settings import parse_peers
-from rmq_ha.base.config.fields import fields_by_key
-from rmq_ha.base.config.settings import Notice, Setting
+from rmq_ha.base.config.settings import Notice, Setting, without_effect
 from rmq_ha.base.model.status import BrokerRole
 
 UNDECIDED_BROKER_ID = -1
@@ -34,13 +32,7 @@ def apply_controller_mode(
     """
     mode = configuration.controlled
     if not mode.enable_controller_mode:
-        notices += [
-            Notice(
-                f"{settings[name].where}: {name} has no effect without enableControllerMode=true"
-            )
-            for name, item in fields_by_key(ControllerModeConfig).items()
-            if name in settings and getattr(mode, item.name) != item.default
-        ]
+        notices += without_effect(mode, settings, "enableControllerMode")
         return
     where = settings["enableControllerMode"]
     if configuration.store.enable_dleger_commit_log:

@@ -7,22 +7,13 @@ from collections.abc import Mapping
 
 from rmq_ha.base.config.broker_configuration import BrokerConfiguration
 from rmq_ha.base.config.dledger_settings import parse_ids, parse_peers
-from rmq_ha.base.config.settings import Notice, Setting
+from rmq_ha.base.config.settings import Notice, Setting, without_effect
 from rmq_ha.base.config.surroundings import Surroundings
 from rmq_ha.base.errors import ConfigurationError
 from rmq_ha.base.model.status import BrokerRole
 
 UNDECIDED_BROKER_ID = -1
 """Until an election says more."""
-
-_KEYS = (
-    "dLegerGroup",
-    "dLegerPeers",
-    "dLegerSelfId",
-    "preferredLeaderId",
-    "enableBatchPush",
-    "storePathDLedgerCommitLog",
-)
 
 
 def is_dledger(configuration: BrokerConfiguration) -> bool:
@@ -59,11 +50,8 @@ def apply_dledger(
     :raises ConfigurationError: a key is missing or does not fit the others.
     """
     if not is_dledger(configuration):
-        notices += [
-            Notice(f"{settings[key].where}: {key} has no effect without enableDLegerCommitLog=true")
-            for key in _KEYS
-            if key in settings and settings[key].value not in ("", "false")
-        ]
+        for target in (configuration.store, configuration.ours):
+            notices += without_effect(target, settings, "enableDLegerCommitLog")
         return
     store, broker = configuration.store, configuration.broker
     for key, value in (

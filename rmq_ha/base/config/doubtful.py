@@ -11,17 +11,13 @@ from rmq_ha.base.config.addresses import ANY_ADDRESS
 from rmq_ha.base.config.broker_configuration import BrokerConfiguration
 from rmq_ha.base.config.dledger import is_dledger
 from rmq_ha.base.config.families import note_families_of_broker
-from rmq_ha.base.config.fields import fields_by_key
+from rmq_ha.base.config.fields import EMBEDDED_NAMESRV, keys_of
 from rmq_ha.base.config.plans import embeds_namesrv, port_plan
-from rmq_ha.base.config.settings import Doubt, Notice, Setting, reason_to_doubt
+from rmq_ha.base.config.settings import Doubt, Notice, Setting, reason_to_doubt, without_effect
 from rmq_ha.base.config.surroundings import Surroundings
 from rmq_ha.base.model.networks import canonical, is_loopback
 from rmq_ha.base.model.printable import one_line
 from rmq_ha.base.model.status import BrokerRole
-
-_CONNECTED = ("namesrvAddr", "haMasterAddress", "controllerAddr")
-"""Keys with addresses that a broker connects to."""
-_OF_A_NAME_SERVER = ("embeddedNamesrvPort", "embeddedNamesrvAddress", "namesrvAllowedBrokers")
 
 
 def note_doubts(
@@ -33,9 +29,8 @@ def note_doubts(
     :param targets: the configuration, filled.
     """
     targets = list(targets)
-    tables = [fields_by_key(type(target)) for target in targets]
     secrets = {
-        key for table in tables for key, item in table.items() if item.metadata["secret"]
+        key for target in targets for key, row in keys_of(target).items() if row.is_secret
     } | {key for key in settings if key.lower().endswith("password")}
     for setting in settings.values():
         is_secret = setting.key in secrets
@@ -94,7 +89,7 @@ def check_broker(
                 "write the address of this machine that they reach"
             )
     _check_own_ports(configuration, settings, surroundings)
-    _note_all_addresses(settings, notices)
+    _note_all_addresses(configuration, settings, notices)
     _note_loopback(configuration, settings, notices)
     note_families_of_broker(configuration, settings, surroundings, notices)
     if configuration.store.file_reserved_time == 0:
@@ -106,15 +101,6 @@ def check_broker(
             )
         )
     _note_without_effect(configuration, settings, notices)
-
-
-def _addresses(configuration: BrokerConfiguration, key: str) -> list[str]:
-    value = {
-        "namesrvAddr": configuration.broker.namesrv_addr,
-        "haMasterAddress": configuration.store.ha_master_address,
-        "controllerAddr": configuration.controlled.controller_addr,
-    }[key]
-    return [address.strip() for address in (value or "").split(";") if address.strip()]
 
 
 def _check_own_ports(
@@ -129,8 +115,8 @@ def _check_own_ports(
         for planned in port_plan(configuration)
         if not any(word in planned.purpose for word in ("name server", "controller"))
     }
-    for key in _CONNECTED:
-        for address in _addresses(configuration, key):
+    for key, addresses in configuration.dialled().items():
+        for address in addresses:
             host, _, port = address.rpartition(":")
             purpose = purposes.get(int(port)) if port.isdecimal() else None
             if purpose and _is_own(host.strip("[]"), configuration, surroundings):
@@ -151,8 +137,10 @@ def _is_own(host: str, configuration: BrokerConfiguration, surroundings: Surroun
     return named or is_loopback(host) or host in {surroundings.address, *told, *ANY_ADDRESS}
 
 
-def _note_all_addresses(settings: Mapping[str, Setting], notices: list[Notice]) -> None:
-    for key in (*_CONNECTED, "dLegerPeers"):
+def _note_all_addresses(
+    configuration: BrokerConfiguration, settings: Mapping[str, Setting], notices: list[Notice]
+) -> None:
+    for key in (*configuration.dialled(), "dLegerPeers"):
         setting = settings.get(key)
         if setting is not None and re.search(r"(?<![\d.])0\.0\.0\.0:", setting.value):
             notices.append(
@@ -185,16 +173,11 @@ def _note_without_effect(
     configuration: BrokerConfiguration, settings: Mapping[str, Setting], notices: list[Notice]
 ) -> None:
     if not embeds_namesrv(configuration):
-        table = fields_by_key(type(configuration.ours))
-        notices += [
-            Notice(f"{settings[key].where}: {key} has no effect: this broker runs no name server")
-            for key in _OF_A_NAME_SERVER
-            if key in settings
-            and getattr(configuration.ours, table[key].name) != table[key].default
-        ]
+        reason = ": this broker runs no name server"
+        notices += without_effect(configuration.ours, settings, EMBEDDED_NAMESRV, reason)
     is_master = configuration.store.broker_role is not BrokerRole.SLAVE
     is_elected = is_dledger(configuration) or configuration.controlled.enable_controller_mode
-    if is_master and not is_elected and _addresses(configuration, "haMasterAddress"):
+    if is_master and not is_elected and configuration.dialled()["haMasterAddress"]:
         where = settings["haMasterAddress"].where
         notices.append(Notice(f"{where}: haMasterAddress has no effect: this broker is a master"))
     _note_sizes(configuration, settings, notices)

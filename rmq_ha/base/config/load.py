@@ -9,15 +9,16 @@ from typing import Any, NamedTuple
 
 from rmq_ha.base.config.addresses import ANY_ADDRESS, add_own_name, resolve_names
 from rmq_ha.base.config.broker_configuration import BrokerConfiguration
-from rmq_ha.base.config.controller import ControllerConfiguration
+from rmq_ha.base.config.controller import ControllerConfig, ControllerConfiguration
 from rmq_ha.base.config.controller_mode import apply_controller_mode, is_controlled
 from rmq_ha.base.config.dledger import apply_dledger, is_dledger
 from rmq_ha.base.config.doubtful import check_broker, note_doubts
-from rmq_ha.base.config.fields import fields_by_key
+from rmq_ha.base.config.fields import keys_of
 from rmq_ha.base.config.load_controller import controller_within
 from rmq_ha.base.config.namesrv_configuration import NamesrvConfiguration
 from rmq_ha.base.config.plans import embeds_namesrv, namesrv_port_plan, port_plan
 from rmq_ha.base.config.ports import check_controller_port, check_metrics_port
+from rmq_ha.base.config.remote_change import fixed_refusal
 from rmq_ha.base.config.settings import (
     Notice,
     Setting,
@@ -81,7 +82,7 @@ def load_broker(
     configuration = BrokerConfiguration()
     configuration.server.listen_port = BROKER_PORT
     with with_unknown_keys(notices):
-        targets = (*_objects(configuration), configuration.controller)
+        targets = (*configuration.own_objects, configuration.controller, configuration.unserved)
         fill(settings, targets, configuration.plugin_options, notices)
         resolve_names(targets, settings, surroundings, notices)
         add_own_name(targets, surroundings)
@@ -120,7 +121,7 @@ def load_namesrv(
     configuration.server.listen_port = NAMESRV_PORT
     own = configuration.namesrv
     with with_unknown_keys(notices):
-        targets = (own, configuration.server, configuration.controller)
+        targets = (own, configuration.server, configuration.controller, configuration.unserved)
         fill(settings, targets, configuration.plugin_options, notices)
         resolve_names(targets, settings, surroundings, notices)
         add_own_name(targets, surroundings)
@@ -165,23 +166,30 @@ def update(configuration: BrokerConfiguration, changes: Mapping[str, str]) -> li
     return list(change(_objects(configuration), changes))
 
 
+def update_refusal(configuration: BrokerConfiguration, keys: Iterable[str]) -> str | None:
+    """Why a running broker does not change these settings; None where it may."""
+    own = (*configuration.own_objects, configuration.unserved)
+    return fixed_refusal(own, keys, "the broker", _controller(configuration))
+
+
 def _objects(configuration: AnyConfiguration) -> tuple[Any, ...]:
-    if isinstance(configuration, ControllerConfiguration):
-        return (configuration.controller, configuration.server)
-    if isinstance(configuration, NamesrvConfiguration):
-        own = (configuration.namesrv, configuration.server)
-        is_within = configuration.namesrv.enable_controller_in_namesrv
-        return (*own, configuration.controller) if is_within else own
-    objects = (
-        configuration.broker,
-        configuration.server,
-        configuration.client,
-        configuration.store,
-        configuration.ours,
-        configuration.controlled,
+    """What is shown: the keys that count, then those that nothing here acts on."""
+    within: tuple[ControllerConfig, ...] = ()
+    if not isinstance(configuration, ControllerConfiguration):
+        within = _controller(configuration)
+    return (*configuration.own_objects, *within, configuration.unserved)
+
+
+def _controller(
+    configuration: BrokerConfiguration | NamesrvConfiguration,
+) -> tuple[ControllerConfig, ...]:
+    """The controller that a name server runs, if it runs one."""
+    holder = (
+        configuration.namesrv
+        if isinstance(configuration, NamesrvConfiguration)
+        else configuration.ours
     )
-    is_within = configuration.ours.enable_controller_in_namesrv
-    return (*objects, configuration.controller) if is_within else objects
+    return (configuration.controller,) if holder.enable_controller_in_namesrv else ()
 
 
 def _option_lines(configuration: AnyConfiguration) -> list[str]:
@@ -199,7 +207,7 @@ def _complete_broker(configuration: BrokerConfiguration, surroundings: Surroundi
     environ = surroundings.environ
     broker.rocketmq_home = broker.rocketmq_home or environ.get("ROCKETMQ_HOME")
     if broker.namesrv_addr is None and environ.get("NAMESRV_ADDR", "").strip():
-        broker_key = fields_by_key(type(broker))["namesrvAddr"]
+        broker_key = keys_of(broker)["namesrvAddr"]
         try:
             broker.namesrv_addr = parse_value(broker_key, environ["NAMESRV_ADDR"])
         except ValueError as error:
@@ -306,7 +314,7 @@ def _apply_batch_size(
         return
     if largest is None:
         own.ha_transfer_batch_max = store.ha_transfer_batch_size
-    elif store.ha_transfer_batch_size != fields_by_key(type(store))["haTransferBatchSize"].default:
+    elif store.ha_transfer_batch_size != keys_of(store)["haTransferBatchSize"].default:
         notices.append(
             Notice(
                 f"{largest.where}: haTransferBatchMax={largest.value} does nothing: "

@@ -13,7 +13,7 @@ from rmq_ha.base.config.controller import ControllerConfig, ControllerConfigurat
 from rmq_ha.base.config.dledger_settings import parse_peers
 from rmq_ha.base.config.doubtful import note_doubts
 from rmq_ha.base.config.families import note_family, own_peer
-from rmq_ha.base.config.fields import fields_by_key
+from rmq_ha.base.config.fields import keys_of
 from rmq_ha.base.config.namesrv_configuration import NamesrvConfiguration
 from rmq_ha.base.config.plans import controller_port_plan
 from rmq_ha.base.config.ports import check_metrics_port
@@ -48,7 +48,8 @@ def load_controller(
     configuration = ControllerConfiguration()
     own = configuration.controller
     with with_unknown_keys(notices):
-        fill(settings, (own, configuration.server), configuration.plugin_options, notices)
+        targets = (own, configuration.server, configuration.unserved)
+        fill(settings, targets, configuration.plugin_options, notices)
         resolve_names((own,), settings, surroundings, notices)
         add_own_name((own,), surroundings)
         configuration.server.listen_port = _complete(own, settings, surroundings)
@@ -58,7 +59,7 @@ def load_controller(
             own.acl_directory = surroundings.absolute(own.acl_directory or _acl_directory(name))
         check_metrics_port(controller_port_plan(configuration), settings)
         notices += unknown_keys(configuration.plugin_options, settings)
-        note_doubts((own, configuration.server), settings, notices)
+        note_doubts(targets, settings, notices)
         _note_family(own, settings, surroundings, notices)
     return LoadedController(configuration, notices)
 
@@ -85,13 +86,13 @@ def controller_within(
         _complete(configuration.controller, settings, surroundings)
         _note_family(configuration.controller, settings, surroundings, notices)
         return
-    shared = {key for section in others for key in fields_by_key(type(section))}
+    shared = {key for section in others for key in keys_of(section)}
     notices += [
         Notice(
             f"{settings[key].where}: {key} has no effect without enableControllerInNamesrv=true",
             is_unknown=True,
         )
-        for key in fields_by_key(ControllerConfig)
+        for key in keys_of(ControllerConfig)
         if key in settings and key not in shared
     ]
 

@@ -5,140 +5,109 @@ Spec: store.md, section 13.
 
 from dataclasses import dataclass
 
-from rmq_ha.base.config.fields import key
-from rmq_ha.base.config.log_format import LogFormat
-from rmq_ha.base.config.log_level import LogThreshold
+from rmq_ha.base.config.every_server import EveryServerConfig
+from rmq_ha.base.config.fields import Local, key, key_of_5, own_key
+from rmq_ha.base.config.text_rules import NETWORKS
 
 
 @dataclass(slots=True, kw_only=True)
-class NamesrvConfig:
+class NamesrvConfig(EveryServerConfig):
     """The keys of a name server."""
 
-    rocketmq_home: str | None = key("rocketmqHome", None, "required")
-    kv_config_path: str | None = key("kvConfigPath", None, "kvConfigPath")
-    config_store_path: str | None = key("configStorePath", None, "configStorePath")
-    product_env_name: str = key("productEnvName", "center", "productEnvName")
-    cluster_test: bool = key("clusterTest", False, "clusterTest")
-    order_message_enable: bool = key(
-        "orderMessageEnable", False, "answer ordered-topic configuration"
+    rocketmq_home: str | None = key(
+        "rocketmqHome",
+        None,
+        "installation directory; plain_acl.yml is expected below it",
+        local=Local.FILES,
     )
-    delete_topic_with_broker_registration: bool = key(
+    kv_config_path: str | None = key(
+        "kvConfigPath",
+        None,
+        "file of the key-value settings; empty: namesrv/kvConfig.json in the home directory",
+        local=Local.FILES,
+    )
+    config_store_path: str | None = key(
+        "configStorePath",
+        None,
+        "file that updateNamesrvConfig changes; empty: the properties file",
+        local=Local.FILES,
+    )
+    order_message_enable: bool = key(
+        "orderMessageEnable",
+        False,
+        "tell clients the configuration of ordered topics",
+        mutable=True,
+    )
+    delete_topic_with_broker_registration: bool = key_of_5(
         "deleteTopicWithBrokerRegistration",
         True,
-        "a broker leaves the route of a topic that it no longer registers, as in RocketMQ 5 with "
-        "this key; false: it stays there until name servers are told, as in RocketMQ 4.9",
+        "a broker leaves the route of a topic that it no longer registers, as in RocketMQ 5 "
+        "with this key; false: it stays there until name servers are told, as in RocketMQ 4.9",
+        mutable=True,
     )
-    keep_wiped_write_perm: bool = key(
+    keep_wiped_write_perm: bool = own_key(
         "keepWipedWritePerm",
         True,
-        "ours: wipeWritePerm lasts until addWritePerm, over registrations and restarts; false: "
+        "wipeWritePerm lasts until addWritePerm, over registrations and restarts; false: "
         "until the broker registers changed topics or comes back, as in RocketMQ",
+        mutable=True,
     )
-    enable_controller_in_namesrv: bool = key(
+    enable_controller_in_namesrv: bool = key_of_5(
         "enableControllerInNamesrv",
         False,
         "run a controller in this process, on the own port of controllerDLegerPeers; a "
         "controller's keys stand beside these",
+        local=Local.LISTENS,
     )
-    bind_address: str = key(
-        "bindAddress", "", "ours: interface to listen on; empty: all of IPv4 and IPv6, as Java"
-    )
-    max_registration_bytes: int = key(
+    max_registration_bytes: int = own_key(
         "maxRegistrationBytes",
         4194304,
-        "ours: bytes that a compressed registration may become",
+        "bytes that a compressed registration may become",
+        least=4096,
+        mutable=True,
     )
-    max_topics_of_broker: int = key(
-        "maxTopicsOfBroker", 50000, "ours: topics in one registration; more are refused"
+    max_topics_of_broker: int = own_key(
+        "maxTopicsOfBroker",
+        50000,
+        "topics in one registration; more are refused",
+        least=1,
+        mutable=True,
     )
-    max_topic_routes: int = key(
+    max_topic_routes: int = own_key(
         "maxTopicRoutes",
         500000,
-        "ours: pairs of topic and broker name in all; a registration that makes it more is refused",
+        "pairs of topic and broker name in all; a registration that makes it more is refused",
+        least=1,
+        mutable=True,
     )
-    namesrv_allowed_brokers: str = key(
+    namesrv_allowed_brokers: str = own_key(
         "namesrvAllowedBrokers",
         "",
-        "ours: addresses and networks, comma-separated, from which brokers register and "
-        "unregister; empty: from everywhere, as RocketMQ",
+        "addresses and networks, comma-separated, from which brokers register and unregister; "
+        "empty: from everywhere, as RocketMQ",
+        rule=NETWORKS,
+        local=Local.ACCESS,
     )
-    namesrv_broker_takeover: bool = key(
+    namesrv_broker_takeover: bool = own_key(
         "namesrvBrokerTakeover",
         True,
-        "ours: another machine may take over name and id of a broker that is connected still, as "
-        "in RocketMQ; false: only once that connection is gone, or it was silent for 120 s",
+        "another machine may take over name and id of a broker that is connected still, as in "
+        "RocketMQ; false: only once that connection is gone, or it was silent for 120 s",
+        local=Local.ACCESS,
     )
-    namesrv_last_registration_wins: bool = key(
+    namesrv_last_registration_wins: bool = own_key(
         "namesrvLastRegistrationWins",
         False,
-        "ours: a brokerName and brokerId belong to whoever registered last, as in RocketMQ 4.9; "
-        "false: the higher epoch gets them, and an address that lost id 0 to a broker that lives "
-        "does not get it back meanwhile",
+        "a brokerName and brokerId belong to whoever registered last, as in RocketMQ 4.9; "
+        "false: the higher epoch gets them, and an address that lost id 0 to a broker that "
+        "lives does not get it back meanwhile",
+        local=Local.ACCESS,
     )
-    acl_enable: bool = key(
+    acl_enable: bool = own_key(
         "aclEnable",
         False,
-        "ours: registrations (unless namesrvAllowedBrokers is set) and what changes or shows "
+        "registrations (unless namesrvAllowedBrokers is set) and what changes or shows "
         "settings need an admin's signature, by plain_acl.yml",
-    )
-    acl_directory: str | None = key(
-        "aclDirectory",
-        None,
-        "ours: where plain_acl.yml and the folder acl are; without it rocketmqHome/conf, or the "
-        "directory of this file",
-    )
-    acl_requires_tls: bool = key(
-        "aclRequiresTls", False, "ours: refuse signed requests that come by plain TCP"
-    )
-    acl_requires_signed_time: bool = key(
-        "aclRequiresSignedTime",
-        False,
-        "ours: take only signatures that cover code, time and number of a request",
-    )
-    acl_signed_time_window: int = key(
-        "aclSignedTimeWindow",
-        300,
-        "ours: seconds by which the time of a signed request may differ from this server's clock",
-    )
-    acl_signed_sessions: int = key(
-        "aclSignedSessions", 10000, "ours: clients' sessions of one account that are remembered"
-    )
-    metrics_port: int = key(
-        "metricsPort", 0, "ours: serve /metrics (Prometheus) and /healthz over HTTP here; 0: do not"
-    )
-    metrics_address: str = key(
-        "metricsAddress", "127.0.0.1", "ours: interface of metricsPort; empty: all"
-    )
-    metrics_host_names: str = key(
-        "metricsHostNames",
-        "",
-        "ours: names, comma-separated, by which /metrics may be asked for, beside addresses, names "
-        "without a dot and private ones; *: any; empty: this machine's own",
-    )
-    page_enable: bool = key(
-        "pageEnable",
-        True,
-        "ours: show a page for people on metricsPort; false: /metrics and /healthz only",
-    )
-    page_token: str = key(
-        "pageToken",
-        "",
-        "ours: who knows it may look at the page, at least 16 characters; needed, or an ACL "
-        "account, where metricsAddress is not loopback",
-        secret=True,
-    )
-    log_format: LogFormat = key(
-        "logFormat", LogFormat.text, "ours: text, or json: one object a line, with every field"
-    )
-    private_files: bool = key(
-        "privateFiles",
-        True,
-        "ours: new files and folders are for owner and group only (0640, 0750); false: as the "
-        "umask says, as with RocketMQ",
-    )
-    log_level: LogThreshold = key(
-        "logLevel", LogThreshold.info, "ours: debug, info, warn, error or critical: what is logged"
-    )
-    log_max_files: int = key(
-        "logMaxFiles", 100, "ours: rotated log files, of 1 MB each, that are kept; 0: all"
+        local=Local.ACCESS,
+        same_in_set=True,
     )

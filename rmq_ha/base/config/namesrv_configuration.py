@@ -1,10 +1,12 @@
 """One name server's whole configuration: what one properties file feeds."""
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from rmq_ha.base.config.controller import ControllerConfig
 from rmq_ha.base.config.namesrv import NamesrvConfig
 from rmq_ha.base.config.netty import NettyServerConfig
+from rmq_ha.base.config.unserved_keys import Section, UnservedValues
 
 
 @dataclass(slots=True)
@@ -15,10 +17,19 @@ class NamesrvConfiguration:
     Spec: store.md, sections 13.5 and 13.7.
 
     :ivar controller: counts with `enableControllerInNamesrv` only.
+    :ivar unserved: keys that nothing here acts on.
     :ivar plugin_options: the `tls.` settings.
     """
 
     namesrv: NamesrvConfig = field(default_factory=NamesrvConfig)
     server: NettyServerConfig = field(default_factory=NettyServerConfig)
+    unserved: UnservedValues = field(
+        default_factory=lambda: UnservedValues(Section.NAMESRV, Section.SERVER)
+    )
     controller: ControllerConfig = field(default_factory=ControllerConfig)
     plugin_options: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def own_objects(self) -> tuple[Any, ...]:
+        """The objects that hold a name server's own keys, in the order in which they are shown."""
+        return (self.namesrv, self.server)

@@ -4,15 +4,14 @@ What is wrong with a value stops the start; what is merely odd is collected as a
 """
 
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import fields
+from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from typing import Any, NamedTuple
 
-from rmq_ha.base.config.fields import fields_by_key
-from rmq_ha.base.config.limits import NOT_IMPLEMENTED, REFUSED, REPLACED, TLS_KEYS
-from rmq_ha.base.config.other_keys import leaves_open, sentence_of
+from rmq_ha.base.config.fields import Key, keys_of
 from rmq_ha.base.config.properties import parse
+from rmq_ha.base.config.tls_keys import TLS_KEYS
+from rmq_ha.base.config.unserved_keys import UNSERVED, UnservedKey
 from rmq_ha.base.config.values import check_tls, format_value, parse_value
 from rmq_ha.base.errors import ConfigurationError
 from rmq_ha.base.model.printable import one_line
@@ -100,27 +99,27 @@ def fill(
     :raises ConfigurationError: a value that does not fit, or a setting that we must refuse.
     """
     targets = list(targets)
-    tables = [fields_by_key(type(target)) for target in targets]
+    tables = [keys_of(target) for target in targets]
     known = {key for table in tables for key in table}
     for setting in settings.values():
         key = setting.key
         if key in known:
             for target, table in zip(targets, tables, strict=True):
                 if key in table:
-                    setattr(target, table[key].name, _value(setting, table[key]))
-            item = next(table[key] for table in tables if key in table)
-            _check_meaning(setting, _value(setting, item) == item.default, notices)
+                    value = _value(setting, table[key])
+                    setattr(target, table[key].attribute, value)
+                    if value != table[key].default:
+                        _check_effect(setting, table[key], notices)
         elif key in TLS_KEYS:
             try:
                 check_tls(key, setting.value)
             except ValueError as error:
                 raise setting.error(str(error)) from None
-            _check_meaning(setting, False, notices)
             options[key] = setting.value
         elif "." in key.strip(".") and not key.startswith("tls."):
             options[key] = setting.value
         else:
-            notices.append(_unknown(setting, known | TLS_KEYS))
+            notices.append(_unknown(setting, known | TLS_KEYS.keys()))
 
 
 def change(targets: Iterable[Any], texts: Mapping[str, str]) -> dict[str, str]:
@@ -137,8 +136,8 @@ def change(targets: Iterable[Any], texts: Mapping[str, str]) -> dict[str, str]:
     for key, text in texts.items():
         setting = Setting(key, text.strip(), "update")
         for target in targets:
-            if item := fields_by_key(type(target)).get(key):
-                assignments.append((target, item.name, _value(setting, item)))
+            if row := keys_of(target).get(key):
+                assignments.append((target, row.attribute, _value(setting, row)))
                 known[key] = setting.value
     for target, name, value in assignments:
         setattr(target, name, value)
@@ -162,41 +161,57 @@ def render_objects(targets: Iterable[Any], *, only_changed: bool = False) -> lis
     """`key=value` of every field in declaration order, each key once; secrets as `***`."""
     lines: dict[str, str] = {}
     for target in targets:
-        for item in fields(target):
-            value = getattr(target, item.name)
-            if not only_changed or value != item.default:
-                text = "***" if item.metadata["secret"] and value else format_value(value)
-                lines.setdefault(item.metadata["key"], text)
+        for row in keys_of(target).values():
+            value = getattr(target, row.attribute)
+            if not only_changed or value != row.default:
+                text = "***" if row.is_secret and value else format_value(value)
+                lines.setdefault(row.name, text)
     return [f"{key}={one_line(value)}" for key, value in lines.items()]
 
 
-def _value(setting: Setting, item: Any) -> Any:
+def without_effect(
+    target: Any, settings: Mapping[str, Setting], need: str, reason: str = ""
+) -> Iterator[Notice]:
+    """
+    Say which keys of a configuration object do nothing, as what they need is not there.
+
+    :param need: as `Key.needs`: usually another key, which is false.
+    :param reason: ends the sentence; empty: names the other key.
+    """
+    reason = reason or f" without {need}=true"
+    for row in keys_of(target).values():
+        is_set = getattr(target, row.attribute) != row.default
+        if row.needs == need and row.name in settings and is_set:
+            where = settings[row.name].where
+            yield Notice(f"{where}: {row.name} has no effect{reason}")
+
+
+def _value(setting: Setting, row: Key) -> Any:
     try:
-        return parse_value(item, setting.value)
+        return parse_value(row, setting.value)
     except ValueError as error:
-        shown = setting._replace(value="***") if item.metadata["secret"] else setting
+        shown = setting._replace(value="***") if row.is_secret else setting
         doubt = reason_to_doubt(setting.value)
         raise shown.error(f"{error}; {doubt}" if doubt else str(error)) from None
 
 
-def _check_meaning(setting: Setting, is_default: bool, notices: list[Notice]) -> None:
-    """Refuse, or note, what 4.9.7 would do and we do not."""
-    if is_default:
+def _check_effect(setting: Setting, row: Key, notices: list[Notice]) -> None:
+    """Refuse, or note, what RocketMQ 4.9 would do and we do not."""
+    if not isinstance(row, UnservedKey):
         return
-    if setting.key in REFUSED:
-        raise setting.error(REFUSED[setting.key])
-    if setting.key in NOT_IMPLEMENTED:
-        reason = NOT_IMPLEMENTED[setting.key]
-        notices.append(Notice(f"{setting.where}: {setting.key} has no effect: {reason}"))
+    if row.is_refused:
+        raise setting.error(row.reason)
+    if not row.is_silent:
+        notices.append(Notice(f"{setting.where}: {row.name} has no effect: {row.reason}"))
 
 
 def _unknown(setting: Setting, known: Iterable[str]) -> Notice:
-    if setting.key in REPLACED:
-        raise setting.error(REPLACED[setting.key])
-    sentence = sentence_of(setting.key)
-    if sentence is not None:
-        is_fault = leaves_open(setting.key, setting.value)
-        return Notice(f"{setting.where}: {sentence}", is_unknown=is_fault)
+    row = UNSERVED.get(setting.key)
+    if row is not None and row.section is None and row.is_refused:
+        raise setting.error(row.reason)
+    if row is not None and row.sentence:
+        is_fault = row.is_guard and setting.value.lower() == "true"
+        return Notice(f"{setting.where}: {row.sentence}", is_unknown=is_fault)
     by_lower = {key.lower(): key for key in sorted(known)}
     nearest = get_close_matches(setting.key.lower(), by_lower, 1, 0.6)
     hint = f"; did you mean {by_lower[nearest[0]]}?" if nearest else ""

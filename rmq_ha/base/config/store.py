@@ -5,7 +5,8 @@ Spec: store.md, section 13.
 
 from dataclasses import dataclass
 
-from rmq_ha.base.config.fields import key
+from rmq_ha.base.config.fields import MOST_PORT, Local, key
+from rmq_ha.base.config.text_rules import ADDRESS, HOURS, LEVELS, ONE_DIRECTORY
 from rmq_ha.base.model.status import BrokerRole, FlushDiskType
 from rmq_ha.base.model.topics import DELAY_LEVELS
 
@@ -14,175 +15,304 @@ from rmq_ha.base.model.topics import DELAY_LEVELS
 class MessageStoreConfig:
     """The store and replication keys of a broker properties file."""
 
-    store_path_root_dir: str | None = key("storePathRootDir", None, "root directory")
-    store_path_commit_log: str | None = key("storePathCommitLog", None, "CL directory (or list)")
+    store_path_root_dir: str | None = key(
+        "storePathRootDir",
+        None,
+        "root directory of the store; empty: the folder store of the home directory",
+        rule=ONE_DIRECTORY,
+        local=Local.FILES,
+    )
+    store_path_commit_log: str | None = key(
+        "storePathCommitLog",
+        None,
+        "directory of the commit log; empty: the folder commitlog of storePathRootDir",
+        rule=ONE_DIRECTORY,
+        local=Local.FILES,
+    )
     store_path_dledger_commit_log: str | None = key(
-        "storePathDLedgerCommitLog", None, "DLedger data directory, or several, separated by ,"
+        "storePathDLedgerCommitLog",
+        None,
+        "directories of the DLedger log, separated by commas; empty: below storePathRootDir",
+        local=Local.FILES,
+        needs="enableDLegerCommitLog",
     )
-    read_only_commit_log_store_paths: str | None = key(
-        "readOnlyCommitLogStorePaths", None, "further CL directories, read only"
+    mapped_file_size_commit_log: int = key(
+        "mappedFileSizeCommitLog",
+        1073741824,
+        "bytes of one commit log file",
+        least=4096,
+        same_in_set=True,
     )
-    mapped_file_size_commit_log: int = key("mappedFileSizeCommitLog", 1073741824, "CL file size")
     mapped_file_size_consume_queue: int = key(
-        "mappedFileSizeConsumeQueue", 6000000, "CQ file size, rounded up to 20"
+        "mappedFileSizeConsumeQueue",
+        6000000,
+        "bytes of one consume queue file, rounded up to a multiple of 20",
+        least=20,
     )
-    enable_consume_queue_ext: bool = key("enableConsumeQueueExt", False, "write CQ extension files")
+    enable_consume_queue_ext: bool = key(
+        "enableConsumeQueueExt", False, "write the extension files of consume queues"
+    )
     mapped_file_size_consume_queue_ext: int = key(
-        "mappedFileSizeConsumeQueueExt", 50331648, "extension file size"
-    )
-    bit_map_length_consume_queue_ext: int = key(
-        "bitMapLengthConsumeQueueExt", 64, "overwritten by the bloom filter's size"
+        "mappedFileSizeConsumeQueueExt", 50331648, "bytes of one extension file", least=1
     )
     flush_interval_commit_log: int = key(
-        "flushIntervalCommitLog", 500, "ms between asynchronous flushes"
-    )
-    commit_interval_commit_log: int = key("commitIntervalCommitLog", 200, "ms between pool commits")
-    use_reentrant_lock_when_put_message: bool = key(
-        "useReentrantLockWhenPutMessage", True, "mutex instead of spin lock"
-    )
-    flush_commit_log_timed: bool = key(
-        "flushCommitLogTimed", True, "fixed-rate flush instead of wake-up"
+        "flushIntervalCommitLog",
+        500,
+        "ms between two flushes of the commit log with ASYNC_FLUSH",
+        least=1,
+        mutable=True,
     )
     flush_interval_consume_queue: int = key(
-        "flushIntervalConsumeQueue", 1000, "ms between CQ flushes"
+        "flushIntervalConsumeQueue",
+        1000,
+        "ms between two flushes of consume queues",
+        least=1,
+        mutable=True,
     )
-    clean_resource_interval: int = key("cleanResourceInterval", 10000, "ms between cleaning rounds")
-    delete_commit_log_files_interval: int = key(
-        "deleteCommitLogFilesInterval", 100, "ms between CL file deletions"
+    clean_resource_interval: int = key(
+        "cleanResourceInterval", 10000, "ms between two searches for files to delete", least=1
     )
-    delete_consume_queue_files_interval: int = key(
-        "deleteConsumeQueueFilesInterval", 100, "ms pause after deleting CQ files of a queue"
+    delete_when: str = key(
+        "deleteWhen",
+        "04",
+        "hours of the day at which expired files are deleted",
+        rule=HOURS,
+        mutable=True,
+        same_in_set=True,
     )
-    destroy_maped_file_interval_forcibly: int = key(
-        "destroyMapedFileIntervalForcibly", 120000, "ms until a held file is unmapped by force"
-    )
-    redelete_hanged_file_interval: int = key(
-        "redeleteHangedFileInterval", 120000, "ms between retries for a held first file"
-    )
-    delete_when: str = key("deleteWhen", "04", "hours of expiry deletion, ;-separated")
     disk_max_used_space_ratio: int = key(
-        "diskMaxUsedSpaceRatio", 75, "% that starts deletion, clamped 10…95"
+        "diskMaxUsedSpaceRatio",
+        75,
+        "% of used disk from which expired files are deleted at any hour; 10 at least, 95 at most",
+        most=100,
+        mutable=True,
     )
-    file_reserved_time: int = key("fileReservedTime", 72, "hours a CL file is kept")
-    put_msg_index_hight_water: int = key("putMsgIndexHightWater", 600000, "unused")
-    max_message_size: int = key("maxMessageSize", 4194304, "max stored body / batch payload")
-    check_crcon_recover: bool = key("checkCRCOnRecover", True, "CRC check during recovery")
+    file_reserved_time: int = key(
+        "fileReservedTime",
+        72,
+        "hours for which a commit log file is kept",
+        mutable=True,
+        same_in_set=True,
+    )
+    max_message_size: int = key(
+        "maxMessageSize",
+        4194304,
+        "bytes of the largest message or batch",
+        least=1,
+        mutable=True,
+        same_in_set=True,
+    )
+    check_crcon_recover: bool = key(
+        "checkCRCOnRecover", True, "check the CRC of messages when the log is read after a crash"
+    )
     flush_commit_log_least_pages: int = key(
-        "flushCommitLogLeastPages", 4, "dirty 4-KiB pages that trigger a flush"
-    )
-    commit_commit_log_least_pages: int = key(
-        "commitCommitLogLeastPages", 4, "the same for pool commits"
-    )
-    flush_least_pages_when_warm_maped_file: int = key(
-        "flushLeastPagesWhenWarmMapedFile", 4096, "force step while warming"
-    )
-    flush_consume_queue_least_pages: int = key(
-        "flushConsumeQueueLeastPages", 2, "dirty pages for a CQ flush"
+        "flushCommitLogLeastPages",
+        4,
+        "pages of 4 KiB that an asynchronous flush waits for",
+        mutable=True,
     )
     flush_commit_log_thorough_interval: int = key(
-        "flushCommitLogThoroughInterval", 10000, "ms after which any dirt is flushed"
-    )
-    commit_commit_log_thorough_interval: int = key(
-        "commitCommitLogThoroughInterval", 200, "the same for pool commits"
+        "flushCommitLogThoroughInterval",
+        10000,
+        "ms after which an asynchronous flush waits for no more pages",
+        mutable=True,
     )
     flush_consume_queue_thorough_interval: int = key(
-        "flushConsumeQueueThoroughInterval", 60000, "the same for CQs, and checkpoint"
+        "flushConsumeQueueThoroughInterval",
+        60000,
+        "ms after which all consume queues and the checkpoint are flushed",
+        mutable=True,
     )
     max_transfer_bytes_on_message_in_memory: int = key(
-        "maxTransferBytesOnMessageInMemory", 262144, "store.md §8.2"
+        "maxTransferBytesOnMessageInMemory",
+        262144,
+        "bytes of one pull of recent messages",
+        least=1,
+        mutable=True,
     )
     max_transfer_count_on_message_in_memory: int = key(
-        "maxTransferCountOnMessageInMemory", 32, "store.md §8.2"
+        "maxTransferCountOnMessageInMemory",
+        32,
+        "messages of one pull of recent messages",
+        least=1,
+        mutable=True,
     )
     max_transfer_bytes_on_message_in_disk: int = key(
-        "maxTransferBytesOnMessageInDisk", 65536, "store.md §8.2"
+        "maxTransferBytesOnMessageInDisk",
+        65536,
+        "bytes of one pull of old messages",
+        least=1,
+        mutable=True,
     )
     max_transfer_count_on_message_in_disk: int = key(
-        "maxTransferCountOnMessageInDisk", 8, "store.md §8.2"
+        "maxTransferCountOnMessageInDisk",
+        8,
+        "messages of one pull of old messages",
+        least=1,
+        mutable=True,
     )
     access_message_in_memory_max_ratio: int = key(
-        "accessMessageInMemoryMaxRatio", 40, "% of RAM regarded as page cache"
+        "accessMessageInMemoryMaxRatio",
+        40,
+        "% of the memory: messages within so many last bytes of the log are recent",
+        most=100,
+        mutable=True,
     )
-    message_index_enable: bool = key("messageIndexEnable", True, "build the index")
-    max_hash_slot_num: int = key("maxHashSlotNum", 5000000, "index slots")
-    max_index_num: int = key("maxIndexNum", 20000000, "index items")
-    max_msgs_num_batch: int = key("maxMsgsNumBatch", 64, "max results of a key query")
-    message_index_safe: bool = key("messageIndexSafe", False, "recovery also covers the index")
-    ha_listen_port: int = key("haListenPort", 10912, "overwritten with listenPort + 1")
+    message_index_enable: bool = key("messageIndexEnable", True, "build the index of keys")
+    max_hash_slot_num: int = key(
+        "maxHashSlotNum", 5000000, "hash slots of one index file", least=1, most=268435456
+    )
+    max_index_num: int = key(
+        "maxIndexNum", 20000000, "entries of one index file", least=2, most=100000000
+    )
+    max_msgs_num_batch: int = key(
+        "maxMsgsNumBatch", 64, "most messages that a search by key finds", least=1, mutable=True
+    )
+    message_index_safe: bool = key(
+        "messageIndexSafe", False, "after a crash rebuild the index from its own checkpoint, too"
+    )
+    ha_listen_port: int = key(
+        "haListenPort",
+        10912,
+        "port for slaves; the start sets listenPort + 1",
+        most=MOST_PORT,
+        local=Local.LISTENS,
+    )
     ha_send_heartbeat_interval: int = key(
-        "haSendHeartbeatInterval", 5000, "ms, HA heartbeat both ways"
+        "haSendHeartbeatInterval",
+        5000,
+        "ms between two heartbeats of master and slave",
+        least=1,
+        mutable=True,
     )
     ha_housekeeping_interval: int = key(
-        "haHousekeepingInterval", 20000, "ms without HA data → close"
+        "haHousekeepingInterval",
+        20000,
+        "ms without data after which master and slave close their connection",
+        least=1,
+        mutable=True,
     )
-    ha_transfer_batch_size: int = key("haTransferBatchSize", 32768, "max bytes per HA frame")
-    ha_master_address: str | None = key("haMasterAddress", None, "fixed HA address for a slave")
+    ha_transfer_batch_size: int = key(
+        "haTransferBatchSize", 32768, "bytes of one frame of replication", least=1, mutable=True
+    )
+    ha_master_address: str | None = key(
+        "haMasterAddress",
+        None,
+        "address of the master's replication port, for a slave; empty: name servers know it",
+        rule=ADDRESS,
+        local=Local.SENDS,
+        dialled=True,
+    )
     ha_slave_fallbehind_max: int = key(
-        "haSlaveFallbehindMax", 268435456, "bytes of lag up to which a slave counts"
+        "haSlaveFallbehindMax",
+        268435456,
+        "bytes of lag up to which a SYNC_MASTER waits for a slave",
+        least=1,
+        mutable=True,
     )
-    broker_role: BrokerRole = key("brokerRole", BrokerRole.ASYNC_MASTER, "role")
-    flush_disk_type: FlushDiskType = key("flushDiskType", FlushDiskType.ASYNC_FLUSH, "flush mode")
-    sync_flush_timeout: int = key("syncFlushTimeout", 5000, "ms, SYNC_FLUSH deadline")
-    slave_timeout: int = key("slaveTimeout", 3000, "ms, replication deadline")
+    broker_role: BrokerRole = key(
+        "brokerRole",
+        BrokerRole.ASYNC_MASTER,
+        "whether a put waits for a slave, or the broker is a slave",
+        local=Local.IDENTITY,
+    )
+    flush_disk_type: FlushDiskType = key(
+        "flushDiskType",
+        FlushDiskType.ASYNC_FLUSH,
+        "whether a put waits for the disk",
+        same_in_set=True,
+    )
+    sync_flush_timeout: int = key(
+        "syncFlushTimeout",
+        5000,
+        "ms for which a put waits for the disk with SYNC_FLUSH",
+        least=1,
+        mutable=True,
+    )
+    slave_timeout: int = key(
+        "slaveTimeout",
+        3000,
+        "ms for which a put waits for a slave with SYNC_MASTER",
+        least=1,
+        mutable=True,
+    )
     message_delay_level: str = key(
         "messageDelayLevel",
         DELAY_LEVELS,
-        "delay levels",
+        "delays of the levels 1, 2, 3 and so on",
+        rule=LEVELS,
+        same_in_set=True,
     )
     flush_delay_offset_interval: int = key(
-        "flushDelayOffsetInterval", 10000, "ms between delayOffset.json writes"
+        "flushDelayOffsetInterval",
+        10000,
+        "ms between two writes of delayOffset.json",
+        least=1,
+        is_long=True,
     )
     clean_file_forcibly_enable: bool = key(
-        "cleanFileForciblyEnable", True, "allow deletion before expiry"
+        "cleanFileForciblyEnable",
+        True,
+        "delete files before they expire while the disk is almost full",
+        mutable=True,
     )
-    warm_maped_file_enable: bool = key("warmMapedFileEnable", False, "touch and lock new CL files")
     offset_check_in_slave: bool = key(
-        "offsetCheckInSlave", False, "slaves and masters without a lease correct consumer offsets"
+        "offsetCheckInSlave",
+        False,
+        "a slave, and a master without a lease, corrects offsets of consumers",
+        mutable=True,
     )
-    debug_lock_enable: bool = key(
-        "debugLockEnable", False, "stack dumps when the put lock is held long"
-    )
-    duplication_enable: bool = key("duplicationEnable", False, "breaks dispatch (store.md §5.4)")
-    disk_fall_recorded: bool = key("diskFallRecorded", True, "statistics of consumer lag in bytes")
     os_page_cache_busy_time_out_mills: int = key(
-        "osPageCacheBusyTimeOutMills", 1000, "ms of lock time that means 'busy'"
+        "osPageCacheBusyTimeOutMills",
+        1000,
+        "ms that one write may take before sends are refused as busy",
+        is_long=True,
+        mutable=True,
     )
-    default_query_max_num: int = key("defaultQueryMaxNum", 32, "results of a unique-key query")
-    transient_store_pool_enable: bool = key(
-        "transientStorePoolEnable", False, "off-heap write pool"
-    )
-    transient_store_pool_size: int = key("transientStorePoolSize", 5, "number of buffers")
-    fast_fail_if_no_buffer_in_store_pool: bool = key(
-        "fastFailIfNoBufferInStorePool", False, "fail instead of waiting for a buffer"
+    default_query_max_num: int = key(
+        "defaultQueryMaxNum",
+        32,
+        "most messages that a search by unique key finds",
+        least=1,
+        mutable=True,
     )
     enable_dleger_commit_log: bool = key(
-        "enableDLegerCommitLog", False, "the commit log is that of a DLedger (Raft) group"
+        "enableDLegerCommitLog",
+        False,
+        "a DLedger (Raft) group keeps the commit log",
+        local=Local.GROUP,
     )
     dleger_group: str | None = key(
-        "dLegerGroup", None, "name of the group; all members say the same"
+        "dLegerGroup",
+        None,
+        "name of the DLedger group, equal at all members",
+        local=Local.GROUP,
+        needs="enableDLegerCommitLog",
     )
     dleger_peers: str | None = key(
-        "dLegerPeers", None, "all members, this one too: n0-host:port;n1-host:port;..."
+        "dLegerPeers",
+        None,
+        "all members, this one included: n0-host:port;n1-host:port",
+        local=Local.GROUP,
+        needs="enableDLegerCommitLog",
     )
-    dleger_self_id: str | None = key("dLegerSelfId", None, "which of dLegerPeers this broker is")
+    dleger_self_id: str | None = key(
+        "dLegerSelfId",
+        None,
+        "id of this broker in dLegerPeers",
+        local=Local.GROUP,
+        needs="enableDLegerCommitLog",
+    )
     preferred_leader_id: str | None = key(
-        "preferredLeaderId", None, "members that should lead: n0;n1"
+        "preferredLeaderId",
+        None,
+        "members that should lead: n0;n1",
+        local=Local.GROUP,
+        needs="enableDLegerCommitLog",
     )
     enable_batch_push: bool = key(
-        "enableBatchPush", False, "a DLedger leader pushes several entries per request"
-    )
-    enable_schedule_message_stats: bool = key(
-        "enableScheduleMessageStats", True, "statistics for delayed delivery"
-    )
-    enable_lmq: bool = key("enableLmq", False, "store.md §3.7")
-    enable_multi_dispatch: bool = key("enableMultiDispatch", False, "store.md §3.7")
-    max_lmq_consume_queue_num: int = key(
-        "maxLmqConsumeQueueNum", 20000, "limit; only reads are refused above it"
-    )
-    enable_schedule_async_deliver: bool = key("enableScheduleAsyncDeliver", False, "store.md §10.3")
-    schedule_async_deliver_max_pending_limit: int = key(
-        "scheduleAsyncDeliverMaxPendingLimit", 2000, "store.md §10.3"
-    )
-    schedule_async_deliver_max_resend_num2_blocked: int = key(
-        "scheduleAsyncDeliverMaxResendNum2Blocked", 3, "store.md §10.3"
+        "enableBatchPush",
+        False,
+        "a DLedger leader pushes several entries in one request",
+        needs="enableDLegerCommitLog",
     )

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 from rmq_ha.base.config.broker_configuration import BrokerConfiguration
 from rmq_ha.base.config.controller import ControllerConfiguration
-from rmq_ha.base.config.fields import fields_by_key
+from rmq_ha.base.config.fields import keys_of
 from rmq_ha.base.config.namesrv_configuration import NamesrvConfiguration
 from rmq_ha.base.config.settings import Notice
 from rmq_ha.base.errors import ConfigurationError
@@ -19,21 +19,14 @@ def readers(key: str) -> list[str]:
         ControllerConfiguration(),
     )
     targets = {
-        "rmqha-broker": (
-            broker.broker,
-            broker.store,
-            broker.server,
-            broker.client,
-            broker.ours,
-            broker.controlled,
-        ),
-        "rmqha-namesrv": (namesrv.namesrv, namesrv.server),
-        "rmqha-controller": (controller.controller, controller.server),
+        "rmqha-broker": (*broker.own_objects, broker.unserved),
+        "rmqha-namesrv": (*namesrv.own_objects, namesrv.unserved),
+        "rmqha-controller": (*controller.own_objects, controller.unserved),
     }
     return [
         program
         for program, objects in targets.items()
-        if any(key in fields_by_key(type(target)) for target in objects)
+        if any(key in keys_of(target) for target in objects)
     ]
 
 

@@ -5,8 +5,8 @@ Spec: remoting.md, section 1.10.
 
 from collections.abc import Callable, Mapping
 
-from rmq_ha.base.config.limits import TLS_KEYS
 from rmq_ha.base.config.properties import decode, parse
+from rmq_ha.base.config.tls_keys import TLS_KEYS
 from rmq_ha.base.config.values import check_tls
 from rmq_ha.base.errors import ConfigurationError
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from rmq_ha.base.config.from_afar import refusal
+from rmq_ha.base.config.remote_change import refusal
 from rmq_ha.base.wire.stat_bodies import REPLICATION_KEY
 from rmq_ha.client.lookup.administration import change_config
 from rmq_ha.client.lookup.brokers import broker_config, runtime_info

@@ -16,6 +16,7 @@ from rmq_ha.base.config.load import PLAIN_ACL
 from rmq_ha.base.config.namesrv import NamesrvConfig
 from rmq_ha.base.config.plans import embeds_namesrv, port_plan
 from rmq_ha.base.config.ports import PlannedPort
+from rmq_ha.base.config.unserved_keys import Section
 from rmq_ha.base.model.networks import EVERYBODY, canonical
 from rmq_ha.base.seams import Host
 from rmq_ha.base.tls.options import TlsOptions
@@ -184,6 +185,9 @@ class BrokerServer:
             replace(configuration.server, listen_port=own.embedded_namesrv_port),
             interface,
             configuration.plugin_options,
+        )
+        namesrv.namesrv.settings.unserved = configuration.unserved.part(
+            Section.NAMESRV, Section.SERVER
         )
         if namesrv.controller is not None:
             told = self._controller_config(address)

@@ -8,7 +8,8 @@ from typing import Any
 from rmq_ha.base.config.addresses import ANY_ADDRESS
 from rmq_ha.base.config.broker_configuration import BrokerConfiguration
 from rmq_ha.base.config.controller import ControllerConfig, ControllerConfiguration
-from rmq_ha.base.config.limits import TLS_KEYS
+from rmq_ha.base.config.fields import keys_of
+from rmq_ha.base.config.tls_keys import TLS_KEYS
 from rmq_ha.base.model.networks import EVERYBODY
 from rmq_ha.base.tls.options import TlsOptions
 from rmq_ha.server.acl.files import DEFAULT_FILE, FOLDER
@@ -131,15 +132,14 @@ def _secrets(configuration: Any, properties_file: str | None) -> Iterator[tuple[
         elif key.endswith(".keyPassword") and tls.is_set(key):
             own = properties_file if key in configuration.plugin_options else None
             yield own or tls.config_file or "", key
-    if not is_broker:
+    if is_broker and configuration.ours.ha_secret_file:
+        yield configuration.ours.ha_secret_file, "haSecretFile's secrets"
+    if not properties_file:
         return
-    own = configuration.ours
-    if own.ha_secret_file:
-        yield own.ha_secret_file, "haSecretFile's secrets"
-    if properties_file:
-        for key, value in (("aclSecretKey", own.acl_secret_key), ("haSecret", own.ha_secret)):
-            if value:
-                yield properties_file, key
+    for target in configuration.own_objects:
+        for row in keys_of(target).values():
+            if row.is_secret and getattr(target, row.attribute):
+                yield properties_file, row.name
 
 
 def _read(path: str) -> bytes:

@@ -26,6 +26,7 @@ class NamesrvServer(LoneServer):
         own, options = configuration.namesrv, configuration.plugin_options
         controller = configuration.controller if own.enable_controller_in_namesrv else None
         part = NamesrvPart(host, own, controller, configuration.server, own.bind_address, options)
+        part.namesrv.settings.unserved = configuration.unserved
         status = None
         if own.metrics_port:
             page = PageSettings(own.page_token, own.acl_enable, own.acl_enable)

@@ -9,15 +9,13 @@ from twisted.logger import Logger
 from rmq_ha.base.config import properties
 from rmq_ha.base.config.controller import ControllerConfig
 from rmq_ha.base.config.dledger_settings import DLedgerSettings, parse_peers
-from rmq_ha.base.config.fields import fields_by_key
+from rmq_ha.base.config.fields import keys_of
 from rmq_ha.base.config.settings import change, render_objects
 from rmq_ha.base.errors import ConfigurationError, RequestRejected
 from rmq_ha.base.model.printable import NamedValues
 from rmq_ha.base.properties_file import PropertiesFile
 from rmq_ha.base.seams import Disk, Worker
 from rmq_ha.base.wire.codes import ResponseCode
-
-_MUTABLE = frozenset({"enableElectUncleanMaster", "notifyBrokerRoleChanged"})
 
 
 def group_settings(config: ControllerConfig) -> DLedgerSettings:
@@ -64,7 +62,8 @@ class ControllerSettings:
         :raises RequestRejected: a key can only be changed in the file.
         """
         texts = {item.key: item.value for item in properties.parse(text)}
-        fixed = sorted(texts.keys() & fields_by_key(ControllerConfig).keys() - _MUTABLE)
+        rows = keys_of(ControllerConfig)
+        fixed = [key for key in sorted(texts) if key in rows and not rows[key].is_mutable]
         if fixed:
             raise RequestRejected(
                 ResponseCode.NO_PERMISSION,

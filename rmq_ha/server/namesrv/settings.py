@@ -3,14 +3,17 @@
 Spec: remoting.md, sections 2.3, 7.9 and 9.6.
 """
 
+from typing import Any
+
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
 from rmq_ha.base.config import properties
-from rmq_ha.base.config.from_afar import refusal
 from rmq_ha.base.config.namesrv import NamesrvConfig
 from rmq_ha.base.config.netty import NettyServerConfig
+from rmq_ha.base.config.remote_change import fixed_refusal, refusal
 from rmq_ha.base.config.settings import change, render_objects
+from rmq_ha.base.config.unserved_keys import Section, UnservedValues
 from rmq_ha.base.errors import RequestRejected
 from rmq_ha.base.model.printable import NamedValues
 from rmq_ha.base.properties_file import PropertiesFile
@@ -23,6 +26,7 @@ class NamesrvSettings:
     Shows and changes both configuration objects, and keeps their file up to date.
 
     :ivar file: that holds the settings.
+    :ivar unserved: the values that the file gives to keys without effect; shown only.
     """
 
     log = Logger()
@@ -35,7 +39,12 @@ class NamesrvSettings:
         server_config: NettyServerConfig,
     ) -> None:
         self.file = PropertiesFile(disk, worker, namesrv_config.config_store_path)
-        self._targets = (namesrv_config, server_config)
+        self.unserved = UnservedValues(Section.NAMESRV, Section.SERVER)
+        self._configs = (namesrv_config, server_config)
+
+    @property
+    def _targets(self) -> tuple[Any, ...]:
+        return (*self._configs, self.unserved)
 
     def render(self) -> str:
         """`key=value` lines of everything."""
@@ -48,12 +57,16 @@ class NamesrvSettings:
         :returns: fires with whether the file was written; never fails.
         :raises ConfigurationError: the text is no properties text, or a value does not fit;
             nothing was changed.
-        :raises RequestRejected: it names what must not be changed from afar.
+        :raises RequestRejected: a request may not change one of the keys, or the name server
+            reads the key at its start only.
         """
         texts = {item.key: item.value for item in properties.parse(text)}
-        refused = refusal(list(texts))
+        refused = refusal(texts)
         if refused is not None:
             raise RequestRejected(ResponseCode.NO_PERMISSION, refused)
+        fixed = fixed_refusal(self._targets, texts, "the name server")
+        if fixed is not None:
+            raise RequestRejected(ResponseCode.SYSTEM_ERROR, fixed)
         changes = change(self._targets, texts)
         self.log.info("configuration changed{changes}", changes=NamedValues(changes))
         return self.file.change(changes)

@@ -40,7 +40,7 @@ from rmq_ha.server.store.log.boot import BootMark
 from rmq_ha.server.store.log.checkpoint import Checkpoint
 from rmq_ha.server.store.log.dispatch import Dispatcher
 from rmq_ha.server.store.log.flush import QueueFlusher
-from rmq_ha.server.store.log.layout import make_commit_log, refuse_unsupported, store_root
+from rmq_ha.server.store.log.layout import make_commit_log, store_root
 from rmq_ha.server.store.maintenance import StoreMaintenance
 from rmq_ha.server.store.queues.deleted import DeletedQueues
 from rmq_ha.server.store.queues.files import most_queue_files
@@ -88,7 +88,6 @@ class DefaultMessageStore(StoreMaintenance):
         memory_bytes: int = DEFAULT_MEMORY,
     ) -> None:
         config = configuration.store
-        refuse_unsupported(config)
         self.root = root = store_root(config)
         self.host = host
         self.configuration = configuration

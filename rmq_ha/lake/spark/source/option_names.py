@@ -3,18 +3,10 @@
 from collections.abc import Mapping
 from difflib import get_close_matches
 
+from rmq_ha.base.config.tls_keys import TLS_KEYS
 from rmq_ha.base.errors import WrongUsage
 
-TLS_NAMES = (
-    "tls.enable",
-    "tls.client.authServer",
-    "tls.client.certPath",
-    "tls.client.keyPath",
-    "tls.client.keyPassword",
-    "tls.client.trustCertPath",
-    "tls.config.file",
-    "tls.test.mode.enable",
-)
+TLS_NAMES = tuple(name for name in TLS_KEYS if not name.startswith(("tls.server.", "tls.ha.")))
 """RocketMQ's keys, for reads and for sinks."""
 ALIASES = {
     "rocketmq.namesrv.addr": "namesrv",

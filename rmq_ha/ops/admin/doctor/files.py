@@ -4,13 +4,13 @@ import ipaddress
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
+from rmq_ha.base.config.all_keys import ALL_KEYS
 from rmq_ha.ops.admin.doctor.facts import Broker, Certificate, Facts
 from rmq_ha.ops.admin.doctor.findings import Rule, Said, Severity
 
 SOON = timedelta(days=30)
 MADE_UP = ("rmq-ha",)
 """Whom a certificate of `rmq_ha.base.tls.files.self_signed` is for."""
-_ADDRESS_KEYS = ("brokerIP1", "brokerIP2", "bindAddress", "metricsAddress")
 _INDEX_BYTES = 420_000_040
 _NOT_COMPARED = ("startAcceptSendRequestTimeStamp",)
 
@@ -36,13 +36,17 @@ def _doubtful(facts: Facts) -> Iterator[Said]:
 
 
 def _names(facts: Facts) -> Iterator[Said]:
-    for key in _ADDRESS_KEYS if facts.local else ():
+    for key in _addresses() if facts.local else ():
         assert facts.local is not None
         value = facts.local.rendered.get(key) or facts.local.settings.get(key, "")
         try:
             ipaddress.ip_address(value or "::")
         except ValueError:
             yield Said(facts.local.file, f"{key}={value} is no address")
+
+
+def _addresses() -> list[str]:
+    return [name for name, row in ALL_KEYS.items() if row.is_resolved]
 
 
 def _name_server_list(facts: Facts) -> Iterator[Said]:

@@ -3,24 +3,14 @@
 from collections.abc import Iterator
 from itertools import pairwise
 
+from rmq_ha.base.config.all_keys import ALL_KEYS
 from rmq_ha.base.model.broker_identity import MASTER_ID
 from rmq_ha.base.model.status import BrokerRole
 from rmq_ha.ops.admin.doctor.facts import Broker, Facts, registered_master
 from rmq_ha.ops.admin.doctor.findings import Rule, Said, Severity
 
 _FOLLOWING = "following"
-_SAME = (
-    "fileReservedTime",
-    "messageDelayLevel",
-    "flushDiskType",
-    "mappedFileSizeCommitLog",
-    "maxMessageSize",
-    "autoCreateTopicEnable",
-    "autoCreateSubscriptionGroup",
-    "deleteWhen",
-    "aclEnable",
-    "brokerClusterName",
-)
+_SAME = tuple(name for name, row in ALL_KEYS.items() if row.is_same_in_set)
 
 
 def _name_differs(facts: Facts) -> Iterator[Said]:

@@ -13,8 +13,7 @@ from twisted.logger import Logger
 import rmq_ha
 from rmq_ha.base.config import load, properties
 from rmq_ha.base.config.broker_configuration import BrokerConfiguration
-from rmq_ha.base.config.from_afar import refusal
-from rmq_ha.base.config.limits import NO_EFFECT, NOT_IMPLEMENTED
+from rmq_ha.base.config.remote_change import refusal
 from rmq_ha.base.errors import ConfigurationError, RequestRejected
 from rmq_ha.base.model.data_version import DataVersion
 from rmq_ha.base.model.printable import NamedValues
@@ -27,77 +26,6 @@ from rmq_ha.base.wire.versions import version_name
 from rmq_ha.server.broker.processors.fields import Handler
 from rmq_ha.server.broker.stats import BrokerStats
 from rmq_ha.server.broker.tables.topics import TopicConfigManager
-
-MUTABLE_KEYS = frozenset(
-    {
-        "accessMessageInMemoryMaxRatio",
-        "autoCreateSubscriptionGroup",
-        "autoCreateTopicEnable",
-        "brokerFastFailureEnable",
-        "brokerPermission",
-        "cleanFileForciblyEnable",
-        "compressedRegister",
-        "consumerFallbehindThreshold",
-        "defaultQueryMaxNum",
-        "deleteWhen",
-        "disableConsumeIfConsumerReadSlowly",
-        "diskMaxUsedSpaceRatio",
-        "enablePropertyFilter",
-        "fileReservedTime",
-        "filterDataCleanTimeSpan",
-        "filterSupportRetry",
-        "flushCommitLogLeastPages",
-        "flushCommitLogThoroughInterval",
-        "flushConsumeQueueThoroughInterval",
-        "flushIntervalCommitLog",
-        "flushIntervalConsumeQueue",
-        "forceRegister",
-        "haHousekeepingInterval",
-        "haMaxSlaves",
-        "haSendHeartbeatInterval",
-        "haSlaveFallbehindMax",
-        "haTransferBatchMax",
-        "haTransferBatchSize",
-        "longPollingEnable",
-        "maxBytesPerSecondPerAccount",
-        "maxBytesPerSecondPerIp",
-        "maxConnections",
-        "maxConnectionsPerIp",
-        "maxMessageSize",
-        "maxMsgsNumBatch",
-        "maxRequestsPerSecondPerAccount",
-        "maxRequestsPerSecondPerIp",
-        "maxTransferBytesOnMessageInDisk",
-        "maxTransferBytesOnMessageInMemory",
-        "maxTransferCountOnMessageInDisk",
-        "maxTransferCountOnMessageInMemory",
-        "notifyConsumerIdsChangedEnable",
-        "offsetCheckInSlave",
-        "osPageCacheBusyTimeOutMills",
-        "regionId",
-        "registerBrokerTimeoutMills",
-        "refuseUnservedProperties",
-        "rejectTransactionMessage",
-        "sendThreadPoolQueueCapacity",
-        "serverChannelMaxIdleTimeSeconds",
-        "shortPollingTimeMills",
-        "slaveReadEnable",
-        "slaveTimeout",
-        "startAcceptSendRequestTimeStamp",
-        "storeReplyMessageEnable",
-        "syncFlushTimeout",
-        "timeSearchNearest",
-        "traceOn",
-        "transactionCheckInterval",
-        "transactionCheckMax",
-        "transactionTimeOut",
-        "turnMillis",
-        "turnMillisPerIp",
-        "waitTimeMillsInSendQueue",
-    }
-)
-"""What can change while a broker runs; the rest is read at the start."""
-
 
 _MOST_MISSING = 50
 
@@ -161,7 +89,7 @@ class AdminConfigProcessor:
     def get_config(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
         """GET_BROKER_CONFIG: `key=value` lines."""
         lines = [line for line in load.render(self._configuration) if not line.endswith("=")]
-        if self._configuration.client.client_callback_executor_threads is None:
+        if self._configuration.unserved.clientCallbackExecutorThreads is None:
             # Java's default; `mqadmin exportMetrics` takes it for the number of processors.
             lines.append(f"clientCallbackExecutorThreads={self._processors}")
         return request.response(
@@ -198,21 +126,19 @@ class AdminConfigProcessor:
 
     def runtime_info(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
         """GET_BROKER_RUNTIME_INFO: a KVTable; there are no queues in front of our processors."""
-        broker = self._configuration.broker
+        broker, unserved = self._configuration.broker, self._configuration.unserved
         table = {
             "brokerVersion": str(VERSION),
             "brokerVersionDesc": version_name(VERSION),
             "startAcceptSendRequestTimeStamp": str(broker.start_accept_send_request_time_stamp),
             "EndTransactionQueueSize": "0",
-            "EndTransactionThreadPoolQueueCapacity": str(
-                broker.end_transaction_pool_queue_capacity
-            ),
+            "EndTransactionThreadPoolQueueCapacity": str(unserved.endTransactionPoolQueueCapacity),
             "remainTransientStoreBufferNumbs": "2147483647",
         }
         for name, capacity in (
             ("send", broker.send_thread_pool_queue_capacity),
-            ("pull", broker.pull_thread_pool_queue_capacity),
-            ("query", broker.query_thread_pool_queue_capacity),
+            ("pull", unserved.pullThreadPoolQueueCapacity),
+            ("query", unserved.queryThreadPoolQueueCapacity),
         ):
             table[f"{name}ThreadPoolQueueSize"] = "0"
             table[f"{name}ThreadPoolQueueCapacity"] = str(capacity)
@@ -228,24 +154,9 @@ class AdminConfigProcessor:
 
     def _refuse_fixed(self, changes: Mapping[str, str]) -> None:
         """:raises RequestRejected: a key needs a restart, or must not be changed from afar."""
-        refused = refusal(list(changes))
+        refused = refusal(changes)
         if refused is not None:
             raise RequestRejected(ResponseCode.NO_PERMISSION, refused)
-        every = {line.partition("=")[0] for line in load.render(self._configuration)}
-        fixed = sorted((every & changes.keys()) - MUTABLE_KEYS)
-        if fixed:
-            raise RequestRejected(
-                ResponseCode.SYSTEM_ERROR,
-                f"{', '.join(map(_why_fixed, fixed))}; nothing was changed",
-            )
-
-
-def _why_fixed(key: str) -> str:
-    if key in NOT_IMPLEMENTED:
-        return f"{key} has no effect here ({NOT_IMPLEMENTED[key]})"
-    if key in NO_EFFECT:
-        return f"{key} has no effect here"
-    return (
-        f"{key} cannot change while the broker runs: it is read at the start; edit its properties "
-        "file and restart it"
-    )
+        fixed = load.update_refusal(self._configuration, changes)
+        if fixed is not None:
+            raise RequestRejected(ResponseCode.SYSTEM_ERROR, fixed)

@@ -6,7 +6,7 @@ Spec: ha.md, sections 4.7, 5 and 18.
 from collections.abc import Callable
 from enum import Enum
 
-from rmq_ha.base.config.limits import LONG_MAX
+from rmq_ha.base.config.fields import LONG_MAX
 from rmq_ha.base.config.store import MessageStoreConfig
 from rmq_ha.base.errors import DivergedLog, ReplicationError, StrandedLog, UnreadableLog
 from rmq_ha.server.replication.classic.comparing import Comparison

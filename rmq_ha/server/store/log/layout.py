@@ -1,4 +1,4 @@
-"""Where a store's files are, and which settings it cannot serve.
+"""Where a store's files are.
 
 Spec: store.md, sections 1 and 14.3.
 """
@@ -12,18 +12,6 @@ from rmq_ha.base.store_format.delay_levels import parse_delay_levels
 from rmq_ha.server.store.log.clean import FORCE_RATIO, disk_ratio
 from rmq_ha.server.store.log.commitlog import CommitLog
 from rmq_ha.server.store.log.files import FileRow
-
-
-def refuse_unsupported(config: MessageStoreConfig) -> None:
-    """
-    Check the settings that this store does not serve.
-
-    :raises ConfigurationError: with the key, the reason and what to do.
-    """
-    if config.duplication_enable:
-        raise ConfigurationError(
-            "duplicationEnable=true stops all delivery in RocketMQ 4.9; remove it"
-        )
 
 
 def store_root(config: MessageStoreConfig) -> str:
@@ -61,8 +49,7 @@ def log_files(
         return disk_ratio(disk, directory) <= FORCE_RATIO
 
     paths = _split(config.store_path_commit_log) or [f"{store_root(config)}/commitlog"]
-    read_only = _split(config.read_only_commit_log_store_paths)
-    files = FileRow(disk, paths, config.mapped_file_size_commit_log, read_only, has_room)
+    files = FileRow(disk, paths, config.mapped_file_size_commit_log, has_room=has_room)
     return config, files, parse_delay_levels(config.message_delay_level)
 
 

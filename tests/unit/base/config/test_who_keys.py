@@ -2,8 +2,8 @@
 
 import pytest
 
-from rmq_ha.base.config.from_afar import why_not_from_afar
 from rmq_ha.base.config.load import load_broker, load_namesrv, render
+from rmq_ha.base.config.remote_change import local_reason
 from rmq_ha.base.config.surroundings import Surroundings
 from rmq_ha.base.errors import ConfigurationError
 
@@ -93,7 +93,7 @@ def test_bounds_of_signed_times() -> None:
     ],
 )
 def test_nobody_changes_them_from_afar(key: str) -> None:
-    assert why_not_from_afar(key) is not None
+    assert local_reason(key) is not None
 
 
 @pytest.mark.parametrize(
@@ -108,4 +108,4 @@ def test_nobody_changes_them_from_afar(key: str) -> None:
 )
 def test_why_a_key_is_not_changed_from_afar(key: str, reason: str | None) -> None:
     """Nor is the first reason replaced by another."""
-    assert why_not_from_afar(key) == reason
+    assert local_reason(key) == reason

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from rmq_ha.base.config.dledger_settings import parse_peers
-from rmq_ha.base.config.limits import TLS_KEYS
 from rmq_ha.base.config.load import LoadedBroker, load_broker, load_namesrv
 from rmq_ha.base.config.plans import embeds_namesrv, port_plan
 from rmq_ha.base.config.properties import decode, parse
 from rmq_ha.base.config.surroundings import Surroundings
+from rmq_ha.base.config.tls_keys import TLS_KEYS
 from rmq_ha.base.model.status import BrokerRole
 from rmq_ha.base.tls.options import TlsOptions
 
@@ -57,7 +57,7 @@ def test_the_tls_file_holds_what_a_tls_file_may_hold() -> None:
     options = TlsOptions({"tls.config.file": "/tls"}, {"/tls": active.encode()}.__getitem__)
     assert options.unknown == []
     named = {item.key for item in parse(active)}
-    assert named == TLS_KEYS - {"tls.server.mode", "tls.enable", "tls.config.file"}
+    assert named == TLS_KEYS.keys() - {"tls.server.mode", "tls.enable", "tls.config.file"}
 
 
 @pytest.mark.parametrize("layout", [".", "2m-2s-sync", "2m-2s-async", "2m-noslave", "dledger"])

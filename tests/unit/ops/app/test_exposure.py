@@ -6,6 +6,7 @@ import pytest
 from twisted.logger import formatEvent, globalLogPublisher
 
 from rmq_ha.base.config.broker_configuration import BrokerConfiguration
+from rmq_ha.base.config.controller import ControllerConfiguration
 from rmq_ha.base.config.namesrv_configuration import NamesrvConfiguration
 from rmq_ha.ops.app.exposure import readable_secrets
 from rmq_ha.ops.app.namesrv_server import NamesrvServer
@@ -70,6 +71,21 @@ def test_shared_secrets_are_secrets(tmp_path: Path) -> None:
     configuration.ours.ha_secret = "s"
     told = readable_secrets(configuration, str(paths[1]))
     assert [str(path) in text for path, text in zip(paths, told, strict=True)] == [True, True]
+
+
+def test_the_secret_of_the_page_is_one(tmp_path: Path) -> None:
+    """Of each server: the key's row says that it is secret."""
+    properties = tmp_path / "p"
+    properties.write_text("")
+    properties.chmod(0o644)
+    for configuration, own in (
+        (broker := BrokerConfiguration(), broker.ours),
+        (namesrv := NamesrvConfiguration(), namesrv.namesrv),
+        (controller := ControllerConfiguration(), controller.controller),
+    ):
+        own.page_token = "a secret of the page"
+        (told,) = readable_secrets(configuration, str(properties))
+        assert "which holds pageToken: chmod o-rwx" in told
 
 
 def test_files_that_are_not_there_or_hold_no_secret(tmp_path: Path) -> None:

@@ -1,16 +1,13 @@
 """docs/hardening.md: `--check` accepts its files, they leave nothing open, and its keys exist."""
 
-import dataclasses
 import re
 from pathlib import Path
 
 import pytest
 import trustme
 
-from rmq_ha.base.config.broker_configuration import BrokerConfiguration
-from rmq_ha.base.config.limits import TLS_KEYS
+from rmq_ha.base.config.all_keys import ALL_KEYS
 from rmq_ha.base.config.load import load_broker, load_namesrv
-from rmq_ha.base.config.namesrv_configuration import NamesrvConfiguration
 from rmq_ha.ops.app import namesrv_tap, tap
 from rmq_ha.ops.app.exposure import exposure, replication_exposure
 from rmq_ha.ops.app.options import BrokerOptions, NamesrvOptions
@@ -71,17 +68,8 @@ def test_nothing_is_open(machine: Path) -> None:
 
 
 def test_the_keys_of_the_checklist_exist() -> None:
-    broker, namesrv = BrokerConfiguration(), NamesrvConfiguration()
-    parts = [getattr(broker, item.name) for item in dataclasses.fields(broker)]
-    parts += [getattr(namesrv, item.name) for item in dataclasses.fields(namesrv)]
-    keys = {
-        item.metadata["key"]
-        for part in parts
-        if dataclasses.is_dataclass(part)
-        for item in dataclasses.fields(part)
-    }
     checklist = TEXT[TEXT.index("## Checklist") : TEXT.index("## A configuration")]
     words = {word for text in re.findall(r"`([^`]+)`", checklist) for word in text.split("=")[:1]}
     named = {word for word in words if re.fullmatch(r"(tls\.)?[\w.]*[a-z][A-Z]\w*", word)}
     assert len(named) > 25
-    assert named - keys - TLS_KEYS - IN_ACCOUNTS - OF_SYSTEMD == set()
+    assert named - ALL_KEYS.keys() - IN_ACCOUNTS - OF_SYSTEMD == set()

@@ -1,4 +1,4 @@
-"""Pages for operators say what the code says: metrics, alerts and keys that change at run time."""
+"""Pages for operators say what the code says: metrics and alerts."""
 
 import re
 from pathlib import Path
@@ -6,12 +6,10 @@ from pathlib import Path
 from rmq_ha.base.config.ours import RmqHaConfig
 from rmq_ha.ops.app.status.catalogue import CATALOGUE, FIVE, OURS, STORAGE
 from rmq_ha.ops.app.status.exporter import RUNTIME_LABELS
-from rmq_ha.server.broker.processors.admin_config import MUTABLE_KEYS
 
 DOCS = Path(__file__).parents[4] / "docs"
 METRICS = (DOCS / "reference" / "metrics.md").read_text()
 ALERTS = (DOCS / "reference" / "alerts.md").read_text().split("```yaml")[1].split("```")[0]
-SETTINGS = (DOCS / "reference" / "settings.md").read_text()
 ROW = re.compile(r"^\| `(r\w+)` \| (.*?) \| (.*?) \| (.*?) \| (.*?) \|$", re.MULTILINE)
 GROUPS = {"(broker)": OURS, "(node)": FIVE, "(storage)": STORAGE, "(runtime)": RUNTIME_LABELS}
 
@@ -54,9 +52,3 @@ def test_settings_that_are_named_exist_with_these_defaults() -> None:
     assert f"metricsAddress={defaults.metrics_address} " in text
     assert f"metricsSeriesLimit={defaults.metrics_series_limit} " in text
     assert defaults.metrics_port == 0
-
-
-def test_the_keys_that_change_at_run_time_are_listed() -> None:
-    """Those, and no others."""
-    listed = SETTINGS[: SETTINGS.index("Intervals hold")]
-    assert set(re.findall(r"`(\w+)`", listed)) - {"mqadmin"} == MUTABLE_KEYS

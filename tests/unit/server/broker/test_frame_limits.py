@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from rmq_ha.base.config.limits import RANGES
+from rmq_ha.base.config.all_keys import ALL_KEYS
 from rmq_ha.base.config.ours import RmqHaConfig
 from rmq_ha.base.errors import RequestRejected
 from rmq_ha.base.model.topic_config import SubscriptionGroupConfig, TopicConfig
@@ -143,7 +143,7 @@ def test_keys_count_at_once() -> None:
 )
 def test_no_key_allows_more_than_is_ever_looked_at(key: str) -> None:
     """Whoever set it higher would be told one limit and meet another."""
-    assert RANGES[key] == (1, MOST_ITEMS)
+    assert (ALL_KEYS[key].least, ALL_KEYS[key].most) == (1, MOST_ITEMS)
 
 
 def test_topics_and_groups_of_clients_have_an_end(broker: SimBroker) -> None:

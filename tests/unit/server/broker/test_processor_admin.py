@@ -568,7 +568,7 @@ def test_get_config() -> None:
 def test_callback_threads_are_told_though_there_are_none(threads: int | None) -> None:
     """`mqadmin exportMetrics` takes them for the number of processors where nobody set them."""
     kit = AskedBroker()
-    kit.configuration.client.client_callback_executor_threads = threads
+    kit.configuration.unserved.clientCallbackExecutorThreads = threads
     lines = kit.request(26).body.decode().splitlines()
     (line,) = [line for line in lines if line.startswith("clientCallbackExecutorThreads=")]
     assert (line == "clientCallbackExecutorThreads=77") == (threads is not None)

@@ -143,8 +143,8 @@ class ControllerTests(SynchronousTestCase):
     def test_a_stop_waits_for_a_setting_that_is_being_written(self) -> None:
         self.server.disk.replace(CONFIG_PATH, b"")
         settings = self.namesrv.settings
-        found = self.stop_while(lambda: settings.update("clusterTest=true"), CONFIG_PATH)
-        self.assertIn(b"clusterTest=true", found)
+        found = self.stop_while(lambda: settings.update("orderMessageEnable=true"), CONFIG_PATH)
+        self.assertIn(b"orderMessageEnable=true", found)
 
     def test_after_a_stop_no_timer_is_left(self) -> None:
         self.wait(self.client.stop())

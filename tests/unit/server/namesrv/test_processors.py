@@ -498,9 +498,8 @@ class ProcessorTests(SynchronousTestCase):
         """Of the name server and of its port, all of them."""
         wanted = [
             "orderMessageEnable=true",
-            "clusterTest=true",
+            "keepWipedWritePerm=false",
             "serverChannelMaxIdleTimeSeconds=77",
-            "serverAsyncSemaphoreValue=9",
         ]
         self.assertEqual(self.ask(318, "\n".join(wanted).encode()).code, 0)
         lines = (self.ask(319).body or b"").decode().splitlines()
@@ -523,9 +522,22 @@ class ProcessorTests(SynchronousTestCase):
         self.assertFalse(self.config.order_message_enable)
         self.assertFalse(self.disk.exists(PROPERTIES_PATH))
 
+    def test_update_of_what_would_do_nothing_is_refused(self) -> None:
+        """A key that is read at the start, and one that nothing here acts on."""
+        for setting, reason in (
+            ("logLevel=debug", "cannot change while the name server runs"),
+            ("serverWorkerThreads=9", "has no effect here (there is one reactor thread here"),
+            ("clusterTest=true", "has no effect here"),
+        ):
+            answer = self.ask(318, f"orderMessageEnable=true\n{setting}".encode())
+            self.assertEqual(answer.code, 1)
+            self.assertIn(reason, answer.remark or "")
+        self.assertFalse(self.config.order_message_enable)
+        self.assertFalse(self.disk.exists(PROPERTIES_PATH))
+
     def test_update_with_a_bad_value(self) -> None:
         """Refused as a whole."""
-        answer = self.ask(318, b"orderMessageEnable=true\nserverSelectorThreads=many")
+        answer = self.ask(318, b"orderMessageEnable=true\nmaxConnections=many")
         self.assertEqual(answer.code, 1)
-        self.assertIn("serverSelectorThreads=many", answer.remark or "")
+        self.assertIn("maxConnections=many", answer.remark or "")
         self.assertFalse(self.config.order_message_enable)

@@ -97,14 +97,14 @@ def test_health_is_that_of_both_and_one_file_is_written_by_one_hand() -> None:
     answers = [
         desk.tool.client.invoke(desk.addresses[0], RemotingCommand(1009, body=body), 4000),
         desk.tool.client.invoke(
-            desk.name_servers[0], RemotingCommand(318, body=b"clusterTest=true\n"), 4000
+            desk.name_servers[0], RemotingCommand(318, body=b"orderMessageEnable=true\n"), 4000
         ),
     ]
     desk.world.clock.run_for(1.0)
     assert [answer.result.code for answer in answers] == [0, 0]
     written = desk.hosts[0].disk.read_bytes(FILE).decode()
     assert written.startswith("# kept\n")
-    assert {"enableElectUncleanMaster=true", "clusterTest=true"} < set(written.splitlines())
+    assert {"enableElectUncleanMaster=true", "orderMessageEnable=true"} < set(written.splitlines())
     for number in {0, 1, 2} - {1 - leader % 2}:
         desk.crash(number)
     desk.world.clock.run_for(30.0)

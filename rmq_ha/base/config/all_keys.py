@@ -1,0 +1,33 @@
+"""Every key that this version knows, wherever it stands."""
+
+from collections.abc import Mapping
+
+from rmq_ha.base.config.broker import BrokerConfig
+from rmq_ha.base.config.controlled import ControllerModeConfig
+from rmq_ha.base.config.controller import ControllerConfig
+from rmq_ha.base.config.fields import Key, keys_of
+from rmq_ha.base.config.namesrv import NamesrvConfig
+from rmq_ha.base.config.netty import NettyClientConfig, NettyServerConfig
+from rmq_ha.base.config.ours import RmqHaConfig
+from rmq_ha.base.config.store import MessageStoreConfig
+from rmq_ha.base.config.tls_keys import TLS_KEYS
+from rmq_ha.base.config.unserved_keys import UNSERVED
+
+CONFIG_CLASSES = (
+    BrokerConfig,
+    MessageStoreConfig,
+    NettyServerConfig,
+    NettyClientConfig,
+    ControllerModeConfig,
+    RmqHaConfig,
+    NamesrvConfig,
+    ControllerConfig,
+)
+"""The classes that declare keys; where two declare one, both rows have the same facts."""
+
+ALL_KEYS: Mapping[str, Key] = {
+    **UNSERVED,
+    **TLS_KEYS,
+    **{name: row for config_class in CONFIG_CLASSES for name, row in keys_of(config_class).items()},
+}
+"""Rows by name."""
