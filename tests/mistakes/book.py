@@ -68,7 +68,7 @@ this page; nobody edits it.
 grades are {grades}. A grade is given by words that the author of the row expects in the answer,
 so read the answers, too.
 
-`{quick}` makes the quick mistakes in every run of the tests, and all of them with
+`{quick}` makes the quick mistakes in every run of CI, and all of them with
 `RMQ_HA_MISTAKES=1`. A mistake that is too slow for every run names a smaller test. Times, colours
 and directories are left out of the answers, and ports are shown as the usual ones.
 """
