@@ -61,9 +61,10 @@ RULES = (
     Rule(
         "no-controller",
         Severity.ERROR,
-        "no controller leads, as most of them are away: if a master dies, nobody elects another",
-        "start them, and open their ports (those of `controllerDLegerPeers`) between them and to "
-        "the brokers; compare `controllerAddr` of the brokers with where they are",
+        "no controller leads, because most of them are away: if a master dies, no other broker "
+        "is elected",
+        "start them, and open their ports (those of `controllerDLegerPeers`) between them and "
+        "to the brokers; compare `controllerAddr` of the brokers with their addresses",
         _none_leads,
     ),
     Rule(

@@ -269,7 +269,7 @@ RULES = (
     Rule(
         "role-and-id",
         Severity.ERROR,
-        "role and id do not fit: clients send to whoever has id 0, and only a master takes "
+        "role and id do not fit: clients send to the broker with id 0, and only a master takes "
         "messages",
         "`rmqha-admin promote` or `rmqha-admin demote` there, which sets both; docs/failover.md",
         _role_and_id,

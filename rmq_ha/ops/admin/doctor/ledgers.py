@@ -81,8 +81,8 @@ RULES = (
         "no-leader",
         Severity.ERROR,
         "a DLedger group has no leader: no quorum, or an election that does not end",
-        "`rmqha-admin dledger status` says who of `dLegerPeers` answers; start the others, open "
-        "their port",
+        "`rmqha-admin dledger status` says which of `dLegerPeers` answer; start the others, "
+        "open their port",
         _no_leader,
     ),
     Rule(

@@ -248,18 +248,18 @@ RULES = (
     Rule(
         "tail-set-aside",
         Severity.WARNING,
-        "messages that only this member had were set aside: nobody is served with them",
-        "look into `<storePathRootDir>/setaside`; `about.json` says how many of which topic; "
-        "delete the folder when nobody needs it",
+        "messages that only this member had were set aside: no consumer gets them",
+        "look into `<storePathRootDir>/setaside`; `about.json` says how many messages of which "
+        "topic; delete the folder when it is not needed any more",
         _set_aside,
     ),
     Rule(
         "follows-another",
         Severity.WARNING,
-        "a slave follows an address that is none of the master of its name: another broker, or "
-        "one that is forwarded",
-        "empty `haMasterAddress` in its file, so that name servers say who is the master, and "
-        "restart it; if name servers differ, mend that first",
+        "a slave follows an address that is not the master of its name: another broker, or a "
+        "forwarded port",
+        "remove `haMasterAddress` from its file, so that name servers name the master, and "
+        "restart it; if name servers differ, correct that first",
         _follows_another,
     ),
 )

@@ -160,7 +160,7 @@ RULES = (
         Severity.ERROR,
         "a disk is so full (above 85 %, diskSpaceCleanForciblyRatio) that messages are deleted "
         "before their time",
-        "free some space or enlarge it now; see unread-deleted for who misses some",
+        "free some space or enlarge it now; unread-deleted names the groups that miss messages",
         _disk_cleans,
     ),
     Rule(
