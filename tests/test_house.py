@@ -60,7 +60,13 @@ LAYERS = {
     "rmq_ha.server.replication.entrance": 3,
     "rmq_ha.server.replication.classic.journal": 3,
     "rmq_ha.server.replication.classic.link": 3,
-    "rmq_ha.server.replication.shell": 3,
+    "rmq_ha.server.replication.link": 3,
+    "rmq_ha.server.replication.listener": 3,
+    "rmq_ha.server.replication.protocol": 3,
+    "rmq_ha.server.replication.epochs.context": 3,
+    "rmq_ha.server.replication.epochs.master": 3,
+    "rmq_ha.server.replication.epochs.put_refusal": 3,
+    "rmq_ha.server.replication.epochs.slave": 3,
     "rmq_ha.server.replication.epochs.link": 3,
     "rmq_ha.server.replication.epochs.service": 3,
     "rmq_ha.server.replication.epochs.journal": 3,
@@ -572,19 +578,17 @@ STILL_RIDDLES: dict[str, frozenset[str]] = {
     ),
     "server": words(
         """
-        AclFiles._nothing AclFiles._one AppendTimes.behind Asked AutoSwitchHAService.gone
-        AutoSwitchHAService.left Behind Beyond Broker._maybe BrokerStats.got ClientCalls._over
+        AclFiles._nothing AclFiles._one AppendTimes.behind Asked
+        Behind Beyond Broker._maybe BrokerStats.got ClientCalls._over
         Committed Completed ControllerClient._do ControllerClient._kept ControllerClient._over
         DamagedLog._behind DamagedLog._where Dispatcher.behind DuplicateWindow._first
         DuplicateWindow._is DuplicateWindow._known DuplicateWindow._later DuplicateWindow.over
-        EpochFeedOwner.gone EpochFeedOwner.left EpochFeedProtocol.gone EpochFeedProtocol.left
-        EpochLink._later EpochLink._soon Epochs.above Epochs.at Epochs.last Fates.of Fed
-        Feed._ahead FeedOwner.gone FeedOwner.left FeedOwner.met FeedProtocol.gone
-        FeedProtocol.left FeedProtocol.met FeedShell.gone FeedShell.left FeedShell.met
-        Follower._kept FrameLimits.most GroupEncoder._most HAService._behind HAService.gone
-        HAService.left HAService.met Journal.kept JournalBase.elsewhere JournalBase.kept
+        Epochs.above Epochs.at Epochs.last Fates.of Fed
+        Feed._ahead
+        Follower._kept FrameLimits.most GroupEncoder._most
+        Journal.kept JournalBase.elsewhere JournalBase.kept
         Ledger._before Ledger._kept Left Liveness.gone Liveness.last Lookups.again
-        MasterLink._later Member._be Member.between OpenConnections.came OpenConnections.went
+        Member._be Member.between
         Owed Paged Pusher._most QueueRebuild.again RecentEntries.some Recovered
         Registration._everywhere Registration._told ReplicasInfoManager._first
         ReplicasManager._again ReplicasManager._later ReplicasManager._seen

@@ -25,7 +25,6 @@ from rmq_ha.server.controller.messages import SyncStateSet
 from rmq_ha.server.replication.classic.feed import Feed
 from rmq_ha.server.replication.classic.frames import ReportReader, encode_frame, encode_report
 from rmq_ha.server.replication.classic.greeting import encode_greeting, greet
-from rmq_ha.server.replication.classic.protocol import FeedProtocol, ReplicaProtocol
 from rmq_ha.server.replication.classic.replica import Replica
 from rmq_ha.server.replication.door import SecretCall, SecretDoor
 from rmq_ha.server.replication.epochs.epochs import Epoch, Epochs
@@ -41,10 +40,10 @@ from rmq_ha.server.replication.epochs.frames import (
     encode_transfer,
 )
 from rmq_ha.server.replication.epochs.frames import encode_report as switch_report
-from rmq_ha.server.replication.epochs.protocol import EpochFeedProtocol, EpochReplicaProtocol
 from rmq_ha.server.replication.epochs.replica import EpochReplica
 from rmq_ha.server.replication.epochs.settings import ReplicationSettings
 from rmq_ha.server.replication.epochs.sync_state import SyncState
+from rmq_ha.server.replication.protocol import FeedProtocol, OpenSockets, ReplicaProtocol
 from rmq_ha.server.replication.secret import ANSWER, CHALLENGE, PROOF, MasterProof, SlaveProof
 from tests.fuzz.of_wire import RECORDS
 from tests.fuzz.target import target
@@ -119,7 +118,7 @@ def read_reports(data: bytes) -> None:
     """A feed, and what it sends then; it vouches for nothing that was not sent or proven."""
     clock, configuration = Clock(), BrokerConfiguration()
     feed = Feed(a_log(), configuration, 0.0)
-    protocol = FeedProtocol(feed, Owner(), clock, 0)
+    protocol = FeedProtocol(feed, Owner(), clock, OpenSockets())
     deliver(protocol, data)
     assert feed.vouched <= len(LOG)
     ReportReader().receive_data(data)
@@ -210,7 +209,7 @@ def read_slave_of_controller_mode(data: bytes) -> None:
     log, settings = a_log(), ReplicationSettings()
     state = SyncState(1, log, EPOCHS, SyncStateSet((1,), 1), settings, 0.0)
     feed = EpochFeed(log, state, settings, 0.0)
-    deliver(EpochFeedProtocol(feed, Owner(), Clock()), data)  # type: ignore[arg-type]
+    deliver(FeedProtocol(feed, Owner(), Clock(), OpenSockets()), data)
 
 
 class AtOnceOwner(Owner):
@@ -236,4 +235,4 @@ class AtOnceOwner(Owner):
 def read_master_of_controller_mode(data: bytes) -> None:
     tables = TableSet().tables
     replica = EpochReplica(2, MemoryLog(4096), Epochs(), 0, ReplicationSettings(), 0.0, tables)
-    deliver(EpochReplicaProtocol(replica, AtOnceOwner(), Clock()), data)  # type: ignore[arg-type]
+    deliver(ReplicaProtocol(replica, AtOnceOwner(), Clock()), data)

@@ -21,6 +21,7 @@ from rmq_ha.server.replication.epochs.roles.actions import (
     Progress,
     Withdraw,
 )
+from rmq_ha.server.replication.epochs.roles.identity import KnownIds
 from rmq_ha.server.replication.epochs.roles.manager import ReplicasManager
 from rmq_ha.server.replication.epochs.settings import ManagerSettings, ReplicationSettings
 from tests.unit.server.replication.memory_log import MemoryLog
@@ -50,7 +51,7 @@ class Slave:
                 broker_address=f"127.0.0.1:{port}",
                 controllers=(controller,),
             ),
-            None, None, self._progress, lambda: int(time.time() * 1000), Random(1),
+            KnownIds(), self._progress, lambda: int(time.time() * 1000), Random(1),
         )  # fmt: skip
         self._is_stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)

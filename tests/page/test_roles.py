@@ -68,7 +68,7 @@ def test_nobody_is_gone_after_hand_overs() -> None:
     address = nodes[0].controller.identity.address
     assert {member.key for member in led.members} == {address, "broker 2", "broker 3"}
     assert [(m.name, m.role) for m in followed.members][1] == (f"broker 1 at {address}", "master")
-    others = {"broker 2", "broker 3"} - {f"broker {nodes[2].replication.broker_id}"}
+    others = {"broker 2", "broker 3"} - {f"broker {nodes[2].replication.slave_id}"}
     assert {lane.name for lane in followed.lanes if lane.spans[-1].state == UNSEEN} == others
 
 
@@ -78,7 +78,7 @@ def test_a_slave_that_ends_is_gone_at_its_master_alone() -> None:
     third.crash(power=False)
     pages.set.run(EVERY_S + 12)
     gone = [member.key for member in pages.sheet(first).members if member.state == GONE]
-    assert gone == [f"broker {third.replication.broker_id}"]
+    assert gone == [f"broker {third.replication.slave_id}"]
     pages.is_true(pages.sheet(second))
 
 

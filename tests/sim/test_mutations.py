@@ -5,8 +5,8 @@ import pytest
 from rmq_ha.base.errors import ReplicationError
 from rmq_ha.base.model.status import BrokerRole, FlushDiskType, PutMessageStatus
 from rmq_ha.server.replication.classic.feed import Feed
-from rmq_ha.server.replication.classic.protocol import FeedProtocol
 from rmq_ha.server.replication.classic.replica import Replica
+from rmq_ha.server.replication.protocol import FeedProtocol
 from rmq_ha.server.replication.waiting import GroupTransfer
 from rmq_ha.server.store.log.commitlog import CommitLog
 from rmq_ha.server.store.log.flush import CommitLogFlusher
@@ -179,7 +179,7 @@ def test_timer_is_left_behind(monkeypatch):
 
 def test_slave_never_comes_back(monkeypatch):
     """A slave that does not connect again."""
-    from rmq_ha.server.replication.classic.link import MasterLink
+    from rmq_ha.server.replication.link import MasterLink
 
-    monkeypatch.setattr(MasterLink, "_later", lambda self, seconds: None)
+    monkeypatch.setattr(MasterLink, "_connect_after", lambda self, seconds: None)
     found_within(3, "not caught up", options=PairOptions(), faults=[Fault(2.0, "drop", "slave", 1)])

@@ -233,7 +233,7 @@ class ControlledBrokers:
         """Whom the controllers may elect soon, although puts at the master do not wait for him."""
         proposed = master.replication.controllers.manager._altering
         members = () if proposed is None else decode_set(proposed.body).members
-        return {*members} - {*master.replication._state.union}
+        return {*members} - {*master.replication.master.state.union}
 
     def is_overstated(self, node: BrokerNode) -> bool:
         """Its checkpoint vouches for a message that its queues do not have; power may fail next."""

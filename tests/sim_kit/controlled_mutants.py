@@ -12,12 +12,14 @@ from rmq_ha.server.replication.epochs.commit_log import ConfirmedTail, EpochComm
 from rmq_ha.server.replication.epochs.epochs import Epochs
 from rmq_ha.server.replication.epochs.files import EpochFile
 from rmq_ha.server.replication.epochs.journal import EpochJournal
+from rmq_ha.server.replication.epochs.master import MasterRole
 from rmq_ha.server.replication.epochs.replica import EpochReplica
 from rmq_ha.server.replication.epochs.roles import lease
 from rmq_ha.server.replication.epochs.roles.manager import ReplicasManager
 from rmq_ha.server.replication.epochs.service import AutoSwitchHAService
 from rmq_ha.server.replication.epochs.settings import ReplicationSettings
 from rmq_ha.server.replication.epochs.shared_end import SharedEnd
+from rmq_ha.server.replication.epochs.slave import SlaveRole
 from rmq_ha.server.replication.epochs.sync_state import SyncState
 from rmq_ha.server.replication.epochs.tables import TableFeed
 from rmq_ha.server.store.local.journal import LocalJournal
@@ -88,7 +90,7 @@ def _keep_torn(patches: Patches) -> None:
     async def nothing(*_: Any) -> None:
         return None
 
-    patches.put(AutoSwitchHAService, "_drop_torn_record", nothing)
+    patches.put(MasterRole, "_drop_torn_record", nothing)
 
 
 def _no_union(patches: Patches) -> None:
@@ -119,7 +121,7 @@ def _accept_early(patches: Patches) -> None:
 
 
 def _keep_tail(patches: Patches) -> None:
-    patches.put(AutoSwitchHAService, "fulfil", lambda *_: succeed(None))
+    patches.put(SlaveRole, "fulfil", lambda *_: succeed(None))
 
 
 def _lose_changes(patches: Patches) -> None:

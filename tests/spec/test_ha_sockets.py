@@ -44,7 +44,7 @@ def make_service(log: MemoryLog, role: BrokerRole, master: HAService | None = No
     configuration.ours.bind_address = "127.0.0.1"
     configuration.store.broker_role = role
     if master is not None:
-        configuration.store.ha_master_address = f"127.0.0.1:{master.port}"
+        configuration.store.ha_master_address = f"127.0.0.1:{master.listener.port}"
     return HAService(make_host(reactor), configuration, log)
 
 

@@ -11,9 +11,9 @@ from rmq_ha.base.seams import Host
 from rmq_ha.base.tls.ends import connect_tls
 from rmq_ha.base.tls.ha import HaTls
 from rmq_ha.server.replication.door import SecretCall
+from rmq_ha.server.replication.protocol import ReplicaFactory
 from rmq_ha.server.replication.secret import SlaveProof, make_nonce
 from rmq_ha.server.replication.shared_secrets import SharedSecrets
-from rmq_ha.server.replication.shell import ReplicaFactory
 
 CONNECT_SECONDS = 5.0
 

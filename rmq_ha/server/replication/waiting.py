@@ -4,6 +4,7 @@ Spec: ha.md, sections 4.6 and 7.2.
 """
 
 from collections import deque
+from collections.abc import Callable
 from typing import Generic, NamedTuple, TypeVar
 
 from rmq_ha.base.config.store import MessageStoreConfig
@@ -88,6 +89,19 @@ class GroupTransfer(Generic[W]):
             else:
                 below.append(entry)
         entries.extendleft(reversed(below))
+        self._sorted = self._sorted or not entries
+        return done
+
+    def take_kept(self, is_kept: Callable[[int], bool]) -> list[W]:
+        """
+        The waiters that have what they wanted, where no slave alone decides that.
+
+        :param is_kept: whether enough brokers hold the log up to an offset.
+        """
+        entries = self._entries
+        done = []
+        while entries and is_kept(entries[0].offset):
+            done.append(entries.popleft().waiter)
         self._sorted = self._sorted or not entries
         return done
 

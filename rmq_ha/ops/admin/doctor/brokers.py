@@ -14,7 +14,7 @@ from rmq_ha.client.rules.errors import BrokerRefused
 from rmq_ha.ops.admin.doctor.facts import Broker, Certificate, Facts, NotLooked, Sample, Status
 from rmq_ha.ops.admin.doctor.probe import certificate_at, page_at, port_at
 from rmq_ha.ops.admin.session import Session
-from rmq_ha.server.replication.classic.link import split_address
+from rmq_ha.server.replication.link import split_address
 
 _FAST = 2
 _UNREADABLE = (ValueError, ArithmeticError, LookupError, TypeError, AttributeError)

@@ -28,7 +28,7 @@ from rmq_ha.ops.admin.doctor.local import Local
 from rmq_ha.ops.admin.doctor.machine import look_at_file, look_at_store
 from rmq_ha.ops.admin.doctor.sets import look_at_controllers
 from rmq_ha.ops.admin.session import NothingFound, Session
-from rmq_ha.server.replication.classic.link import split_address
+from rmq_ha.server.replication.link import split_address
 
 Step = Callable[[], object]
 

@@ -12,7 +12,7 @@ from twisted.python.failure import Failure
 from rmq_ha.base.seams import Host
 from rmq_ha.base.tls.context import client_context
 from rmq_ha.ops.admin.doctor.facts import Port
-from rmq_ha.server.replication.classic.link import split_address
+from rmq_ha.server.replication.link import split_address
 
 P = TypeVar("P", bound=Protocol)
 _MOST = 16 << 20

@@ -7,7 +7,7 @@ from enum import Enum
 
 from rmq_ha.base.config.broker_configuration import BrokerConfiguration
 from rmq_ha.base.config.store import MessageStoreConfig
-from rmq_ha.base.errors import AheadOfMaster, ReplicationError, SlaveSilent
+from rmq_ha.base.errors import AheadOfMaster, ReplicationError
 from rmq_ha.base.model.status import BrokerRole
 from rmq_ha.server.replication.classic.frames import MAX_BODY_SIZE, ReportReader, encode_frame
 from rmq_ha.server.replication.classic.greeting import (
@@ -16,6 +16,7 @@ from rmq_ha.server.replication.classic.greeting import (
     Progress,
     log_checksum,
 )
+from rmq_ha.server.replication.feed import FeedBase, Stage
 from rmq_ha.server.replication.places import HEAD_SIZE, begins_at, record_size
 from rmq_ha.server.store.log.journal_log import LogBytes
 
@@ -46,7 +47,7 @@ class Common(Enum):
     """It is not, or its log is longer: it is sent what it has, and compares."""
 
 
-class Feed:
+class Feed(FeedBase):
     """
     Decides what one slave is sent, and believes it no more than it can know.
 
@@ -71,9 +72,6 @@ class Feed:
     whose puts wait in any case, holds back for GATHER_SECONDS. An ASYNC_MASTER gathers for
     ASYNC_SECONDS, acknowledged or not: in each frame is what came in one stretch of that time.
 
-    :ivar requested: the first report; None before.
-    :ivar sent: end of what was sent; the next frame starts here.
-    :ivar acked: the slave says that it holds everything below, down to `base`.
     :ivar vouched: as far as it has shown it; puts are acknowledged by this.
     :ivar common: what its greeting proved.
     :ivar ceiling: a first report above it is refused, unless the greeting proves it.
@@ -81,13 +79,13 @@ class Feed:
         log is another, which nobody can tell of a slave that proves nothing.
     :ivar base: for what lies below it this connection vouches never: a slave that came with nothing
         once may lack it.
+    :ivar stage: how far the slave is, since `advance_stage` looked last.
     """
 
     def __init__(self, log: LogBytes, configuration: BrokerConfiguration, now: float) -> None:
-        self.requested: int | None = None
-        self.sent = 0
-        self.acked = 0
+        super().__init__(log, configuration.store, now)
         self.vouched = 0
+        self.stage = Stage.NEW
         self.common = Common.UNKNOWN
         self.ceiling: int | None = None
         self.base = 0
@@ -96,16 +94,12 @@ class Feed:
         self._doubt: AheadOfMaster | None = None
         self._doubted_until = 0.0
         self._beats_left = 0
-        self._log = log
         self._store = configuration.store
         self._ours = configuration.ours
         self._reader = ReportReader()
         self._last_frame_start = 0
         self._gathers_until = 0.0
         self._was_all = False
-        self._paused = False
-        self._last_read = now
-        self._last_write = now
 
     @property
     def is_stranded(self) -> bool:
@@ -117,10 +111,14 @@ class Feed:
         """A slave is at the other end: it has said where it is, and can be served."""
         return self.requested is not None and self.sent >= int(self._log.min_offset)
 
-    @property
-    def lag(self) -> int:
-        """Bytes of our log that it has not acknowledged."""
-        return max(0, int(self._log.max_offset) - self.acked)
+    def advance_stage(self) -> bool:
+        """See how far the slave is; true: it is at another stage than before."""
+        before = self.stage
+        if self.is_stranded:
+            self.stage = Stage.STRANDED
+        else:
+            self.stage = Stage.CATCHING_UP if self.lag else Stage.CAUGHT_UP
+        return self.stage is not before
 
     def receive_data(self, data: bytes, now: float) -> bool:
         """
@@ -218,7 +216,7 @@ class Feed:
             return
         self.requested, self._doubt, self.base = place, None, place
         if place <= end and log_checksum(self._log, place - window, place) == greeting.checksum:
-            self.common = Common.VERIFIED
+            self.common, self.is_introduced = Common.VERIFIED, True
             self.sent = max(self.sent, place)
             self.acked = self.vouched = place
             self.base = place - window
@@ -229,16 +227,8 @@ class Feed:
                 "aside for a master only"
             )
         else:
-            self.common = Common.DIFFERENT
+            self.common, self.is_introduced = Common.DIFFERENT, True
             self.sent = max(low, min(place, end) - window)
-
-    def pause(self) -> None:
-        """The transport is full: nothing leaves before `resume`."""
-        self._paused = True
-
-    def resume(self) -> None:
-        """The transport is empty again."""
-        self._paused = False
 
     def next_frame(self, now: float) -> bytes:
         """What to write now; empty when nothing is to be sent."""
@@ -295,15 +285,13 @@ class Feed:
 
     def on_time(self, now: float) -> None:
         """
-        See whether the slave is still there. A heartbeat that is due comes from `next_frame`.
+        As `FeedBase.on_time`.
 
         :raises AheadOfMaster: its first report is no greeting.
-        :raises SlaveSilent: it said nothing for haHousekeepingInterval.
         """
         if self._doubt is not None and now >= self._doubted_until:
             raise self._doubt
-        if now >= self._expiry_time():
-            raise SlaveSilent(now - self._last_read)
+        super().on_time(now)
 
     def deadline(self) -> float:
         """When to call `on_time` and `next_frame` if nothing else happens."""
@@ -316,6 +304,3 @@ class Feed:
         if self._gathers_until:
             beats = min(beats, self._gathers_until)
         return beats if beats < expires else expires
-
-    def _expiry_time(self) -> float:
-        return self._last_read + self._store.ha_housekeeping_interval / 1000

@@ -70,7 +70,7 @@ class ClassicJournal(LocalJournal):
 
     def reloadable(self) -> list[Any]:
         """See `Journal`."""
-        return [self.service.tls, self.service.secrets]
+        return [self.service.listener.tls, self.service.listener.secrets]
 
     @property
     def has_masters_log(self) -> bool:

@@ -15,8 +15,6 @@ from twisted.internet.error import (
     ConnectionRefusedError,
     DNSLookupError,
 )
-from twisted.internet.interfaces import IDelayedCall
-from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from rmq_ha.base.config.broker_configuration import BrokerConfiguration
@@ -31,13 +29,12 @@ from rmq_ha.base.errors import (
     UnreadableLog,
 )
 from rmq_ha.base.seams import Host
-from rmq_ha.base.timing.masterless_time import MasterlessTime
-from rmq_ha.base.timing.timer import rearm
 from rmq_ha.server.replication.classic.comparing import Search
-from rmq_ha.server.replication.classic.protocol import ReplicaProtocol
 from rmq_ha.server.replication.classic.replica import Replica, ReplicaStage
 from rmq_ha.server.replication.connector import MasterConnector
+from rmq_ha.server.replication.link import MasterLink, split_address
 from rmq_ha.server.replication.places import holds_nothing
+from rmq_ha.server.replication.protocol import ReplicaProtocol
 from rmq_ha.server.replication.statistics import STRANDED, MasterStatistics
 from rmq_ha.server.store.log.journal_log import CopiedLog
 
@@ -96,19 +93,7 @@ def retry_seconds(failures: int, random: Random) -> float:
     return seconds * random.uniform(0.8, 1.0)
 
 
-def split_address(address: str) -> tuple[str, int]:
-    """
-    Host and port of `host:port`; the host of an IPv6 address may stand in brackets.
-
-    :raises ValueError: it is none.
-    """
-    host, _, port = address.rpartition(":")
-    if not host or not port.isdecimal() or not 0 < int(port) < 65536:
-        raise ValueError(f"{address!r} is no host:port")
-    return host.strip("[]"), int(port)
-
-
-class MasterLink:
+class ClassicLink(MasterLink[Replica]):
     """
     A slave's connection to its master, again and again.
 
@@ -127,8 +112,6 @@ class MasterLink:
     :ivar set_aside: how often a diverged tail was set aside in this run.
     """
 
-    log = Logger()
-
     def __init__(
         self,
         host: Host,
@@ -137,7 +120,7 @@ class MasterLink:
         connector: MasterConnector,
         was_cut: Callable[[], None],
     ) -> None:
-        self._connector = connector
+        super().__init__(host, connector)
         self.address: str | None = None
         self.tail = TailOfStore()
         self.fault: Fault | None = None
@@ -147,31 +130,18 @@ class MasterLink:
         self._was_cut = was_cut
         self._search = Search(log)
         self._failures = 0
-        self._cutting: Deferred[Any] | None = None
-        self._host = host
         self._configuration = configuration
         self._commit_log = log
-        self._attempt: Deferred[Any] | None = None
-        self._connection: ReplicaProtocol | None = None
-        self._timer: IDelayedCall | None = None
-        self._is_running = self._is_redirected = False
-        self._gone: Deferred[None] | None = None
-        self._last_reason = ""
+        self._is_redirected = False
+        self._is_followed = False
         self._heard: float | None = None
-        self._alone = MasterlessTime(host.clock, self._tell_alone)
 
     @property
     def state(self) -> str:
         """For those who look at it: a fault, how far the connection is, or why there is none."""
         if self.fault is not None:
             return self.fault.value
-        return self._connection.replica.stage.value if self._connection else self._state
-
-    def start(self) -> None:
-        """Connect as soon as there is an address."""
-        self._is_running = True
-        self._alone.begin()
-        self._connect()
+        return self.connection.replica.stage.value if self.connection else self._state
 
     def set_address(self, address: str) -> None:
         """
@@ -184,40 +154,27 @@ class MasterLink:
             return
         self.address = address
         self._failures = 0
-        if not self._is_running or self._connection or self._cutting:
+        if not self._is_running or self.connection or self._task:
             return
         if self._attempt is None:
-            self._later(0.0)
+            self._connect_after(0.0)
         else:  # a machine that vanished answers nothing for 5 s
             self._is_redirected = True
             self._attempt.cancel()
 
     def stop(self) -> "Deferred[None]":
-        """Leave the master; fires when the connection is closed, and our log is whole."""
-        self._is_running = False
-        self._alone.end()
         self.fault = None
         self._state = "stopped"
-        self._timer = rearm(self._host.clock, self._timer, None, self._connect)
-        if self._attempt is not None:
-            self._attempt.cancel()
-        done: Deferred[None] = Deferred()
-        if self._connection is None and self._cutting is None:
-            done.callback(None)
-            return done
-        self._gone = done
-        if self._connection is not None:
-            self._connection.close()
-        return done
+        return super().stop()
 
     def look(self) -> None:
         """Our log grew or was read: may it still be vouched for?"""
-        if self._connection is not None and self.tail.unreadable_at() is not None:
-            self._connection.look()
+        if self.connection is not None and self.tail.unreadable_at() is not None:
+            self.connection.step(self.connection.replica.look)
 
     def statistics(self) -> MasterStatistics:
         """The silence goes on counting when the master is gone."""
-        replica = self._connection.replica if self._connection else None
+        replica = self.connection.replica if self.connection else None
         heard = replica.last_read if replica and replica.frames else self._heard
         silent = None if heard is None else self._host.clock.seconds() - heard
         return MasterStatistics(
@@ -231,35 +188,26 @@ class MasterLink:
             silent_ms=None if silent is None else round(silent * 1000),
         )
 
-    def _later(self, seconds: float) -> None:
-        clock = self._host.clock
-        self._timer = rearm(clock, self._timer, clock.seconds() + seconds, self._connect)
-
     def _connect(self) -> None:
-        if not self._is_running or self.address is None:
-            return
-        self._state = "connecting"
-        self._attempt = maybeDeferred(self._open, *split_address(self.address))
-        self._attempt.addCallbacks(self._connected, self._failed)
+        if self._is_running and self.address is not None:
+            self._state = "connecting"
+            super()._connect()
 
-    def _open(self, host: str, port: int) -> "Deferred[Any]":
-        return self._connector.open(host, port, self._build)
+    def _open(self) -> "Deferred[Any]":
+        assert self.address is not None
+        host, port = split_address(self.address)
+        return maybeDeferred(self._connector.open, host, port, self._build)
 
-    def _build(self) -> ReplicaProtocol:
+    def _build(self) -> ReplicaProtocol[Replica]:
         clock, log, tail = self._host.clock, self._commit_log, self.tail
         start = self._search.place(tail.unreadable_at())
         config, most = self._configuration.store, self._configuration.ours.ha_first_offset_max
         replica = Replica(log, config, clock.seconds(), start, tail.unreadable_at, most)
         return ReplicaProtocol(replica, self, clock)
 
-    def _connected(self, connection: ReplicaProtocol) -> None:
-        self._attempt = None
+    def _connected(self, connection: ReplicaProtocol[Replica]) -> None:
         self._is_redirected = False
-        if connection.is_lost:
-            return
-        self._connection = connection
-        if not self._is_running:
-            connection.close()
+        super()._connected(connection)
 
     def _failed(self, failure: Failure) -> None:
         self._attempt = None
@@ -267,7 +215,7 @@ class MasterLink:
             return
         if self._is_redirected:
             self._is_redirected = False
-            self._later(0.0)
+            self._connect_after(0.0)
             return
         self._state = "unreachable"
         if not isinstance(
@@ -290,11 +238,14 @@ class MasterLink:
         elif self.fault is Fault.DISK:
             self.fault = None
         self._tell(text)
-        self._later(retry_seconds(self._failures, self._host.random))
+        self._connect_after(retry_seconds(self._failures, self._host.random))
         self._failures += 1
 
-    def followed(self, connection: ReplicaProtocol) -> None:
-        """What the master has continues our log: all is well."""
+    def stepped(self, connection: ReplicaProtocol[Replica]) -> None:
+        """As `ReplicaOwner` says: is what the master has a continuation of our log now?"""
+        if self._is_followed or connection.replica.stage is not ReplicaStage.FOLLOWING:
+            return
+        self._is_followed = True
         self.fault = None
         self._alone.end()
         self._last_reason = ""
@@ -306,16 +257,18 @@ class MasterLink:
             physical_offset=connection.replica.reported,
         )
 
-    def lost(self, connection: ReplicaProtocol, error: Exception | None, why: str) -> None:
-        """Come back: soon when it went well, later when somebody has to do something first."""
-        self._connection = None
+    def lost(self, connection: ReplicaProtocol[Replica], error: Exception | None, why: str) -> None:
+        """As `ReplicaOwner` says."""
+        self._is_followed = False
         if connection.replica.frames:
             self._heard = connection.replica.last_read
-        if not self._is_running:
-            self._ended()
-            return
+        super().lost(connection, error, why)
+
+    def _come_back(
+        self, connection: ReplicaProtocol[Replica], error: Exception | None, why: str
+    ) -> None:
+        """Soon when it went well, later when somebody has to do something first."""
         self._state = "disconnected"
-        self._alone.begin()
         random = self._host.random
         if isinstance(error, DivergedTail):
             self._parted(error)
@@ -349,7 +302,7 @@ class MasterLink:
             seconds = random.uniform(*REFUSED_SECONDS)
             why += "" if error else f" without a word; {PORT_FOR_SLAVES}"
         self._tell(why)
-        self._later(seconds)
+        self._connect_after(seconds)
 
     def _look_further_back(self, error: NothingInCommon) -> None:
         if self._search.go_back(error.start):
@@ -358,7 +311,7 @@ class MasterLink:
                 error=error,
                 peer=self.address,
             )
-            self._later(self._host.random.uniform(*REJOIN_SECONDS))
+            self._connect_after(self._host.random.uniform(*REJOIN_SECONDS))
             return
         low = self._commit_log.min_offset
         why = (
@@ -369,7 +322,7 @@ class MasterLink:
         )
         self._stay_away(Fault.DIVERGED, why)
         self._tell(why)
-        self._later(RETRY_SECONDS)
+        self._connect_after(RETRY_SECONDS)
 
     def _stay_away(self, fault: Fault, why: str) -> None:
         self.fault = fault
@@ -386,7 +339,7 @@ class MasterLink:
             )
             self._stay_away(Fault.DIVERGED, why)
             self._tell(why)
-            self._later(RETRY_SECONDS)
+            self._connect_after(RETRY_SECONDS)
             return
         self._state = "setting aside"
         self.log.warn(
@@ -397,8 +350,8 @@ class MasterLink:
             end=self._commit_log.max_offset,
             peer=self.address,
         )
-        self._cutting = maybeDeferred(set_aside, error.end, str(error))
-        self._cutting.addCallbacks(self._cut, self._not_cut)
+        task = maybeDeferred(set_aside, error.end, str(error))
+        self._run_task(task).addCallbacks(self._cut, self._not_cut)
 
     def _left_behind(self, error: StrandedLog) -> None:
         """The master has deleted what follows on our log: all of it is set aside, or nothing."""
@@ -407,7 +360,7 @@ class MasterLink:
             why = f"{error}. {why_not}"
             self._stay_away(Fault.STRANDED, why)
             self._tell(why)
-            self._later(RETRY_SECONDS)
+            self._connect_after(RETRY_SECONDS)
             return
         self._state = "setting aside"
         self.log.warn(
@@ -416,39 +369,30 @@ class MasterLink:
             peer=self.address,
             error=error,
         )
-        self._cutting = maybeDeferred(set_aside, str(error))
-        self._cutting.addCallback(self._begin_at, error.begins)
-        self._cutting.addCallbacks(self._cut, self._not_cut, (0,))
+        task = maybeDeferred(set_aside, str(error)).addCallback(self._begin_at, error.begins)
+        self._run_task(task).addCallbacks(self._cut, self._not_cut, (0,))
 
     def _begin_at(self, _: object, physical_offset: int) -> None:
         """An empty log that says nothing of it is sent the master's last file only, as in 4.9."""
         self._commit_log.append_raw(physical_offset, b"")
 
     def _cut(self, _: object, tails: int = 1) -> None:
-        self._cutting = None
         self.set_aside += tails
         self._search.reset()
         if not self._is_running:
-            self._ended()
             return
         self._was_cut()
-        self._later(0.0)
+        self._connect_after(0.0)
 
     def _not_cut(self, failure: Failure) -> None:
-        self._cutting = None
         if not self._is_running:
-            self._ended()
             return
         why = f"what the master does not have cannot be set aside: {failure.getErrorMessage()}"
         if not isinstance(failure.value, StoreError | OSError):
             self.log.failure("setting the end of our log aside", failure)
         self._stay_away(Fault.DIVERGED, why)
         self._tell(why)
-        self._later(RETRY_SECONDS)
-
-    def _ended(self) -> None:
-        if self._gone is not None:
-            self._gone.callback(None)
+        self._connect_after(RETRY_SECONDS)
 
     def _tell_alone(self) -> None:
         name = self._configuration.broker.broker_name

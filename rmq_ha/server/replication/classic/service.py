@@ -3,9 +3,8 @@
 Spec: ha.md, sections 4 to 9 and 18.
 """
 
-from twisted.internet.defer import Deferred, TimeoutError, maybeDeferred
-from twisted.internet.interfaces import IAddress, IDelayedCall, IListeningPort
-from twisted.internet.protocol import Factory, Protocol
+from twisted.internet.defer import Deferred, TimeoutError
+from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
 
 from rmq_ha.base.config.broker_configuration import BrokerConfiguration
@@ -13,18 +12,13 @@ from rmq_ha.base.errors import AheadOfMaster, ConfigurationError, ReplicationErr
 from rmq_ha.base.model.status import BrokerRole, Decided, PutMessageStatus
 from rmq_ha.base.seams import Host
 from rmq_ha.base.timing.timer import rearm
-from rmq_ha.base.tls.ha import HaTls
-from rmq_ha.base.tls.refusals import Refusals
 from rmq_ha.server.replication.classic.feed import Common, Feed
-from rmq_ha.server.replication.classic.link import MasterLink, TailOfStore
-from rmq_ha.server.replication.classic.protocol import FeedProtocol, Stage
+from rmq_ha.server.replication.classic.link import ClassicLink, TailOfStore
 from rmq_ha.server.replication.classic.refused import RefusedSlaves, SentTo, whom_to_turn_away
 from rmq_ha.server.replication.classic.replica import ReplicaStage
-from rmq_ha.server.replication.connector import MasterConnector
-from rmq_ha.server.replication.entrance import Entrance
-from rmq_ha.server.replication.lag import AppendTimes
-from rmq_ha.server.replication.shared_secrets import SharedSecrets
-from rmq_ha.server.replication.shell import OpenConnections
+from rmq_ha.server.replication.feed import Stage
+from rmq_ha.server.replication.listener import ReplicationListener
+from rmq_ha.server.replication.protocol import FeedProtocol
 from rmq_ha.server.replication.statistics import ReplicationStatistics
 from rmq_ha.server.replication.waiting import GroupTransfer, status_without_waiting
 from rmq_ha.server.store.log.journal_log import CopiedLog
@@ -32,19 +26,6 @@ from rmq_ha.server.store.log.journal_log import CopiedLog
 MIN_ADDRESS_SIZE = 6
 """A shorter haMasterAddress counts as none, as in the Java broker."""
 KNOWN_COMPLAINTS = 256
-
-
-class _FeedFactory(Factory):
-    """Takes slaves in."""
-
-    noisy = False
-
-    def __init__(self, service: "HAService") -> None:
-        self._service = service
-
-    def buildProtocol(self, addr: IAddress | None) -> Protocol | None:
-        """One feed a connection; with TLS behind a door. None: it is closed at once."""
-        return self._service.entrance.meet(addr)
 
 
 class HAService:
@@ -58,9 +39,7 @@ class HAService:
     role. What is not on our disk yet leaves as well: an answer under SYNC_FLUSH waits for both, and
     a slave that is ahead after our loss of power is healed.
 
-    :ivar tls: who may connect, and how the link connects.
-    :ivar secrets: what both ends may have to know.
-    :ivar entrance: whoever connects comes through it.
+    :ivar listener: the replication port and the slaves that are connected to it.
     """
 
     log = Logger()
@@ -71,8 +50,8 @@ class HAService:
         self._commit_log = log
         self._waiting: GroupTransfer[Decided] = GroupTransfer()
         self._timer: IDelayedCall | None = None
-        self._feeds: list[FeedProtocol] = []
-        self._times = AppendTimes()
+        self.listener = ReplicationListener(host, configuration, self._make_feed, self)
+        self._feeds = self.listener.connections
         self._pushed = -1
         self._best_acked: int | None = None
         self._ahead = RefusedSlaves()
@@ -81,27 +60,14 @@ class HAService:
         self._within = 0
         self._sent_to = SentTo()
         self._turned_away = 0
-        self.tls = HaTls(configuration.plugin_options, host.disk.read_bytes, host.now_ms)
-        self.secrets = SharedSecrets(configuration.ours, host.disk.read_bytes)
-        self._refusals = Refusals(host.clock)
-        self.entrance = Entrance(
-            host, configuration, self.tls, self.secrets, self._refusals, self.accept
-        )
-        self._open = OpenConnections()
         self._told: dict[str, str] = {}
-        self._port: IListeningPort | None = None
         self._caught_up: Deferred[None] | None = None
         self._stopping: Deferred[None] | None = None
-        self._link: MasterLink | None = None
+        self._link: ClassicLink | None = None
         self._has_fixed_address = False
         if configuration.store.broker_role is BrokerRole.SLAVE:
-            self._link = MasterLink(
-                host,
-                configuration,
-                log,
-                MasterConnector(host, configuration, self.tls, self.secrets),
-                self._was_cut,
-            )
+            connector = self.listener.connector()
+            self._link = ClassicLink(host, configuration, log, connector, self._note_cut)
             self._fix_address(configuration.store.ha_master_address)
 
     def _fix_address(self, address: str | None) -> None:
@@ -118,28 +84,17 @@ class HAService:
         if self._link is not None:
             self._link.tail = tail
 
-    @property
-    def port(self) -> int | None:
-        """Where slaves connect; None while not listening."""
-        return None if self._port is None else getattr(self._port.getHost(), "port", None)
-
     def start(self) -> "Deferred[None]":
         """
         Listen and, on a slave, connect.
 
         :returns: fires when listening; fails with CannotListenError.
         """
-        listen_port = self._configuration.server.listen_port
-        endpoint = self._host.network.server(
-            listen_port + 1 if listen_port else 0, self._configuration.ours.bind_address
-        )
-        started: Deferred[IListeningPort] = maybeDeferred(endpoint.listen, _FeedFactory(self))
-        return started.addCallback(self._started)
+        return self.listener.listen().addCallback(self._started)
 
-    def _started(self, port: IListeningPort) -> None:
-        self._port = port
-        self._times.note(self._commit_log.max_offset, self._host.clock.seconds())
-        self.log.info("replication listens on port {port}", port=self.port)
+    def _started(self, _: None) -> None:
+        self.listener.times.note(self._commit_log.max_offset, self._host.clock.seconds())
+        self.log.info("replication listens on port {port}", port=self.listener.port)
         if self._link is not None:
             self._link.start()
 
@@ -155,9 +110,7 @@ class HAService:
         return self._stopping
 
     async def _stop(self) -> None:
-        port, self._port = self._port, None
-        if port is not None:
-            await maybeDeferred(port.stopListening)
+        await self.listener.stop_listening()
         if self._link is not None:
             await self._link.stop()
         await self._let_slaves_catch_up()
@@ -165,10 +118,8 @@ class HAService:
         now = self._host.clock.seconds()
         for decided in self._waiting.drain():
             decided(PutMessageStatus.FLUSH_SLAVE_TIMEOUT, now)
-        self.entrance.close()
-        for connection in list(self._feeds):
-            connection.close("this broker stops")
-        await self._open.wait()
+        self.listener.close_connections("this broker stops")
+        await self.listener.wait_closed()
 
     def _lacks_anything(self) -> bool:
         return any(c.feed.is_serving and c.feed.lag for c in self._feeds)
@@ -190,13 +141,13 @@ class HAService:
         end = self._commit_log.max_offset
         if end != self._pushed:
             self._pushed, now = end, self._host.clock.seconds()
-            self._times.note(end, now)
+            self.listener.times.note(end, now)
             for connection in self._feeds[:]:
                 connection.push(now)
         if self._link is not None:
             self._link.look()
 
-    def _was_cut(self) -> None:
+    def _note_cut(self) -> None:
         """Our log became shorter: slaves of ours begin anew, and compare."""
         for connection in self._feeds[:]:
             connection.close("our log was cut")
@@ -274,12 +225,9 @@ class HAService:
         best, end = self._best_acked, int(self._commit_log.max_offset)
         return ReplicationStatistics(
             waiting=len(self._waiting),
-            refused=self.entrance.refused,
+            refused=self.listener.entrance.refused,
             replicated_offset=self.replicated_offset(),
-            slaves=[
-                connection.statistics(self._behind(connection.feed.acked))
-                for connection in self._feeds
-            ],
+            slaves=self.listener.statistics(),
             master=None if self._link is None else self._link.statistics(),
             verified=self._verified,
             different=self._different,
@@ -287,22 +235,16 @@ class HAService:
             refused_ahead=self._ahead.hosts,
             turned_away=self._turned_away,
             unacknowledged=None if best is None else max(0, end - best),
-            unacknowledged_seconds=None if best is None else self._behind(best),
+            unacknowledged_seconds=None if best is None else self._seconds_behind(best),
         )
 
-    def _behind(self, offset: int) -> float:
-        return self._times.behind(offset, self._host.clock.seconds())
+    def _seconds_behind(self, offset: int) -> float:
+        return self.listener.times.behind(offset, self._host.clock.seconds())
 
-    def accept(self) -> FeedProtocol:
-        """Somebody may replicate."""
-        clock = self._host.clock
-        feed = Feed(self._commit_log, self._configuration, clock.seconds())
-        connection = FeedProtocol(feed, self, clock)
-        self._feeds.append(connection)
-        self._open.came()
-        return connection
+    def _make_feed(self) -> Feed:
+        return Feed(self._commit_log, self._configuration, self._host.clock.seconds())
 
-    def met(self, connection: FeedProtocol) -> None:
+    def slave_connected(self, connection: FeedProtocol[Feed]) -> None:
         """Somebody connected: from a machine whose slave was ahead of us? Is it one too many?"""
         connection.feed.ceiling = self._ahead.ceiling(connection.peer_host)
         most = self._configuration.ours.ha_max_slaves
@@ -310,7 +252,7 @@ class HAService:
         if surplus is None:
             return
         self._turned_away += 1
-        more = self._refusals.admit(surplus.peer_host, "haMaxSlaves")
+        more = self.listener.refusals.admit(surplus.peer_host, "haMaxSlaves")
         if more is not None:
             self.log.warn(
                 "connection {peer} has to leave: {most} may replicate (haMaxSlaves){more}",
@@ -320,7 +262,7 @@ class HAService:
             )
         surplus.close("one too many (haMaxSlaves)")
 
-    def compared(self, connection: FeedProtocol) -> None:
+    def slave_introduced(self, connection: FeedProtocol[Feed]) -> None:
         """A slave of ours greeted; count how it was, and say so if the logs are not the same."""
         feed = connection.feed
         if feed.common is Common.VERIFIED:
@@ -338,11 +280,11 @@ class HAService:
             physical_offset=feed.sent,
         )
 
-    def reported(self, connection: FeedProtocol, now: float) -> None:
+    def slave_reported(self, connection: FeedProtocol[Feed], reports: bool, now: float) -> None:
         """A report was believed: tell who waited for it."""
         feed = connection.feed
-        if connection.stage is Stage.NEW and feed.is_within:
-            self._doubted(connection)
+        if feed.stage is Stage.NEW and feed.is_within:
+            self._warn_of_doubt(connection)
         if feed.ceiling is not None and feed.common is Common.UNKNOWN:
             feed.ceiling = None
             self._ahead.forget(connection.peer_host)
@@ -350,12 +292,12 @@ class HAService:
             self._best_acked = max(self._best_acked or 0, feed.acked)
             for decided in self._waiting.reached(feed.vouched, feed.base):
                 decided(PutMessageStatus.PUT_OK, now)
-        if connection.stage is not Stage.CAUGHT_UP or feed.is_stranded:
-            self._progressed(connection)
+        if (feed.stage is not Stage.CAUGHT_UP or feed.is_stranded) and feed.advance_stage():
+            self._tell_stage(connection)
         if self._caught_up is not None:
             self._see_who_lags()
 
-    def _doubted(self, connection: FeedProtocol) -> None:
+    def _warn_of_doubt(self, connection: FeedProtocol[Feed]) -> None:
         """It cannot compare, and has something that does not end where a record of ours does."""
         feed = connection.feed
         if self._sent_to.covers(connection.peer_host, feed.requested or 0):
@@ -369,20 +311,12 @@ class HAService:
             physical_offset=feed.requested,
         )
 
-    def _progressed(self, connection: FeedProtocol) -> None:
+    def _tell_stage(self, connection: FeedProtocol[Feed]) -> None:
         """Log what changed with a slave, once."""
-        feed, before = connection.feed, connection.stage
-        if feed.is_stranded:
-            connection.stage = Stage.STRANDED
-        elif not feed.lag:
-            connection.stage = Stage.CAUGHT_UP
-        else:
-            connection.stage = Stage.CATCHING_UP
-        if connection.stage is before:
-            return
+        feed = connection.feed
         host = connection.peer_host
         was_told = self._told.pop(host, "") == Stage.STRANDED.value
-        if connection.stage is Stage.STRANDED:
+        if feed.stage is Stage.STRANDED:
             self._told[host] = Stage.STRANDED.value
             if was_told:  # such a slave comes back every few seconds
                 return
@@ -398,12 +332,14 @@ class HAService:
         self.log.info(
             "slave {peer} {stage}: it holds {physical_offset}, {lag} bytes behind",
             peer=connection.peer,
-            stage=connection.stage.value,
+            stage=feed.stage.value,
             physical_offset=feed.acked,
             lag=feed.lag,
         )
 
-    def left(self, connection: FeedProtocol, error: ReplicationError | None, why: str) -> None:
+    def slave_left(
+        self, connection: FeedProtocol[Feed], error: ReplicationError | None, why: str
+    ) -> None:
         """It does not count any more."""
         self._feeds.remove(connection)
         host = connection.peer_host
@@ -416,15 +352,11 @@ class HAService:
                 self._told.clear()
             self._told[host] = type(error).__name__
             self.log.warn("slave {peer} dropped: {error}", peer=connection.peer, error=why)
-        elif error is None and connection.stage is not Stage.NEW:
+        elif error is None and connection.feed.stage is not Stage.NEW:
             self.log.info("slave {peer} left: {error}", peer=connection.peer, error=why)
         else:
             self.log.debug("connection {peer} ended: {error}", peer=connection.peer, error=why)
         self._see_who_lags()
-
-    def gone(self, connection: FeedProtocol) -> None:
-        """Its socket is closed."""
-        self._open.went()
 
     def _see_who_lags(self) -> None:
         if self._caught_up is not None and not self._lacks_anything():

@@ -5,7 +5,7 @@ Spec: controller.md, sections 7.1 and 7.2.
 
 from typing import NamedTuple, Protocol
 
-from rmq_ha.base.errors import ReplicationError, SlaveSilent
+from rmq_ha.base.errors import ReplicationError
 from rmq_ha.server.replication.epochs.epochs import OPEN_END, Epoch, Epochs
 from rmq_ha.server.replication.epochs.frames import (
     MAX_BODY_SIZE,
@@ -21,6 +21,7 @@ from rmq_ha.server.replication.epochs.frames import (
 from rmq_ha.server.replication.epochs.rate import Rate
 from rmq_ha.server.replication.epochs.settings import ReplicationSettings
 from rmq_ha.server.replication.epochs.tables import Entry, TableFeed, Tables
+from rmq_ha.server.replication.feed import FeedBase, Stage
 from rmq_ha.server.store.log.journal_log import LogBytes
 
 CONFIRM_SECONDS = 0.1
@@ -68,7 +69,7 @@ class Term(Protocol):
         """It is sent the log up to there."""
 
 
-class EpochFeed:
+class EpochFeed(FeedBase):
     """
     Decides what one slave is sent, and believes of it only what it can know.
 
@@ -80,9 +81,6 @@ class EpochFeed:
 
     :param tables: of this broker; None: no slave gets any.
     :ivar slave: how it began; None before.
-    :ivar requested: its first report; None before.
-    :ivar acked: its last one.
-    :ivar sent: end of what was sent on this connection.
     :ivar rate: of frames of the log, headers included.
     """
 
@@ -94,12 +92,9 @@ class EpochFeed:
         now: float,
         tables: Tables | None = None,
     ) -> None:
+        super().__init__(log, settings, now)
         self.slave: SlaveHandshake | None = None
-        self.requested: int | None = None
-        self.acked = 0
-        self.sent = 0
         self.rate = Rate()
-        self._log = log
         self._term = term
         self._settings = settings
         self._tables = tables
@@ -107,11 +102,16 @@ class EpochFeed:
         self._reader = SlaveReader()
         self._owed_handshakes = 0
         self._goal = 0
-        self._paused = False
-        self._last_read = now
-        self._last_write = now
         self._told = 0
         self._next_second: float | None = None
+
+    @property
+    def broker_id(self) -> int | None:
+        return None if self.slave is None else self.slave.broker_id
+
+    @property
+    def stage(self) -> Stage:
+        return Stage.STRANDED if self.is_stranded else Stage.CAUGHT_UP
 
     @property
     def is_stranded(self) -> bool:
@@ -153,7 +153,7 @@ class EpochFeed:
             raise ReplicationError("a slave begins a second time on one connection")
         if self.slave is None and slave.takes_tables and self._tables is not None:
             self._stream = TableFeed(self._tables, self._term.epochs.last_epoch)
-        self.slave = slave
+        self.slave, self.is_introduced = slave, True
         self._owed_handshakes += 1
 
     def _reported(self, offset: int) -> Report:
@@ -202,14 +202,6 @@ class EpochFeed:
         :returns: `deadline` is another now.
         """
         return self._stream is not None and self._stream.changed(entry, now)
-
-    def pause(self) -> None:
-        """The transport is full: nothing leaves before `resume`."""
-        self._paused = True
-
-    def resume(self) -> None:
-        """The transport is empty again."""
-        self._paused = False
 
     def next_frame(self, now: float) -> bytes:
         """What to write now; empty when nothing is to be sent."""
@@ -286,15 +278,6 @@ class EpochFeed:
         self._told = min(self._term.confirm_offset, OPEN_END)
         return self._told
 
-    def on_time(self, now: float) -> None:
-        """
-        See whether the slave is still there. A heartbeat that is due comes from `next_frame`.
-
-        :raises SlaveSilent: it said nothing for haHousekeepingInterval.
-        """
-        if now >= self._expiry_time():
-            raise SlaveSilent(now - self._last_read)
-
     def deadline(self) -> float:
         """When to call `on_time` and `next_frame` if nothing else happens."""
         if self.requested is None or self._paused:
@@ -309,6 +292,3 @@ class EpochFeed:
         if self._told < min(self.acked, self._term.confirm_offset):
             pause = min(pause, CONFIRM_SECONDS)
         return self._last_write + pause
-
-    def _expiry_time(self) -> float:
-        return self._last_read + self._settings.ha_housekeeping_interval / 1000

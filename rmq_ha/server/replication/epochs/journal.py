@@ -90,7 +90,8 @@ class EpochJournal(LocalJournal):
 
     def reloadable(self) -> list[Any]:
         """See `Journal`."""
-        return [self.service.tls, self.service.secrets]
+        listener = self.service.master.listener
+        return [listener.tls, listener.secrets]
 
     def why_no_puts(self) -> str:
         """See `Journal`."""

@@ -6,8 +6,6 @@ Spec: controller.md, sections 3.4 and 7.3.
 from typing import Any, Protocol
 
 from twisted.internet.defer import Deferred
-from twisted.internet.interfaces import IDelayedCall
-from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from rmq_ha.base.errors import (
@@ -19,16 +17,14 @@ from rmq_ha.base.errors import (
 )
 from rmq_ha.base.remoting.calls import Calls
 from rmq_ha.base.seams import Host
-from rmq_ha.base.timing.masterless_time import MasterlessTime
-from rmq_ha.base.timing.timer import rearm
 from rmq_ha.base.wire.bodies import decode_kv_table
 from rmq_ha.base.wire.codes import RequestCode, ResponseCode
 from rmq_ha.base.wire.command import RemotingCommand
-from rmq_ha.server.replication.classic.link import split_address
 from rmq_ha.server.replication.connector import MasterConnector
-from rmq_ha.server.replication.epochs.protocol import EpochReplicaProtocol
 from rmq_ha.server.replication.epochs.replica import Cut, EpochReplica, Remember
 from rmq_ha.server.replication.epochs.requests import MASTER_BEGINS
+from rmq_ha.server.replication.link import MasterLink, split_address
+from rmq_ha.server.replication.protocol import ReplicaProtocol
 from rmq_ha.server.replication.statistics import FOLLOWING, STRANDED, MasterStatistics
 
 ASK_TIMEOUT_MS = 3000
@@ -68,9 +64,9 @@ class Follower(Protocol):
         """The broker at that address may be followed (`haTrustedMasters`)."""
 
 
-class EpochLink:
+class EpochLink(MasterLink[EpochReplica]):
     """
-    One master, again and again, until `stop`.
+    The link to one master, which the controllers named.
 
     The master itself says where its replication listens (906), as name servers know it late or
     not at all (hazard 15 of chapter 14).
@@ -82,8 +78,6 @@ class EpochLink:
     :ivar fault: why our log does not continue the master's, for operators; empty: nothing wrong.
     """
 
-    log = Logger()
-
     def __init__(
         self,
         host: Host,
@@ -93,27 +87,18 @@ class EpochLink:
         master_id: int,
         owner: Follower,
     ) -> None:
+        super().__init__(host, connector)
         self.master = master
         self.master_id = master_id
         self.fault = ""
         self.ha_address = ""
-        self.connection: EpochReplicaProtocol | None = None
-        self._host = host
         self._client = client
-        self._connector = connector
         self._owner = owner
-        self._timer: IDelayedCall | None = None
-        self._attempt: Deferred[Any] | None = None
-        self._task: Deferred[None] | None = None
-        self._is_running = False
         self._slower = 1.0
-        self._told = ""
         self._is_stranded = False
         self._stays_for = ""
         self._begins = self._end = 0
         self._is_doubted = False
-        self._gone: Deferred[None] | None = None
-        self._alone = MasterlessTime(host.clock, self._tell_alone)
 
     @property
     def state(self) -> str:
@@ -133,36 +118,10 @@ class EpochLink:
             broker_id=self.master_id,
         )
 
-    def start(self) -> None:
-        """Connect."""
-        self._is_running = True
-        self._alone.begin()
-        self._connect()
+    def _open(self) -> "Deferred[Any]":
+        return Deferred.fromCoroutine(self._ask_and_connect())
 
-    def stop(self) -> "Deferred[None]":
-        """Fires when the connection is closed, and nothing is done to our log any more."""
-        self._is_running = False
-        self._alone.end()
-        self._timer = rearm(self._host.clock, self._timer, None, self._connect)
-        if self._attempt is not None:
-            self._attempt.cancel()
-        done: Deferred[None] = Deferred()
-        self._gone = done
-        if self.connection is not None:
-            self.connection.close()
-        self._see_whether_gone()
-        return done
-
-    def _see_whether_gone(self) -> None:
-        if self._gone is not None and self.connection is None and self._task is None:
-            gone, self._gone = self._gone, None
-            gone.callback(None)
-
-    def _connect(self) -> None:
-        self._attempt = Deferred.fromCoroutine(self._open())
-        self._attempt.addCallbacks(self._connected, self._failed)
-
-    async def _open(self) -> EpochReplicaProtocol:
+    async def _ask_and_connect(self) -> ReplicaProtocol[EpochReplica]:
         self._owner.comes_back()
         asked = RemotingCommand(RequestCode.EXCHANGE_BROKER_HA_INFO)
         answer = await self._client.invoke(self.master, asked, ASK_TIMEOUT_MS)
@@ -180,7 +139,7 @@ class EpochLink:
         self._end = _place(told.get("masterFlushOffset"))
         self._begins = await self._look_where_it_begins(told)
         host, port = split_address(address)
-        made: EpochReplicaProtocol = await self._connector.open(host, port, self._build)
+        made: ReplicaProtocol[EpochReplica] = await self._connector.open(host, port, self._build)
         return made
 
     async def _look_where_it_begins(self, told: dict[str, str]) -> int:
@@ -193,73 +152,62 @@ class EpochLink:
                 text = decode_kv_table(answer.body).get("commitLogMinOffset")
         return _place(text)
 
-    def _build(self) -> EpochReplicaProtocol:
+    def _build(self) -> ReplicaProtocol[EpochReplica]:
         replica = self._owner.make_replica()
         replica.master_begins, replica.master_end = self._begins, self._end
-        return EpochReplicaProtocol(replica, self, self._host.clock)
-
-    def _connected(self, connection: EpochReplicaProtocol) -> None:
-        self._attempt = None
-        if connection.is_lost:
-            return  # `lost` was told, and has set the timer
-        self.connection = connection
-        if not self._is_running:
-            connection.close()
+        return ReplicaProtocol(replica, self, self._host.clock)
 
     def _failed(self, failure: Failure) -> None:
         self._attempt = None
         if self._is_running:
             self._tell(f"cannot connect: {failure.getErrorMessage()}")
-            self._soon()
+            self._connect_soon()
 
-    def _soon(self) -> None:
+    def _connect_soon(self) -> None:
         """Connect again, each time a little later, until the master was followed."""
         seconds = self._host.random.uniform(*RETRY_SECONDS) * self._slower
         self._slower = min(self._slower * 1.5, MOST_SECONDS / RETRY_SECONDS[0])
-        self._later(min(seconds, MOST_SECONDS))
-
-    def _later(self, seconds: float) -> None:
-        clock = self._host.clock
-        self._timer = rearm(clock, self._timer, clock.seconds() + seconds, self._connect)
+        self._connect_after(min(seconds, MOST_SECONDS))
 
     def flushed(self) -> None:
         """More of our log is on the disk."""
         if self.connection is not None:
-            self.connection.flushed()
+            self.connection.step(self.connection.replica.flushed)
 
     # ------------------------------------------------------------ of the connection
 
-    def fulfil(self, task: Cut | Remember) -> "Deferred[None]":
-        """As `EpochReplicaOwner` says; `stop` waits for it."""
-        self._task = done = self._owner.fulfil(task)
-        return done.addBoth(self._fulfilled)
+    def stepped(self, connection: ReplicaProtocol[EpochReplica]) -> None:
+        """As `ReplicaOwner` says; nothing more is read before the replica's task is done."""
+        replica = connection.replica
+        if replica.is_following:
+            self._follow_on(replica.confirm_offset)
+        task = replica.task
+        if task is not None and not connection.is_held:
+            connection.hold(lambda: self._run_task(self._owner.fulfil(task)), replica.done)
 
-    def _fulfilled(self, result: Any) -> Any:
-        self._task = None
-        self._see_whether_gone()
-        return result
-
-    def confirmed(self, offset: int) -> None:
-        """As `EpochReplicaOwner` says."""
-        self._slower, self.fault, self._told, self._stays_for = 1.0, "", "", ""
+    def _follow_on(self, confirm_offset: int) -> None:
+        """The master is followed, and all below that offset may be read."""
+        self._slower, self.fault, self._last_reason, self._stays_for = 1.0, "", "", ""
         self._is_stranded = self._is_doubted = False
         self._alone.end()
-        self._owner.confirmed(offset)
+        self._owner.confirmed(confirm_offset)
 
-    def lost(self, connection: EpochReplicaProtocol, error: Exception | None, why: str) -> None:
-        """As `EpochReplicaOwner` says: come back, later where somebody has to mend something."""
-        self.connection = None
+    def lost(
+        self, connection: ReplicaProtocol[EpochReplica], error: Exception | None, why: str
+    ) -> None:
+        """As `ReplicaOwner` says."""
+        connection.replica.closed()
         has_no_end = connection.replica.is_comparing
         self._is_doubted = has_no_end or isinstance(error, NothingInCommon)
-        if self._is_running:
-            self._alone.begin()
-            self._come_back(error, why)
-        self._see_whether_gone()
+        super().lost(connection, error, why)
 
-    def _come_back(self, error: Exception | None, why: str) -> None:
+    def _come_back(
+        self, connection: ReplicaProtocol[EpochReplica], error: Exception | None, why: str
+    ) -> None:
+        """Soon, or later where somebody has to mend something."""
         if not isinstance(error, DivergedLog | NothingInCommon | StoreError):
             self._tell(why)
-            self._soon()
+            self._connect_soon()
             return
         self._is_stranded = isinstance(error, StrandedLog)
         if isinstance(error, StrandedLog):
@@ -279,13 +227,13 @@ class EpochLink:
             peer=self.master,
             error=stranded,
         )
-        self._task = done = self._owner.begin_anew(stranded)
-        done.addBoth(self._fulfilled).addCallbacks(self._begun_anew, self._not_begun_anew)
+        task = self._owner.begin_anew(stranded)
+        self._run_task(task).addCallbacks(self._begun_anew, self._not_begun_anew)
 
     def _begun_anew(self, _: object) -> None:
         self._is_stranded = False
         if self._is_running:
-            self._later(0.0)
+            self._connect_after(0.0)
 
     def _not_begun_anew(self, failure: Failure) -> None:
         if self._is_running:
@@ -299,7 +247,7 @@ class EpochLink:
         :param about: the same as long as the reason is, although its numbers change: said once.
         """
         self.fault = why
-        self._later(MENDED_SECONDS)
+        self._connect_after(MENDED_SECONDS)
         if about and about == self._stays_for:
             return
         self._stays_for = about
@@ -315,13 +263,13 @@ class EpochLink:
             "old",
             peer=self.master,
             seconds=self._alone.seconds or 0.0,
-            why=self.fault or self._told or self.state,
+            why=self.fault or self._last_reason or self.state,
         )
 
     def _tell(self, why: str) -> None:
         """Once, not for every attempt."""
-        if why != self._told:
-            self._told = why
+        if why != self._last_reason:
+            self._last_reason = why
             self.log.warn("replication from {peer}: {error}", peer=self.master, error=why)
 
 

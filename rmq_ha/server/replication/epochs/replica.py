@@ -33,6 +33,7 @@ from rmq_ha.server.replication.places import (
     record_size,
     stretch,
 )
+from rmq_ha.server.replication.replica import ReplicaBase
 from rmq_ha.server.store.log.journal_log import CopiedLog
 
 
@@ -71,7 +72,7 @@ class _Comparison(NamedTuple):
     is_proven: bool
 
 
-class EpochReplica:
+class EpochReplica(ReplicaBase):
     """
     Appends what the master sends, once both logs are one up to our end, and says how far it is.
 
@@ -84,14 +85,13 @@ class EpochReplica:
     Tables count once the handshake is over: those of a master that leads no more do not.
 
     :param tables: takes those of a master of ours; None: none are asked for.
-    :param sure_to: up to there our log is as its masters wrote it; None: all of it is.
+    :ivar sure_to: up to there our log is as its masters wrote it; at first, all of it is.
     :ivar master_begins: physical offset of the master's first file; 0: not known.
     :ivar master_end: where its log ends, at least.
     :ivar task: what has to be done first.
     :ivar confirm_offset: what lies below it may be read here; never falls, but with a cut.
     :ivar epochs: of our log.
     :ivar is_following: the handshake is over.
-    :ivar last_read: when something came; `last_write`: when something was sent.
     :ivar rate: of what comes.
     """
 
@@ -104,8 +104,8 @@ class EpochReplica:
         settings: ReplicationSettings,
         now: float,
         tables: Tables | None = None,
-        sure_to: int | None = None,
     ) -> None:
+        super().__init__(log, settings, now)
         self.task: Cut | Remember | None = None
         self.epochs = epochs
         self.confirm_offset = confirm_offset
@@ -113,10 +113,9 @@ class EpochReplica:
         self.master_begins = self.master_end = 0
         self.rate = Rate()
         self._id = broker_id
-        self._log = log
         self._settings = settings
         self._tables = tables
-        self._sure_to = int(log.max_offset) if sure_to is None else sure_to
+        self.sure_to = int(log.max_offset)
         self._reader = MasterReader(takes_tables=tables is not None)
         self._pieces: list[bytes] = []
         self._number = 0
@@ -125,8 +124,6 @@ class EpochReplica:
         self._stranded: StrandedLog | None = None
         self._begins_again = False
         self._reported = NOWHERE
-        self.last_read = now
-        self.last_write = now
 
     @property
     def is_comparing(self) -> bool:
@@ -282,11 +279,11 @@ class EpochReplica:
 
         No earlier than the file that ends there begins: the master may have deleted what is before.
         """
-        if self._sure_to >= point:
+        if self.sure_to >= point:
             return point
         log = self._log
         start = max(int(log.min_offset), (point - 1) // log.file_size * log.file_size)
-        return self._last_end(start, min(self._sure_to, self._settings.counted(log)))
+        return self._last_end(start, min(self.sure_to, self._settings.counted(log)))
 
     def _last_end(self, start: int, place: int) -> int:
         """Where the last whole record ends between the beginning of one and a place."""
@@ -408,11 +405,7 @@ class EpochReplica:
         is_first = end == 0 and (log.min_offset < 0 or frame.offset != 0)
         if frame.offset != end and not is_first:
             raise DivergedLog(f"the master sends from {frame.offset}, our log ends at {end}")
-        if frame.offset % log.file_size + len(frame.body) > log.file_size:
-            raise DivergedLog(
-                f"{len(frame.body)} bytes at {frame.offset} do not fit into a file of "
-                f"{log.file_size}: set mappedFileSizeCommitLog as on the master"
-            )
+        self._check_fits(frame.offset, len(frame.body))
         if frame.body or not is_first:
             known = self._with_epoch(frame)
             if known is not self.epochs:
@@ -448,15 +441,14 @@ class EpochReplica:
 
         :raises ReplicationError: the master sent nothing for haHousekeepingInterval.
         """
-        if self.is_overdue(now):
-            raise ReplicationError(f"the master sent nothing for {now - self.last_read:.0f} s")
+        self._check_silence(now)
         if self._reported < 0 or self.task is not None or now < self._report_time():
             return self.flushed(now)
         return self._report(now)
 
     def is_overdue(self, now: float) -> bool:
         """The master sent nothing for haHousekeepingInterval, while we could have heard it."""
-        return self.task is None and now >= self._expiry_time()
+        return self.task is None and super().is_overdue(now)
 
     def deadline(self) -> float | None:
         """When to call `on_time` if nothing else happens; None while there is a task."""
@@ -473,6 +465,3 @@ class EpochReplica:
 
     def _report_time(self) -> float:
         return self.last_write + self._settings.ha_send_heartbeat_interval / 1000
-
-    def _expiry_time(self) -> float:
-        return self.last_read + self._settings.ha_housekeeping_interval / 1000

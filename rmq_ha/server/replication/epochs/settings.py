@@ -5,6 +5,8 @@ Spec: controller.md, sections 2.1 and 2.2.
 
 from dataclasses import dataclass
 
+from rmq_ha.base.config.broker_configuration import BrokerConfiguration
+from rmq_ha.base.model.status import FlushDiskType
 from rmq_ha.server.controller.messages import LEAST_PRIORITY
 from rmq_ha.server.store.log.journal_log import LogBytes
 
@@ -66,3 +68,38 @@ class ManagerSettings:
     controller_heart_beat_timeout_mills: int = 10_000
     broker_election_priority: int = LEAST_PRIORITY
     retry_interval: int = 1_000
+
+
+def replication_settings(configuration: BrokerConfiguration) -> ReplicationSettings:
+    """From the properties of a broker."""
+    mode, store = configuration.controlled, configuration.store
+    return ReplicationSettings(
+        all_ack_in_sync_state_set=mode.all_ack_in_sync_state_set,
+        in_sync_replicas=mode.in_sync_replicas,
+        min_in_sync_replicas=mode.min_in_sync_replicas,
+        ha_max_time_slave_not_catchup=mode.ha_max_time_slave_not_catchup,
+        broker_heartbeat_interval=mode.broker_heartbeat_interval,
+        ha_send_heartbeat_interval=store.ha_send_heartbeat_interval,
+        ha_housekeeping_interval=store.ha_housekeeping_interval,
+        ha_transfer_batch_size=store.ha_transfer_batch_size,
+        max_transfer_per_second=mode.most_per_second,
+        sync_from_last_file=mode.sync_from_last_file,
+        async_learner=mode.async_learner,
+        sync_flush=store.flush_disk_type is FlushDiskType.SYNC_FLUSH,
+    )
+
+
+def manager_settings(configuration: BrokerConfiguration) -> ManagerSettings:
+    """From the properties of a broker."""
+    broker, mode = configuration.broker, configuration.controlled
+    return ManagerSettings(
+        cluster_name=broker.broker_cluster_name,
+        broker_name=broker.broker_name or "",
+        broker_address=f"{broker.broker_ip1}:{configuration.server.listen_port}",
+        controllers=mode.controllers,
+        sync_controller_metadata_period=mode.sync_controller_metadata_period,
+        sync_broker_metadata_period=mode.sync_broker_metadata_period,
+        broker_heartbeat_interval=mode.broker_heartbeat_interval,
+        controller_heart_beat_timeout_mills=mode.controller_heart_beat_timeout_mills,
+        broker_election_priority=mode.broker_election_priority,
+    )

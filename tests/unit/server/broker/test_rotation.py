@@ -85,7 +85,7 @@ def broker_with(secrets: bytes) -> SimBroker:
 
 def test_secrets_between_brokers_are_read_again(logged: list[Any]) -> None:
     sim = broker_with(b"the old secret of it\n").start()
-    secrets = sim.controller.journal.service.secrets
+    secrets = sim.controller.journal.service.listener.secrets
 
     def later(data: bytes) -> tuple[bytes, ...]:
         sim.host.disk.replace("/conf/secrets", data)

@@ -246,8 +246,8 @@ def test_a_secret_is_changed_on_one_end_after_the_other(step: int, masters_first
     before, after = STEPS[step], STEPS[step + 1]
     for one, other in ((before, before), (after, before), (after, after)):
         master, slave = master_of(), slave_of(required=True)
-        master.service.secrets.all = one if masters_first else other
-        slave.service.secrets.all = other if masters_first else one
+        master.service.listener.secrets.all = one if masters_first else other
+        slave.service.listener.secrets.all = other if masters_first else one
         down, _ = join(master, slave)
         assert not down.aborted
         assert state(slave) == "following"
@@ -256,7 +256,7 @@ def test_a_secret_is_changed_on_one_end_after_the_other(step: int, masters_first
 
 def test_who_has_the_old_secret_only_stays_out_at_the_end() -> None:
     master, slave = master_of(), slave_of(required=True)
-    master.service.secrets.all, slave.service.secrets.all = (NEW,), (OLD,)
+    master.service.listener.secrets.all, slave.service.listener.secrets.all = (NEW,), (OLD,)
     _, up = join(master, slave)
     assert up.aborted
     assert bytes(slave.log.data) == b""

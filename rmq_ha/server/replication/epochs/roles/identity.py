@@ -28,6 +28,18 @@ class Identity(NamedTuple):
     check_code: str | None = None
 
 
+class KnownIds(NamedTuple):
+    """
+    What a broker knows of its own id when it starts.
+
+    :ivar identity: as a controller gave it; None: it has not.
+    :ivar application: the id that is being applied for, with its check code.
+    """
+
+    identity: Identity | None = None
+    application: Identity | None = None
+
+
 def encode_identity(identity: Identity) -> bytes:
     """
     One line without its end.

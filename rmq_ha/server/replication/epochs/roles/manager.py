@@ -43,7 +43,7 @@ from rmq_ha.server.replication.epochs.roles.actions import (
     StepDown,
     Withdraw,
 )
-from rmq_ha.server.replication.epochs.roles.identity import Identity
+from rmq_ha.server.replication.epochs.roles.identity import Identity, KnownIds
 from rmq_ha.server.replication.epochs.roles.lease import Lease
 from rmq_ha.server.replication.epochs.settings import ManagerSettings
 
@@ -96,20 +96,19 @@ class ReplicasManager:
     def __init__(
         self,
         settings: ManagerSettings,
-        identity: Identity | None,
-        application: Identity | None,
+        ids: KnownIds,
         progress: Callable[[], Progress],
         now_ms: Callable[[], int],
         random: Random,
         crashed_in: int = -1,
         may_stand: Callable[[], bool] = lambda: True,
     ) -> None:
-        self.identity = identity
+        self.identity = ids.identity
         self.role = Role.NONE
         self.epoch = 0
         self.leader: str | None = None
         self._settings = settings
-        self._application = application
+        self._application = ids.application
         self._progress = progress
         self._now_ms = now_ms
         self._random = random

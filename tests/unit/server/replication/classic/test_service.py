@@ -16,9 +16,8 @@ from rmq_ha.base.model.status import BrokerRole, PutMessageStatus
 from rmq_ha.server.replication.classic.feed import ASYNC_SECONDS
 from rmq_ha.server.replication.classic.frames import encode_frame
 from rmq_ha.server.replication.classic.greeting import encode_greeting, greet
-from rmq_ha.server.replication.classic.link import split_address
-from rmq_ha.server.replication.classic.protocol import SPEAKS_TLS
-from rmq_ha.server.replication.shell import prepare
+from rmq_ha.server.replication.link import split_address
+from rmq_ha.server.replication.protocol import SPEAKS_TLS, prepare
 from rmq_ha.server.replication.statistics import ReplicationStatistics, SlaveStatistics
 from tests.unit.server.replication.ha_fakes import Station
 from tests.unit.server.replication.memory_log import MemoryLog
@@ -60,7 +59,7 @@ class ListeningTests(ServiceCase):
         """It listens beside the client port, on every interface."""
         (listener,) = self.station.network.listeners
         self.assertEqual((listener.port, listener.interface), (10912, ""))
-        self.assertEqual(self.service.port, 10912)
+        self.assertEqual(self.service.listener.port, 10912)
 
     def test_free_port(self) -> None:
         """Port 0 stays 0, and bindAddress is respected."""

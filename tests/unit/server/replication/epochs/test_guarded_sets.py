@@ -93,7 +93,7 @@ def test_a_door_that_is_open_when_the_lead_ends_is_closed() -> None:
     """A slave that proves the secret later meets no feed of a master that leads no more."""
     brokers = guarded(secrets=(SECRET, SECRET), speaks_tls=(False, False))
     master = brokers.in_sync()
-    came = master.replication.entrance.meet(None)
+    came = master.replication.master.listener.entrance.meet(None)
     assert came is not None
     aborted: list[bool] = []
 
@@ -105,6 +105,6 @@ def test_a_door_that_is_open_when_the_lead_ends_is_closed() -> None:
             aborted.append(True)
 
     came.makeConnection(Transport())  # type: ignore[arg-type]
-    master.replication._lead_no_more("a test")
+    master.replication.master.end("a test")
     assert aborted == [True]
-    assert master.replication.entrance.meet(None) is None
+    assert master.replication.master.listener.entrance.meet(None) is None

@@ -564,7 +564,9 @@ def test_hazard_12_a_torn_record_may_begin_at_the_cut() -> None:
 def behind(log: MemoryLog, sure_to: int) -> EpochReplica:
     """A slave whose log may be another one than its master's from there on, as lost power does."""
     settings = ReplicationSettings()
-    return EpochReplica(2, log, epochs((1, 0)), sure_to, settings, 0.0, sure_to=sure_to)
+    replica = EpochReplica(2, log, epochs((1, 0)), sure_to, settings, 0.0)
+    replica.sure_to = sure_to
+    return replica
 
 
 def resent(log: MemoryLog, start: int, end: int) -> bytes:
@@ -596,7 +598,8 @@ def test_nothing_is_asked_for_that_is_not_on_our_disk() -> None:
 
     log = Flushed(4096, 0, bytes(whole.data))
     settings = ReplicationSettings(sync_flush=True)
-    replica = EpochReplica(2, log, epochs((1, 0)), starts[2], settings, 0.0, sure_to=starts[2])
+    replica = EpochReplica(2, log, epochs((1, 0)), starts[2], settings, 0.0)
+    replica.sure_to = starts[2]
     assert replica.receive_data(hello(900, (1, 0)), 0.0) == encode_report(starts[1])
 
 

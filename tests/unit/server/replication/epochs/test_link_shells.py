@@ -11,10 +11,10 @@ from rmq_ha.base.errors import NothingInCommon, StoreError
 from rmq_ha.server.controller.messages import SyncStateSet
 from rmq_ha.server.replication.epochs.epochs import Epoch, Epochs
 from rmq_ha.server.replication.epochs.feed import EpochFeed, Report
-from rmq_ha.server.replication.epochs.protocol import EpochFeedProtocol, EpochReplicaProtocol
 from rmq_ha.server.replication.epochs.replica import Cut, EpochReplica, Remember
 from rmq_ha.server.replication.epochs.settings import ReplicationSettings
 from rmq_ha.server.replication.epochs.sync_state import SyncState
+from rmq_ha.server.replication.protocol import FeedProtocol, OpenSockets, ReplicaProtocol
 from rmq_ha.testing.host import World
 from tests.sim_kit.controlled import until, wait
 from tests.unit.server.replication.memory_log import MemoryLog
@@ -35,7 +35,7 @@ class Link:
         self.confirm_offset = 0
         known = SyncStateSet((1,), 1)
         self.state = SyncState(1, log, Epochs([Epoch(1, 0)]), known, SETTINGS, self.now)
-        self.feeds: list[EpochFeedProtocol] = []
+        self.feeds: list[FeedProtocol[EpochFeed]] = []
         self.why: list[str] = []
         self.lost_because: list[Any] = []
         self.tasks: list[Cut | Remember] = []
@@ -50,40 +50,50 @@ class Link:
     def now(self) -> float:
         return float(self.world.clock.seconds())
 
-    def feed(self) -> EpochFeedProtocol:
+    def feed(self) -> FeedProtocol[EpochFeed]:
         feed = EpochFeed(self.log, self.state, SETTINGS, self.now)
-        self.feeds.append(EpochFeedProtocol(feed, self, self.hosts[0].seams.clock))
+        self.feeds.append(FeedProtocol(feed, self, self.hosts[0].seams.clock, OpenSockets()))
         return self.feeds[-1]
 
     def connect(self) -> None:
         replica = EpochReplica(
             2, self.slave_log, self.epochs, self.confirm_offset, SETTINGS, self.now
         )
-        self.replica = EpochReplicaProtocol(replica, self, self.hosts[1].seams.clock)
+        self.replica = ReplicaProtocol(replica, self, self.hosts[1].seams.clock)
         client = Factory()
         client.buildProtocol = lambda _: self.replica  # type: ignore[method-assign]
         wait(self.world, self.hosts[1].seams.network.client(self.hosts[0].ip, PORT).connect(client))
 
     # ------------------------------------------------------------ what the ends tell
 
-    def greeted(self, connection: EpochFeedProtocol, broker_id: int) -> None:
-        stale = self.state.connected(broker_id, connection, self.now)
-        if isinstance(stale, EpochFeedProtocol):
+    def slave_connected(self, connection: FeedProtocol[EpochFeed]) -> None:
+        """It has said nothing yet."""
+
+    def slave_introduced(self, connection: FeedProtocol[EpochFeed]) -> None:
+        stale = self.state.connected(connection.feed.broker_id or 0, connection, self.now)
+        if isinstance(stale, FeedProtocol):
             stale.close("it came anew")
 
-    def reported(self, connection: EpochFeedProtocol, report: Report) -> None:
-        self.state.reported(connection, report, self.now)
+    def slave_reported(
+        self, connection: FeedProtocol[EpochFeed], reports: list[Report], now: float
+    ) -> None:
+        for report in reports:
+            self.state.reported(connection, report, now)
 
-    def left(self, connection: EpochFeedProtocol, why: str) -> None:
+    def slave_left(
+        self, connection: FeedProtocol[EpochFeed], error: Exception | None, why: str
+    ) -> None:
         self.why.append(why)
         self.state.closed(2, connection)
 
-    def gone(self, connection: EpochFeedProtocol) -> None:
-        """Its socket is closed."""
-
-    def confirmed(self, offset: int) -> None:
-        """Each step says it again."""
-        self.confirm_offset = offset
+    def stepped(self, connection: ReplicaProtocol[EpochReplica]) -> None:
+        """As `EpochLink` does it."""
+        replica = connection.replica
+        if replica.is_following:
+            self.confirm_offset = replica.confirm_offset
+        task = replica.task
+        if task is not None and not connection.is_held:
+            connection.hold(lambda: self.fulfil(task), replica.done)
 
     def fulfil(self, task: Cut | Remember) -> Deferred[None]:
         self.tasks.append(task)
@@ -95,7 +105,9 @@ class Link:
             return self.disk
         return succeed(None)
 
-    def lost(self, connection: EpochReplicaProtocol, error: Exception | None, why: str) -> None:
+    def lost(
+        self, connection: ReplicaProtocol[EpochReplica], error: Exception | None, why: str
+    ) -> None:
         self.epochs = connection.replica.epochs
         self.lost_because.append(error)
 

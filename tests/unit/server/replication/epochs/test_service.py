@@ -31,7 +31,7 @@ from rmq_ha.server.replication.epochs.frames import (
 from rmq_ha.server.replication.epochs.replica import Cut, Remember
 from rmq_ha.server.replication.epochs.roles.actions import Adopt, Follow, Lead, StepDown
 from rmq_ha.server.replication.epochs.tables import Entry
-from rmq_ha.server.replication.shell import CLOSE_SECONDS
+from rmq_ha.server.replication.protocol import CLOSE_SECONDS, SPEAKS_TLS
 from rmq_ha.server.replication.statistics import MasterStatistics, SetStatistics
 from rmq_ha.testing.cluster import ROOT
 from tests.unit.server.replication.epochs.station import (
@@ -223,7 +223,7 @@ def test_who_cannot_lead_says_so_unless_it_has_another_role_by_then(is_newest: b
 
 def test_a_role_change_that_fails_by_a_fault_of_ours_is_said() -> None:
     it = Station().start()
-    it.service._on_master = None  # type: ignore[assignment]
+    it.service.slave.leave = None  # type: ignore[assignment]
     with capturedLogs() as events:
         it.service.decided(Lead(1, ALONE))
     assert "a role change failed" in [str(formatEvent(event)) for event in events]
@@ -805,7 +805,8 @@ def test_whoever_hears_of_its_put_may_end_the_leadership() -> None:
     report(wire, start + 100)
     assert behind == [LOST]
     assert not told(it).leads
-    assert it.service._timer is None or not it.service._timer.active()
+    timer = it.service.master._timer
+    assert timer is None or not timer.active()
 
 
 def test_a_leadership_may_end_while_a_slave_cannot_be_sent_the_log() -> None:
@@ -891,14 +892,14 @@ def test_a_cut_is_made_before_the_epochs_say_so_and_takes_back_what_may_be_read(
     it.worker.later = True
     done: list[None] = []
     cut = Epochs([Epoch(1, 0)])
-    it.service.fulfil(Cut(50, cut)).addCallback(done.append)
+    it.service.slave.fulfil(Cut(50, cut)).addCallback(done.append)
     assert (it.log.confirm_offset, it.aside, it.worker.queue) == (50, [50], [])
     it.setting_aside.callback(None)
     assert done == []
     it.worker.work()
     assert done == [None]
     assert it.service.epochs == cut
-    it.service.fulfil(Remember(Epochs([Epoch(1, 0), Epoch(2, 50)]))).addCallback(done.append)
+    it.service.slave.fulfil(Remember(Epochs([Epoch(1, 0), Epoch(2, 50)]))).addCallback(done.append)
     assert (done, it.service.epochs) == ([None], cut)
     it.worker.work()
     assert done == [None, None]
@@ -929,6 +930,15 @@ def test_why_it_takes_no_puts() -> None:
     assert it.service.why_no_puts() == ""
     it.clock.advance(60.0)
     assert "do not answer" in it.service.why_no_puts()
+
+
+def test_who_speaks_tls_to_a_plain_port_is_named_as_such() -> None:
+    """Else the log says that it begins with 369295616, which helps nobody."""
+    it = leading()
+    stranger = it.network.listeners[0].factory.buildProtocol(None)
+    with capturedLogs() as events:
+        Wire(stranger, "10.0.0.4", 5000).send(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03")
+    assert any(SPEAKS_TLS in str(formatEvent(event)) for event in events)
 
 
 def test_what_is_told_of_slaves() -> None:

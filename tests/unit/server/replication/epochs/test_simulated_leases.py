@@ -35,6 +35,7 @@ from rmq_ha.server.replication.epochs.roles.actions import (
     Role,
     Withdraw,
 )
+from rmq_ha.server.replication.epochs.roles.identity import KnownIds
 from rmq_ha.server.replication.epochs.roles.manager import ReplicasManager
 from rmq_ha.server.replication.epochs.settings import ManagerSettings
 
@@ -54,7 +55,7 @@ class Broker:
         """A process begins with what is on the disk."""
         self.manager = ReplicasManager(
             ManagerSettings(broker_address=self.address, **SETTINGS),  # type: ignore[arg-type]
-            *self.files,
+            KnownIds(*self.files),
             lambda: Progress(0, 0, 0),
             lambda: 1,
             self.random,

@@ -36,7 +36,7 @@ def uncleanly(change: object = lambda _: None) -> ControlledBrokers:
         brokers.world.network.partition(other.host.name, third.host.name)
     brokers.boot(third)
     brokers.run(3.0)
-    number = str(third.replication.broker_id)
+    number = str(third.replication.slave_id)
     chosen = {"brokerName": "b", "brokerId": number, "designateElect": "true"}
     assert desk.ask(1002, chosen).code == 0
     brokers.until(lambda: brokers.master() is third)

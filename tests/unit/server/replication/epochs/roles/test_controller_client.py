@@ -15,6 +15,7 @@ from rmq_ha.server.controller.messages import SyncStateSet
 from rmq_ha.server.replication.epochs.files import IdentityFiles
 from rmq_ha.server.replication.epochs.roles.actions import Adopt, Follow, Lead, Progress
 from rmq_ha.server.replication.epochs.roles.controller_client import ControllerClient, Decision
+from rmq_ha.server.replication.epochs.roles.identity import KnownIds
 from rmq_ha.server.replication.epochs.roles.manager import ReplicasManager
 from rmq_ha.server.replication.epochs.settings import ManagerSettings
 from tests.sim_kit.controlled import until, wait
@@ -44,8 +45,7 @@ class Broker:
                 broker_address=self.address,
                 controllers=tuple(self.desk.addresses),
             ),
-            files.identity,
-            files.application,
+            KnownIds(files.identity, files.application),
             self.progress,
             seams.now_ms,
             seams.random,

@@ -30,7 +30,7 @@ from rmq_ha.server.replication.epochs.roles.actions import (
     StepDown,
     Withdraw,
 )
-from rmq_ha.server.replication.epochs.roles.identity import Identity
+from rmq_ha.server.replication.epochs.roles.identity import Identity, KnownIds
 from rmq_ha.server.replication.epochs.roles.lease import Lease
 from rmq_ha.server.replication.epochs.roles.manager import UNCERTAIN_SECONDS, ReplicasManager
 from rmq_ha.server.replication.epochs.settings import ManagerSettings
@@ -83,7 +83,7 @@ class Broker:
         }
         self.progress = Progress(-1, 0, 0)
         self.manager = ReplicasManager(
-            ManagerSettings(**values), identity, None, lambda: self.progress,
+            ManagerSettings(**values), KnownIds(identity), lambda: self.progress,
             lambda: NOW_MS, Random(1),
         )  # fmt: skip
         self.beats: list[Ask] = []

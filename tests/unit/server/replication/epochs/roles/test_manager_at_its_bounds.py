@@ -19,7 +19,7 @@ from rmq_ha.server.replication.epochs.roles.actions import (
     Role,
     StepDown,
 )
-from rmq_ha.server.replication.epochs.roles.identity import Identity
+from rmq_ha.server.replication.epochs.roles.identity import Identity, KnownIds
 from rmq_ha.server.replication.epochs.roles.manager import ReplicasManager
 from rmq_ha.server.replication.epochs.settings import ManagerSettings
 from tests.unit.server.replication.epochs.roles.test_manager import (
@@ -47,7 +47,7 @@ def registered(identity: Identity = OWN, **more: Any) -> Broker:
     """One that has an id, and nobody knows who leads."""
     broker = Broker(identity)
     broker.manager = ReplicasManager(
-        SETTINGS, identity, None, lambda: broker.progress, lambda: NOW_MS, Random(1), **more
+        SETTINGS, KnownIds(identity), lambda: broker.progress, lambda: NOW_MS, Random(1), **more
     )
     broker.expect(1005, recorded("1005 response 0"))
     broker.expect(1003, ok())

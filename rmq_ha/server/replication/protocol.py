@@ -1,11 +1,12 @@
-"""What both ends of every replication connection are: a socket and one timer around a core.
+"""The two ends of every replication connection: a socket and one timer around a pure core.
 
-The 4.9 connection (`classic/protocol.py`) and the one of controller mode (`epochs/protocol.py`)
-differ in what their cores say, and in whom they tell of it.
+The cores are the feed and the replica of a dialect. The protocols here only carry their bytes and
+wake them; what a dialect makes of a report or a step is decided by the owner of the connection.
 """
 
 from collections.abc import Callable
 from math import inf
+from typing import Any, Generic, TypeVar
 from typing import Protocol as Interface
 
 from twisted.internet.defer import Deferred
@@ -19,12 +20,17 @@ from twisted.internet.interfaces import (
     ITCPTransport,
 )
 from twisted.internet.protocol import Factory, Protocol, connectionDone
+from twisted.internet.tcp import Connection
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from rmq_ha.base.errors import ReplicationError, StoreError
 from rmq_ha.base.timing.timer import LastTurn, rearm
+from rmq_ha.base.tls.transport import TlsTransport
+
+TLS_HELLO = b"\x16\x03"
+SPEAKS_TLS = "it speaks TLS, and tls.ha.mode=disabled"
 
 FRAMES_PER_TURN = 4
 """After these the feed lets others have their turn."""
@@ -58,7 +64,22 @@ def reason_text(reason: Failure) -> str:
 
 
 class FeedCore(Interface):
-    """The master's half of a connection; times are seconds of the clock."""
+    """
+    The master's half of a connection; times are seconds of the clock.
+
+    :ivar is_introduced: the slave has said what it is or has; it never does so twice.
+    """
+
+    is_introduced: bool
+
+    def receive_data(self, data: bytes, now: float) -> Any:
+        """
+        Take what the slave says.
+
+        :returns: reports that may be believed; something false: there is none.
+        :raises ReplicationError: it cannot be true.
+        :raises StoreError: the log cannot be read, nor on `OSError`.
+        """
 
     def next_frame(self, now: float) -> bytes:
         """
@@ -85,6 +106,9 @@ class FeedCore(Interface):
         """It is empty."""
 
 
+F = TypeVar("F", bound=FeedCore)
+
+
 class _Timed(Protocol):
     """
     A connection with one timer.
@@ -108,7 +132,7 @@ class _Timed(Protocol):
         raise NotImplementedError
 
 
-class OpenConnections:
+class OpenSockets:
     """
     A master's connections as sockets: one that counts no more still closes for a moment.
 
@@ -119,67 +143,112 @@ class OpenConnections:
         self._count = 0
         self._waiting: list[Deferred[None]] = []
 
-    def came(self) -> None:
-        """One more."""
+    def add(self) -> None:
         self._count += 1
 
-    def went(self) -> None:
-        """One of them is closed."""
+    def remove(self) -> None:
         self._count -= 1
         if not self._count:
             waiting, self._waiting = self._waiting, []
-            for gone in waiting:
-                gone.callback(None)
+            for closed in waiting:
+                closed.callback(None)
 
     async def wait(self) -> None:
         """Until all are closed; nobody is let in any more."""
         if self._count:
-            gone: Deferred[None] = Deferred()
-            self._waiting.append(gone)
-            await gone
+            closed: Deferred[None] = Deferred()
+            self._waiting.append(closed)
+            await closed
+
+
+class FeedOwner(Interface):
+    """Hears of a master's connections; each method is called with the connection that changed."""
+
+    def slave_connected(self, connection: Any) -> None:
+        """A socket is there; nothing was said yet."""
+
+    def slave_introduced(self, connection: Any) -> None:
+        """The slave said what it is or has."""
+
+    def slave_reported(self, connection: Any, reports: Any, now: float) -> None:
+        """Reports came and may be believed; what they free for sending has left already."""
+
+    def slave_left(self, connection: Any, error: ReplicationError | None, why: str) -> None:
+        """
+        The connection counts no more; this is called once.
+
+        :param error: this end closed the connection because of it.
+        """
 
 
 @implementer(IPushProducer)
-class FeedShell(_Timed):
+class FeedProtocol(_Timed, Generic[F]):
     """
     The master's end of a connection, around its core.
 
     A push producer, since the transport's writes are eager: it asks for a pause as soon as a
     frame does not go out at once, so a slow slave slows only itself.
 
+    :param sockets: hears when the socket is closed.
     :ivar peer: `host:port` of the slave.
+    :ivar is_open: the connection counts still.
     """
 
     log = Logger()
     transport: ITransport
-    feed: FeedCore
 
-    def __init__(self, clock: IReactorTime) -> None:
+    def __init__(
+        self, feed: F, owner: FeedOwner, clock: IReactorTime, sockets: OpenSockets
+    ) -> None:
         super().__init__(clock)
+        sockets.add()
+        self.feed = feed
         self.peer = ""
-        self._is_open = True
+        self.is_open = True
+        self._owner = owner
+        self._sockets = sockets
+        self._has_heard = False
 
-    def met(self) -> None:
-        """Somebody is there; nothing was said yet."""
-
-    def left(self, error: ReplicationError | None, why: str) -> None:
-        """The connection does not count any more, said once; `error`: we closed it for that."""
-        raise NotImplementedError
-
-    def gone(self) -> None:
-        """The socket is closed."""
+    @property
+    def peer_host(self) -> str:
+        """The slave's machine."""
+        return self.peer.rpartition(":")[0]
 
     def connectionMade(self) -> None:
         """The timer starts: a peer that says nothing is dropped."""
         self.peer = address_text(self.transport.getPeer())
         prepare(self.transport)
         self.transport.registerProducer(self, True)
-        self.met()
+        self._owner.slave_connected(self)
         self.push()
+
+    def dataReceived(self, data: bytes) -> None:
+        """Reports; what they free for sending leaves before the owner hears of them."""
+        if not self.is_open:
+            return
+        if not self._has_heard and data.startswith(TLS_HELLO):  # as an offset: 1.5 million TB
+            self.close(SPEAKS_TLS, ReplicationError(SPEAKS_TLS))
+            return
+        self._has_heard = True
+        feed, now = self.feed, self._clock.seconds()
+        was_introduced = feed.is_introduced
+        try:
+            reports = feed.receive_data(data, now)
+        except ReplicationError as error:
+            self.close(str(error), error)
+            return
+        except (OSError, StoreError) as error:
+            self.cannot_read(error)
+            return
+        if feed.is_introduced and not was_introduced:
+            self._owner.slave_introduced(self)
+        self.push(now)
+        if reports:
+            self._owner.slave_reported(self, reports, now)
 
     def push(self, now: float | None = None) -> None:
         """Send what there is to send, and see to the timer."""
-        if not self._is_open:
+        if not self.is_open:
             return
         try:
             deadline = self._send(self._clock.seconds() if now is None else now)
@@ -188,7 +257,7 @@ class FeedShell(_Timed):
         except ReplicationError as error:
             self.close(str(error), error)
         else:
-            if deadline < self._due and self._is_open:
+            if deadline < self._due and self.is_open:
                 self._see_to_timer(deadline)
 
     def cannot_read(self, error: Exception) -> None:
@@ -231,7 +300,7 @@ class FeedShell(_Timed):
 
     def close(self, why: str, error: ReplicationError | None = None) -> None:
         """Leave; what was written may still go out for a moment."""
-        if not self._is_open:
+        if not self.is_open:
             return
         self._leave(why, error)
         self.transport.unregisterProducer()
@@ -239,20 +308,26 @@ class FeedShell(_Timed):
         self._timer = self._clock.callLater(CLOSE_SECONDS, self.transport.abortConnection)
 
     def _leave(self, why: str, error: ReplicationError | None) -> None:
-        self._is_open = False
+        self.is_open = False
         self._see_to_timer(None)
-        self.left(error, why)
+        self._owner.slave_left(self, error, why)
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         """Whatever the reason, it is told once."""
-        if self._is_open:
+        if self.is_open:
             self._leave(reason_text(reason), None)
         self._see_to_timer(None)
-        self.gone()
+        self._sockets.remove()
 
 
 class ReplicaCore(Interface):
-    """The slave's half of a connection; each step answers with the bytes to be sent."""
+    """
+    The slave's half of a connection; each step answers with the bytes to be sent.
+
+    :ivar read_size: bytes that the socket is read by; 0: as many as Twisted likes.
+    """
+
+    read_size: int
 
     def connected(self, now: float) -> bytes:
         """The connection stands."""
@@ -275,37 +350,55 @@ class ReplicaCore(Interface):
         """The master was silent for too long."""
 
 
+R = TypeVar("R", bound=ReplicaCore)
+
+
 class ReplicaFactory(Factory):
     """Of a slave's connections; each comes and goes without a line, as its link says more."""
 
     noisy = False
 
 
-class ReplicaShell(_Timed):
+class ReplicaOwner(Interface):
+    """Hears of a slave's connection to its master."""
+
+    def stepped(self, connection: Any) -> None:
+        """The core took a step, and its answer was written."""
+
+    def lost(self, connection: Any, error: Exception | None, why: str) -> None:
+        """
+        The connection is over.
+
+        :param error: this end closed the connection because of it.
+        """
+
+
+class ReplicaProtocol(_Timed, Generic[R]):
     """
     The slave's end of a connection, around its core.
 
-    :ivar is_lost: it was told that the connection is over.
+    :ivar is_lost: the owner was told that the connection is over.
+    :ivar is_held: nothing is read, as something has to be on the disk first.
     """
 
     transport: ITransport
-    replica: ReplicaCore
 
-    def __init__(self, clock: IReactorTime) -> None:
+    def __init__(self, replica: R, owner: ReplicaOwner, clock: IReactorTime) -> None:
         super().__init__(clock)
+        self.replica = replica
+        self.is_lost = False
+        self.is_held = False
+        self._owner = owner
         self._error: Exception | None = None
         self._is_open = True
-        self.is_lost = False
-
-    def stepped(self) -> None:
-        """The core took a step, and its answer was written."""
-
-    def lost(self, error: Exception | None, why: str) -> None:
-        """The connection is over; `error`: we closed it because of that."""
-        raise NotImplementedError
 
     def connectionMade(self) -> None:
         """Say at once what this slave has: a Java master answers at once."""
+        below: Any = self.transport
+        if isinstance(below, TlsTransport):
+            below = below.raw
+        if self.replica.read_size and isinstance(below, Connection):
+            below.bufferSize = self.replica.read_size
         prepare(self.transport)
         self.step(self.replica.connected)
 
@@ -334,7 +427,7 @@ class ReplicaShell(_Timed):
             return
         if answer:
             self.transport.write(answer)
-        self.stepped()
+        self._owner.stepped(self)
         if self._is_open:
             deadline = self.replica.deadline()
             if deadline is None or deadline < self._due:
@@ -346,9 +439,31 @@ class ReplicaShell(_Timed):
             self._error = error
             self.close()
 
-    def close(self) -> None:
-        """Leave; our last report may still go out for a moment."""
+    def hold(self, begin: Callable[[], "Deferred[None]"], then: Callable[..., bytes]) -> None:
+        """
+        Read nothing until something is done.
+
+        :param begin: starts it; fails with what ends the connection.
+        :param then: the step of the core that follows.
+        """
+        self.is_held = True
+        self.transport.pauseProducing()
+        begin().addCallbacks(self._release, self._fail_held, (then,))
+
+    def _release(self, _: None, then: Callable[..., bytes]) -> None:
+        self.is_held = False
         if self._is_open:
+            self.transport.resumeProducing()
+            self.step(then)
+
+    def _fail_held(self, failure: Failure) -> None:
+        self.fail(StoreError(failure.getErrorMessage()))
+
+    def close(self) -> None:
+        """Leave; the last report may still go out for a moment."""
+        if self._is_open:
+            if self.is_held:  # a transport that reads nothing would not see the end
+                self.transport.resumeProducing()
             self._is_open = False
             self.transport.loseConnection()
             self._see_to_timer(None)
@@ -359,4 +474,4 @@ class ReplicaShell(_Timed):
         self.is_lost = True
         self._is_open = False
         self._see_to_timer(None)
-        self.lost(self._error, str(self._error or reason_text(reason)))
+        self._owner.lost(self, self._error, str(self._error or reason_text(reason)))

@@ -1,0 +1,72 @@
+"""The epochs of a broker's log, in memory and on the disk.
+
+Spec: controller.md, sections 4.1 and 7.5.
+"""
+
+from twisted.logger import Logger
+
+from rmq_ha.base.seams import Host
+from rmq_ha.server.replication.epochs.commit_log import EpochCommitLog
+from rmq_ha.server.replication.epochs.epochs import BEFORE_CONTROLLERS, Epoch, Epochs
+from rmq_ha.server.replication.epochs.files import EpochFile
+from rmq_ha.server.replication.places import holds_nothing
+
+
+class EpochHistory:
+    """
+    Which master wrote which part of the log.
+
+    :param path: of epochFileCheckpoint.
+    :ivar epochs: of the log.
+    """
+
+    log = Logger()
+
+    def __init__(self, host: Host, log: EpochCommitLog, path: str) -> None:
+        self.epochs = Epochs()
+        self._worker = host.worker
+        self._log = log
+        self._file = EpochFile(host.disk, path)
+
+    @property
+    def crashed_in(self) -> int:
+        """The newest epoch of which the log may have lost what others have; -1: none."""
+        return self._file.crashed_in
+
+    @property
+    def is_of_controllers(self) -> bool:
+        """The log has an epoch that an election made."""
+        return self.epochs.last_epoch > BEFORE_CONTROLLERS
+
+    async def load(self) -> None:
+        """
+        Read the file, and note in it whether the last stop was a crash.
+
+        :raises StoreError: the file cannot be used.
+        """
+        self._file.load()
+        self.epochs = self._file.epochs.cut(int(self._log.max_offset))
+        if not self._log.is_whole:
+            await self._worker.call(self._file.note_crash)
+
+    async def begin_mode(self, has_id: bool) -> None:
+        """
+        The log of a classic pair is an epoch that no election made.
+
+        On the disk before there is an id: who has an id and no epochs has lost them.
+        """
+        if has_id or self._file.epochs.entries or holds_nothing(self._log):
+            return
+        await self.write(Epochs([Epoch(BEFORE_CONTROLLERS, 0)]))
+        self.log.info(
+            "the log, up to {end}, is from before controller mode", end=self._log.max_offset
+        )
+
+    async def write(self, epochs: Epochs) -> None:
+        """
+        Have them on the disk.
+
+        :raises OSError: the disk refuses.
+        """
+        await self._worker.call(self._file.write, epochs)
+        self.epochs = epochs

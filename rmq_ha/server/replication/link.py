@@ -1,0 +1,131 @@
+"""A slave's connection to its master, kept up: what is the same in both dialects."""
+
+from abc import ABC, abstractmethod
+from typing import Any, Generic, TypeVar
+
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IDelayedCall
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from rmq_ha.base.seams import Host
+from rmq_ha.base.timing.masterless_time import MasterlessTime
+from rmq_ha.base.timing.timer import rearm
+from rmq_ha.server.replication.connector import MasterConnector
+from rmq_ha.server.replication.protocol import ReplicaProtocol
+
+R = TypeVar("R", bound=Any)
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """
+    Host and port of `host:port`; the host of an IPv6 address may stand in brackets.
+
+    :raises ValueError: it is none.
+    """
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdecimal() or not 0 < int(port) < 65536:
+        raise ValueError(f"{address!r} is no host:port")
+    return host.strip("[]"), int(port)
+
+
+class MasterLink(ABC, Generic[R]):
+    """
+    One connection at a time, again and again from `start` to `stop`.
+
+    The dialects differ in how they learn the master's address, in what they do to a log that is not
+    the master's, and in how long they wait: a pair's slave whose master is gone is on its own, one
+    in controller mode is told of another master soon.
+
+    :param connector: opens the connections.
+    :ivar connection: to the master; None while there is none.
+    """
+
+    log = Logger()
+
+    def __init__(self, host: Host, connector: MasterConnector) -> None:
+        self.connection: ReplicaProtocol[R] | None = None
+        self._host = host
+        self._connector = connector
+        self._attempt: Deferred[Any] | None = None
+        self._task: Deferred[Any] | None = None
+        self._timer: IDelayedCall | None = None
+        self._is_running = False
+        self._gone: Deferred[None] | None = None
+        self._last_reason = ""
+        self._alone = MasterlessTime(host.clock, self._tell_alone)
+
+    @abstractmethod
+    def _open(self) -> "Deferred[Any]":
+        """Find the master and connect; fires with the protocol."""
+
+    @abstractmethod
+    def _failed(self, failure: Failure) -> None:
+        """`_open` did not work: set `_attempt` to None, and come back."""
+
+    @abstractmethod
+    def _come_back(self, connection: ReplicaProtocol[R], error: Exception | None, why: str) -> None:
+        """A connection is over, and this link runs: decide when to connect again."""
+
+    @abstractmethod
+    def _tell_alone(self) -> None:
+        """No master was followed for a minute: say so."""
+
+    def start(self) -> None:
+        """Connect as soon as there is an address."""
+        self._is_running = True
+        self._alone.begin()
+        self._connect()
+
+    def stop(self) -> "Deferred[None]":
+        """Fires when the connection is closed, and nothing is done to our log any more."""
+        self._is_running = False
+        self._alone.end()
+        self._timer = rearm(self._host.clock, self._timer, None, self._connect)
+        if self._attempt is not None:
+            self._attempt.cancel()
+        done: Deferred[None] = Deferred()
+        self._gone = done
+        if self.connection is not None:
+            self.connection.close()
+        self._see_whether_gone()
+        return done
+
+    def _see_whether_gone(self) -> None:
+        if self._gone is not None and self.connection is None and self._task is None:
+            gone, self._gone = self._gone, None
+            gone.callback(None)
+
+    def _connect(self) -> None:
+        self._attempt = self._open()
+        self._attempt.addCallbacks(self._connected, self._failed)
+
+    def _connected(self, connection: ReplicaProtocol[R]) -> None:
+        self._attempt = None
+        if connection.is_lost:
+            return  # `lost` was told, and has set the timer
+        self.connection = connection
+        if not self._is_running:
+            connection.close()
+
+    def _connect_after(self, seconds: float) -> None:
+        clock = self._host.clock
+        self._timer = rearm(clock, self._timer, clock.seconds() + seconds, self._connect)
+
+    def lost(self, connection: ReplicaProtocol[R], error: Exception | None, why: str) -> None:
+        """As `ReplicaOwner` says."""
+        self.connection = None
+        if self._is_running:
+            self._alone.begin()
+            self._come_back(connection, error, why)
+        self._see_whether_gone()
+
+    def _run_task(self, task: "Deferred[Any]") -> "Deferred[Any]":
+        """Something is done to our log; `stop` waits for it."""
+        self._task = task
+        return task.addBoth(self._task_done)
+
+    def _task_done(self, result: Any) -> Any:
+        self._task = None
+        self._see_whether_gone()
+        return result
