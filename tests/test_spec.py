@@ -81,6 +81,27 @@ def test_every_file_that_a_document_names_is_there() -> None:
     assert not {(name, place) for name, place in named if place not in there}
 
 
+_SECTION = re.compile(r"""([\w/-]+)\.md`?\)?, "([^"`]+?)[."]""")
+_SPLIT_STRING = re.compile(r"""["']\s*\n\s*f?["']""")
+
+
+def test_every_section_that_a_text_names_is_there() -> None:
+    """`docs/failover.md, "What may be lost"`, in code and as a link in a page."""
+    pages = {path.stem: path.read_text() for path in DOCUMENTS}
+    sources = [*(REPO / "rmq_ha").rglob("*.py"), *REPO.glob("*.md"), *DOCUMENTS]
+    named = {
+        (path.name, place.rpartition("/")[2], heading)
+        for path in sources
+        for place, heading in _SECTION.findall(_SPLIT_STRING.sub("", path.read_text()))
+        if place.rpartition("/")[2] in pages
+    }
+    assert len(named) > 20
+    missing = {
+        item for item in named if not re.search(rf"^#+ {re.escape(item[2])}", pages[item[1]], re.M)
+    }
+    assert not missing
+
+
 @pytest.mark.parametrize("folder", ["rmq_ha", "twisted", "tests", "bench", "examples", "spark"])
 def test_every_pointer_into_a_specification_resolves(folder: str) -> None:
     found = {

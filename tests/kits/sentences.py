@@ -46,7 +46,9 @@ class Sentence:
 
     @property
     def words(self) -> int:
-        return sum(1 for word in self.text.split() if re.search(r"\w", word))
+        """A bare list of code is no sentence and has none."""
+        found = [word for word in self.text.split() if re.search(r"\w", word)]
+        return 0 if {word.strip(",;.") for word in found} == {_CODE} else len(found)
 
 
 @dataclass(frozen=True)

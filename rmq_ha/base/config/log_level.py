@@ -4,7 +4,7 @@ from enum import Enum
 
 
 class LogThreshold(Enum):
-    """Names as the properties file has them; docs/operations.md says what each is for."""
+    """Names as the properties file has them; docs/reference/logs.md says what each is for."""
 
     debug = "debug"
     info = "info"

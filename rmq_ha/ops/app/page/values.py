@@ -1,4 +1,4 @@
-"""What /api/... answers, as types: docs/operations.md has the list.
+"""What /api/... answers, as types: docs/reference/status-port.md has the list.
 
 Sizes are bytes, rates are by second, moments are ms since the epoch (`_ms`), durations seconds.
 """

@@ -336,7 +336,7 @@ def commands_of(text: str) -> list[list[str]]:
 
 
 @pytest.mark.parametrize(
-    "document", ["operations", "reference/commands", "failover", "client", "doctor"]
+    "document", ["operations", "reference/commands", "dledger", "failover", "client", "doctor"]
 )
 def test_documents_name_commands_and_options_that_exist(document: str) -> None:
     """Who follows a line at night finds that it is understood."""
