@@ -393,6 +393,8 @@ def test_the_document_names_every_command_of_mqadmin() -> None:
     assert set(MQADMIN.split()) - of_java == set()
     for _, ours, *reason in named:
         assert "`" in ours or reason[0].strip(" |"), ours
+    shown = {word for cells in named for word in re.findall(r"`([a-z-]+)", cells[1])}
+    assert set(main.commands) - shown == set()
 
 
 MQADMIN = """
