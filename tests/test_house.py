@@ -715,3 +715,27 @@ def test_implementers_implement(path: Path) -> None:
 def test_the_search_finds_what_it_looks_for(source: str, is_found: bool) -> None:
     """A check that never fails is none."""
     assert any(is_ambient(name) for _, name in uses(ast.parse(source))) is is_found
+
+
+MOST_PARAMETERS = 7
+MANY_PARAMETERS = {
+    "Message",  # public: an application names the parts of a message
+    "SendAsking",
+    "Send",
+    "EpochReplica",
+    "ReplicasManager",
+}
+"""Constructors that still have more; nobody adds one."""
+
+
+@pytest.mark.parametrize("path", FILES, ids=module_of)
+def test_a_constructor_takes_few_things(path: Path) -> None:
+    """What a class needs of its surroundings comes in things that have names of their own."""
+    for node in ast.walk(parsed(path)):
+        if not isinstance(node, ast.ClassDef) or node.name in MANY_PARAMETERS:
+            continue
+        for method in node.body:
+            if isinstance(method, ast.FunctionDef) and method.name == "__init__":
+                names = method.args
+                count = len([*names.posonlyargs, *names.args, *names.kwonlyargs]) - 1
+                assert count <= MOST_PARAMETERS, f"{node.name} takes {count}: group them by name"

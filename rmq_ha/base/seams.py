@@ -64,6 +64,22 @@ class File(Protocol):
         """Give up the descriptor and the map. Twice is harmless."""
 
 
+class Times(NamedTuple):
+    """
+    What tells the time.
+
+    :ivar clock: for durations; seconds that nobody sets.
+    :ivar now_ms: for timestamps, ms since the epoch; somebody may set them at any time.
+    """
+
+    clock: IReactorTime
+    now_ms: Callable[[], int]
+
+    def steady_ms(self) -> int:
+        """The clock in milliseconds, for durations."""
+        return int(self.clock.seconds() * 1000)
+
+
 class DiskUsage(NamedTuple):
     """Bytes of a partition; `usable` is what this process may still take."""
 
@@ -230,6 +246,11 @@ class Host:
     connections: Connections | None = None
     open_files: int = 1024
     boot_clock: Callable[[], float] | None = None
+
+    @property
+    def times(self) -> Times:
+        """What tells the time here."""
+        return Times(self.clock, self.now_ms)
 
     def boot_seconds(self) -> float:
         """For what others do meanwhile, as with leases: time counts while this machine sleeps."""

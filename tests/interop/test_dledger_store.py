@@ -60,7 +60,7 @@ def assert_rewritten_same(written: Path, rewritten: Path) -> None:
     entries = all_entries(ledger)
     assert [entry.index for entry in entries] == list(range(len(entries)))
     assert len(entries) > COUNT
-    files = LedgerFiles(RealDisk(), str(rewritten), [f"{rewritten}/data"], (), FILE_SIZE)
+    files = LedgerFiles(RealDisk(), str(rewritten), [f"{rewritten}/data"], FILE_SIZE)
     files.load()
     files.write(entries, 0, -1)
     files.close()

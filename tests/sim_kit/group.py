@@ -40,7 +40,6 @@ class GroupNode(BrokerNode):
             self.host.seams.disk,
             dledger_directory(self.configuration),
             ledger.files.data.row.directories,
-            (),
             ledger.file_size,
             INDEX_FILE_SIZE,
         )

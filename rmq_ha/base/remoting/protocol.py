@@ -6,7 +6,7 @@ Spec: remoting.md, sections 1.2, 1.6, 1.10 and 1.11.
 from collections import deque
 from collections.abc import Callable
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IDelayedCall, IPushProducer, IReactorTime
@@ -354,6 +354,24 @@ def _is_over(deadline: float, now: float) -> bool:
     return now > deadline - _IDLE_SLACK
 
 
+class PeerLimits(NamedTuple):
+    """
+    What a server counts for all its connections together.
+
+    :ivar refusals: keeps strangers from filling the log; None: every refusal is told.
+    :ivar frames: bounds what waits for the rest of its frame, on this connection and on others;
+        None: only the largest frame bounds it.
+    :ivar turns: says how much of a turn the requests of a connection may take; None: all of it.
+    """
+
+    refusals: Refusals | None = None
+    frames: UnfinishedFrames | None = None
+    turns: Turns | None = None
+
+
+_NO_LIMITS = PeerLimits()
+
+
 class ServerProtocol(RemotingProtocol):
     """The accepting end, which decides by the first byte whether this is TLS."""
 
@@ -364,28 +382,21 @@ class ServerProtocol(RemotingProtocol):
         idle: float,
         connected: "dict[ServerProtocol, None]",
         tls: "ServerTls | None" = None,
-        refusals: Refusals | None = None,
-        frames: UnfinishedFrames | None = None,
-        turns: Turns | None = None,
+        limits: PeerLimits = _NO_LIMITS,
     ) -> None:
         """
         :param connected: the protocol is in there while it is connected.
         :param tls: None takes plain connections only.
-        :param refusals: keeps strangers from filling the log; None: every one is told.
-        :param frames: bounds what waits for the rest of its frame, here and elsewhere; None: only
-            the largest frame does.
-        :param turns: says how much of a turn its requests may take; None: all of it.
         """
         super().__init__(clock, dispatcher, idle, accepts=True)
+        self._refusals, frames, self._turns = limits
         if frames is not None:
             self._frames = frames
             self._reader = FrameReader(max_header_size=frames.max_header_size)
-        self._turns = turns
-        if turns is not None:
-            self._charging = turns.charging
+        if self._turns is not None:
+            self._charging = self._turns.charging
         self._connected = connected
         self._rules = tls
-        self._refusals = refusals
         self._tls: TlsTransport | None = None
 
     def connectionMade(self) -> None:

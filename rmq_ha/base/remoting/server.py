@@ -13,7 +13,7 @@ from twisted.logger import Logger
 from rmq_ha.base.config.netty import NettyServerConfig
 from rmq_ha.base.remoting.channel import Channel
 from rmq_ha.base.remoting.dispatcher import RequestDispatcher
-from rmq_ha.base.remoting.protocol import ServerProtocol
+from rmq_ha.base.remoting.protocol import PeerLimits, ServerProtocol
 from rmq_ha.base.remoting.turns import Turns
 from rmq_ha.base.remoting.unfinished import UnfinishedFrames
 from rmq_ha.base.seams import Host
@@ -106,9 +106,7 @@ class RemotingServer:
             float(self._config.server_channel_max_idle_time_seconds),
             self._protocols,
             self._tls,
-            self._refusals,
-            self.frames,
-            self.turns,
+            PeerLimits(self._refusals, self.frames, self.turns),
         )
 
     def _listening(self, port: IListeningPort) -> IListeningPort:

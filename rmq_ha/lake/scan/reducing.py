@@ -7,7 +7,7 @@ So a few rows a window reach Spark in place of thousands.
 Spec: store.md, section 2.1.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
@@ -137,8 +137,8 @@ class Reduction(NamedTuple):
 
         :param rows: an Arrow batch with the columns `ROW`, of one broker; not empty.
         """
-        columns = (rows[name].to_numpy(zero_copy_only=False) for name in ROW[1:])
-        seen = _MessageColumns(rows["topic"], *columns)
+        columns = [rows[name].to_numpy(zero_copy_only=False) for name in ROW[1:]]
+        seen = _MessageColumns(rows["topic"], columns)
         yield self._sums(seen)
         yield from self._runs(seen)
 
@@ -231,15 +231,12 @@ class Reduction(NamedTuple):
 class _MessageColumns:
     """Columns of some messages of one broker."""
 
-    def __init__(
-        self, topics: Any, queue_id: Any, flags: Any, offsets: Any, places: Any, born: Any,
-        stored: Any, sizes: Any, sound: Any,
-    ) -> None:  # fmt: skip
+    def __init__(self, topics: Any, columns: Sequence[Any]) -> None:
         """
-        Numbers are numpy's.
-
         :param topics: Arrow texts.
+        :param columns: numpy's numbers: the other columns of `ROW`, in its order.
         """
+        queue_id, flags, offsets, places, born, stored, sizes, sound = columns
         self._topics = topics.dictionary_encode()
         self.names = self._topics.dictionary.to_pylist()
         self.codes = self._topics.indices.to_numpy().astype(np.int64)
@@ -265,11 +262,12 @@ class _MessageColumns:
 
 
 def _of_records(records: Records) -> _MessageColumns:
-    return _MessageColumns(
-        records.topics(), records.queue_id, records.stored_sys_flag, records.queue_offset,
-        records.physical_offset, records.born_timestamp, records.store_timestamp, records.sizes,
-        records.crc_ok(),
-    )  # fmt: skip
+    columns = (
+        *(records.queue_id, records.stored_sys_flag, records.queue_offset),
+        *(records.physical_offset, records.born_timestamp, records.store_timestamp),
+        *(records.sizes, records.crc_ok()),
+    )
+    return _MessageColumns(records.topics(), columns)
 
 
 def _starts(ordered: Any) -> Any:

@@ -15,7 +15,7 @@ from rmq_ha.ops.app.exposure import readable_secrets
 from rmq_ha.ops.app.log import LogStyle, server_observer
 from rmq_ha.ops.app.notify import of_this_process
 from rmq_ha.ops.app.process import ProcessEnd
-from rmq_ha.ops.app.service import ServerService
+from rmq_ha.ops.app.service import LogBeginning, ServerService
 
 
 def make_service(
@@ -70,8 +70,10 @@ def make_service(
         ProcessEnd(reactor),
         notices,
         options.wants_ready,
-        server_observer(options.parent, _log_style(program, configuration)),
-        f"{program}: {build_text()}",
+        LogBeginning(
+            server_observer(options.parent, _log_style(program, configuration)),
+            f"{program}: {build_text()}",
+        ),
         of_this_process(reactor),
     )
 

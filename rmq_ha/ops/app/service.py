@@ -5,7 +5,7 @@ import json
 import os
 import sys
 from collections.abc import Iterable
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from twisted.application.service import Service
 from twisted.internet.defer import Deferred
@@ -83,6 +83,21 @@ def explain(error: BaseException, ports: Iterable[PlannedPort]) -> str | None:
     return None
 
 
+class LogBeginning(NamedTuple):
+    """
+    Where the log goes, and how it begins.
+
+    :ivar observer: where twistd logs to; None leaves it to twistd.
+    :ivar banner: the first line of the log: which program, which version.
+    """
+
+    observer: ILogObserver | None = None
+    banner: str = ""
+
+
+_NO_BEGINNING = LogBeginning()
+
+
 class ServerService(Service):
     """
     Runs one server inside twistd.
@@ -92,8 +107,6 @@ class ServerService(Service):
 
     :param notices: what the operator should know of the configuration.
     :param is_ready_wanted: print the READY line.
-    :param observer: where twistd logs to; None leaves it to twistd.
-    :param banner: the first line of the log: which program, which version.
     :param notifier: tells the service manager; None: there is none.
     """
 
@@ -106,8 +119,7 @@ class ServerService(Service):
         end: ProcessEnd,
         notices: Iterable[Notice] = (),
         is_ready_wanted: bool = False,
-        observer: ILogObserver | None = None,
-        banner: str = "",
+        beginning: LogBeginning = _NO_BEGINNING,
         notifier: Notifier | None = None,
     ) -> None:
         self._reactor = reactor
@@ -115,8 +127,7 @@ class ServerService(Service):
         self._end = end
         self._notices = notices
         self._is_ready_wanted = is_ready_wanted
-        self._observer = observer
-        self._banner = banner
+        self._observer, self._banner = beginning
         self._notifier = notifier or Notifier(reactor, None)
         self._started: Deferred[None] | None = None
 

@@ -10,7 +10,7 @@ from rmq_ha.base.seams import Host
 from rmq_ha.server.broker.frame_limits import FrameLimits
 from rmq_ha.server.broker.processors.admin_acl import AdminAclProcessor
 from rmq_ha.server.broker.processors.admin_cleaning import AdminCleaningProcessor
-from rmq_ha.server.broker.processors.admin_config import AdminConfigProcessor
+from rmq_ha.server.broker.processors.admin_config import AdminConfigProcessor, MoreRuntimeInfo
 from rmq_ha.server.broker.processors.admin_groups import AdminGroupsProcessor
 from rmq_ha.server.broker.processors.admin_offsets import AdminOffsetsProcessor
 from rmq_ha.server.broker.processors.admin_progress import AdminProgressProcessor
@@ -27,7 +27,7 @@ from rmq_ha.server.broker.processors.reset_offsets import ResetOffsetProcessor
 from rmq_ha.server.broker.processors.send_answers import SendAnswers
 from rmq_ha.server.broker.processors.send_back import SendBackProcessor
 from rmq_ha.server.broker.processors.send_checks import SendChecks
-from rmq_ha.server.broker.processors.send_hooks import SendHooks
+from rmq_ha.server.broker.processors.send_hooks import SendHooks, SendPlugins
 from rmq_ha.server.broker.processors.unserved import UnservedProperties
 from rmq_ha.server.broker.registration import Registration
 from rmq_ha.server.broker.replication_info import replication_info
@@ -36,6 +36,7 @@ from rmq_ha.server.broker.routes import Processor
 from rmq_ha.server.broker.slave import SlaveSynchronize
 from rmq_ha.server.broker.standing import Standing
 from rmq_ha.server.broker.stats import BrokerStats
+from rmq_ha.server.broker.tables.broker_tables import BrokerTables
 from rmq_ha.server.broker.tables.client_offsets import ClientOffsets
 from rmq_ha.server.broker.tables.clients import ConsumerManager, ProducerManager
 from rmq_ha.server.broker.tables.consumer_filters import ConsumerFilterManager
@@ -74,7 +75,7 @@ class BrokerParts(Protocol):
     stats: BrokerStats
     limits: FrameLimits
     unserved: UnservedProperties
-    answers: SendAnswers
+    tables: BrokerTables
     hooks: list[Any]
     access_controls: list[Any]
     registration: Registration
@@ -133,8 +134,7 @@ def admin_processors(broker: BrokerParts) -> list[Processor]:
 def transaction_checks(broker: BrokerParts) -> TransactionalMessageCheckService:
     """What looks after open transactions; to be started on a master only."""
     return TransactionalMessageCheckService(
-        broker.host.clock,
-        broker.host.now_ms,
+        broker.host.times,
         broker.configuration,
         broker.store,
         broker.front,
@@ -180,20 +180,14 @@ def _table_processors(broker: BrokerParts) -> list[Processor]:
         ),
         AdminTopicsProcessor(
             store=store,
-            topics=topics,
-            consumers=broker.consumers,
-            consumer_offsets=offsets,
+            tables=broker.tables,
             stats=broker.stats,
             configuration=configuration,
             register_topic=broker.registration.register_topic,
             clock=broker.host.clock,
         ),
         AdminGroupsProcessor(
-            groups=broker.groups,
-            topics=topics,
-            consumers=broker.consumers,
-            producers=broker.producers,
-            consumer_offsets=offsets,
+            tables=broker.tables,
             stats=broker.stats,
             consume_tables=consume_tables,
             configuration=configuration,
@@ -210,23 +204,29 @@ def _table_processors(broker: BrokerParts) -> list[Processor]:
         AdminCleaningProcessor(store=store, topics=lambda: topics.table, stats=broker.stats),
         AdminConfigProcessor(
             store=store,
-            topics=topics,
             stats=broker.stats,
             configuration=configuration,
             now_ms=broker.host.now_ms,
-            register=broker.registration.register_all,
+            permission_changed=partial(_permission_changed, broker),
             save=broker.config_file.change,
-            processors=broker.host.processors,
-            replication=partial(
-                replication_info,
-                configuration,
-                broker.journal,
-                broker.slave_synchronize,
-                broker.standing,
+            more=MoreRuntimeInfo(
+                broker.host.processors,
+                partial(
+                    replication_info,
+                    configuration,
+                    broker.journal,
+                    broker.slave_synchronize,
+                    broker.standing,
+                ),
+                partial(_missing_groups, broker),
             ),
-            missing_groups=partial(_missing_groups, broker),
         ),
     ]
+
+
+def _permission_changed(broker: BrokerParts) -> None:
+    broker.topics.permission_changed()
+    broker.registration.register_all()
 
 
 def _missing_groups(broker: BrokerParts) -> list[str]:
@@ -241,13 +241,11 @@ def _client_processors(broker: BrokerParts) -> list[Processor]:
     name = broker.identity.broker_name
     return [
         ReplyMessageProcessor(
-            config=configuration.broker,
-            front=broker.front,
+            configuration=configuration,
+            plugins=SendPlugins(broker.front, SendHooks(broker.hooks)),
             producers=broker.producers,
             checks=SendChecks(configuration.broker, topics, broker.unserved, host.random),
-            answers=broker.answers,
-            hooks=SendHooks(broker.hooks),
-            store_host=configuration.store_host,
+            answers=SendAnswers(configuration, store),
             now_ms=host.now_ms,
         ),
         RelayProcessor(store=store, consumers=consumers, broker_name=name),

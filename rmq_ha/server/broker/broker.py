@@ -61,13 +61,14 @@ from rmq_ha.server.broker.masters import TrustedMasters
 from rmq_ha.server.broker.notify import ConsumerIdsNotifier
 from rmq_ha.server.broker.outer_api import BrokerOuterAPI
 from rmq_ha.server.broker.own_calls import own_tls, signed
+from rmq_ha.server.broker.processors.batches import BatchReader
 from rmq_ha.server.broker.processors.heartbeat import HeartbeatProcessor
-from rmq_ha.server.broker.processors.pull import PullMessageProcessor
-from rmq_ha.server.broker.processors.pull_filters import PullFilters
-from rmq_ha.server.broker.processors.send import SendMessageProcessor
-from rmq_ha.server.broker.processors.send_answers import SendAnswers
+from rmq_ha.server.broker.processors.pull import Deliveries, PullMessageProcessor
+from rmq_ha.server.broker.processors.send import SendMessageProcessor, SendRules
+from rmq_ha.server.broker.processors.send_checks import SendChecks
+from rmq_ha.server.broker.processors.send_hooks import SendHooks, SendPlugins
 from rmq_ha.server.broker.processors.unserved import UnservedProperties
-from rmq_ha.server.broker.registration import Registration
+from rmq_ha.server.broker.registration import LearnedOfMaster, Registration
 from rmq_ha.server.broker.routes import Processor, add_routes
 from rmq_ha.server.broker.slave import SlaveSynchronize
 from rmq_ha.server.broker.slow_consumers import CHECK_S as SLOW_CONSUMERS_S
@@ -76,6 +77,7 @@ from rmq_ha.server.broker.standing import Standing
 from rmq_ha.server.broker.stats import BrokerStats
 from rmq_ha.server.broker.streamed_tables import StreamedTables
 from rmq_ha.server.broker.succession import Succession
+from rmq_ha.server.broker.tables.broker_tables import BrokerTables, CopiedTables
 from rmq_ha.server.broker.tables.client_offsets import ClientOffsets
 from rmq_ha.server.broker.tables.clients import ConsumerManager, ProducerManager
 from rmq_ha.server.broker.tables.consumer_filters import ConsumerFilterManager
@@ -216,6 +218,15 @@ class Broker:
             self.store,
             self.journal.role,
         )
+        self.tables = BrokerTables(
+            self.topics,
+            self.groups,
+            self.consumers,
+            self.producers,
+            self.consumer_offsets,
+            self.client_offsets,
+            self.consumer_filters,
+        )
         if self.configuration.broker.enable_calc_filter_bit_map:
             self.store.queues.bit_map_of = self._bit_map_of
         self.store.schedule.on_delivered = self.stats.delivered
@@ -245,10 +256,7 @@ class Broker:
         self.slave_synchronize = SlaveSynchronize(
             host.clock,
             api,
-            self.topics,
-            self.groups,
-            self.consumer_offsets,
-            self.delay_offsets,
+            CopiedTables(self.topics, self.groups, self.consumer_offsets, self.delay_offsets),
             self.identity.address,
             lambda: self.journal.has_masters_log,
             QueuesOfTopics(self.store, self.consumer_offsets, own)
@@ -280,10 +288,11 @@ class Broker:
             self.identity,
             self.topics,
             api,
-            self.standing,
             self.succession,
-            self.masters.only(self.journal.set_master_address),
-            self.masters.only(self.slave_synchronize.set_master_address),
+            LearnedOfMaster(
+                self.masters.only(self.journal.set_master_address),
+                self.masters.only(self.slave_synchronize.set_master_address),
+            ),
         )
         self.topics.on_creation(self.registration.register_new_topic)
         for table in (self.topics, self.groups):
@@ -308,7 +317,6 @@ class Broker:
         self.access_controls = [item for item in validators if IAccessControl.providedBy(item)]
         self.dispatcher = RequestDispatcher(validators)
         self.fast_dispatcher = RequestDispatcher(validators)
-        self.answers = SendAnswers(configuration, self.store)
         self.hooks = hooks = [
             checked(plugin, plugin.make_hook(context), ISendMessageHook, IConsumeMessageHook)
             for plugin in self._plugins[IHookPlugin]
@@ -324,32 +332,23 @@ class Broker:
         self.limits = FrameLimits(configuration.ours)
         self.unserved = UnservedProperties(configuration.ours)
         self.heartbeats = HeartbeatProcessor(
-            topics=self.topics,
-            groups=self.groups,
-            consumers=self.consumers,
-            producers=self.producers,
+            tables=self.tables,
             notifier=self.notifier,
-            filters=self.consumer_filters,
-            config=configuration.broker,
+            configuration=configuration,
             limits=self.limits,
-            now_ms=self.host.now_ms,
-            steady_ms=self.host.steady_ms,
-            window_ms=configuration.ours.duplicate_window_millis,
+            times=self.host.times,
         )
         sends = SendMessageProcessor(
             configuration,
             self.store,
-            self.topics,
-            self.groups,
+            self.tables,
             self.stats,
-            self.host.random,
-            self.host.now_ms,
-            self.answers,
-            self.limits,
-            self.unserved,
-            self.host.clock,
-            hooks,
-            self.front,
+            self.host.times,
+            SendRules(
+                SendChecks(configuration.broker, self.topics, self.unserved, self.host.random),
+                BatchReader(configuration, self.limits, self.unserved),
+            ),
+            SendPlugins(self.front, SendHooks(hooks)),
         )
         processors: list[Processor] = [
             sends,
@@ -382,19 +381,12 @@ class Broker:
         configuration = self.configuration
         return PullMessageProcessor(
             store=self.front,
-            topics=self.topics,
-            groups=self.groups,
-            consumer_offsets=self.consumer_offsets,
-            client_offsets=self.client_offsets,
-            filters=PullFilters(configuration.broker, self.consumers, self.consumer_filters),
+            tables=self.tables,
             hold=self.hold,
-            stats=self.stats,
+            deliveries=Deliveries(self.stats, hooks),
             configuration=configuration,
             role=self.journal.role,
-            store_host=configuration.store_host,
-            now_ms=self.host.now_ms,
-            seconds=self.host.clock.seconds,
-            hooks=hooks,
+            times=self.host.times,
         )
 
     # ------------------------------------------------------------ running

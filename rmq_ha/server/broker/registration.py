@@ -5,7 +5,7 @@ Spec: remoting.md, sections 9.2 and 9.3; ha.md, section 9.
 
 from collections.abc import Callable, Coroutine, Iterable
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from msgspec.structs import replace
 from twisted.internet.defer import Deferred, DeferredList, succeed
@@ -20,7 +20,6 @@ from rmq_ha.base.model.topic_config import TopicConfig
 from rmq_ha.base.timing.periodic import Periodic
 from rmq_ha.base.wire.route_bodies import RegisterBrokerBody
 from rmq_ha.server.broker.outer_api import BrokerOuterAPI, RegisterBody, RegisterBrokerResult
-from rmq_ha.server.broker.standing import Standing
 from rmq_ha.server.broker.succession import Succession
 from rmq_ha.server.broker.tables.topics import PERM_RW, TopicConfigManager
 
@@ -37,6 +36,19 @@ ALONE_ROUNDS = 3
 LEASE_LOOK_SECONDS = 0.2
 MASTER_LOOK_SECONDS = 2.0
 MAX_CHANGES = 1000
+
+
+class LearnedOfMaster(NamedTuple):
+    """
+    Who hears what name servers say of the master.
+
+    :ivar ha_address: called with the master's HA address, by a slave's registrations.
+    :ivar master_address: called with the master's address, or None where no name server knows one,
+        after every round that any name server answered.
+    """
+
+    ha_address: Callable[[str], None]
+    master_address: Callable[[str | None], None]
 
 
 class Registration:
@@ -57,11 +69,8 @@ class Registration:
     A master in controller mode registers as such only while its lease is valid. When the lease
     ends it registers at once with the id that it has as a slave. Each registration has the epoch.
 
-    :param standing: as what this broker stands before others.
     :param succession: looks for another master of our name before each full round.
-    :param ha_address_learned: called with the master's HA address, by a slave's registrations.
-    :param master_address_learned: called with the master's address, None where no name server
-        knows one, after every round that any name server answered.
+    :param learned: hears what name servers say of the master.
     :ivar identity: may change at run time.
     :ivar rounds: finished rounds, those without any answer included.
     :ivar failures: calls to a name server that failed.
@@ -76,10 +85,8 @@ class Registration:
         identity: BrokerIdentity,
         topics: TopicConfigManager,
         api: BrokerOuterAPI,
-        standing: Standing,
         succession: Succession,
-        ha_address_learned: Callable[[str], None],
-        master_address_learned: Callable[[str | None], None],
+        learned: LearnedOfMaster,
     ) -> None:
         self.identity = identity
         self.rounds = 0
@@ -88,11 +95,10 @@ class Registration:
         self._config = config
         self._topics = topics
         self._api = api
-        self._standing = standing
+        self._standing = succession.standing
         self._succession = succession
         self._told_id: int | None = None  # the brokerId of the last round that began
-        self._ha_address_learned = ha_address_learned
-        self._master_address_learned = master_address_learned
+        self._learned = learned
         self._unreachable: set[str] = set()
         self._is_started = self._is_stopped = False
         self._changes: dict[int, TopicConfig] = {}  # by the version's counter that each made
@@ -352,8 +358,8 @@ class Registration:
     def _learn(self, result: RegisterBrokerResult) -> None:
         self._master = result.master_address
         if result.ha_server_address:
-            self._ha_address_learned(result.ha_server_address)
-        self._master_address_learned(result.master_address)
+            self._learned.ha_address(result.ha_server_address)
+        self._learned.master_address(result.master_address)
         if result.order_topics is not None:
             self._topics.update_order(result.order_topics)
 

@@ -20,10 +20,7 @@ from rmq_ha.base.model.topics import SYSTEM_TOPICS
 from rmq_ha.base.timing.periodic import Periodic
 from rmq_ha.base.wire.bodies import GroupTable, TopicTable
 from rmq_ha.server.broker.outer_api import BrokerOuterAPI
-from rmq_ha.server.broker.tables.consumer_offsets import ConsumerOffsetManager
-from rmq_ha.server.broker.tables.delay_offsets import DelayOffsetCopy
-from rmq_ha.server.broker.tables.groups import SubscriptionGroupManager
-from rmq_ha.server.broker.tables.topics import TopicConfigManager
+from rmq_ha.server.broker.tables.broker_tables import CopiedTables
 from rmq_ha.server.broker.tables.versioned import VersionedTable
 from rmq_ha.server.broker.vanished_topics import QueuesOfTopics, VanishedTopics
 
@@ -98,10 +95,7 @@ class SlaveSynchronize:
         self,
         clock: IReactorTime,
         api: BrokerOuterAPI,
-        topics: TopicConfigManager,
-        groups: SubscriptionGroupManager,
-        consumer_offsets: ConsumerOffsetManager,
-        delay_offsets: DelayOffsetCopy,
+        tables: CopiedTables,
         address: str,
         has_masters_log: Callable[[], bool],
         queues: QueuesOfTopics | None = None,
@@ -111,6 +105,7 @@ class SlaveSynchronize:
         self._has_masters_log = has_masters_log
         self._queues = queues
         self._api = api
+        topics, groups, consumer_offsets, delay_offsets = tables
         self._topics = topics
         self._groups = groups
         self._consumer_offsets = consumer_offsets

@@ -42,6 +42,7 @@ class Succession:
 
     :param trusts: says whether an address may be a master of ours.
     :param boot_ms: when this broker started.
+    :ivar standing: as what this broker stands before others.
     :ivar dead: by name server, the address that it takes for the master, and that does not lead.
     """
 
@@ -60,7 +61,7 @@ class Succession:
         self._configuration = configuration
         self._identity = identity
         self._api = api
-        self._standing = standing
+        self.standing = standing
         self._trusts = trusts
         self._boot_ms = boot_ms
         self._told = ""
@@ -72,7 +73,7 @@ class Succession:
         broker, store = self._configuration.broker, self._configuration.store
         return (
             not self._configuration.ours.start_beside_another_master
-            and not self._standing.is_elected
+            and not self.standing.is_elected
             and store.broker_role is not BrokerRole.SLAVE
             and broker.broker_id == MASTER_ID
         )
@@ -83,7 +84,7 @@ class Succession:
 
         :param is_start: this broker has served nobody yet.
         """
-        if not self.is_needed or self._standing.successor:
+        if not self.is_needed or self.standing.successor:
             return
         named = await self._named(name_servers)
         peers = await self._ask(named.values())
@@ -102,7 +103,7 @@ class Succession:
 
     async def refused(self, name_server: str, holder: str) -> None:
         """A name server keeps our id for another address: it took over from us."""
-        if not self.is_needed or self._standing.successor:
+        if not self.is_needed or self.standing.successor:
             return
         peer = (await self._ask([holder]))[holder]
         if peer.leads and self._trusts(holder):
@@ -162,9 +163,9 @@ class Succession:
             )
 
     def _stand_aside(self, successor: str, *, is_start: bool) -> None:
-        if self._standing.successor:
+        if self.standing.successor:
             return
-        self._standing.stand_aside(successor)
+        self.standing.stand_aside(successor)
         own = self._identity
         self._audit.tell("stands aside for", "master", own.broker_name, at=successor)
         begin = f"{successor} leads {own.broker_name}, and this broker was started as its master"

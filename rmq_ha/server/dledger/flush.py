@@ -15,7 +15,7 @@ from rmq_ha.base.model.status import Decided, PutMessageStatus
 from rmq_ha.server.dledger.commit_log import DLedgerCommitLog
 from rmq_ha.server.dledger.ledger_sync import SyncJob
 from rmq_ha.server.store.journal import StoreAround
-from rmq_ha.server.store.log.clean import LogCleaner
+from rmq_ha.server.store.log.clean import CleaningLimits, LogCleaner
 
 FLUSH_S = 0.01
 CHECKPOINT_S = 3.0
@@ -194,16 +194,13 @@ class LedgerCleaner(LogCleaner):
         self._limit = own.disk_space_warning_level_ratio / 100
         self._short = own.disk_space_clean_forcibly_ratio / 100
         super().__init__(
+            store.host,
             configuration.store,
-            store.host.disk,
-            store.host.worker,
             log,
             f"{store.root}/consumequeue",
             store.flags,
-            store.host.now_ms,
-            full_ratio=self._limit,
-            force_ratio=self._short,
-            extra_hours=1,  # as RocketMQ tells DLedger
+            # RocketMQ tells DLedger to keep files for one hour more.
+            CleaningLimits(self._limit, self._short, extra_hours=1),
         )
 
     def check_disk(self) -> None:

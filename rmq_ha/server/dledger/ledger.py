@@ -40,7 +40,6 @@ class Ledger(LedgerReader):
     :param directory: `dledger-<selfId>`: index, checkpoint and, if no others are given, data.
     :param file_size: of data files; the same on all members.
     :param data_directories: where data files are found and made.
-    :param read_only: further directories of data files.
     :param first_pos: where the first entry goes, behind an old commit log; start of a file.
     :param cached_bytes: of recent entries, kept so that pushing them needs no read.
     :ivar committed_index: the last entry known to be committed; -1: none.
@@ -62,13 +61,12 @@ class Ledger(LedgerReader):
         file_size: int,
         *,
         data_directories: Sequence[str] = (),
-        read_only: Sequence[str] = (),
         first_pos: int = 0,
         index_file_size: int = INDEX_FILE_SIZE,
         cached_bytes: int = 16 << 20,
     ) -> None:
         data = data_directories or [f"{directory}/data"]
-        files = LedgerFiles(disk, directory, data, read_only, file_size, index_file_size)
+        files = LedgerFiles(disk, directory, data, file_size, index_file_size)
         super().__init__(files, first_pos, cached_bytes)
         self.checkpoint_file = CheckpointFile(disk, directory)
         self.committed_index, self.committed_pos = -1, 0

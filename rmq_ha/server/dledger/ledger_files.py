@@ -128,7 +128,6 @@ class LedgerFiles:
 
     :param directory: `dledger-<selfId>`.
     :param data_directories: where data files are found and made.
-    :param read_only: further directories of data files.
     :param index_file_size: bytes; upstream knows only one size.
     """
 
@@ -137,12 +136,11 @@ class LedgerFiles:
         disk: Disk,
         directory: str,
         data_directories: Sequence[str],
-        read_only: Sequence[str],
         file_size: int,
         index_file_size: int = INDEX_FILE_SIZE,
     ) -> None:
         self.file_size = file_size
-        self.data = DirtyRow(FileRow(disk, data_directories, file_size, read_only))
+        self.data = DirtyRow(FileRow(disk, data_directories, file_size))
         self.index = DirtyRow(FileRow(disk, [f"{directory}/index"], index_file_size))
         checksum_size = index_file_size // INDEX_UNIT * CHECKSUM_UNIT
         self.checksums = DirtyRow(FileRow(disk, [f"{directory}/checksums"], checksum_size))

@@ -29,8 +29,9 @@ from rmq_ha.base.store_flags import Flag, RunningFlags
 from rmq_ha.base.store_format.checkpoint import NO_INDEX, NOTHING_WHOLE, Whole
 from rmq_ha.base.store_format.delay_levels import parse_delay_levels
 from rmq_ha.base.timing.slices import Lane
+from rmq_ha.server.store.delay.offsets import DelayOffsets
 from rmq_ha.server.store.delay.redirect import asks_for_delay, redirect_delayed
-from rmq_ha.server.store.delay.schedule import ScheduleMessageService
+from rmq_ha.server.store.delay.schedule import DelayedLog, ScheduleMessageService
 from rmq_ha.server.store.index.index import IndexService
 from rmq_ha.server.store.journal import Journal
 from rmq_ha.server.store.local.journal import LocalJournal
@@ -39,7 +40,7 @@ from rmq_ha.server.store.log.batch import MEMBERS_A_TURN, BatchLayout
 from rmq_ha.server.store.log.boot import BootMark
 from rmq_ha.server.store.log.checkpoint import Checkpoint
 from rmq_ha.server.store.log.dispatch import Dispatcher
-from rmq_ha.server.store.log.flush import QueueFlusher
+from rmq_ha.server.store.log.flush import FlushedFiles, QueueFlusher
 from rmq_ha.server.store.log.layout import make_commit_log, store_root
 from rmq_ha.server.store.maintenance import StoreMaintenance
 from rmq_ha.server.store.queues.deleted import DeletedQueues
@@ -119,10 +120,8 @@ class DefaultMessageStore(StoreMaintenance):
             queues,
             index,
             MessageReader(config, log, queues, damage, memory_bytes, host.clock.seconds),
-            damage,
             flags,
             StoreStatistics(host.now_ms(), host.steady_ms()),
-            memory_bytes,
         )
         self.checkpoint = Checkpoint(host.disk, f"{root}/checkpoint")
         self.whole, self.is_whole = NOTHING_WHOLE, False
@@ -136,9 +135,9 @@ class DefaultMessageStore(StoreMaintenance):
             host.worker,
             config,
             self.checkpoint,
-            queues.sync,
-            index.sync if index is not None else lambda: None,
-            self._complete,
+            FlushedFiles(
+                queues.sync, index.sync if index is not None else lambda: None, self._complete
+            ),
             self.boot.forget,
         )
         if index is not None:
@@ -156,18 +155,13 @@ class DefaultMessageStore(StoreMaintenance):
             put_requests = partial(index.put_requests, most=KEYS_AT_ONCE)
             self.dispatcher.add_target(Flag.INDEX_FILE, put_requests, 3)
         self.schedule = ScheduleMessageService(
-            host.clock,
-            host.now_ms,
-            host.disk,
-            host.worker,
-            root,
+            host.times,
+            DelayOffsets(
+                host.clock, host.disk, host.worker, root, config.flush_delay_offset_interval
+            ),
             self.delay_levels,
-            queues,
-            self.record_at,
-            damage.find,
+            DelayedLog(queues, self.record_at, damage.find, lambda: log.last_store_timestamp),
             self.put_many,
-            config.flush_delay_offset_interval,
-            lambda: log.last_store_timestamp,
         )
         self.on_new_life: Restarted = lambda topic, queue_id, queue_offset: None
         self.on_forced_deletion: Callable[[], None] = lambda: None

@@ -5,7 +5,7 @@ Spec: remoting.md, section 7.9.
 
 import json
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
@@ -25,7 +25,6 @@ from rmq_ha.base.wire.stat_bodies import REPLICATION_KEY
 from rmq_ha.base.wire.versions import version_name
 from rmq_ha.server.broker.processors.fields import Handler
 from rmq_ha.server.broker.stats import BrokerStats
-from rmq_ha.server.broker.tables.topics import TopicConfigManager
 
 _MOST_MISSING = 50
 
@@ -37,17 +36,32 @@ class RuntimeInfoStore(Protocol):
         """Keys of GET_BROKER_RUNTIME_INFO."""
 
 
+class MoreRuntimeInfo(NamedTuple):
+    """
+    What the answers say besides what the store and the statistics tell.
+
+    :ivar processors: the number of processors of this machine.
+    :ivar replication: how the pair or group is, for `rmqha-admin`, which gets this broker's time
+        and release with it.
+    :ivar missing_groups: groups that have members, and that this broker does not have.
+    """
+
+    processors: int = 1
+    replication: Callable[[], Mapping[str, Any]] = dict
+    missing_groups: Callable[[], list[str]] = list
+
+
+_NOTHING_MORE = MoreRuntimeInfo()
+
+
 class AdminConfigProcessor:
     """
     Shows and changes the configuration, shows the running broker.
 
-    :param register: makes all topics known to the name servers again.
+    :param permission_changed: makes all topics known to the name servers again.
     :param save: writes changed keys to the configuration file; fires when that is done or failed,
         and never fails.
-    :param processors: of this machine.
-    :param replication: how the pair or group is, for `rmqha-admin`, which is told our time and
-        release with it.
-    :param missing_groups: groups that have members and are none of this broker's.
+    :param more: what the answers say besides.
     """
 
     log = Logger()
@@ -56,26 +70,20 @@ class AdminConfigProcessor:
         self,
         *,
         store: RuntimeInfoStore,
-        topics: TopicConfigManager,
         stats: BrokerStats,
         configuration: BrokerConfiguration,
         now_ms: Callable[[], int],
-        register: Callable[[], object] = lambda: None,
+        permission_changed: Callable[[], object],
         save: "Callable[[Mapping[str, str]], Deferred[Any]]",
-        processors: int = 1,
-        replication: Callable[[], Mapping[str, Any]] = dict,
-        missing_groups: Callable[[], list[str]] = list,
+        more: MoreRuntimeInfo = _NOTHING_MORE,
     ) -> None:
         self._store = store
-        self._topics = topics
         self._stats = stats
         self._configuration = configuration
         self._now_ms = now_ms
-        self._register = register
+        self._permission_changed = permission_changed
         self._save = save
-        self._processors = processors
-        self._replication = replication
-        self._missing_groups = missing_groups
+        self._more = more
         self._version = DataVersion(now_ms(), 0)
         self._release = rmq_ha.__version__
 
@@ -91,7 +99,7 @@ class AdminConfigProcessor:
         lines = [line for line in load.render(self._configuration) if not line.endswith("=")]
         if self._configuration.unserved.clientCallbackExecutorThreads is None:
             # Java's default; `mqadmin exportMetrics` takes it for the number of processors.
-            lines.append(f"clientCallbackExecutorThreads={self._processors}")
+            lines.append(f"clientCallbackExecutorThreads={self._more.processors}")
         return request.response(
             ext={"version": fastjson.encode(self._version).decode()},
             body="".join([f"{line}\n" for line in lines]).encode("utf-8", "replace"),
@@ -119,8 +127,7 @@ class AdminConfigProcessor:
             changes=NamedValues({key: changes[key] for key in known}),
         )
         if "brokerPermission" in known:
-            self._topics.permission_changed()
-            self._register()
+            self._permission_changed()
         saved = self._save({key: changes[key] for key in known})
         return saved.addCallback(lambda _: request.response())
 
@@ -147,9 +154,9 @@ class AdminConfigProcessor:
         table |= self._store.runtime_info()
         if REPLICATION_KEY in (request.ext or {}):
             own: dict[str, Any] = {"now_ms": self._now_ms(), "release": self._release}
-            if missing := self._missing_groups():
+            if missing := self._more.missing_groups():
                 own["missing_groups"] = missing[:_MOST_MISSING]
-            table[REPLICATION_KEY] = json.dumps({**self._replication(), **own})
+            table[REPLICATION_KEY] = json.dumps({**self._more.replication(), **own})
         return request.response(body=fastjson.encode({"table": table}))
 
     def _refuse_fixed(self, changes: Mapping[str, str]) -> None:

@@ -33,10 +33,8 @@ from rmq_ha.server.broker.processors.admin_topics import (
 from rmq_ha.server.broker.processors.consume_tables import ConsumeTables
 from rmq_ha.server.broker.processors.fields import Handler
 from rmq_ha.server.broker.stats import BrokerStats
-from rmq_ha.server.broker.tables.clients import ClientChannelInfo, ConsumerManager, ProducerManager
-from rmq_ha.server.broker.tables.consumer_offsets import ConsumerOffsetManager
-from rmq_ha.server.broker.tables.groups import SubscriptionGroupManager
-from rmq_ha.server.broker.tables.topics import TopicConfigManager
+from rmq_ha.server.broker.tables.broker_tables import BrokerTables
+from rmq_ha.server.broker.tables.clients import ClientChannelInfo
 
 
 class AdminGroupsProcessor:
@@ -50,22 +48,18 @@ class AdminGroupsProcessor:
     def __init__(
         self,
         *,
-        groups: SubscriptionGroupManager,
-        topics: TopicConfigManager,
-        consumers: ConsumerManager,
-        producers: ProducerManager,
-        consumer_offsets: ConsumerOffsetManager,
+        tables: BrokerTables,
         stats: BrokerStats,
         consume_tables: ConsumeTables,
         configuration: BrokerConfiguration,
         register_topic: Callable[[TopicConfig], "Deferred[None]"],
     ) -> None:
-        self._groups = groups
-        self._topics = topics
+        self._groups = tables.groups
+        self._topics = tables.topics
         self._register_topic = register_topic
-        self._consumers = consumers
-        self._producers = producers
-        self._consumer_offsets = consumer_offsets
+        self._consumers = tables.consumers
+        self._producers = tables.producers
+        self._consumer_offsets = tables.consumer_offsets
         self._stats = stats
         self._consume_tables = consume_tables
         self._configuration = configuration

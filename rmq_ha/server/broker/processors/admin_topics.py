@@ -25,9 +25,7 @@ from rmq_ha.server.broker.processors import fields
 from rmq_ha.server.broker.processors.fields import Answer, Handler
 from rmq_ha.server.broker.processors.query import answer_over_turns
 from rmq_ha.server.broker.stats import BrokerStats
-from rmq_ha.server.broker.tables.clients import ConsumerManager
-from rmq_ha.server.broker.tables.consumer_offsets import ConsumerOffsetManager
-from rmq_ha.server.broker.tables.topics import TopicConfigManager
+from rmq_ha.server.broker.tables.broker_tables import BrokerTables
 
 MAX_QUEUE_NUMS = 65536
 """Listings go through all queues of a topic in one turn."""
@@ -101,9 +99,7 @@ class AdminTopicsProcessor:
         self,
         *,
         store: TopicStore,
-        topics: TopicConfigManager,
-        consumers: ConsumerManager,
-        consumer_offsets: ConsumerOffsetManager,
+        tables: BrokerTables,
         stats: BrokerStats,
         configuration: BrokerConfiguration,
         register_topic: Callable[[TopicConfig], "Deferred[None]"],
@@ -111,9 +107,9 @@ class AdminTopicsProcessor:
     ) -> None:
         self._lane = Lane(clock)
         self._store = store
-        self._topics = topics
-        self._consumers = consumers
-        self._consumer_offsets = consumer_offsets
+        self._topics = tables.topics
+        self._consumers = tables.consumers
+        self._consumer_offsets = tables.consumer_offsets
         self._stats = stats
         self._configuration = configuration
         self._register_topic = register_topic

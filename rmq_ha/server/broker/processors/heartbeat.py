@@ -3,18 +3,18 @@
 Spec: remoting.md, sections 7.1 and 7.2.
 """
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import cast
 
 from twisted.logger import Logger
 
-from rmq_ha.base.config.broker import BrokerConfig
+from rmq_ha.base.config.broker_configuration import BrokerConfiguration
 from rmq_ha.base.errors import InvalidSelector, RequestRejected
 from rmq_ha.base.model.flags import TOPIC_UNIT_SUB
 from rmq_ha.base.model.subscription import TAG_TYPES
 from rmq_ha.base.model.topics import RETRY_PREFIX
 from rmq_ha.base.remoting.channel import Channel
+from rmq_ha.base.seams import Times
 from rmq_ha.base.wire.bodies import CheckClient, ConsumerData, HeartbeatData
 from rmq_ha.base.wire.codes import RequestCode, ResponseCode
 from rmq_ha.base.wire.command import RemotingCommand
@@ -24,15 +24,11 @@ from rmq_ha.server.broker.notify import ConsumerIdsNotifier
 from rmq_ha.server.broker.processors import fields
 from rmq_ha.server.broker.processors.fields import Handler
 from rmq_ha.server.broker.processors.pull_filters import not_supported
+from rmq_ha.server.broker.tables.broker_tables import BrokerTables
 from rmq_ha.server.broker.tables.clients import (
     ClientChannelInfo,
     ConsumerGroupInfo,
-    ConsumerManager,
-    ProducerManager,
 )
-from rmq_ha.server.broker.tables.consumer_filters import ConsumerFilterManager
-from rmq_ha.server.broker.tables.groups import SubscriptionGroupManager
-from rmq_ha.server.broker.tables.topics import TopicConfigManager
 
 _DEFAULTS = ConsumerGroupInfo("")
 _MOST_MISSING = 1000
@@ -42,10 +38,7 @@ class HeartbeatProcessor:
     """
     Registers clients by their heartbeats and forgets them with their connection.
 
-    :param now_ms: ms since the epoch.
-    :param steady_ms: of a clock that nobody sets.
-    :param window_ms: how long this broker knows what is stored, which its clients are told; 0: it
-        compares no ids.
+    A broker that compares ids tells its clients for how long it knows what is stored.
     """
 
     log = Logger()
@@ -53,29 +46,24 @@ class HeartbeatProcessor:
     def __init__(
         self,
         *,
-        topics: TopicConfigManager,
-        groups: SubscriptionGroupManager,
-        consumers: ConsumerManager,
-        producers: ProducerManager,
+        tables: BrokerTables,
         notifier: ConsumerIdsNotifier,
-        filters: ConsumerFilterManager,
-        config: BrokerConfig,
+        configuration: BrokerConfiguration,
         limits: FrameLimits,
-        now_ms: Callable[[], int],
-        steady_ms: Callable[[], int],
-        window_ms: int = 0,
+        times: Times,
     ) -> None:
+        window_ms = configuration.ours.duplicate_window_millis
         self._told = {WINDOW: str(window_ms)} if window_ms else None
-        self._topics = topics
-        self._groups = groups
-        self._consumers = consumers
-        self._producers = producers
+        self._topics = tables.topics
+        self._groups = tables.groups
+        self._consumers = tables.consumers
+        self._producers = tables.producers
         self._notifier = notifier
-        self._filters = filters
-        self._config = config
+        self._filters = tables.consumer_filters
+        self._config = configuration.broker
         self._limits = limits
-        self._now_ms = now_ms
-        self._steady_ms = steady_ms
+        self._now_ms = times.now_ms
+        self._steady_ms = times.steady_ms
         self._channels: set[Channel] = set()
         self._missing: set[str] = set()
 

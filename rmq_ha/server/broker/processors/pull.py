@@ -16,12 +16,13 @@ from rmq_ha.base.config.broker_configuration import BrokerConfiguration
 from rmq_ha.base.errors import ProtocolViolation, RequestRejected
 from rmq_ha.base.interfaces import IConsumeMessageHook, IMessageFilter, IMessageStore
 from rmq_ha.base.model.flags import PERM_READ, PULL_COMMIT_OFFSET, PULL_SUBSCRIPTION, PULL_SUSPEND
-from rmq_ha.base.model.message import Address, GetMessageResult, Message
+from rmq_ha.base.model.message import GetMessageResult, Message
 from rmq_ha.base.model.properties import DELAY, KEYS, TAGS, encode_properties
 from rmq_ha.base.model.status import GetMessageStatus
 from rmq_ha.base.model.topic_config import SubscriptionGroupConfig
 from rmq_ha.base.model.topics import OFFSET_MOVED_EVENT, SYSTEM_PREFIX, is_of_rocketmq_5
 from rmq_ha.base.remoting.channel import Channel
+from rmq_ha.base.seams import Times
 from rmq_ha.base.wire.codes import RequestCode, ResponseCode
 from rmq_ha.base.wire.command import FLAG_ONEWAY, RemotingCommand
 from rmq_ha.server.broker.hold import HeldPull, PullRequestHoldService
@@ -30,10 +31,7 @@ from rmq_ha.server.broker.processors.pull_filters import PullFilters
 from rmq_ha.server.broker.processors.pull_header import PullHeader, pull_header
 from rmq_ha.server.broker.processors.pull_response import found_frame
 from rmq_ha.server.broker.stats import BrokerStats
-from rmq_ha.server.broker.tables.client_offsets import ClientOffsets
-from rmq_ha.server.broker.tables.consumer_offsets import ConsumerOffsetManager
-from rmq_ha.server.broker.tables.groups import SubscriptionGroupManager
-from rmq_ha.server.broker.tables.topics import TopicConfigManager
+from rmq_ha.server.broker.tables.broker_tables import BrokerTables
 from rmq_ha.server.store.journal import Role
 
 MAX_MSG_NUMS = 4096
@@ -57,14 +55,46 @@ _PREFIX = len(SYSTEM_PREFIX)
 _EMPTY_QUEUE = (GetMessageStatus.NO_MATCHED_LOGIC_QUEUE, GetMessageStatus.NO_MESSAGE_IN_QUEUE)
 
 
+class Deliveries:
+    """
+    Shows messages to the hooks before they go out, and counts them.
+
+    :param hooks: of any kind; those that provide `IConsumeMessageHook` are called.
+    """
+
+    def __init__(self, stats: BrokerStats, hooks: Sequence[Any] = ()) -> None:
+        self._stats = stats
+        self._hooks = [hook for hook in hooks if IConsumeMessageHook.providedBy(hook)]
+
+    def deliver(
+        self, pull: PullHeader, client_host: str, records: list[bytes], size: int, began: float
+    ) -> None:
+        """
+        One response carries these messages.
+
+        :param size: of the messages together, in bytes.
+        :param began: when the pull was taken up, in seconds of the clock.
+        """
+        if self._hooks:
+            context = {
+                "topic": pull.topic,
+                "queue_id": pull.queue_id,
+                "consumer_group": pull.group,
+                "client_host": client_host,
+                "count": len(records),
+                "size": size,
+            }
+            for hook in self._hooks:
+                hook.before_consume(context)
+        self._stats.read(pull.topic, pull.queue_id, pull.group, records, size, began)
+
+
 class PullMessageProcessor:
     """
     Answers pulls, holds those that found nothing, commits the offsets that came along.
 
     :param role: says who may correct a consumer's offset: the master, while nobody else can lead.
-    :param store_host: our own address, for OFFSET_MOVED_EVENT messages.
-    :param hooks: those that provide `IConsumeMessageHook` run before every response that carries
-        messages.
+    :param deliveries: hears of every response that carries messages.
     """
 
     log = Logger()
@@ -73,36 +103,27 @@ class PullMessageProcessor:
         self,
         *,
         store: IMessageStore,
-        topics: TopicConfigManager,
-        groups: SubscriptionGroupManager,
-        consumer_offsets: ConsumerOffsetManager,
-        client_offsets: ClientOffsets,
-        filters: PullFilters,
+        tables: BrokerTables,
         hold: PullRequestHoldService,
-        stats: BrokerStats,
+        deliveries: Deliveries,
         configuration: BrokerConfiguration,
         role: Role,
-        store_host: Address,
-        now_ms: Callable[[], int],
-        seconds: Callable[[], float],
-        hooks: Sequence[Any] = (),
+        times: Times,
     ) -> None:
         self._store = store
-        self._topics = topics
-        self._groups = groups
-        self._consumer_offsets = consumer_offsets
-        self._client_offsets = client_offsets
-        self._filters = filters
+        self._topics = tables.topics
+        self._groups = tables.groups
+        self._client_offsets = tables.client_offsets
+        self._filters = PullFilters(configuration.broker, tables.consumers, tables.consumer_filters)
         self._hold = hold
-        self._stats = stats
+        self._deliveries = deliveries
         self._broker = configuration.broker
         self._store_config = configuration.store
         self._role = role
-        self._store_host = store_host
-        self._now_ms = now_ms
-        self._seconds = seconds
+        self._store_host = configuration.store_host
+        self._now_ms = times.now_ms
+        self._seconds = times.clock.seconds
         self._moved = RefusalLog(configuration.ours.offset_moved_event_interval / 1000)
-        self._hooks = [hook for hook in hooks if IConsumeMessageHook.providedBy(hook)]
 
     def routes(self) -> dict[int, Handler]:
         """Request code to handler; for the main port only."""
@@ -252,18 +273,7 @@ class PullMessageProcessor:
     ) -> RemotingCommand | None:
         records = result.messages
         size = sum(map(len, records))
-        if self._hooks:
-            context = {
-                "topic": pull.topic,
-                "queue_id": pull.queue_id,
-                "consumer_group": pull.group,
-                "client_host": channel.remote_text,
-                "count": len(records),
-                "size": size,
-            }
-            for hook in self._hooks:
-                hook.before_consume(context)
-        self._stats.read(pull.topic, pull.queue_id, pull.group, records, size, began)
+        self._deliveries.deliver(pull, channel.remote_text, records, size, began)
         if request.binary or request.flag & FLAG_ONEWAY:
             return request.response(
                 ResponseCode.SUCCESS, "FOUND", _offsets(result, suggest), b"".join(records)

@@ -10,11 +10,10 @@ from twisted.internet.defer import Deferred, succeed
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from rmq_ha.base.config.broker import BrokerConfig
+from rmq_ha.base.config.broker_configuration import BrokerConfiguration
 from rmq_ha.base.errors import RequestRejected
-from rmq_ha.base.interfaces import IMessageStore
 from rmq_ha.base.model.flags import TRANSACTION_MASK
-from rmq_ha.base.model.message import Address, Message, PutMessageResult
+from rmq_ha.base.model.message import Message, PutMessageResult
 from rmq_ha.base.model.properties import WAIT, decode_properties, encode_properties, waits
 from rmq_ha.base.remoting.channel import Channel
 from rmq_ha.base.wire.codes import RequestCode, ResponseCode
@@ -24,7 +23,7 @@ from rmq_ha.server.broker.client_calls import ClientCalls
 from rmq_ha.server.broker.processors.fields import Handler
 from rmq_ha.server.broker.processors.send_answers import SendAnswers
 from rmq_ha.server.broker.processors.send_checks import SendChecks
-from rmq_ha.server.broker.processors.send_hooks import SendHooks
+from rmq_ha.server.broker.processors.send_hooks import SendPlugins
 from rmq_ha.server.broker.tables.clients import ProducerManager
 
 PUSH_TIMEOUT_MS = 10_000
@@ -39,8 +38,7 @@ class ReplyMessageProcessor:
     """
     Pushes replies to their requesters, and stores them where that is wanted.
 
-    :param front: where messages are put: the store, or the plugins around it.
-    :param store_host: our own address.
+    :param plugins: what sees each message besides the store.
     :param now_ms: ms since the epoch.
     """
 
@@ -49,22 +47,20 @@ class ReplyMessageProcessor:
     def __init__(
         self,
         *,
-        config: BrokerConfig,
-        front: IMessageStore,
+        configuration: BrokerConfiguration,
+        plugins: SendPlugins,
         producers: ProducerManager,
         checks: SendChecks,
         answers: SendAnswers,
-        hooks: SendHooks,
-        store_host: Address,
         now_ms: Callable[[], int],
     ) -> None:
-        self._config = config
-        self._front: Any = front
+        self._config = config = configuration.broker
+        self._front: Any = plugins.front
         self._producers = producers
         self._checks = checks
         self._answers = answers
-        self._hooks = hooks
-        self._store_host = store_host
+        self._hooks = plugins.hooks
+        self._store_host = configuration.store_host
         self._now_ms = now_ms
         self._calls = ClientCalls(config.reply_thread_pool_queue_capacity, "replies")
 

@@ -6,18 +6,15 @@ message takes it to `send`, which knows all.
 Spec: remoting.md, chapter 4; store.md, sections 2.7 and 2.8.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
-from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 from twisted.internet.defer import CancelledError, Deferred
-from twisted.internet.interfaces import IReactorTime
 from twisted.python.failure import Failure
 
 from rmq_ha.base.config.broker_configuration import BrokerConfiguration
 from rmq_ha.base.errors import RequestRejected
-from rmq_ha.base.interfaces import IMessageStore
 from rmq_ha.base.model.flags import (
     MULTI_TAGS,
     TRANSACTION_MASK,
@@ -41,6 +38,7 @@ from rmq_ha.base.model.topics import (
     RETRY_PREFIX,
 )
 from rmq_ha.base.remoting.channel import Channel
+from rmq_ha.base.seams import Times
 from rmq_ha.base.timing.slices import Lane
 from rmq_ha.base.wire.batch import BatchMember
 from rmq_ha.base.wire.codes import RequestCode, ResponseCode
@@ -50,74 +48,70 @@ from rmq_ha.base.wire.send_header import (
     decode_send_header,
 )
 from rmq_ha.server.broker.duplicates import DuplicateWindow, Put, sender_of, sent, uniq_key_in
-from rmq_ha.server.broker.frame_limits import FrameLimits
 from rmq_ha.server.broker.overload import SendOverload
 from rmq_ha.server.broker.processors.batches import BatchReader, hold
 from rmq_ha.server.broker.processors.fields import Handler
 from rmq_ha.server.broker.processors.many_keys import ManyKeys, has_many_keys
 from rmq_ha.server.broker.processors.send_answers import SendAnswers
 from rmq_ha.server.broker.processors.send_checks import SendChecks
-from rmq_ha.server.broker.processors.send_hooks import SendHooks
+from rmq_ha.server.broker.processors.send_hooks import SendPlugins
 from rmq_ha.server.broker.processors.send_runs import (
     Bulk,
     GeneralWay,
     SendRuns,
 )
-from rmq_ha.server.broker.processors.unserved import UnservedProperties
 from rmq_ha.server.broker.stats import BrokerStats
-from rmq_ha.server.broker.tables.groups import SubscriptionGroupManager
-from rmq_ha.server.broker.tables.topics import MULTI_TAG_FILTER, TopicConfigManager
+from rmq_ha.server.broker.tables.broker_tables import BrokerTables
+from rmq_ha.server.broker.tables.topics import MULTI_TAG_FILTER
 from rmq_ha.server.store.delay.redirect import stored_place
 from rmq_ha.server.store.message_store import KEYS_AT_ONCE, DefaultMessageStore
 
 VERSION_MAX_RECONSUME = 121  # V3_4_9: from here on the sender's maxReconsumeTimes counts
 
 
+class SendRules(NamedTuple):
+    """What a message has to keep to: alone, and as a member of a batch."""
+
+    checks: SendChecks
+    batches: BatchReader
+
+
 class SendMessageProcessor:
     """
     Accepts messages from producers.
 
-    :param front: where messages are put: the store, or the plugins around it.
-    :param random: picks a queue where the producer leaves that to us.
-    :param now_ms: ms since the epoch.
+    :param rules: what a message has to keep to.
+    :param plugins: what sees each message besides the store.
     """
 
     def __init__(
         self,
         configuration: BrokerConfiguration,
         store: DefaultMessageStore,
-        topics: TopicConfigManager,
-        groups: SubscriptionGroupManager,
+        tables: BrokerTables,
         stats: BrokerStats,
-        random: Random,
-        now_ms: Callable[[], int],
-        answers: SendAnswers,
-        limits: FrameLimits,
-        unserved: UnservedProperties,
-        clock: IReactorTime,
-        hooks: Sequence[Any] = (),
-        front: IMessageStore | None = None,
+        times: Times,
+        rules: SendRules,
+        plugins: SendPlugins,
     ) -> None:
         self._configuration = configuration
         self._broker = configuration.broker
         self._store = store
-        self._front: Any = front or store
-        self._topics = topics
-        self._groups = groups
+        self._front: Any = plugins.front
+        self._topics = tables.topics
+        self._groups = tables.groups
         self._stats = stats
-        self._now_ms = now_ms
-        self._hooks = SendHooks(hooks)
+        self._now_ms = times.now_ms
+        self._hooks = plugins.hooks
         self._store_host = configuration.store_host
-        self._answers = answers
-        self._limits = limits
+        self._answers = SendAnswers(configuration, store)
         self._overload = SendOverload(self._broker, store)
-        self._lane = Lane(clock)
+        self._lane = Lane(times.clock)
         self._many_keys = ManyKeys(store.dispatcher)
-        self._batches = BatchReader(configuration, limits, unserved)
-        self._checks = SendChecks(self._broker, topics, unserved, random)
+        self._checks, self._batches = rules
         self._window: DuplicateWindow | None = None
         if window_ms := configuration.ours.duplicate_window_millis:
-            self._window = DuplicateWindow(store, window_ms, clock, now_ms)
+            self._window = DuplicateWindow(store, window_ms, *times)
 
     def routes(self) -> dict[int, Handler]:
         return {
@@ -139,9 +133,7 @@ class SendMessageProcessor:
             self._store,
             self._topics,
             self._stats,
-            self._answers,
             self._overload,
-            self._store_host,
             self._now_ms,
             self._window,
         )

@@ -4,15 +4,26 @@ Spec: remoting.md, chapter 4 (SendMessageHook).
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from twisted.logger import Logger
 
-from rmq_ha.base.interfaces import ISendMessageHook
+from rmq_ha.base.interfaces import IMessageStore, ISendMessageHook
 from rmq_ha.base.model.properties import decode_properties
 from rmq_ha.base.remoting.channel import Channel
 from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.base.wire.send_header import SendHeader
+
+
+class SendPlugins(NamedTuple):
+    """
+    The plugins that see each message that is sent.
+
+    :ivar front: where messages are put: the store, or the plugins around it.
+    """
+
+    front: IMessageStore
+    hooks: "SendHooks"
 
 
 class SendHooks:

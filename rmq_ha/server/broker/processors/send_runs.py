@@ -12,7 +12,7 @@ from typing import Any
 
 from rmq_ha.base.config.broker_configuration import BrokerConfiguration
 from rmq_ha.base.model.flags import PERM_WRITE
-from rmq_ha.base.model.message import Address, Draft, offset_msg_id
+from rmq_ha.base.model.message import Draft, offset_msg_id
 from rmq_ha.base.model.properties import (
     CLUSTER,
     DELAY,
@@ -58,7 +58,6 @@ class SendRuns:
     """
     The hot path of a master.
 
-    :param store_host: our own address.
     :param now_ms: ms since the epoch.
     :param window: takes what is stored already out of a run; None: nothing is compared.
     """
@@ -69,9 +68,7 @@ class SendRuns:
         store: DefaultMessageStore,
         topics: TopicConfigManager,
         stats: BrokerStats,
-        answers: SendAnswers,
         overload: SendOverload,
-        store_host: Address,
         now_ms: Callable[[], int],
         window: DuplicateWindow | None = None,
     ) -> None:
@@ -80,10 +77,10 @@ class SendRuns:
         self._store = store
         self._topics = topics
         self._stats = stats
-        self._answers = answers
+        self._answers = SendAnswers(configuration, store)
         self._overload = overload
-        self._store_host = store_host
-        self._id_prefix = offset_msg_id(store_host, 0)[:-16]
+        self._store_host = configuration.store_host
+        self._id_prefix = offset_msg_id(self._store_host, 0)[:-16]
         self._now_ms = now_ms
 
     def handlers(self, general: GeneralWay) -> dict[bytes, Bulk]:

@@ -14,6 +14,7 @@ from rmq_ha.base.model.message import (
     Message,
     PutMessageResult,
 )
+from rmq_ha.base.seams import Times
 from rmq_ha.server.broker.transactions.fates import Fates
 from rmq_ha.server.broker.transactions.progress import CheckProgress
 
@@ -46,36 +47,64 @@ class Asker(Protocol):
 
 
 @dataclass(frozen=True)
+class HalfLog:
+    """
+    Where half messages are read.
+
+    :ivar log_end: of the commit log.
+    :ivar newest_ms: the store time of the newest record: ahead of the time where that was set back.
+    :ivar is_dispatched: brings the queues up to the end of the log; whether they are.
+    """
+
+    store: HalfStore
+    log_end: Callable[[], int]
+    newest_ms: Callable[[], int]
+    is_dispatched: Callable[[], bool]
+
+
+@dataclass(frozen=True)
+class HalfCopies:
+    """
+    Where copies of half messages, marks and discarded messages are put.
+
+    :ivar put: stores messages in order and together, as far as it can: none behind one that it
+        refuses. Its Deferred fires when flush and replica are decided, with a result for each.
+    :ivar is_storable: whether the message itself could be stored.
+    :ivar host: this broker's address for clients.
+    :ivar make_discard_topic: makes sure that there is one.
+    """
+
+    put: Callable[[list[Message]], "Deferred[list[PutMessageResult]]"]
+    is_storable: Callable[[Message], bool]
+    host: Address
+    make_discard_topic: Callable[[], object]
+
+
+@dataclass(frozen=True)
+class RoundPace:
+    """
+    How fast a round goes, and until when.
+
+    :ivar pause: fires in a later turn.
+    :ivar is_wanted: false: end the round soon.
+    """
+
+    pause: Callable[[], "Deferred[None]"]
+    is_wanted: Callable[[], bool]
+
+
+@dataclass(frozen=True)
 class CheckAround:
     """
     What a round works with.
 
-    :ivar put: stores messages in order and together, as far as it can: none behind one that it
-        refuses. Its Deferred fires when flush and replica are decided, with a result for each.
-    :ivar is_storable: nothing about the message itself is against storing it.
-    :ivar newest_ms: the store time of the newest record: ahead of `now_ms` where that was set back.
-    :ivar steady_ms: of a clock that nobody sets.
-    :ivar log_end: of the commit log.
-    :ivar pause: fires in a later turn.
-    :ivar is_dispatched: brings the queues up to the end of the log; whether they are.
-    :ivar is_wanted: false: end the round soon.
-    :ivar host: this broker's address for clients.
     :ivar fates: of half messages; whoever settles one claims it.
-    :ivar make_discard_topic: makes sure that there is one.
     """
 
-    store: HalfStore
-    put: Callable[[list[Message]], "Deferred[list[PutMessageResult]]"]
-    is_storable: Callable[[Message], bool]
+    halves: HalfLog
+    copies: HalfCopies
     asker: Asker
     progress: CheckProgress
-    log_end: Callable[[], int]
-    now_ms: Callable[[], int]
-    newest_ms: Callable[[], int]
-    steady_ms: Callable[[], int]
-    pause: Callable[[], "Deferred[None]"]
-    is_dispatched: Callable[[], bool]
-    is_wanted: Callable[[], bool]
-    host: Address
     fates: Fates
-    make_discard_topic: Callable[[], object]
+    times: Times
+    pace: RoundPace

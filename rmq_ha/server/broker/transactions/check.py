@@ -82,8 +82,8 @@ async def check_queue(around: CheckAround, queue_id: int, limits: CheckLimits) -
     """
     # What is there already is of an earlier round, whatever its stamp says: the log's stamps never
     # go back, and after a clock was set back none would be looked at until it caught up with them.
-    began_ms = max(around.now_ms(), around.newest_ms() + 1)
-    until_ms = around.steady_ms() + MAX_ROUND_MS
+    began_ms = max(around.times.now_ms(), around.halves.newest_ms() + 1)
+    until_ms = around.times.steady_ms() + MAX_ROUND_MS
     while await _Pass(around, queue_id, limits, began_ms, until_ms).run():
         pass
 
@@ -113,7 +113,7 @@ def starts_of(around: CheckAround, queue_id: int) -> tuple[int, int]:
 
 
 def _committed(around: CheckAround, topic: str, queue_id: int) -> tuple[int, int, int]:
-    store = around.store
+    store = around.halves.store
     return (
         around.progress.query(topic, queue_id),
         store.min_offset_in_queue(topic, queue_id),
@@ -152,7 +152,7 @@ class _Pass:
         if not self._is_refused:  # what was planned behind the head may have used up op messages
             used = self._marks.op_progress(self._head, self._head_stored_ms)
             progress[OP_HALF_TOPIC] = used
-        self._around.progress.commit(self._queue_id, progress, self._around.log_end())
+        self._around.progress.commit(self._queue_id, progress, self._around.halves.log_end())
 
     # ------------------------------------------------------------ walking
 
@@ -161,14 +161,14 @@ class _Pass:
         outcome = _Outcome.MORE
         while outcome is _Outcome.MORE and self._has_time():
             outcome = await self._slice()
-            await self._around.pause()
+            await self._around.pace.pause()
         self._commit()
         return outcome is _Outcome.WINDOW_IS_FULL and self._has_time()
 
     def _has_time(self) -> bool:
-        if not self._around.is_wanted():
+        if not self._around.pace.is_wanted():
             return False
-        if self._around.steady_ms() <= self._until_ms:
+        if self._around.times.steady_ms() <= self._until_ms:
             return True
         self.log.info(
             "the transaction check of queue {queue_id} goes on in the next round",
@@ -224,7 +224,7 @@ class _Pass:
         if result is None:
             return _Outcome.OVER
         if result.status in _AT_THE_END:
-            self._head_stored_ms = self._around.now_ms()
+            self._head_stored_ms = self._around.times.now_ms()
             return _Outcome.OVER
         self._ahead = self._records(result)[::-1]
         if self._ahead:
@@ -235,7 +235,9 @@ class _Pass:
         return _Outcome.OVER
 
     def _get(self, topic: str, offset: int) -> GetMessageResult | None:
-        return self._around.store.get_message(GROUP, topic, self._queue_id, offset, _READ, None)
+        return self._around.halves.store.get_message(
+            GROUP, topic, self._queue_id, offset, _READ, None
+        )
 
     def _records(self, result: GetMessageResult) -> list[Record]:
         records = []
@@ -247,7 +249,7 @@ class _Pass:
         return records
 
     def _may_have_resting_copy(self, half_offset: int) -> bool:
-        result = self._around.store.get_message(
+        result = self._around.halves.store.get_message(
             GROUP, HALF_TOPIC, self._queue_id, half_offset, 1, None
         )
         if result is None or result.status is not GetMessageStatus.FOUND:
@@ -264,11 +266,11 @@ class _Pass:
         """Read the op queue to its end; false when that cannot be done now."""
         reads = waits = 0
         while True:
-            if not self._around.is_dispatched():
+            if not self._around.halves.is_dispatched():
                 waits += 1
                 if waits > _DISPATCH_TURNS or not self._has_time():
                     return False
-                await self._around.pause()
+                await self._around.pace.pause()
             elif not self._read_some_marks():
                 return True
             else:
@@ -276,7 +278,7 @@ class _Pass:
                 if reads % _OP_READS_A_TURN == 0:
                     if not self._has_time():
                         return False
-                    await self._around.pause()
+                    await self._around.pace.pause()
 
     def _read_some_marks(self) -> bool:
         result = self._get(OP_HALF_TOPIC, self._op_next)
@@ -293,7 +295,7 @@ class _Pass:
         """What its verdict asks for; None: it is too early for this one."""
         if self._around.fates.of(self._queue_id, half.queue_offset) is Fate.ENDED:
             return _Step(half, None, is_ended=True)
-        now_ms, began_ms = self._around.now_ms(), self._began_ms
+        now_ms, began_ms = self._around.times.now_ms(), self._began_ms
         verdict = judge(
             properties, half.born_timestamp, half.store_timestamp, began_ms, now_ms, self._limits
         )
@@ -310,14 +312,14 @@ class _Pass:
             group = properties.get(PGROUP, "")
             changes = {TRANSACTION_CHECK_TIMES: str(next_check_times(properties))}
         copy = put_back(half, changes)
-        if not self._around.is_storable(copy):
+        if not self._around.copies.is_storable(copy):
             return self._discard(half)
         return _Step(half, copy, group)
 
     def _discard(self, half: Record) -> _Step:
-        self._around.make_discard_topic()
+        self._around.copies.make_discard_topic()
         message = discarded(half)
-        fits = self._around.is_storable(message)
+        fits = self._around.copies.is_storable(message)
         self.log.error(
             "nobody ends the transaction of half message {half_offset} ({msg_id}): {fate}",
             half_offset=half.queue_offset,
@@ -334,16 +336,17 @@ class _Pass:
         """
         around = self._around
         messages = [step.message for step in steps if step.message is not None]
-        now_ms = around.now_ms()
+        now_ms = around.times.now_ms()
         marks = [
-            op_mark(step.half, around.host, now_ms, is_moved=not step.is_ended) for step in steps
+            op_mark(step.half, around.copies.host, now_ms, is_moved=not step.is_ended)
+            for step in steps
         ]
         for message in [*messages, *marks]:
             message.wait_store_ok = True
         for step in steps:
             around.fates.claim(step.half)
         try:
-            results = await around.put([*messages, *marks])
+            results = await around.copies.put([*messages, *marks])
             self._note(steps, results)
         finally:
             for step in steps:

@@ -3,12 +3,11 @@
 Spec: store.md, section 11.3.
 """
 
-from collections.abc import Callable
 from itertools import takewhile
 from typing import Any
 
 from twisted.internet.defer import Deferred, succeed
-from twisted.internet.interfaces import IDelayedCall, IReactorTime
+from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
@@ -17,9 +16,16 @@ from rmq_ha.base.interfaces import IMessageStore
 from rmq_ha.base.model.message import Message, PutMessageResult
 from rmq_ha.base.model.status import BrokerRole, PutMessageStatus
 from rmq_ha.base.model.topics import HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC
+from rmq_ha.base.seams import Times
 from rmq_ha.server.broker.tables.consumer_offsets import ConsumerOffsetManager
 from rmq_ha.server.broker.tables.topics import TopicConfigManager
-from rmq_ha.server.broker.transactions.around import Asker, CheckAround
+from rmq_ha.server.broker.transactions.around import (
+    Asker,
+    CheckAround,
+    HalfCopies,
+    HalfLog,
+    RoundPace,
+)
 from rmq_ha.server.broker.transactions.check import check_queue, starts_of
 from rmq_ha.server.broker.transactions.fates import Fates
 from rmq_ha.server.broker.transactions.lookup import HalfMessages
@@ -49,8 +55,7 @@ class TransactionalMessageCheckService:
 
     def __init__(
         self,
-        clock: IReactorTime,
-        now_ms: Callable[[], int],
+        times: Times,
         configuration: BrokerConfiguration,
         store: DefaultMessageStore,
         front: IMessageStore,
@@ -58,7 +63,7 @@ class TransactionalMessageCheckService:
         offsets: ConsumerOffsetManager,
         asker: Asker,
     ) -> None:
-        self._clock = clock
+        self._clock = times.clock
         self._configuration = configuration
         self._store = store
         self._front: Any = front
@@ -74,21 +79,20 @@ class TransactionalMessageCheckService:
         )
         self.put = self._put_together if front is store else self._put_in_order
         self._around = CheckAround(
-            store=store,
-            put=self.put,
-            is_storable=self._is_storable,
+            halves=HalfLog(
+                store,
+                lambda: store.log.max_offset,
+                lambda: store.log.last_store_timestamp,
+                self._is_dispatched,
+            ),
+            copies=HalfCopies(
+                self.put, self._is_storable, configuration.store_host, self._make_discard_topic
+            ),
             asker=asker,
             progress=self._progress,
-            log_end=lambda: store.log.max_offset,
-            now_ms=now_ms,
-            newest_ms=lambda: store.log.last_store_timestamp,
-            steady_ms=lambda: int(clock.seconds() * 1000),
-            pause=self._pause,
-            is_dispatched=self._is_dispatched,
-            is_wanted=lambda: self._is_started,
-            host=configuration.store_host,
             fates=self._fates,
-            make_discard_topic=self._make_discard_topic,
+            times=times,
+            pace=RoundPace(self._pause, lambda: self._is_started),
         )
 
     def start(self) -> None:

@@ -4,15 +4,16 @@ Spec: store.md, section 10.
 """
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from twisted.internet.defer import Deferred
-from twisted.internet.interfaces import IDelayedCall, IReactorTime
+from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
 
 from rmq_ha.base.errors import CorruptRecord, StoreError
 from rmq_ha.base.model.message import Message, PutMessageResult
 from rmq_ha.base.model.topics import SCHEDULE_TOPIC
-from rmq_ha.base.seams import Disk, Worker
+from rmq_ha.base.seams import Times
 from rmq_ha.base.store_format.commitlog import Record, decode_record, store_timestamp_of
 from rmq_ha.base.store_format.consumequeue import FILLER_SIZE, is_extension_address
 from rmq_ha.server.store.delay.level import DelayLevel, check_deliverable, message_of
@@ -33,19 +34,32 @@ _BATCH = 64
 _UNKNOWN_DELAY_MS = 1 << 62
 
 
+class DelayedLog(NamedTuple):
+    """
+    What the log says of delayed messages.
+
+    :ivar queues: the queues of the log; delayed messages have one for each level.
+    :ivar record_at: the record at a physical offset with a size; None if the log has it not.
+    :ivar find: the record of a unit that does not lead to it; None if there is none.
+    :ivar newest_ms: the store time of the newest record of the log; 0 for none.
+    """
+
+    queues: ConsumeQueueTable
+    record_at: Callable[[int, int], bytes | None]
+    find: Callable[[ConsumeQueue, int, Unit], bytes | None]
+    newest_ms: Callable[[], int] = lambda: 0
+
+
 class ScheduleMessageService:
     """
     One timer for all levels, set to the time when the next message is due; none while idle.
 
     A turn delivers a batch of one level; levels that are due take turns.
 
-    :param store_path: the store's root directory.
+    :param offsets: how far each level was delivered.
     :param levels_ms: delay of level 1, 2, ..., ms.
-    :param record_at: the record at a physical offset with a size; None if the log has it not.
-    :param find: the record of a unit that does not lead to it; None if there is none.
+    :param log: where delayed messages wait.
     :param put: stores messages; calls back once, with one result for each.
-    :param flush_interval_ms: from a delivery to the write of delayOffset.json.
-    :param newest_ms: the store time of the newest record of the log; 0 for none.
     :ivar on_progress: called when `offset_table` has changed.
     :ivar on_delivered: told of each batch: the level's number, the messages, what became of each.
     """
@@ -54,33 +68,25 @@ class ScheduleMessageService:
 
     def __init__(
         self,
-        clock: IReactorTime,
-        now_ms: Callable[[], int],
-        disk: Disk,
-        worker: Worker,
-        store_path: str,
+        times: Times,
+        offsets: DelayOffsets,
         levels_ms: Sequence[int],
-        queues: ConsumeQueueTable,
-        record_at: Callable[[int, int], bytes | None],
-        find: Callable[[ConsumeQueue, int, Unit], bytes | None],
+        log: DelayedLog,
         put: Put,
-        flush_interval_ms: int = 10000,
-        newest_ms: Callable[[], int] = lambda: 0,
     ) -> None:
-        self._clock = clock
-        self._now_ms = now_ms
+        self._clock, self._now_ms = times
         self._levels_ms = tuple(levels_ms)
-        self._queues = queues
-        self._record_at = record_at
-        self._find = find
+        self._queues = log.queues
+        self._record_at = log.record_at
+        self._find = log.find
         self._put = put
-        self._newest_ms = newest_ms
+        self._newest_ms = log.newest_ms
         self.on_progress: Callable[[], None] = lambda: None
         self.on_delivered: Delivered = lambda level, messages, results: None
-        self._offsets = DelayOffsets(clock, disk, worker, store_path, flush_interval_ms)
+        self._offsets = offsets
         self._levels: dict[int, DelayLevel] = {}
         self._timer: IDelayedCall | None = None
-        self._look_back = LookBack(queues, record_at, self._planned)
+        self._look_back = LookBack(log.queues, log.record_at, self._planned)
 
     @property
     def offset_table(self) -> dict[int, int]:

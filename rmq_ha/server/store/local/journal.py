@@ -18,7 +18,7 @@ from rmq_ha.server.store.local.owed import OwedLog
 from rmq_ha.server.store.local.rebuild import QueueRebuild
 from rmq_ha.server.store.local.tailcut import TailCut
 from rmq_ha.server.store.log.boot import Left
-from rmq_ha.server.store.log.clean import LogCleaner
+from rmq_ha.server.store.log.clean import CleaningLimits, LogCleaner
 from rmq_ha.server.store.log.commitlog import CommitLog
 from rmq_ha.server.store.log.flush import CommitLogFlusher
 from rmq_ha.server.store.log.recovery import LogRecovery, RecoveredLog
@@ -70,15 +70,15 @@ class LocalJournal(JournalBase):
             store.boot.forget,
         )
         self.cleaner = LogCleaner(
+            host,
             config,
-            host.disk,
-            host.worker,
             log,
             f"{store.root}/consumequeue",
             store.flags,
-            host.now_ms,
-            full_ratio=configuration.ours.disk_space_warning_level_ratio / 100,
-            force_ratio=configuration.ours.disk_space_clean_forcibly_ratio / 100,
+            CleaningLimits(
+                configuration.ours.disk_space_warning_level_ratio / 100,
+                configuration.ours.disk_space_clean_forcibly_ratio / 100,
+            ),
         )
         self._tail_cut = TailCut(store, log, self.flusher, self.tail)
         super().attach(store)

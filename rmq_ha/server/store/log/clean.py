@@ -3,15 +3,14 @@
 Spec: store.md, section 9.
 """
 
-from collections.abc import Callable
 from datetime import datetime
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
 from rmq_ha.base.config.store import MessageStoreConfig
-from rmq_ha.base.seams import Disk, Worker
+from rmq_ha.base.seams import Disk, Host
 from rmq_ha.base.store_flags import Flag, RunningFlags
 from rmq_ha.server.store.log.files import FileRow
 
@@ -56,15 +55,29 @@ class Cleanable(Protocol):
         """Take files out of the log; their paths are returned, for deletion in this order."""
 
 
+class CleaningLimits(NamedTuple):
+    """
+    When the cleaner acts, besides what the configuration of the store says.
+
+    :ivar full_ratio: the used part of the disk, 0 to 1, above which puts are refused.
+    :ivar force_ratio: the used part above which files are deleted before they expire.
+    :ivar extra_hours: how long files are kept beyond `fileReservedTime`, in hours.
+    """
+
+    full_ratio: float = FULL_RATIO
+    force_ratio: float = FORCE_RATIO
+    extra_hours: int = 0
+
+
+_DEFAULT_LIMITS = CleaningLimits()
+
+
 class LogCleaner:
     """
     Deletes commit log files that are due, or earlier when the disk fills up.
 
     :param log_paths: where the commit log may grow; the least used one counts.
     :param queue_path: of the consume queues.
-    :param full_ratio: of the disk, 0 to 1; above it puts are refused.
-    :param force_ratio: above it files are deleted before they expire.
-    :param extra_hours: that files are kept beyond `fileReservedTime`.
     :ivar forced_deletions: files that were deleted before they expired.
     """
 
@@ -72,28 +85,21 @@ class LogCleaner:
 
     def __init__(
         self,
+        host: Host,
         configuration: MessageStoreConfig,
-        disk: Disk,
-        worker: Worker,
         log: Cleanable,
         queue_path: str,
         flags: RunningFlags,
-        now_ms: Callable[[], int],
-        *,
-        full_ratio: float = FULL_RATIO,
-        force_ratio: float = FORCE_RATIO,
-        extra_hours: int = 0,
+        limits: CleaningLimits = _DEFAULT_LIMITS,
     ) -> None:
         self._configuration = configuration
-        self._disk = disk
-        self._worker = worker
+        self._disk = host.disk
+        self._worker = host.worker
         self._log = log
         self._queue_path = queue_path
         self._flags = flags
-        self._now_ms = now_ms
-        self._full_ratio = full_ratio
-        self._force_ratio = force_ratio
-        self._extra_hours = extra_hours
+        self._now_ms = host.now_ms
+        self._limits = limits
         self._manual_rounds = 0
         self.forced_deletions = 0
 
@@ -112,7 +118,7 @@ class LogCleaner:
     def check_disk(self) -> None:
         """Refuse puts while the disk is full; take them again when it is not."""
         ratio = self.log_ratio()
-        limit = self._full_ratio
+        limit = self._limits.full_ratio
         if ratio > limit:
             reason = f"the commit log's disk is {ratio:.0%} full; above {limit:.0%} puts stop"
             if self._flags.hoist(Flag.DISK_FULL, reason):
@@ -138,10 +144,11 @@ class LogCleaner:
             self._manual_rounds -= 1
         force = (
             self._configuration.clean_file_forcibly_enable
-            and (log_ratio > self._force_ratio or queue_ratio > self._force_ratio)
+            and (log_ratio > self._limits.force_ratio or queue_ratio > self._limits.force_ratio)
             and self.may_force()
         )
-        reason = f"log {log_ratio:.0%}, queues {queue_ratio:.0%}, limit {self._force_ratio:.0%}"
+        limit = self._limits.force_ratio
+        reason = f"log {log_ratio:.0%}, queues {queue_ratio:.0%}, limit {limit:.0%}"
         count = self._due(force)
         for start in self._log.row.starts[:count]:
             self._tell(start, reason)
@@ -173,7 +180,7 @@ class LogCleaner:
         )
 
     def _kept_ms(self) -> int:
-        return (self._configuration.file_reserved_time + self._extra_hours) * _HOUR_MS
+        return (self._configuration.file_reserved_time + self._limits.extra_hours) * _HOUR_MS
 
     def _remove(self, paths: list[str]) -> int:
         for path in paths:

@@ -5,7 +5,7 @@ Spec: store.md, sections 5.1, 7.1 and 7.2.
 
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 from twisted.internet.defer import Deferred, succeed
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
@@ -250,12 +250,24 @@ class CommitLogFlusher:
         self._flush_timer = self._again = None
 
 
+class FlushedFiles(NamedTuple):
+    """
+    The files that are built from the log.
+
+    :ivar sync: flushes the queues; blocks.
+    :ivar sync_index: flushes the index; blocks.
+    :ivar whole: what will be complete on the disk when both have run that are called after it.
+    """
+
+    sync: Callable[[], None]
+    sync_index: Callable[[], None]
+    whole: Callable[[], Whole]
+
+
 class QueueFlusher:
     """
     Flushes queues and checkpoint some time after they changed; sleeps while nothing does.
 
-    :param sync: flushes the queues; blocks, as `sync_index`.
-    :param whole: what will be complete on the disk when both have run that are called after it.
     :param doubt: as `CommitLogFlusher`'s.
     :ivar is_broken: a flush failed; what is on the disk is not known, so the checkpoint stays. Puts
         go on: the next start builds queues and index again from where the checkpoint is.
@@ -270,18 +282,14 @@ class QueueFlusher:
         worker: Worker,
         configuration: MessageStoreConfig,
         checkpoint: Checkpoint,
-        sync: Callable[[], None],
-        sync_index: Callable[[], None],
-        whole: Callable[[], Whole],
+        files: FlushedFiles,
         doubt: Callable[[], None],
     ) -> None:
         self._clock = clock
         self._worker = worker
         self._configuration = configuration
         self._checkpoint = checkpoint
-        self._whole = whole
-        self._sync = sync
-        self._sync_index = sync_index
+        self._sync, self._sync_index, self._whole = files
         self._doubt = doubt
         self.index_end = 0
         self._is_held = False

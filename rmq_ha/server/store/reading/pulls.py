@@ -6,6 +6,7 @@ Spec: store.md, section 8.
 from bisect import bisect_right
 from collections.abc import Callable
 from itertools import accumulate
+from typing import NamedTuple
 
 from rmq_ha.base.config.store import MessageStoreConfig
 from rmq_ha.base.interfaces import IMessageFilter
@@ -37,6 +38,32 @@ _Limits = tuple[int, int]
 """When a pull has enough: with so many messages or bytes."""
 
 
+class _Portion(NamedTuple):
+    """
+    How much one pull takes.
+
+    :ivar hot_from: physical offset from which records count as being in memory.
+    :ivar hot: the limits of records in memory.
+    :ivar cold: the limits of records on the disk.
+    """
+
+    hot_from: int
+    hot: _Limits
+    cold: _Limits
+
+
+class _Start(NamedTuple):
+    """
+    Where a walk begins.
+
+    :ivar low: the first physical offset of the log.
+    """
+
+    queue: ConsumeQueue
+    queue_offset: int
+    low: int
+
+
 class MessageReader:
     """
     Reads messages by queue offset.
@@ -59,8 +86,8 @@ class MessageReader:
         self._config = config
         self._log = log
         self._queues = queues
-        self._damage = damage
-        self._memory = memory_bytes
+        self.damage = damage
+        self.memory_bytes = memory_bytes
         self._seconds = seconds
         self._windows = LogWindows(log)
 
@@ -95,7 +122,7 @@ class MessageReader:
         else:
             config = self._config
             ratio = config.access_message_in_memory_max_ratio / 100.0
-            hot_from = self._log.max_offset - int(self._memory * ratio)
+            hot_from = self._log.max_offset - int(self.memory_bytes * ratio)
             hot: _Limits = (
                 min(max_nums, config.max_transfer_count_on_message_in_memory),
                 config.max_transfer_bytes_on_message_in_memory,
@@ -105,14 +132,10 @@ class MessageReader:
                 config.max_transfer_bytes_on_message_in_disk,
             )
             scan = _Scan(
-                self._log.min_offset,
+                _Start(queue, queue_offset, self._log.min_offset),
+                _Portion(hot_from, hot, cold),
                 self._windows,
-                self._damage,
-                queue,
-                queue_offset,
-                hot_from,
-                hot,
-                cold,
+                self.damage,
                 message_filter,
                 self._seconds,
             )
@@ -153,11 +176,6 @@ class _Scan:
     to no record is left out alone, or mended; searching the log for its record takes time, so that
     the pull ends there.
 
-    :param low: where the log begins.
-    :param queue_offset: where the walk begins.
-    :param hot_from: physical offset from which records count as being in memory.
-    :param hot: the limits of what is.
-    :param cold: of what is not.
     :ivar consumed: units that the next pull need not see again.
     :ivar seen: some unit could be read.
     :ivar last_physical: of the last unit that was looked at.
@@ -189,26 +207,18 @@ class _Scan:
 
     def __init__(
         self,
-        low: int,
+        start: _Start,
+        portion: _Portion,
         windows: LogWindows,
         damage: ReadDamage,
-        queue: ConsumeQueue,
-        queue_offset: int,
-        hot_from: int,
-        hot: _Limits,
-        cold: _Limits,
         message_filter: IMessageFilter | None,
         seconds: Callable[[], float],
     ) -> None:
-        self._low = low
+        self._queue, self._first, self._low = start
+        self._hot_from, self._hot, self._cold = portion
         self._windows = windows
         self._damage = damage
-        self._checks = damage.checks_for(queue)
-        self._queue = queue
-        self._first = queue_offset
-        self._hot_from = hot_from
-        self._hot = hot
-        self._cold = cold
+        self._checks = damage.checks_for(start.queue)
         self._filter = message_filter
         self._seconds = seconds
         self._until = 0.0

@@ -17,7 +17,6 @@ from rmq_ha.server.store.index.index import IndexService
 from rmq_ha.server.store.log.dispatch import Dispatcher
 from rmq_ha.server.store.log.journal_log import JournalLog
 from rmq_ha.server.store.queues.table import ConsumeQueueTable
-from rmq_ha.server.store.reading.damage import ReadDamage
 from rmq_ha.server.store.reading.pulls import MessageReader
 from rmq_ha.server.store.statistics import StoreStatistics
 
@@ -60,10 +59,8 @@ class StoreReads:
         queues: ConsumeQueueTable,
         index: IndexService | None,
         reader: MessageReader,
-        damage: ReadDamage,
         flags: RunningFlags,
         statistics: StoreStatistics,
-        memory_bytes: int,
     ) -> None:
         self._configuration = configuration
         self.log = log
@@ -72,8 +69,8 @@ class StoreReads:
         self.flags = flags
         self.statistics = statistics
         self._reader = reader
-        self.damage = damage
-        self._memory_bytes = memory_bytes
+        self.damage = reader.damage
+        self._memory_bytes = reader.memory_bytes
         self.is_open = False
 
     @property

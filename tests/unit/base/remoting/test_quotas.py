@@ -12,7 +12,7 @@ from twisted.python.failure import Failure
 from rmq_ha.base.config.netty import NettyServerConfig
 from rmq_ha.base.errors import RequestRejected
 from rmq_ha.base.remoting.dispatcher import RequestDispatcher
-from rmq_ha.base.remoting.protocol import ServerProtocol
+from rmq_ha.base.remoting.protocol import PeerLimits, ServerProtocol
 from rmq_ha.base.remoting.quotas import LONGEST_S, REQUESTS_PER_IP, Quotas
 from rmq_ha.base.remoting.turns import Turns
 from rmq_ha.base.tls.refusals import Refusals
@@ -47,7 +47,11 @@ class Server:
 
     def connect(self, port, host="10.0.0.1"):
         protocol = ServerProtocol(
-            self.clock, self.dispatcher, 0, {}, None, self.refusals, None, self.turns
+            self.clock,
+            self.dispatcher,
+            0,
+            {},
+            limits=PeerLimits(self.refusals, turns=self.turns),
         )
         protocol.makeConnection(StringTransport(peerAddress=IPv4Address("TCP", host, port)))
         return protocol

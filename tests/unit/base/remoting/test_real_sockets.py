@@ -25,7 +25,7 @@ from rmq_ha.base.errors import ConfigurationError, RemotingConnectError
 from rmq_ha.base.host.network import EagerClient, EagerServer, RealNetwork
 from rmq_ha.base.remoting.client import RemotingClient
 from rmq_ha.base.remoting.dispatcher import RequestDispatcher
-from rmq_ha.base.remoting.protocol import ServerProtocol
+from rmq_ha.base.remoting.protocol import PeerLimits, ServerProtocol
 from rmq_ha.base.remoting.server import RemotingServer
 from rmq_ha.base.seams import Host
 from rmq_ha.base.tls.refusals import Refusals
@@ -376,7 +376,7 @@ class TlsTests(RemotingCase):
         rules = ServerTls({}, self.host.disk.read_bytes, lambda: 0)
         connected = {}
         protocol = ServerProtocol(
-            clock, RequestDispatcher(), 120.0, connected, rules, Refusals(clock)
+            clock, RequestDispatcher(), 120.0, connected, rules, PeerLimits(Refusals(clock))
         )
         transport = StringTransport(peerAddress=IPv4Address("TCP", "10.0.0.9", 5))
         protocol.makeConnection(transport)

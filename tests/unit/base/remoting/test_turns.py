@@ -12,7 +12,7 @@ from twisted.python.failure import Failure
 
 from rmq_ha.base.config.netty import NettyServerConfig
 from rmq_ha.base.remoting.dispatcher import RequestDispatcher
-from rmq_ha.base.remoting.protocol import ServerProtocol
+from rmq_ha.base.remoting.protocol import PeerLimits, ServerProtocol
 from rmq_ha.base.remoting.turns import Turns
 from rmq_ha.base.remoting.unfinished import UnfinishedFrames
 from rmq_ha.base.wire.command import RemotingCommand
@@ -80,7 +80,11 @@ class Server:
 
     def connect(self, port, host="10.0.0.1"):
         protocol = ServerProtocol(
-            self.clock, self.dispatcher, 120.0, {}, None, None, self.frames, self.turns
+            self.clock,
+            self.dispatcher,
+            120.0,
+            {},
+            limits=PeerLimits(frames=self.frames, turns=self.turns),
         )
         protocol.makeConnection(StringTransport(peerAddress=IPv4Address("TCP", host, port)))
         return protocol

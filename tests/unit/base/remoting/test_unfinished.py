@@ -13,7 +13,7 @@ from twisted.python.failure import Failure
 
 from rmq_ha.base.config.netty import NettyServerConfig
 from rmq_ha.base.remoting.dispatcher import RequestDispatcher
-from rmq_ha.base.remoting.protocol import ServerProtocol
+from rmq_ha.base.remoting.protocol import PeerLimits, ServerProtocol
 from rmq_ha.base.remoting.unfinished import FREE_BYTES, LOOK_S, UnfinishedFrames
 from rmq_ha.base.tls.refusals import Refusals
 from rmq_ha.base.wire.command import RemotingCommand
@@ -45,8 +45,7 @@ class Server:
             self.dispatcher,
             self.idle,
             self.connected,
-            refusals=Refusals(self.clock),
-            frames=self.frames,
+            limits=PeerLimits(Refusals(self.clock), self.frames),
         )
         transport = StringTransport(peerAddress=IPv4Address("TCP", host, port))
         protocol.makeConnection(transport)

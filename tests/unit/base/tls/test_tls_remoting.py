@@ -11,7 +11,7 @@ from twisted.python.failure import Failure
 from rmq_ha.base.errors import TlsRefused
 from rmq_ha.base.model.security import Security
 from rmq_ha.base.remoting.dispatcher import RequestDispatcher
-from rmq_ha.base.remoting.protocol import ServerProtocol
+from rmq_ha.base.remoting.protocol import PeerLimits, ServerProtocol
 from rmq_ha.base.tls.client import ClientTls
 from rmq_ha.base.tls.refusals import Refusals
 from rmq_ha.base.tls.server import ServerTls
@@ -33,7 +33,12 @@ class Peer:
 
     def __init__(self, place: "Place") -> None:
         self.protocol = ServerProtocol(
-            place.clock, place.dispatcher, 120.0, {}, place.rules, Refusals(place.clock)
+            place.clock,
+            place.dispatcher,
+            120.0,
+            {},
+            place.rules,
+            PeerLimits(Refusals(place.clock)),
         )
         self.transport = StringTransport(peerAddress=IPv4Address("TCP", "10.0.0.7", 5))
         self.protocol.makeConnection(self.transport)

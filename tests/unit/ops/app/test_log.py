@@ -14,7 +14,7 @@ from twisted.python import log
 from rmq_ha.base.config.log_level import LogThreshold
 from rmq_ha.ops.app.exposure import exposure, replication_exposure
 from rmq_ha.ops.app.log import LogStyle, server_observer
-from rmq_ha.ops.app.service import ServerService
+from rmq_ha.ops.app.service import LogBeginning, ServerService
 
 
 def test_sigusr1_ends_no_server_whose_log_is_no_file():
@@ -59,7 +59,7 @@ def test_a_log_that_was_chosen_stays(options: object) -> None:
 def test_the_application_gets_the_observer() -> None:
     observer = server_observer({"nodaemon": True, "logfile": "-"})
     application = Application("x")  # type: ignore[no-untyped-call]
-    service = ServerService(MemoryReactorClock(), None, None, observer=observer)  # type: ignore[arg-type]
+    service = ServerService(MemoryReactorClock(), None, None, beginning=LogBeginning(observer))  # type: ignore[arg-type]
     service.setServiceParent(application)
     assert application.getComponent(ILogObserver) is observer
 
@@ -136,7 +136,7 @@ def test_what_is_below_the_level_is_not_logged(
     monkeypatch.setattr(sys, "stdout", out)
     observer = server_observer({"nodaemon": True}, LogStyle(least=LogThreshold(least)))
     assert observer is not None
-    logger = Logger("x", observer=observer)
+    logger = Logger("x", beginning=LogBeginning(observer))
     logger.debug("low")
     logger.info("middle")
     logger.error("high")

@@ -18,7 +18,7 @@ from rmq_ha.base.config.settings import Notice
 from rmq_ha.base.errors import StoreLocked
 from rmq_ha.ops.app.build import build_text
 from rmq_ha.ops.app.notify import Notifier
-from rmq_ha.ops.app.service import ServerService, explain
+from rmq_ha.ops.app.service import LogBeginning, ServerService, explain
 
 PORTS = [PlannedPort(20010, "clients (listenPort)")]
 
@@ -102,7 +102,7 @@ class ServiceTests(SynchronousTestCase):
             self.server,
             self.end,  # type: ignore[arg-type]
             [Notice("odd")],
-            banner=f"rmqha: {build_text()}",
+            beginning=LogBeginning(banner=f"rmqha: {build_text()}"),
         )
         service.startService()
         self.assertRegex(self.lines[0], r"^rmqha: rmq-ha \d+\.\d+\S* on Python 3\.\d+\S*, Twisted ")

@@ -12,6 +12,7 @@ from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.server.broker.outer_api import BrokerOuterAPI
 from rmq_ha.server.broker.slave import SlaveSynchronize
 from rmq_ha.server.broker.streamed_tables import StreamedTables
+from rmq_ha.server.broker.tables.broker_tables import CopiedTables
 from rmq_ha.server.broker.tables.consumer_offsets import ConsumerOffsetManager
 from rmq_ha.server.broker.tables.delay_offsets import DelayOffsetCopy
 from rmq_ha.server.broker.tables.groups import SubscriptionGroupManager
@@ -113,10 +114,7 @@ class TableSet:
         self.slave = SlaveSynchronize(
             self.clock,
             BrokerOuterAPI(self.master),
-            self.topics,
-            self.groups,
-            self.offsets,
-            self.delays,
+            CopiedTables(self.topics, self.groups, self.offsets, self.delays),
             "s:10911",
             lambda: self.has_masters_log,
             self.queues,

@@ -222,7 +222,7 @@ def test_while_a_check_moves_them() -> None:
     """The copies are in the log, and their replica is waited for: each END is for its copy."""
     broker = started()
     places = [broker.half(key) for key in ("a", "b")]
-    parts = broker.controller.transaction_checks._around
+    parts = broker.controller.transaction_checks._around.copies
     really, held = parts.put, []
 
     def put(messages: list[Message]) -> Any:

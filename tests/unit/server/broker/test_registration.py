@@ -22,7 +22,7 @@ from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.base.wire.route_bodies import RegisterBrokerBody
 from rmq_ha.server.broker import registration as registration_module
 from rmq_ha.server.broker.outer_api import BrokerOuterAPI
-from rmq_ha.server.broker.registration import Registration
+from rmq_ha.server.broker.registration import LearnedOfMaster, Registration
 from rmq_ha.server.broker.standing import Standing
 from rmq_ha.server.broker.succession import Succession
 from rmq_ha.server.broker.tables.topics import TopicConfigManager
@@ -90,10 +90,11 @@ class RegistrationTests(SynchronousTestCase):
             identity,
             self.topics,
             api,
-            standing,
             Succession(configuration, identity, api, standing, lambda address: True, 1000),
-            lambda address: self.learned.append(("ha", address)),
-            lambda address: self.learned.append(("master", address)),
+            LearnedOfMaster(
+                lambda address: self.learned.append(("ha", address)),
+                lambda address: self.learned.append(("master", address)),
+            ),
         )
 
     def start(self) -> None:

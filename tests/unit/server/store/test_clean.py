@@ -6,7 +6,7 @@ import pytest
 
 from rmq_ha.base.model.status import PutMessageStatus
 from rmq_ha.base.seams import DiskUsage
-from rmq_ha.server.store.log.clean import LogCleaner, disk_ratio
+from rmq_ha.server.store.log.clean import CleaningLimits, LogCleaner, disk_ratio
 
 HOUR = 3600
 
@@ -236,14 +236,12 @@ def test_extra_hours_are_kept_on_top(machine, store, monkeypatch, extra, count):
     """Where a log is kept longer than fileReservedTime says, never shorter."""
     use(machine, monkeypatch, 80)
     cleaner = LogCleaner(
+        machine.host,
         store.configuration.store,
-        machine.disk,
-        machine.worker,
         store.log,
         f"{machine.root}/consumequeue",
         store.flags,
-        machine.host.now_ms,
-        extra_hours=extra,
+        CleaningLimits(extra_hours=extra),
     )
     assert machine.finish(cleaner.clean()) == count
 

@@ -9,7 +9,7 @@ from rmq_ha.base.errors import StoreError
 from rmq_ha.base.model.status import FlushDiskType, PutMessageStatus
 from rmq_ha.base.store_format.checkpoint import CheckpointTimes, Whole
 from rmq_ha.server.store.log.checkpoint import Checkpoint
-from rmq_ha.server.store.log.flush import QueueFlusher, _sync_all
+from rmq_ha.server.store.log.flush import FlushedFiles, QueueFlusher, _sync_all
 
 SYNC = {"flush_disk_type": FlushDiskType.SYNC_FLUSH}
 OK = PutMessageStatus.PUT_OK
@@ -546,7 +546,12 @@ class Rounds:
         self.checkpoint.load()
         self.syncs, self.fault = 0, None
         self.flusher = QueueFlusher(
-            self.clock, self.worker, configuration, self.checkpoint, self.sync, list, Whole, list
+            self.clock,
+            self.worker,
+            configuration,
+            self.checkpoint,
+            FlushedFiles(self.sync, list, Whole),
+            list,
         )
         self.worker.later = True
 

@@ -24,11 +24,12 @@ from rmq_ha.base.model.message import (
 from rmq_ha.base.model.properties import encode_properties
 from rmq_ha.base.model.status import PutMessageStatus
 from rmq_ha.base.model.topics import HALF_TOPIC, SCHEDULE_TOPIC
+from rmq_ha.base.seams import Times
 from rmq_ha.base.store_format.commitlog import Record, decode_record, encode_record
 from rmq_ha.base.store_format.consumequeue import UNIT
 from rmq_ha.server.store.delay.level import DelayLevel, check_deliverable, message_of
 from rmq_ha.server.store.delay.offsets import DelayOffsets
-from rmq_ha.server.store.delay.schedule import ScheduleMessageService
+from rmq_ha.server.store.delay.schedule import DelayedLog, ScheduleMessageService
 from rmq_ha.server.store.queues.table import ConsumeQueueTable
 from rmq_ha.testing.disk import SimDisk
 from rmq_ha.testing.worker import AtOnce
@@ -71,15 +72,14 @@ class ScheduleTests(SynchronousTestCase):
 
     def make(self) -> ScheduleMessageService:
         return ScheduleMessageService(
-            self.clock,
-            self.now_ms,
-            self.disk,
-            self.worker,
-            "/store",
+            Times(self.clock, self.now_ms),
+            DelayOffsets(self.clock, self.disk, self.worker, "/store", 10_000),
             LEVELS,
-            self.queues,
-            lambda offset, size: self.records.get(offset),
-            lambda queue, offset, unit: None,
+            DelayedLog(
+                self.queues,
+                lambda offset, size: self.records.get(offset),
+                lambda queue, offset, unit: None,
+            ),
             self.put,
         )
 
