@@ -1,6 +1,8 @@
 """Open transactions: whom the broker asks, how often, and what it does with the answers."""
 
 from collections import Counter
+from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,6 +16,7 @@ from rmq_ha.base.model.topics import HALF_TOPIC, OP_HALF_TOPIC, TRANS_CHECK_MAX_
 from rmq_ha.base.wire.codes import RequestCode, ResponseCode
 from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.server.broker.transactions import check
+from rmq_ha.server.broker.transactions.around import CheckAround
 from rmq_ha.server.broker.transactions.messages import GROUP as PROGRESS_GROUP
 from rmq_ha.server.broker.transactions.messages import op_mark, read_mark
 from tests.unit.server.broker.transaction_kit import (
@@ -146,11 +149,17 @@ def test_a_slice_is_no_larger_than_one_message_beyond_its_bytes(monkeypatch: Any
         broker.half(f"a{number}")
     (half, *_) = broker.records(HALF_TOPIC)
     monkeypatch.setattr(check, "_SLICE_BYTES", half.size)
-    parts, put = broker.controller.transaction_checks._around, []
+    parts, put = broker.controller.transaction_checks._around.copies, []
     really = parts.put
     object.__setattr__(parts, "put", lambda messages: put.append(len(messages)) or really(messages))
     broker.rounds(2)
     assert put == [2 * 2] * 3  # each with its op message
+
+
+def set_steady(around: CheckAround, steady_ms: Callable[[], int]) -> None:
+    """Rounds take their time from this from now on."""
+    times = SimpleNamespace(now_ms=around.times.now_ms, steady_ms=steady_ms)
+    object.__setattr__(around, "times", times)
 
 
 @pytest.mark.parametrize("is_stopped", [True, False])
@@ -170,9 +179,9 @@ def test_a_round_ends_between_two_slices(is_stopped: bool, monkeypatch: Any) -> 
             checks.stop()
         return succeed(None)
 
-    steady_ms = checks._around.steady_ms
-    object.__setattr__(checks._around, "pause", pause)
-    object.__setattr__(checks._around, "steady_ms", lambda: steady_ms() + late)
+    steady_ms = checks._around.times.steady_ms
+    object.__setattr__(checks._around.pace, "pause", pause)
+    set_steady(checks._around, lambda: steady_ms() + late)
     broker.run(INTERVAL_S + 1)
     assert broker.ends() == (6 + 2, 2)
     assert broker.progress()[0] == 2
@@ -184,9 +193,9 @@ def test_a_round_waits_in_turns_for_the_queues() -> None:
     broker.half("a")
     broker.rounds(1)
     parts = broker.controller.transaction_checks._around
-    pause, turns = parts.pause, []
-    object.__setattr__(parts, "pause", lambda: turns.append(0) or pause())
-    object.__setattr__(parts, "is_dispatched", lambda: len(turns) >= 3)
+    pause, turns = parts.pace.pause, []
+    object.__setattr__(parts.pace, "pause", lambda: turns.append(0) or pause())
+    object.__setattr__(parts.halves, "is_dispatched", lambda: len(turns) >= 3)
     broker.rounds(1)
     assert broker.asked == [("a", 1)]
 
@@ -209,7 +218,8 @@ def test_a_round_that_does_not_know_all_op_messages_asks_nobody(monkeypatch: Any
     broker = reading(monkeypatch)
     ends = broker.ends()
     parts, late, looks = broker.controller.transaction_checks._around, 0, 0
-    is_dispatched, steady_ms, pause = parts.is_dispatched, parts.steady_ms, parts.pause
+    steady_ms, is_dispatched = parts.times.steady_ms, parts.halves.is_dispatched
+    pause = parts.pace.pause
 
     def never() -> bool:
         nonlocal looks
@@ -221,16 +231,16 @@ def test_a_round_that_does_not_know_all_op_messages_asks_nobody(monkeypatch: Any
         late += check.MAX_ROUND_MS + 1
         return pause()
 
-    object.__setattr__(parts, "is_dispatched", never)
+    object.__setattr__(parts.halves, "is_dispatched", never)
     broker.rounds(2)
     assert looks == 2 * (1 + 5)
-    object.__setattr__(parts, "is_dispatched", is_dispatched)
-    object.__setattr__(parts, "steady_ms", lambda: steady_ms() + late)
-    object.__setattr__(parts, "pause", slow)
+    object.__setattr__(parts.halves, "is_dispatched", is_dispatched)
+    set_steady(parts, lambda: steady_ms() + late)
+    object.__setattr__(parts.pace, "pause", slow)
     broker.rounds(2)
     assert late == 2 * 2 * (check.MAX_ROUND_MS + 1)  # a turn in the reading, one behind it
     assert broker.ends() == ends
-    object.__setattr__(parts, "pause", pause)
+    object.__setattr__(parts.pace, "pause", pause)
     broker.rounds(2)
     assert (broker.asked, broker.ends(), broker.progress()) == ([], ends, ends)
 
@@ -240,15 +250,15 @@ def test_a_stop_ends_the_reading_of_op_messages(is_behind: bool, monkeypatch: An
     """At the next turn: the store is closed as soon as the round is over."""
     broker = reading(monkeypatch)
     checks, turns = broker.controller.transaction_checks, []
-    pause = checks._around.pause
+    pause = checks._around.pace.pause
 
     def stopping() -> Any:
         turns.append(checks.stop())
         return pause()
 
-    object.__setattr__(checks._around, "pause", stopping)
+    object.__setattr__(checks._around.pace, "pause", stopping)
     if is_behind:
-        object.__setattr__(checks._around, "is_dispatched", lambda: False)
+        object.__setattr__(checks._around.halves, "is_dispatched", lambda: False)
     broker.run(INTERVAL_S + 1)
     assert [stopped.called for stopped in turns] == [True] * 2
     assert broker.ends() == (6, 6)
@@ -260,17 +270,17 @@ def test_a_round_leaves_others_their_turns(monkeypatch: Any) -> None:
     parts, held, read = broker.controller.transaction_checks._around, [], []
 
     class Store:
-        min_offset_in_queue = parts.store.min_offset_in_queue
-        max_offset_in_queue = parts.store.max_offset_in_queue
+        min_offset_in_queue = parts.halves.store.min_offset_in_queue
+        max_offset_in_queue = parts.halves.store.max_offset_in_queue
 
         def get_message(self, group: str, topic: str, *rest: Any) -> Any:
             read.append(topic)
             return store.get_message(group, topic, *rest)
 
-    store = parts.store
-    object.__setattr__(parts, "store", Store())
-    object.__setattr__(parts, "pause", lambda: held.append(Deferred()) or held[-1])
-    object.__setattr__(parts, "is_dispatched", lambda: len(held) > 0)
+    store = parts.halves.store
+    object.__setattr__(parts.halves, "store", Store())
+    object.__setattr__(parts.pace, "pause", lambda: held.append(Deferred()) or held[-1])
+    object.__setattr__(parts.halves, "is_dispatched", lambda: len(held) > 0)
     before = broker.progress()
     broker.run(INTERVAL_S + 1)
     for count in (0, 2, 4, 6):
@@ -315,7 +325,7 @@ def test_a_store_that_leads_nowhere_ends_the_round() -> None:
             asked.append(offset)
             return GetMessageResult(GetMessageStatus.OFFSET_FOUND_NULL, offset, 0, 1, [])
 
-    object.__setattr__(broker.controller.transaction_checks._around, "store", Store())
+    object.__setattr__(broker.controller.transaction_checks._around.halves, "store", Store())
     broker.rounds(2)
     assert asked == [0, 0] * 2  # of the op and of the half queue
 
@@ -514,7 +524,7 @@ def refuse(broker: TransactionBroker, topics: set[str], status: PutMessageStatus
     """Puts to these topics end like that from now on; the list tells of them."""
     store = broker.controller.store
     refused: list[str] = []
-    parts = broker.controller.transaction_checks._around
+    parts = broker.controller.transaction_checks._around.copies
     service = broker.controller.transaction_checks
 
     def put(messages: list[Message]) -> Any:
@@ -669,7 +679,9 @@ def test_a_stop_waits_for_the_round_that_is_under_way() -> None:
     broker.half("a")
     checks = broker.controller.transaction_checks
     held: list[Deferred[Any]] = []
-    object.__setattr__(checks._around, "put", lambda messages: held.append(Deferred()) or held[0])
+    object.__setattr__(
+        checks._around.copies, "put", lambda messages: held.append(Deferred()) or held[0]
+    )
     broker.world.clock.run_while(lambda: not held, 30)
     stopped: list[None] = []
     checks.stop().addCallback(stopped.append)
