@@ -23,7 +23,6 @@ class PersistedTable:
     :param path: empty for a table that lives in memory only.
     :cvar without_file: what a start without the file means, for the person who may choose it.
     :ivar is_dirty: the file may not hold what the memory holds.
-    :ivar write_failures: how many writes the disk refused.
     """
 
     log = Logger()
@@ -32,7 +31,6 @@ class PersistedTable:
     def __init__(self, disk: Disk, worker: Worker, path: str) -> None:
         self.path = path
         self.is_dirty = False
-        self.write_failures = 0
         self._disk = disk
         self._worker = worker
         self._keep_backup = True
@@ -153,7 +151,6 @@ class PersistedTable:
 
     def _write_failed(self, failure: Failure | None) -> None:
         self.is_dirty = True
-        self.write_failures += 1
         self.log.failure(
             "cannot write {path}; its content is kept in memory and tried again with the next "
             "change: check the disk's space and permissions",

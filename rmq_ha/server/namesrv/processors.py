@@ -3,7 +3,7 @@
 Spec: remoting.md, section 2.3 and chapter 9.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any, Protocol
 
 from twisted.internet.defer import succeed
@@ -15,12 +15,14 @@ from rmq_ha.base.errors import ProtocolViolation, RequestRejected
 from rmq_ha.base.model.broker_identity import MASTER_ID, BrokerIdentity
 from rmq_ha.base.model.data_version import DataVersion
 from rmq_ha.base.model.topic_config import TopicConfig
+from rmq_ha.base.model.topics import OFFSET_MOVED_EVENT, SCHEDULE_TOPIC, SELF_TEST_TOPIC
 from rmq_ha.base.tls.refusals import Refusals
 from rmq_ha.base.wire import fastjson
 from rmq_ha.base.wire.bodies import read_as
 from rmq_ha.base.wire.codes import RequestCode, ResponseCode
 from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.base.wire.route_bodies import (
+    ALL_TOPICS,
     CONTROLLERS,
     HOLDER,
     RIVALS,
@@ -31,10 +33,10 @@ from rmq_ha.base.wire.route_bodies import (
     encode_rivals,
     wants_standard_json,
 )
+from rmq_ha.base.wire.versions import V5_0_0
 from rmq_ha.server.namesrv.answers import Answer, Handler, required, when_written
 from rmq_ha.server.namesrv.kv_config import ORDER_TOPIC_CONFIG, KVConfigManager
 from rmq_ha.server.namesrv.routes import RegisterResult, RouteInfoManager
-from rmq_ha.server.namesrv.whole import names_all_topics
 from rmq_ha.server.namesrv.wiped import WipedBrokers
 
 MOST_RIVALS = 20
@@ -399,3 +401,19 @@ def _topic_list(
     return request.response(
         body=fastjson.encode({"brokerAddr": broker_address, "topicList": topics})
     )
+
+
+_BUILT_IN = (SELF_TEST_TOPIC, OFFSET_MOVED_EVENT, SCHEDULE_TOPIC)
+
+
+def names_all_topics(request: RemotingCommand, broker_name: str, topics: Container[str]) -> bool:
+    """
+    A broker of ours says so. One of 4.9 names its built-in topics in a whole registration, and
+    otherwise the single topic that changed.
+
+    One of 5.x may cut a whole registration into several, and none of them tells.
+    """
+    said = (request.ext or {}).get(ALL_TOPICS)
+    if said is not None:
+        return said == "true"
+    return request.version < V5_0_0 and all(name in topics for name in (*_BUILT_IN, broker_name))

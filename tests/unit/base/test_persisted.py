@@ -177,7 +177,6 @@ class PersistedTests(SynchronousTestCase):
         self.disk.refuse = True
         self.assertFalse(self.successResultOf(table.persist()))
         self.assertTrue(table.is_dirty)
-        self.assertEqual(table.write_failures, 1)
         self.assertEqual(len(self.flushLoggedErrors(OSError)), 1)
         self.disk.refuse = False
         self.assertTrue(self.successResultOf(table.persist_if_dirty()))

@@ -20,7 +20,7 @@ from rmq_ha.server.dledger.classic import ClassicPart
 from rmq_ha.server.dledger.commit_log import DLedgerCommitLog
 from rmq_ha.server.dledger.journal import LedgerJournal
 from rmq_ha.server.dledger.ledger import Ledger
-from rmq_ha.server.dledger.recent import RecentEntries
+from rmq_ha.server.dledger.ledger_reader import RecentEntries
 from rmq_ha.server.dledger.tail import TERM_TOPIC, LedgerTail
 from rmq_ha.server.store.log.batch import BatchLayout
 from rmq_ha.server.store.log.boot import Left

@@ -5,7 +5,7 @@ from itertools import accumulate, count
 import pytest
 
 from rmq_ha.base.store_format.dledger_values import Entry
-from rmq_ha.server.dledger.recent import RecentEntries
+from rmq_ha.server.dledger.ledger_reader import RecentEntries
 
 
 def entries(first: int, *sizes: int, at: int = 0) -> list[Entry]:
