@@ -136,7 +136,7 @@ def test_what_is_below_the_level_is_not_logged(
     monkeypatch.setattr(sys, "stdout", out)
     observer = server_observer({"nodaemon": True}, LogStyle(least=LogThreshold(least)))
     assert observer is not None
-    logger = Logger("x", beginning=LogBeginning(observer))
+    logger = Logger("x", observer=observer)
     logger.debug("low")
     logger.info("middle")
     logger.error("high")
