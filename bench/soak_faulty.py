@@ -13,11 +13,9 @@ from collections import Counter
 from pathlib import Path
 from random import Random
 
-from soak_faults import FAULTS, TAIL_ENDS, Scene, queue_files
 from soak_history import STREAMS, History, Progress
-from soak_java import TOPICS, Clients, compiled
-from soak_pair import FaultyPair, difference, is_unchecked
-from soak_rules import Judge
+from soak_pair import FaultyPair, difference, is_unchecked, queue_files
+from soak_victims import LOSES_TAIL, SOAK_KINDS, RealVictims
 
 from rmq_ha.base.wire.codes import RequestCode
 from tests.interop.wire import Refused, Wire
@@ -27,8 +25,8 @@ DRAIN_S = 120.0
 LOOK_S = 2.0
 GROWTH = {"memory": (1.3, 24 << 20), "descriptors": (1.1, 40), "timers": (1.2, 40)}
 LEFT_OUT = (
-    "left out: a full disk (tests/unit/server/store and the trials of reliability-2 have it), "
-    "and the name server, which runs throughout"
+    "left out: a full disk, which tests/unit/server/store and tests/mistakes have, and faults of "
+    "the name server, which runs throughout"
 )
 
 
@@ -123,45 +121,6 @@ class Watch(threading.Thread):
         self.join(30)
 
 
-class Deck:
-    """All kinds in an order by chance, then all again."""
-
-    def __init__(self, random: Random, names: list[str]) -> None:
-        self._random, self._names = random, names
-        self._left: list[str] = []
-
-    def draw(self) -> str:
-        if not self._left:
-            self._left = self._random.sample(self._names, len(self._names))
-        return self._left.pop()
-
-
-class JavaClients:
-    """The Java clients of the other soak, beside ours, with rules of their own."""
-
-    def __init__(self, pair: FaultyPair, options: argparse.Namespace) -> None:
-        with pair.master.wire() as wire:
-            for topic in TOPICS:
-                wire.create_topic(f"soak-{topic}", 4)
-        directory = pair.rig.directory
-        arguments = [pair.namesrv, str(options.rate), str(options.churn)]
-        self.judge = Judge(options.rate)
-        command = [*compiled(directory), *arguments]
-        self._clients = Clients(command, self.judge, directory / "clients.log")
-        self._clients.wait_for("ready", 60)
-
-    def disturbed(self) -> None:
-        """Something happens to the brokers, or is over."""
-        self.judge.disturbed(time.monotonic(), "all", is_master=True)
-
-    def stop(self) -> None:
-        self._clients.tell("stop")
-        self._clients.wait_for("stopped", 120)
-
-    def quit(self) -> None:
-        self._clients.process.kill()
-
-
 class Soak:
     """One run."""
 
@@ -172,7 +131,6 @@ class Soak:
         self.violations: list[str] = []
         self._done: Counter[str] = Counter()
         self._healed: dict[str, float] = {}
-        self._java: JavaClients | None = None
 
     def run(self) -> list[str]:
         """Everything; the report."""
@@ -190,18 +148,12 @@ class Soak:
             for helper in helpers:
                 helper.wait_for("ready", 60)
             watch.start()
-            if options.load == "java":
-                self._java = JavaClients(pair, options)
             time.sleep(3)
             self._deal(began + options.minutes * 60)
             helpers[1].tell("stop")
             helpers[1].wait_for("stopped", 120)
-            if self._java is not None:
-                self._java.stop()
             self._settle()
         finally:
-            if self._java is not None:
-                self._java.quit()
             watch.stop()
             for helper in helpers:
                 helper.quit()
@@ -209,37 +161,28 @@ class Soak:
         return self._report(time.monotonic() - began)
 
     def _deal(self, end: float) -> None:
-        names = sorted(self._options.only or FAULTS)
-        if self._java is not None and "lost-tail" in names:
-            names.remove("lost-tail")  # it loses what the Java clients were promised
-        deck = Deck(self._random, names)
-        scene = Scene(self._pair, self._history, self._progress, self._random, set(), [])
+        kinds = {kind: SOAK_KINDS[kind] for kind in self._options.only or SOAK_KINDS}
+        victims = RealVictims(self._pair, self._history, self._progress, self._random)
         while time.monotonic() < end:
             time.sleep(self._random.uniform(*REST_S))
-            name = deck.draw()
+            fault = victims.draw(kinds)
             began = time.monotonic()
-            self._say(f"{name} ...")
-            self._disturbed()
+            self._say(f"{fault} ...")
             try:
-                found = FAULTS[name](scene)
+                found = victims.suffer(fault)
             except (OSError, Refused, AssertionError) as error:
-                found = [f"{type(error).__name__}: {str(error)[:1500]}"]
-            self._done[name] += 1
+                found = [*victims.found, f"{type(error).__name__}: {str(error)[:1500]}"]
+            self._done[fault.kind] += 1
             after = time.monotonic()
             found += self._heal()
-            if name in TAIL_ENDS:
+            if fault.kind in LOSES_TAIL:
                 self._history.tail_was_lost(began, after)
-            scene.remember()
-            self._disturbed()
+            victims.remember()
             healed = time.monotonic() - after
-            self._healed[name] = max(self._healed.get(name, 0), healed)
-            self._say(f"{name}: {after - began:.1f} s, healed after {healed:.1f} s")
+            self._healed[fault.kind] = max(self._healed.get(fault.kind, 0), healed)
+            self._say(f"{fault.kind}: {after - began:.1f} s, healed after {healed:.1f} s")
             for text in found:
-                self._violated(f"{name}: {text}")
-
-    def _disturbed(self) -> None:
-        if self._java is not None:
-            self._java.disturbed()
+                self._violated(f"{fault.kind}: {text}")
 
     def _say(self, text: str) -> None:
         print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
@@ -252,7 +195,7 @@ class Soak:
         """Until the pair is one again; by an operator's hand if it must be, which is a fault."""
         pair = self._pair
         faults = []
-        pair.link.is_black, pair.link.delay, pair.link.budget = False, 0, None
+        pair.link.is_black, pair.link.delay = False, 0
         for member in pair.members:
             if not member.is_up:
                 faults.append(f"{member.name} ({member.role}) has left: {member.last_words()}")
@@ -303,8 +246,7 @@ class Soak:
             self._violated(f"at the end: {reason}")
 
     def _is_expecting(self) -> bool:
-        is_java = self._java is not None and self._java.judge.missing_count() > 0
-        return is_java or bool(self._history.faults_of_groups())
+        return bool(self._history.faults_of_groups())
 
     def _judge(self) -> None:
         pair, history = self._pair, self._history
@@ -315,8 +257,7 @@ class Soak:
                 where = f"{member.name} ({member.role})"
                 for text in history.faults_of_store(stream, stored, where):
                     self._violated(text)
-        java = self._java.judge.faults() if self._java is not None else []
-        for text in [*history.faults_of_groups(), *self._progress.faults, *java]:
+        for text in [*history.faults_of_groups(), *self._progress.faults]:
             self._violated(text)
         end = min(member.log_end() for member in pair.members)
         if len({member.log_end() for member in pair.members}) > 1:
@@ -366,7 +307,6 @@ class Soak:
             "",
             *self._history.table(),
             "",
-            *([*self._java.judge.table(), ""] if self._java is not None else []),
             "| fault | times | slowest to heal, s |",
             "|---|---|---|",
             *faults,

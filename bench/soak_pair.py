@@ -33,6 +33,7 @@ SETTINGS: dict[str, Any] = {
     "brokerName": "broker-a",
     "brokerIP1": "127.0.0.1",
     "brokerIP2": "127.0.0.1",
+    "mappedFileSizeCommitLog": 16 << 20,
     "maxHashSlotNum": 100_000,
     "maxIndexNum": 400_000,
     "registerNameServerPeriod": 10_000,
@@ -112,10 +113,10 @@ class Member:
         if self.is_up:
             self.server.stop()
 
-    def freeze(self, seconds: float) -> None:
-        self.server.process.send_signal(signal.SIGSTOP)
-        time.sleep(seconds)
-        self.server.process.send_signal(signal.SIGCONT)
+    def stand_still(self, does: bool) -> None:
+        """Its process stops, or goes on."""
+        if self.is_up:
+            self.server.process.send_signal(signal.SIGSTOP if does else signal.SIGCONT)
 
     # ------------------------------------------------------------ what it says
 
@@ -201,7 +202,7 @@ class FaultyPair:
     """
 
     def __init__(self, rig: Rig, flush: str) -> None:
-        self.rig = rig
+        self.rig, self.flush = rig, flush
         self.namesrv = rig.namesrv()
         self.link = Link()
         one, two = (Member(rig, name, self.namesrv, self.link, flush) for name in ("a", "b"))
@@ -359,3 +360,12 @@ def _read(store: Path, position: int, count: int) -> bytes:
     with path.open("rb") as file:
         file.seek(position - start)
         return file.read(count)
+
+
+def queue_files(store: Path) -> dict[str, bytes]:
+    """The queues of the streams, by path, without what is not written yet."""
+    return {
+        str(path.relative_to(store)): path.read_bytes().rstrip(b"\0")
+        for path in sorted(store.glob("consumequeue/own-*/*/*[0-9]"))
+        if "own-again" not in path.parts
+    }

@@ -17,7 +17,6 @@ class Link:
     :ivar target: port on loopback that new connections are forwarded to.
     :ivar delay: seconds that each piece waits.
     :ivar is_black: nothing is read or forwarded, and nobody is told.
-    :ivar budget: bytes that are forwarded before the connection is cut; None: any number.
     """
 
     def __init__(self) -> None:
@@ -25,7 +24,6 @@ class Link:
         self.port = 0
         self.delay = 0.0
         self.is_black = False
-        self.budget: int | None = None
         self._writers: set[asyncio.StreamWriter] = set()
         self._loop = asyncio.new_event_loop()
         self._listens = threading.Event()
@@ -65,13 +63,8 @@ class Link:
                     await asyncio.sleep(0.05)
                 if self.delay:
                     await asyncio.sleep(self.delay)
-                if self.budget is not None:
-                    data, self.budget = data[: self.budget], self.budget - len(data)
                 writer.write(data)
                 await writer.drain()
-                if self.budget is not None and self.budget <= 0:
-                    self.budget = None
-                    break
         writer.transport.abort()
 
     def reset(self) -> None:

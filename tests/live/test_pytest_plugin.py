@@ -31,6 +31,7 @@ def run(pytester: pytest.Pytester, *arguments: str) -> pytest.RunResult:
     return pytester.runpytest_subprocess(*options, *arguments, timeout=250)
 
 
+@pytest.mark.trials
 @pytest.mark.parametrize("modes", [("-p", "no:asyncio"), ("-o", "asyncio_mode=auto")])
 def test_the_examples_of_the_document(pytester: pytest.Pytester, modes: tuple[str, ...]) -> None:
     """With pytest-asyncio (if it is there), and without."""

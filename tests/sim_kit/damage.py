@@ -3,9 +3,9 @@
 from collections.abc import Iterable
 from dataclasses import replace
 from random import Random
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
-from rmq_ha.testing.disk import PAGE, SimDisk
+from rmq_ha.testing.disk import PAGE
 from rmq_ha.testing.images import LogImage
 
 LOG, QUEUE, INDEX, CHECKPOINT = "commitlog", "consumequeue", "index", "checkpoint"
@@ -97,7 +97,24 @@ def mended(image: LogImage, damages: Iterable[Damage]) -> tuple[LogImage, list[t
     return image, places
 
 
-def spoil(disk: SimDisk, root: str, random: Random) -> Damage | None:
+class SpoiltDisk(Protocol):
+    """
+    Files that can be damaged: a `SimDisk`, or those of a real store (`bench/soak_victims.py`).
+
+    :ivar boot: counts what a machine that is down may find changed.
+    """
+
+    boot: int
+
+    def paths(self, prefix: str) -> list[str]: ...
+
+    def read_bytes(self, path: str) -> bytes: ...
+
+    def damage(self, path: str, data: bytes | None) -> None:
+        """Give a file other bytes; None: it is gone."""
+
+
+def spoil(disk: SpoiltDisk, root: str, random: Random) -> Damage | None:
     """
     Damage one file of a store that nobody has open, on a machine that is down for a while: what
     its page cache holds hides such damage.

@@ -1,11 +1,16 @@
 """What the soak's judges find: each rule is broken once here."""
 
+from random import Random
+
 import pytest
 from soak_history import History, Progress
 from soak_pair import difference, is_unchecked
+from soak_victims import SOAK_KINDS, RealClock, StoreFiles
 
 from rmq_ha.base.model.message import Address, Message, draft_of
 from rmq_ha.server.store.log.append import GroupEncoder
+from tests.sim_kit.damage import LOG, spoil
+from tests.sim_kit.faults import FaultPlan
 
 
 def told(*lines: str) -> History:
@@ -149,3 +154,30 @@ def test_a_bit_that_no_checksum_covers(tmp_path, what, unchecked):
     place = difference(*stores, 1 << 16)
     assert place == min(sound.index(word) for word in what.split(b"|"))
     assert is_unchecked(*stores, place) is unchecked
+
+
+def test_real_files_are_spoilt_as_simulated_ones_are(tmp_path) -> None:
+    """One file of the store; where the log must stay whole, none of the log."""
+    names = ["commitlog/0", "consumequeue/T/0/0", "index/1", "checkpoint"]
+    whole = bytes(range(1, 200)) * 9
+    parts = set()
+    for seed in range(40):
+        for name in names:
+            (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / name).write_bytes(whole)
+        damage = spoil(StoreFiles(without=LOG), str(tmp_path), Random(seed))
+        if damage is not None:
+            parts.add(damage.part)
+            paths = [tmp_path / name for name in names]
+            spoilt = [path for path in paths if not path.exists() or path.read_bytes() != whole]
+            assert [str(path) for path in spoilt] == [damage.path]
+    assert parts == {"consumequeue", "index", "checkpoint"}
+
+
+def test_every_kind_of_the_simulator_that_a_soak_takes_can_happen() -> None:
+    assert all(hasattr(FaultPlan, f"_do_{kind}") for kind in SOAK_KINDS)
+    clock, order = RealClock(), []
+    clock.at(clock.seconds() + 0.002, order.append, "later")
+    clock.at(clock.seconds() + 0.001, order.append, "first")
+    clock.run()
+    assert order == ["first", "later"]

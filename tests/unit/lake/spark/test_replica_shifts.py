@@ -94,6 +94,7 @@ def told(found: Sequence[Finding]) -> list[tuple[str, str | None]]:
     return [(one.code, one.msg_id and one.msg_id.lstrip("0")) for one in found]
 
 
+@pytest.mark.trials
 def test_no_task_reads_all_that_lies_behind_a_shift(template: Record, tmp_path: Path) -> None:
     """The slave lost its third message, so that a thousand parts are out of step."""
     rows = records(template)

@@ -61,6 +61,7 @@ def test_pulls_that_were_held() -> None:
     broker.stop()
 
 
+@pytest.mark.trials
 def test_requests_that_it_goes_on_sending() -> None:
     """They stay in the sockets: 300 pulls of 100 kB each, unread."""
     broker = SimBroker()

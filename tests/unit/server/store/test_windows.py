@@ -120,6 +120,7 @@ def test_neighbours_are_read_together_up_to_a_gap(gap):
     assert len(log.reads) == (3 if gap > MAX_GAP else 2)
 
 
+@pytest.mark.trials
 @given(data=st.data())
 def test_whatever_is_asked_for_comes_as_it_is_in_the_log(data):
     """In whatever order, over the ends of files, and where a damaged queue says nonsense."""
