@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import pytest
 from twisted.internet.protocol import Factory, Protocol
 
 from rmq_ha.base.wire.frame import encode_frame
