@@ -78,7 +78,7 @@ def send_twisted(options: argparse.Namespace) -> None:
     body = b"x" * options.size
 
     async def main(reactor: Any) -> None:
-        config = ProducerConfig(send_msg_timeout=PATIENCE_MS)
+        config = ProducerConfig(send_msg_timeout_ms=PATIENCE_MS)
         producer = Producer(connect(reactor, options.namesrv), config)
         await producer.start()
         await producer.send(Message(TOPIC, body))
@@ -113,7 +113,7 @@ def send_asyncio(options: argparse.Namespace) -> None:
 
     async def main() -> None:
         async with connect(options.namesrv) as client:
-            producer = await client.producer(ProducerConfig(send_msg_timeout=PATIENCE_MS))
+            producer = await client.producer(ProducerConfig(send_msg_timeout_ms=PATIENCE_MS))
             await producer.send(Message(TOPIC, body))
             numbers = iter(range(options.messages))
 

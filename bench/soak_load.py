@@ -46,8 +46,8 @@ FATES = ("commit",) * 4 + ("rollback",) * 2 + ("check",) * 2 + ("late",) * 2
 LATE_S = (2.5, 4.0, 6.0)
 CLIENT: dict[str, Any] = {
     "client_ip": "127.0.0.1",
-    "poll_name_server_interval": 2000,
-    "heartbeat_broker_interval": 2000,
+    "poll_name_server_interval_ms": 2000,
+    "heartbeat_broker_interval_ms": 2000,
 }
 
 
@@ -211,7 +211,8 @@ class Consumers:
 
     async def _join(self, stream: str) -> PushConsumer:
         config = PushConsumerConfig(
-            consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET, rebalance_interval=2000
+            consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET,
+            rebalance_interval_ms=2000,
         )
         instance = connect(reactor, ClientConfig(namesrv_addr=self._namesrv, **CLIENT))
         consumer = PushConsumer(instance, f"own-g-{stream}", config)

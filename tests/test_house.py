@@ -565,17 +565,6 @@ STILL_RIDDLES: dict[str, frozenset[str]] = {
         _whole controlled.py ours.py persisted.py told unfinished.py unserved.py whose.py within
         """
     ),
-    "client": words(
-        """
-        AllocateByMachineRoom._has Attempts._after Attempts._before BlockingClient._shown
-        BlockingConsumer._each BlockingConsumer._left Caller._after Caller._before Caller.over
-        ConsumeConcurrently._later ConsumeConcurrently._over ConsumeConcurrently.again
-        ConsumeOrderly._over Futures.of HandOver.left Heartbeats._left Held LiteQueues.has Moved
-        ProcessQueue._first Producer.over PullLoop._later Pulled PushQueues._gone
-        Rebalancer._again Rebalancer._over Rebalancer.soon Requests._over Sender._again
-        Sender._over Traced _Known _Loop.left _Owned _first _seen _whole
-        """
-    ),
     "server": words(
         """
         AclFiles._nothing AclFiles._one AppendTimes.behind Asked

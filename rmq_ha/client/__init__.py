@@ -1,10 +1,14 @@
-"""The client: what applications use of it, in one place.
+"""The client: everything that an application uses of it.
 
-    from rmq_ha.client import ClientConfig, Message, Producer, connect
+    from rmq_ha.client import BlockingClient, Message
 
-`rmq_ha.client.aio` has `connect` and the classes for asyncio, `rmq_ha.client.blocking` those that
-know no reactor. What these three name is public (docs/client.md says for how long); every other
-module below is the inside. A name is imported when it is first asked for: who sends with a
+A newcomer needs ten names: `connect`, `Message`, `MessageExt`, `SendResult`, `Producer`,
+`PushConsumer`, `BlockingClient`, `BlockingConsumer`, `ClientConfig` and `MQClientError`. `__all__`
+has them first, and all others in groups. `rmq_ha.client.aio` has `connect` and the classes for
+asyncio, `rmq_ha.client.blocking` the classes for threads.
+
+What these three modules name is public; docs/client.md says for how long. Every other module below
+is internal. A name is imported when it is first asked for: a program that sends with a
 `BlockingClient` never imports Twisted.
 """
 
@@ -160,7 +164,36 @@ else:
         " RemotingTimeout RmqHaError",
     }
     _HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
-    __all__ = sorted([*_HOMES, "aio", "blocking"])
+    # The names of a newcomer stand first, all others in groups, as in docs/client.md.
+    _GROUPS = {
+        "Begin here": "connect Message MessageExt SendResult Producer PushConsumer BlockingClient"
+        " BlockingConsumer ClientConfig MQClientError",
+        "Modules": "aio blocking",
+        "Settings": "ProducerConfig PushConsumerConfig LitePullConsumerConfig"
+        " PullConsumerConfig Credentials ConsumeFromWhere MessageModel",
+        "Other consumers, and the client below": "LitePullConsumer PullConsumer"
+        " BlockingPullConsumer ClientInstance",
+        "Transactions": "TransactionProducer TransactionListener LocalTransactionState"
+        " TransactionSendResult BlockingTransactionProducer"
+        " BlockingTransactionListener",
+        "Listeners": "ConcurrentListener ConsumeConcurrentlyContext ConsumeConcurrentlyStatus"
+        " OrderlyListener ConsumeOrderlyContext ConsumeOrderlyStatus",
+        "Queues, choices and answers": "MessageQueue SendStatus PullResult"
+        " PullStatus Selector select_by_hash"
+        " MessageSelector Filter create_reply_message OffsetStore ReadOffsetType",
+        "Sharing queues out": "AllocateStrategy AllocateAveragely AllocateAveragelyByCircle"
+        " AllocateByConfig AllocateByMachineRoom AllocateMachineRoomNearby"
+        " AllocateConsistentHash",
+        "Bodies": "Serializer BytesSerializer TextSerializer JsonSerializer AvroSerializer"
+        " ProtobufSerializer RegisteredSerializer UndecodableBody",
+        "Hooks": "DeliveryHook Delivery SendHook SendContext ConsumeHook"
+        " ConsumeMessageContext Tracer ConsumeTracer",
+        "Errors": "BatchFailed BrokerRefused ConfigurationError DuplicatesPossible"
+        " ForkedClient IllegalMessage NoMaster NoNameServer NoRoute NotStarted"
+        " RemotingConnectError RemotingError RemotingTimeout RequestTimeout"
+        " RmqHaError SendFailed SendTimeout TooManyInFlight",
+    }
+    __all__ = [name for names in _GROUPS.values() for name in names.split()]
 
     def __getattr__(name):
         home = _HOMES.get(name)

@@ -12,7 +12,7 @@ from asyncio import AbstractEventLoop, Future, get_running_loop
 from collections.abc import Coroutine, Sequence
 from inspect import iscoroutine
 from sys import modules
-from typing import Any, TypeVar
+from typing import Any, TypeVar, Unpack
 
 from twisted.internet.defer import Deferred
 
@@ -40,6 +40,13 @@ from rmq_ha.client.rules.consumer_settings import (
 )
 from rmq_ha.client.rules.listening import Listener
 from rmq_ha.client.rules.messages import Message, MessageExt
+from rmq_ha.client.rules.options import (
+    ClientOptions,
+    LitePullConsumerOptions,
+    ProducerOptions,
+    PushConsumerOptions,
+    client_settings,
+)
 from rmq_ha.client.rules.settings import ClientConfig, ProducerConfig
 from rmq_ha.client.send import producer, transactions
 from rmq_ha.client.send.transactions import TransactionListener
@@ -65,15 +72,21 @@ class Client:
     :ivar loop: that it lives in.
     """
 
-    def __init__(self, settings: ClientConfig | str = "", *, host: Host | None = None) -> None:
+    def __init__(
+        self,
+        settings: ClientConfig | str = "",
+        *,
+        host: Host | None = None,
+        **options: Unpack[ClientOptions],
+    ) -> None:
         """
         :param settings: or only the name servers, `host:port`, `;` between them.
         :param host: what to stand on; None: this machine. See `rmq_ha.testing`.
+        :param options: settings of `ClientConfig`, over those of `settings`.
         :raises ConfigurationError: no loop of asyncio runs here, there is no name server, or a
             `tls.*` key does not fit.
         """
-        if isinstance(settings, str):
-            settings = ClientConfig(namesrv_addr=settings)
+        settings = client_settings(settings, options)
         self.loop: AbstractEventLoop = _running_loop()
         if host is None:
             begin_logging()
@@ -109,14 +122,19 @@ class Client:
             self._close()
 
     async def producer(
-        self, config: ProducerConfig | None = None, *, hooks: Sequence[SendHook | DeliveryHook] = ()
+        self,
+        config: ProducerConfig | None = None,
+        *,
+        hooks: Sequence[SendHook | DeliveryHook] = (),
+        **options: Unpack[ProducerOptions],
     ) -> "Producer":
         """
         A started producer.
 
         :param hooks: see attempts to send, or deliveries: by their methods.
+        :param options: settings of `ProducerConfig`, over those of `config`.
         """
-        made = producer.Producer(self.instance, config, hooks)
+        made = producer.Producer(self.instance, config, hooks, **options)
         return await self._started(Producer(self, made))
 
     async def transaction_producer(
@@ -125,14 +143,16 @@ class Client:
         config: ProducerConfig | None = None,
         *,
         hooks: Sequence[SendHook | DeliveryHook] = (),
+        **options: Unpack[ProducerOptions],
     ) -> "TransactionProducer":
         """
         A started producer of messages in transactions.
 
         :param listener: its methods may be `async def`.
+        :param options: settings of `ProducerConfig`, over those of `config`.
         """
         made = transactions.TransactionProducer(
-            self.instance, _Transactions(self.loop, listener), config, hooks
+            self.instance, _Transactions(self.loop, listener), config, hooks, **options
         )
         return await self._started(TransactionProducer(self, made))
 
@@ -146,6 +166,7 @@ class Client:
         offset_store: OffsetStore | None = None,
         hooks: Sequence[ConsumeHook] = (),
         filters: Sequence[Filter] = (),
+        **options: Unpack[PushConsumerOptions],
     ) -> "PushConsumer":
         """
         A consumer to subscribe, and to start: by `async with`, say.
@@ -153,6 +174,7 @@ class Client:
         Parameters as of `rmq_ha.client.PushConsumer`.
 
         :param orderly: `async for` gets the messages of each queue one after the other.
+        :param options: settings of `PushConsumerConfig`, over those of `config`.
         """
         made = push_consumer.PushConsumer(
             self.instance,
@@ -162,6 +184,7 @@ class Client:
             offset_store=offset_store,
             hooks=hooks,
             filters=filters,
+            **options,
         )
         consumer = PushConsumer(self, made, orderly=orderly)
         self._parts.append(consumer)
@@ -175,8 +198,13 @@ class Client:
         strategy: AllocateStrategy | None = None,
         offset_store: OffsetStore | None = None,
         filters: Sequence[Filter] = (),
+        **options: Unpack[LitePullConsumerOptions],
     ) -> LitePullConsumer:
-        """A consumer to subscribe or assign, to start, and to poll."""
+        """
+        A consumer to subscribe or assign, to start, and to poll.
+
+        :param options: settings of `LitePullConsumerConfig`, over those of `config`.
+        """
         made = lite_pull_consumer.LitePullConsumer(
             self.instance,
             consumer_group,
@@ -184,6 +212,7 @@ class Client:
             strategy=strategy,
             offset_store=offset_store,
             filters=filters,
+            **options,
         )
         lite = LitePullConsumer(self._futures, made)
         self._parts.append(lite)
@@ -221,7 +250,7 @@ class Client:
 
     def future(self, later: "Deferred[T] | Coroutine[Any, Any, T]") -> "Future[T]":
         """A Deferred, or a coroutine that awaits Deferreds, as a future of this loop."""
-        return self._futures.of(later)
+        return self._futures.make(later)
 
     def listener(self, function: Listener) -> Listener:
         """An `async def` as a listener: it runs as a task of this loop."""
@@ -256,9 +285,14 @@ def _running_loop() -> AbstractEventLoop:
     )
 
 
-def connect(settings: ClientConfig | str = "") -> Client:
-    """For `async with`: a client that is started, and stopped at the end."""
-    return Client(settings)
+def connect(settings: ClientConfig | str = "", **options: Unpack[ClientOptions]) -> Client:
+    """
+    For `async with`: a client that is started, and stopped at the end.
+
+    :param settings: or only the name servers, `host:port`, `;` between them.
+    :param options: settings of `ClientConfig`, over those of `settings`.
+    """
+    return Client(settings, **options)
 
 
 class Producer(Life):
@@ -274,11 +308,11 @@ class Producer(Life):
 
     async def start(self) -> None:
         """Join the client."""
-        await self._futures.of(self.deferred.start())
+        await self._futures.make(self.deferred.start())
 
     async def stop(self) -> None:
         """Sends under way finish, or fail by a deadline; the group is left."""
-        await self._futures.of(self.deferred.stop())
+        await self._futures.make(self.deferred.stop())
 
     def ready(self) -> "Future[None]":
         """
@@ -286,7 +320,7 @@ class Producer(Life):
 
         Awaited before each send, many of them take as much memory as brokers are behind, no more.
         """
-        return self._futures.of(self.deferred.ready())
+        return self._futures.make(self.deferred.ready())
 
     send = as_future(producer.Producer.send, "Send one message; done when it is stored.")
 

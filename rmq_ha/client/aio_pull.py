@@ -51,7 +51,7 @@ class Futures:
     def __init__(self, loop: AbstractEventLoop) -> None:
         self.loop = loop
 
-    def of(self, later: "Deferred[T] | Coroutine[Any, Any, T]") -> "Future[T]":
+    def make(self, later: "Deferred[T] | Coroutine[Any, Any, T]") -> "Future[T]":
         """Of a Deferred, or of a coroutine that awaits Deferreds."""
         if not isinstance(later, Deferred):
             later = Deferred.fromCoroutine(later)
@@ -130,13 +130,13 @@ class LitePullConsumer(Life):
 
     async def start(self) -> None:
         """Join the group, or take the queues that were assigned."""
-        await self._futures.of(self.deferred.start())
+        await self._futures.make(self.deferred.start())
 
     async def stop(self) -> None:
         """Leave; offsets are kept, loops end."""
         self._stopped = True
         self._polled.clear()
-        await self._futures.of(self.deferred.stop())
+        await self._futures.make(self.deferred.stop())
 
     def subscribe(self, topic: str, expression: str | MessageSelector | None = SUB_ALL) -> None:
         """Share the queues of a topic with the group."""
@@ -174,17 +174,17 @@ class LitePullConsumer(Life):
     def seek(self, queue: MessageQueue, offset: int) -> "Future[None]":
         """Go on there."""
         self._forget(queue)
-        return self._futures.of(self.deferred.seek(queue, offset))
+        return self._futures.make(self.deferred.seek(queue, offset))
 
     def seek_to_begin(self, queue: MessageQueue) -> "Future[None]":
         """Go on at the first message."""
         self._forget(queue)
-        return self._futures.of(self.deferred.seek_to_begin(queue))
+        return self._futures.make(self.deferred.seek_to_begin(queue))
 
     def seek_to_end(self, queue: MessageQueue) -> "Future[None]":
         """Go on behind the last message."""
         self._forget(queue)
-        return self._futures.of(self.deferred.seek_to_end(queue))
+        return self._futures.make(self.deferred.seek_to_end(queue))
 
     commit_sync = as_future(
         lite_pull_consumer.LitePullConsumer.commit_sync,
@@ -221,11 +221,11 @@ class PullConsumer(Life):
 
     async def start(self) -> None:
         """Join the client."""
-        await self._futures.of(self.deferred.start())
+        await self._futures.make(self.deferred.start())
 
     async def stop(self) -> None:
         """Leave; offsets are kept."""
-        await self._futures.of(self.deferred.stop())
+        await self._futures.make(self.deferred.stop())
 
     pull = as_future(pull_consumer.PullConsumer.pull, "Messages of a queue, as many as are there.")
 

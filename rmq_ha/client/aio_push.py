@@ -158,7 +158,7 @@ class PushConsumer(Life):
         """
         if not self.deferred.has_listener:
             refuse_batches(self.deferred.config)
-            self._hand_over = HandOver(self._client.loop, orderly=self._orderly)
+            self._hand_over = HandOver(self._client.loop, orderly=self._orderly, answerer=self)
             self._listen(self._hand_over.listen, orderly=self._orderly)
         await self._client.future(self.deferred.start())
 
@@ -166,7 +166,7 @@ class PushConsumer(Life):
         """
         Leave: listeners and loops end, offsets are kept, brokers are told.
 
-        It waits for the messages in hand, up to `await_termination_millis_when_shutdown`; what is
+        It waits for the messages in hand, up to `await_termination_when_shutdown_ms`; what is
         not answered by then is another member's, and that was no attempt. A message in the hand of
         the task that calls this comes again, as after `reconsume_later`: answer it before.
         """

@@ -10,7 +10,7 @@ from importlib import import_module
 from logging import getLogger
 from math import inf
 from random import SystemRandom
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 import msgspec
 
@@ -41,6 +41,12 @@ from rmq_ha.client.rules.broker_choice import BrokerChoice
 from rmq_ha.client.rules.errors import MQClientError, NoNameServer
 from rmq_ha.client.rules.messages import Message, MessageExt, PullResult, PullStatus, SendResult
 from rmq_ha.client.rules.namespaces import unwrap, wrap
+from rmq_ha.client.rules.options import (
+    BlockingClientOptions,
+    client_settings,
+    settings_of,
+    split_options,
+)
 from rmq_ha.client.rules.queue_choice import Selector
 from rmq_ha.client.rules.routes import publish_info, subscribe_queues
 from rmq_ha.client.rules.settings import (
@@ -91,7 +97,7 @@ class BlockingClient:
     One cluster. Threads may share it; calls to one broker wait for each other.
 
     Every call raises `MQClientError` or `RemotingError` when it cannot be done, within
-    `mq_client_api_timeout` for each address that is asked; sends within `delivery_timeout_ms`.
+    `mq_client_api_timeout_ms` for each address that is asked; sends within `delivery_timeout_ms`.
 
     :ivar settings: as given.
     :ivar producer: as given.
@@ -103,16 +109,17 @@ class BlockingClient:
         producer: ProducerConfig | None = None,
         *,
         hooks: Sequence[DeliveryHook] = (),
+        **options: Unpack[BlockingClientOptions],
     ) -> None:
         """
         :param settings: or only the name servers, `host:port`, `;` between them.
+        :param options: settings of `ClientConfig` and `ProducerConfig`, over those that are given.
         :param hooks: see deliveries; what is pickled has none.
         :raises ConfigurationError: there is no name server, or a `tls.*` key does not fit.
         """
-        if isinstance(settings, str):
-            settings = ClientConfig(namesrv_addr=settings)
-        self.settings = settings
-        self.producer = (producer or ProducerConfig()).checked()
+        of_client, of_producer = split_options(options, ClientConfig)
+        self.settings = settings = client_settings(settings, of_client)
+        self.producer = settings_of(ProducerConfig, producer, of_producer).checked()
         process = settings.process or this_process()
         self._turn = InTurn(settings.servers(process.environ), 0)
         self._address_server = "" if self._turn.addresses else settings.address_server()
@@ -122,7 +129,7 @@ class BlockingClient:
             tls=settings.tls_options(),
             tls_demanded_by=settings.tls_demanded_by(),
             ssl_context=settings.context(),
-            connect_timeout_ms=settings.connect_timeout_millis,
+            connect_timeout_ms=settings.connect_timeout_ms,
             sign=self._sign if settings.credentials else None,
         )
         self._deliveries = Deliveries(
@@ -196,7 +203,7 @@ class BlockingClient:
     # Queues and offsets
 
     def route(self, topic: str) -> TopicRoute:
-        """Where a topic is; at most `poll_name_server_interval` old. Raises NoRoute."""
+        """Where a topic is; at most `poll_name_server_interval_ms` old. Raises NoRoute."""
         return self.run(self._route(self._full(topic)))
 
     def cluster(self) -> ClusterInfo:
@@ -306,7 +313,7 @@ class BlockingClient:
         place = PlaceId.parse(offset_msg_id)
         if place is None:
             raise MQClientError(f"{offset_msg_id!r} is no offsetMsgId")
-        return self._shown(self.run(message_at(place)))
+        return self._without_namespace(self.run(message_at(place)))
 
     def query_message(
         self,
@@ -324,13 +331,13 @@ class BlockingClient:
         """
         query = KeyQuery(self._full(topic), key, False, max_num, begin_ms, end_ms)
         messages = self.run(messages_by_key(query, self.route(topic)))
-        return [self._shown(message) for message in messages]
+        return [self._without_namespace(message) for message in messages]
 
     def query_message_by_unique_key(self, topic: str, msg_id: str) -> MessageExt | None:
         """The message with the id that its producer gave it; None when no broker has it."""
         query = KeyQuery(self._full(topic), msg_id, True)
         messages = self.run(messages_by_key(query, self.route(topic)))
-        return self._shown(messages[0]) if messages else None
+        return self._without_namespace(messages[0]) if messages else None
 
     # Groups
 
@@ -352,7 +359,7 @@ class BlockingClient:
         """
         Ask a broker (or, with an empty address, a name server) anything; raises BrokerRefused.
 
-        :param timeout_ms: `mq_client_api_timeout` when 0.
+        :param timeout_ms: `mq_client_api_timeout_ms` when 0.
         """
         return self.run(expect(Ask(command, address, timeout_ms)))
 
@@ -413,7 +420,7 @@ class BlockingClient:
     def _ask(self, ask: Ask) -> RemotingCommand:
         command = ask.command
         command.language = "PYTHON"
-        timeout_ms = ask.timeout_ms or self.settings.mq_client_api_timeout
+        timeout_ms = ask.timeout_ms or self.settings.mq_client_api_timeout_ms
         if ask.address:
             return self._calls.invoke(ask.address, command, timeout_ms)
         if self._address_server:
@@ -426,7 +433,7 @@ class BlockingClient:
         if now < self._looked_up + ADDRESSES_SECONDS:
             return
         try:
-            status, body = http_get(url, self.settings.mq_client_api_timeout)
+            status, body = http_get(url, self.settings.mq_client_api_timeout_ms)
             self._turn.addresses = tuple(name_servers_in(url, status, body))
             self._looked_up = now
         except (OSError, NoNameServer) as error:
@@ -444,7 +451,7 @@ class BlockingClient:
             if known is None:
                 raise
             route = known[0]  # brokers may well be there while name servers are not
-        self._routes[topic] = route, now + self.settings.poll_name_server_interval / 1000
+        self._routes[topic] = route, now + self.settings.poll_name_server_interval_ms / 1000
         return route
 
     def _stale(self, topic: str) -> None:
@@ -459,7 +466,7 @@ class BlockingClient:
     def _full_queue(self, queue: MessageQueue) -> MessageQueue:
         return msgspec.structs.replace(queue, topic=self._full(queue.topic))
 
-    def _shown(self, message: MessageExt) -> MessageExt:
+    def _without_namespace(self, message: MessageExt) -> MessageExt:
         message.topic = unwrap(self.settings.namespace, message.topic)
         return message
 

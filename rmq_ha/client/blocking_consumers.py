@@ -8,7 +8,7 @@ from abc import abstractmethod
 from asyncio import timeout
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Generic, TypeVar
+from typing import Generic, TypeVar, Unpack
 
 from twisted.logger import Logger
 
@@ -23,6 +23,11 @@ from rmq_ha.client.consume.hand_over import HandOver, MessageBlock, refuse_batch
 from rmq_ha.client.rules.consumer_settings import LitePullConsumerConfig, PushConsumerConfig
 from rmq_ha.client.rules.errors import ForkedClient, NotStarted
 from rmq_ha.client.rules.messages import MessageExt
+from rmq_ha.client.rules.options import (
+    LitePullConsumerOptions,
+    PushConsumerOptions,
+    settings_of,
+)
 from rmq_ha.client.rules.settings import ClientConfig
 from rmq_ha.client.rules.subscriptions import MessageSelector
 
@@ -103,15 +108,17 @@ class BlockingConsumer(_Member[PushConsumer]):
         *,
         orderly: bool = False,
         hooks: Sequence[ConsumeHook] = (),
+        **options: Unpack[PushConsumerOptions],
     ) -> None:
         """
         :param settings: or only the name servers, `host:port`, `;` between them.
         :param orderly: the messages of each queue one after the other, in whatever threads.
         :param hooks: see each message from when it could be taken until it is answered, in our
             thread.
+        :param options: settings of `PushConsumerConfig`, over those of `config`.
         """
         super().__init__(consumer_group, settings)
-        self._config = config
+        self._config = settings_of(PushConsumerConfig, config, options)
         self._orderly = orderly
         self._hooks = hooks
         self._hand: HandOver | None = None
@@ -125,7 +132,7 @@ class BlockingConsumer(_Member[PushConsumer]):
 
         :raises NotStarted: it never was started.
         """
-        for batch in self._each(1, 0.0):
+        for batch in self._loop_over(1, 0.0):
             yield from batch
 
     def batches(self, most: int = 32, *, wait_ms: int = 0) -> Iterator[list[MessageExt]]:
@@ -140,7 +147,7 @@ class BlockingConsumer(_Member[PushConsumer]):
         :raises ConfigurationError: `consume_concurrency` is smaller.
         :raises NotStarted: it never was started.
         """
-        return self._each(batch_size(most, self._config or PushConsumerConfig()), wait_ms / 1000)
+        return self._loop_over(batch_size(most, self._config), wait_ms / 1000)
 
     def processing(self, message: MessageExt) -> MessageBlock:
         """
@@ -176,7 +183,7 @@ class BlockingConsumer(_Member[PushConsumer]):
         Leave: loops end, offsets are kept, brokers are told.
 
         It waits for the messages that other threads have in hand, up to
-        `await_termination_millis_when_shutdown`; what is not answered by then is another member's,
+        `await_termination_when_shutdown_ms`; what is not answered by then is another member's,
         and that was no attempt. Inside a loop, or in a signal handler of its thread, it only asks
         for the end: the consumer stops when this loop is done with its message.
         """
@@ -213,7 +220,7 @@ class BlockingConsumer(_Member[PushConsumer]):
     def _consumer_of(self, client: Client) -> PushConsumer:
         consumer = client.push_consumer(self.consumer_group, self._config, hooks=self._hooks)
         refuse_batches(consumer.deferred.config)
-        hand = self._hand = HandOver(client.loop, orderly=self._orderly)
+        hand = self._hand = HandOver(client.loop, orderly=self._orderly, answerer=self)
         if self._orderly:
             consumer.register_message_listener(hand.listen, orderly=True)
         else:
@@ -233,7 +240,7 @@ class BlockingConsumer(_Member[PushConsumer]):
         assert self._hand is not None
         return self._hand
 
-    def _each(self, most: int, wait_s: float) -> Iterator[list[MessageExt]]:
+    def _loop_over(self, most: int, wait_s: float) -> Iterator[list[MessageExt]]:
         """Loop in this thread: it may be left by an exception, and may have to stop us at last."""
         thread, last = this_thread(), list[MessageExt]()
         try:
@@ -246,12 +253,12 @@ class BlockingConsumer(_Member[PushConsumer]):
         finally:  # no message is left, or the loop is: by an exception, a `break`
             with suppress(NotStarted, ThreadStopped):
                 for message in reversed(last):
-                    self._left(message)
+                    self._leave_message(message)
             if self._stops_later:
                 self.stop()
 
-    def _left(self, message: MessageExt) -> None:
-        self._ask(lambda _: self._loops().left(message))
+    def _leave_message(self, message: MessageExt) -> None:
+        self._ask(lambda _: self._loops().leave_message(message))
 
     def _ended(self, message: MessageExt, error: BaseException | None) -> None:
         with suppress(NotStarted, ThreadStopped):  # then it comes again
@@ -306,10 +313,14 @@ class BlockingPullConsumer(_Member[LitePullConsumer]):
         consumer_group: str,
         settings: ClientConfig | str = "",
         config: LitePullConsumerConfig | None = None,
+        **options: Unpack[LitePullConsumerOptions],
     ) -> None:
-        """:param settings: or only the name servers, `host:port`, `;` between them."""
+        """
+        :param settings: or only the name servers, `host:port`, `;` between them.
+        :param options: settings of `LitePullConsumerConfig`, over those of `config`.
+        """
         super().__init__(consumer_group, settings)
-        self._config = config
+        self._config = settings_of(LitePullConsumerConfig, config, options)
         self._assigned: list[MessageQueue] = []
 
     def _consumer_of(self, client: Client) -> LitePullConsumer:

@@ -6,7 +6,7 @@ with BlockingTransactionProducer(listener, "a:9876;b:9876") as producer:
 
 from asyncio import FIRST_COMPLETED, AbstractEventLoop, Future, ensure_future, to_thread, wait
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, Unpack
 
 from rmq_ha.base.host.loop_thread import ThreadStopped
 from rmq_ha.client.aio import Client, TransactionProducer
@@ -14,6 +14,7 @@ from rmq_ha.client.blocking_part import BlockingPart
 from rmq_ha.client.connection.hooks import DeliveryHook, SendHook
 from rmq_ha.client.rules.errors import NotStarted
 from rmq_ha.client.rules.messages import Message, MessageExt, MessageQueue, SendResult
+from rmq_ha.client.rules.options import ProducerOptions, settings_of
 from rmq_ha.client.rules.queue_choice import Selector
 from rmq_ha.client.rules.settings import ClientConfig, ProducerConfig
 from rmq_ha.client.send.transactions import LocalTransactionState, TransactionSendResult
@@ -77,12 +78,14 @@ class BlockingTransactionProducer(BlockingPart):
         config: ProducerConfig | None = None,
         *,
         hooks: Sequence[SendHook | DeliveryHook] = (),
+        **options: Unpack[ProducerOptions],
     ) -> None:
         """
         :param settings: or only the name servers, `host:port`, `;` between them.
         :param hooks: see every attempt to send, in the thread of ours.
+        :param options: settings of `ProducerConfig`, over those of `config`.
         """
-        self._config = (config or ProducerConfig()).checked()
+        self._config = settings_of(ProducerConfig, config, options).checked()
         super().__init__(self._config.producer_group, settings)
         self._listener = listener
         self._hooks = hooks
@@ -146,7 +149,7 @@ class BlockingTransactionProducer(BlockingPart):
         work.sending = ensure_future(
             self._producer.send_in_transaction(message, work, timeout_ms=timeout_ms)
         )
-        work.sending.add_done_callback(_seen)
+        work.sending.add_done_callback(_retrieve_error)
         waited: list[Future[Any]] = [work.sending, work.begun]
         try:
             await wait(waited, return_when=FIRST_COMPLETED)
@@ -180,7 +183,7 @@ class BlockingTransactionProducer(BlockingPart):
         )
 
 
-def _seen(sending: "Future[TransactionSendResult]") -> None:
+def _retrieve_error(sending: "Future[TransactionSendResult]") -> None:
     """The thread that waited for it is told; when it was stopped, nobody is."""
     if not sending.cancelled():
         sending.exception()

@@ -3,7 +3,7 @@
 from rmq_ha.client.lookup.groups import EARLIEST as EARLIEST
 from rmq_ha.client.lookup.groups import LATEST as LATEST
 from rmq_ha.client.lookup.groups import GroupLag as GroupLag
-from rmq_ha.client.lookup.groups import Moved as Moved
+from rmq_ha.client.lookup.groups import OffsetMove as OffsetMove
 from rmq_ha.client.lookup.groups import QueueLag as QueueLag
 from rmq_ha.client.lookup.groups import Reset as Reset
 from rmq_ha.client.lookup.groups import consume_stats as consume_stats

@@ -10,11 +10,11 @@ world.run(story())
 """
 
 from asyncio import Runner, events, get_running_loop, timeout
-from collections.abc import Coroutine, Iterator
+from collections.abc import Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeVar, Unpack
 
 from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
@@ -25,6 +25,7 @@ from rmq_ha.base.model.topic_config import TopicConfig
 from rmq_ha.client.aio import Client
 from rmq_ha.client.connection.instance import ClientInstance
 from rmq_ha.client.rules.messages import MessageExt, decode_messages
+from rmq_ha.client.rules.options import ClientOptions, client_settings
 from rmq_ha.client.rules.settings import ClientConfig
 from rmq_ha.server.broker.broker import Broker
 from rmq_ha.testing.brokers import NamesrvNode
@@ -108,7 +109,9 @@ class ClientWorld:
 
     # Clients
 
-    def connect(self, settings: ClientConfig | str = "") -> Client:
+    def connect(
+        self, settings: ClientConfig | str = "", **options: Unpack[ClientOptions]
+    ) -> Client:
         """
         As `rmq_ha.client.aio.connect`; each client has a machine of its own.
 
@@ -117,12 +120,14 @@ class ClientWorld:
         if get_running_loop() is not self._loop:
             raise RuntimeError("this coroutine runs on a loop of its own: use `world.run(...)`")
         host = self._machine()
-        return Client(self._settings(settings, host), host=host.seams)
+        return Client(self._settings(settings, host, options), host=host.seams)
 
-    def client(self, settings: ClientConfig | str = "") -> ClientInstance:
+    def client(
+        self, settings: ClientConfig | str = "", **options: Unpack[ClientOptions]
+    ) -> ClientInstance:
         """As `rmq_ha.client.connect`, for those who write Deferreds."""
         host = self._machine()
-        return ClientInstance(host.seams, self._settings(settings, host))
+        return ClientInstance(host.seams, self._settings(settings, host, options))
 
     def _machine(self) -> SimHost:
         host = self.world.add(f"client-{len(self.world.hosts)}")
@@ -130,10 +135,13 @@ class ClientWorld:
             self.world.network.partition(self._master, host.name)
         return host
 
-    def _settings(self, settings: ClientConfig | str, host: SimHost) -> ClientConfig:
+    def _settings(
+        self, settings: ClientConfig | str, host: SimHost, options: Mapping[str, Any]
+    ) -> ClientConfig:
         """Name servers outside are not there; offsets are kept seldom, as hours shall pass soon."""
         if isinstance(settings, str):
-            settings = ClientConfig(persist_consumer_offset_interval=_PERSIST_MS)
+            settings = ClientConfig(persist_consumer_offset_interval_ms=_PERSIST_MS)
+        settings = client_settings(settings, options)
         process = Process(host.index, host.ip)
         return replace(settings, namesrv_addr=self.namesrv_addr, process=process)
 

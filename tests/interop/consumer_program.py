@@ -52,9 +52,9 @@ class Program:
         config = ClientConfig(
             namesrv_addr=self.namesrv,
             instance_name=name,
-            poll_name_server_interval=1000,
-            heartbeat_broker_interval=1000,
-            persist_consumer_offset_interval=500,
+            poll_name_server_interval_ms=1000,
+            heartbeat_broker_interval_ms=1000,
+            persist_consumer_offset_interval_ms=500,
         )
         return ClientInstance(make_host(reactor), config)
 
@@ -80,7 +80,7 @@ class Program:
             consume_timestamp=time,
             local_offset_store_dir=self.folder,
             max_reconsume_times=most,
-            suspend_current_queue_time_millis=200,
+            suspend_current_queue_time_ms=200,
         )
         consumer = self.consumers[name] = PushConsumer(self.instance(name), group, config)
         consumer.subscribe(topic, MessageSelector.by_sql(sql) if sql else tags)

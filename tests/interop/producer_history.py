@@ -92,9 +92,9 @@ async def decide(producer: TransactionProducer, broker: str) -> None:
 
 
 async def main(namesrv: str) -> None:
-    config = ClientConfig(namesrv_addr=namesrv, heartbeat_broker_interval=1000)
+    config = ClientConfig(namesrv_addr=namesrv, heartbeat_broker_interval_ms=1000)
     instance = ClientInstance(make_host(reactor), config)
-    patient = {"send_msg_timeout": 10_000}
+    patient = {"send_msg_timeout_ms": 10_000}
     producer = Producer(
         instance, ProducerConfig(producer_group="p-ours", max_batch_size=256 << 10, **patient)
     )

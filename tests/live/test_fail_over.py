@@ -134,8 +134,8 @@ def test_a_running_group_skips_nothing_of_what_comes_after(pair: tuple[Managed, 
     second.end(signal.SIGTERM)
     settings = ClientConfig(
         namesrv_addr=f"127.0.0.1:{names_port(first)}",
-        poll_name_server_interval=500,
-        persist_consumer_offset_interval=500,
+        poll_name_server_interval_ms=500,
+        persist_consumer_offset_interval_ms=500,
     )
     config = PushConsumerConfig(consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET)
     with BlockingConsumer("running", settings, config) as consumer:

@@ -157,7 +157,7 @@ class Cluster:
 
     def client(self) -> BlockingClient:
         return BlockingClient(
-            ClientConfig(namesrv_addr=self.namesrv, poll_name_server_interval=500)
+            ClientConfig(namesrv_addr=self.namesrv, poll_name_server_interval_ms=500)
         )
 
 

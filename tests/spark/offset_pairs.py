@@ -222,7 +222,7 @@ class Pair:
         self.start_brokers()
 
     def client(self, **more: int) -> BlockingClient:
-        settings = {"poll_name_server_interval": 300, "mq_client_api_timeout": 10_000, **more}
+        settings = {"poll_name_server_interval_ms": 300, "mq_client_api_timeout_ms": 10_000, **more}
         return BlockingClient(ClientConfig(namesrv_addr=self.namesrv, **settings))
 
     def close(self) -> None:

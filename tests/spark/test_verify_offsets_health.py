@@ -105,7 +105,7 @@ class Load:
         self._sending.set()
 
     def _run(self, step: Any) -> None:
-        with self._pair.client(mq_client_api_timeout=3000) as client:
+        with self._pair.client(mq_client_api_timeout_ms=3000) as client:
             while not self._stopping.is_set():
                 try:
                     step(client)

@@ -37,7 +37,7 @@ class Asker:
         return await drive(asking, answer)
 
     async def _ask(self, ask: Ask) -> RemotingCommand:
-        timeout_ms = ask.timeout_ms or self.instance.settings.mq_client_api_timeout
+        timeout_ms = ask.timeout_ms or self.instance.settings.mq_client_api_timeout_ms
         if ask.address:
             return await self.instance.invoke(ask.address, ask.command, timeout_ms)
         return await self.instance.name_servers.ask(ask.command, timeout_ms)

@@ -102,7 +102,9 @@ class Heartbeats:
         for address in all_addresses(self._brokers().values(), slaves=bool(consumer_group)):
             request = RemotingCommand(RequestCode.UNREGISTER_CLIENT, dict(ext))
             asked = self._calls.invoke(address, request, self._timeout_ms)
-            calls.append(asked.addCallbacks(self._left, self._failed, (address,), {}, (address,)))
+            calls.append(
+                asked.addCallbacks(self._note_leave, self._failed, (address,), {}, (address,))
+            )
         return _all(calls)
 
     def _send(self, address: str, body: bytes) -> "Deferred[None]":
@@ -119,7 +121,7 @@ class Heartbeats:
             self._silent.discard(address)
             self.log.info("{address} answers heartbeats again", address=address)
 
-    def _left(self, response: RemotingCommand, address: str) -> None:
+    def _note_leave(self, response: RemotingCommand, address: str) -> None:
         self.log.debug("left {address}: {code}", address=address, code=response.code)
 
     def _failed(self, failure: Failure, address: str) -> None:

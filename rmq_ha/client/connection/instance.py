@@ -77,8 +77,8 @@ class ClientInstance:
         self.routes = RouteCache(
             host.clock,
             self.name_servers,
-            settings.mq_client_api_timeout,
-            settings.route_idle_millis,
+            settings.mq_client_api_timeout_ms,
+            settings.route_idle_ms,
         )
         self._heartbeats = Heartbeats(
             self,
@@ -86,7 +86,7 @@ class ClientInstance:
             self.producers,
             self.consumers,
             lambda: self.routes.brokers,
-            settings.mq_client_api_timeout,
+            settings.mq_client_api_timeout_ms,
         )
         self._timers = self._make_timers()
         self._known_addresses: set[str] = set()
@@ -282,11 +282,11 @@ class ClientInstance:
         """
         Ask a broker, and expect success.
 
-        :param timeout_ms: `mq_client_api_timeout` when 0.
+        :param timeout_ms: `mq_client_api_timeout_ms` when 0.
         :raises BrokerRefused: it answers with another code.
         :raises RemotingError: it does not answer.
         """
-        timeout_ms = timeout_ms or self.settings.mq_client_api_timeout
+        timeout_ms = timeout_ms or self.settings.mq_client_api_timeout_ms
         response = await self.invoke(address, command, timeout_ms)
         if response.code:
             raise BrokerRefused(response.code, response.remark, address)
@@ -337,7 +337,7 @@ class ClientInstance:
         """By HTTP; its library is loaded for those who use it."""
         from rmq_ha.client.connection.address_server import look_up
 
-        host, timeout_ms = self.host, self.settings.mq_client_api_timeout
+        host, timeout_ms = self.host, self.settings.mq_client_api_timeout_ms
         return lambda: look_up(host.clock, host.network, url, timeout_ms)
 
     def _make_calls(self) -> Calls:
@@ -351,14 +351,14 @@ class ClientInstance:
                 clock,
                 "refreshing routes",
                 lambda: Deferred.fromCoroutine(self.routes.refresh()),
-                settings.poll_name_server_interval / 1000,
+                settings.poll_name_server_interval_ms / 1000,
                 _FIRST_REFRESH_S,
             ),
             Periodic(
                 clock,
                 "heartbeats",
                 self._beat,
-                settings.heartbeat_broker_interval / 1000,
+                settings.heartbeat_broker_interval_ms / 1000,
                 _FIRST_HEARTBEAT_S,
             ),
             Periodic(

@@ -213,7 +213,7 @@ class QueueCalls:
     async def _members(self, address: str, group: str) -> list[str]:
         command = RemotingCommand(RequestCode.GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": group})
         response = await self._instance.invoke(
-            address, command, self._instance.settings.mq_client_api_timeout
+            address, command, self._instance.settings.mq_client_api_timeout_ms
         )
         if response.code == ResponseCode.SYSTEM_ERROR:  # nobody is in the group
             return []
@@ -226,7 +226,7 @@ class QueueCalls:
         return await self._run(queue_number(code, addresses, queue, field, **more))
 
     async def _run(self, asking: Asking[int], timeout_ms: float = 0) -> int:
-        timeout_ms = timeout_ms or self._instance.settings.mq_client_api_timeout
+        timeout_ms = timeout_ms or self._instance.settings.mq_client_api_timeout_ms
         return await drive(
             asking, lambda ask: self._instance.invoke(ask.address, ask.command, timeout_ms)
         )
@@ -237,7 +237,7 @@ class GroupMembers:
     The members of a group, for a round of rebalancing.
 
     Each broker is asked once a round, however many topics it has: a member costs its brokers a few
-    requests every `rebalance_interval`, and not one for each topic.
+    requests every `rebalance_interval_ms`, and not one for each topic.
 
     :param client_id: our own.
     """

@@ -65,7 +65,7 @@ class NameServers:
         return self._calls.invoke(ask.address, ask.command, ask.timeout_ms)
 
 
-class _Known:
+class _CachedRoute:
     """A route in the cache."""
 
     __slots__ = ("route", "used")
@@ -96,7 +96,7 @@ class RouteCache:
         self._name_servers = name_servers
         self._timeout_ms = timeout_ms
         self._idle = idle_ms / 1000
-        self._known: dict[str, _Known] = {}
+        self._known: dict[str, _CachedRoute] = {}
         self._watched: dict[str, int] = {}
         self._closed = False
         self._fetching: dict[str, list[Deferred[TopicRoute]]] = {}
@@ -188,7 +188,7 @@ class RouteCache:
         """Take a route that came in another way; watchers are told if it is new."""
         old = self._known.get(topic)
         now = self._clock.seconds()
-        self._known[topic] = _Known(route, now if old is None else old.used)
+        self._known[topic] = _CachedRoute(route, now if old is None else old.used)
         for item in route.brokers:
             self.brokers[item.broker_name] = dict(sorted(item.addresses.items()))
         if not is_changed(None if old is None else old.route, route):

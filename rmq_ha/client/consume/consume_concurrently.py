@@ -148,19 +148,19 @@ class ConsumeConcurrently:
         failed = messages[max(0, context.ack_index + 1) :] if status is SUCCESS else messages
         if call.process_queue.dropped:
             self.log.debug("{queue} is not ours any more: its result is void", queue=call.queue)
-            self._over(call)
+            self._end_call(call)
         elif not failed:
             self._consumed(call.process_queue, call.queue, messages)
-            self._over(call)
+            self._end_call(call)
         elif not self._config.is_clustering:
             for message in failed:
                 self.log.warn("broadcasting: {id} failed and is dropped", id=message.msg_id)
             self._consumed(call.process_queue, call.queue, messages)
-            self._over(call)
+            self._end_call(call)
         else:
             back = Deferred.fromCoroutine(self._give_back(call, failed))
             back.addErrback(lambda failure: self.log.failure("giving back failed", failure))
-            back.addBoth(lambda _: self._over(call))
+            back.addBoth(lambda _: self._end_call(call))
 
     def _fate(self, call: ListenerCall) -> Fate:
         if not self._config.is_clustering:
@@ -170,8 +170,8 @@ class ConsumeConcurrently:
             return fate_of(times, 0, self._parts.group)
         return fate_of(times, self._parts.send_back.max_reconsume_times, self._parts.group)
 
-    def _over(self, call: ListenerCall) -> None:
-        self._caller.over(call)
+    def _end_call(self, call: ListenerCall) -> None:
+        self._caller.end_call(call)
         if not self._working:
             self._work()
 
@@ -195,12 +195,12 @@ class ConsumeConcurrently:
         gone = [message for message in call.messages if message.queue_offset not in ours]
         self._consumed(call.process_queue, call.queue, gone)
         if kept and not self._stopped:
-            self._later(call, kept)
+            self._submit_later(call, kept)
 
-    def _later(self, call: ListenerCall, messages: list[MessageExt]) -> None:
-        def again() -> None:
+    def _submit_later(self, call: ListenerCall, messages: list[MessageExt]) -> None:
+        def submit_again() -> None:
             self._again.discard(timer)
             self.submit(call.process_queue, call.queue, messages)
 
-        timer = self._clock.callLater(AGAIN_SECONDS, again)
+        timer = self._clock.callLater(AGAIN_SECONDS, submit_again)
         self._again.add(timer)

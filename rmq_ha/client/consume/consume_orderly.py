@@ -241,18 +241,18 @@ class ConsumeOrderly:
     def _answered(self, lane: _Lane, call: ListenerCall, status: Any) -> None:
         if call.process_queue.dropped:
             self.log.debug("{queue} is not ours any more: its result is void", queue=call.queue)
-            self._over(lane, call, None)
+            self._end_call(lane, call, None)
         elif status in (SUCCESS, COMMIT) or (status is ROLLBACK and call.context.auto_commit):
             if call.context.auto_commit or status is COMMIT:
                 self._commit(call)
-            self._over(lane, call, None)
+            self._end_call(lane, call, None)
         elif status is ROLLBACK:
             call.process_queue.rollback()
-            self._over(lane, call, self._rest_seconds(call.context))
+            self._end_call(lane, call, self._rest_seconds(call.context))
         else:
             again = Deferred.fromCoroutine(self._suspend(call))
             again.addErrback(self._suspend_failed)
-            again.addCallback(lambda rest: self._over(lane, call, rest))
+            again.addCallback(lambda rest: self._end_call(lane, call, rest))
 
     def _fate(self, call: ListenerCall) -> Fate:
         times = call.messages[0].reconsume_times if call.messages else 0
@@ -263,7 +263,7 @@ class ConsumeOrderly:
 
     def _suspend_failed(self, failure: Any) -> float:
         self.log.failure("suspending a queue failed", failure)
-        return self._config.suspend_current_queue_time_millis / 1000
+        return self._config.suspend_current_queue_time_ms / 1000
 
     async def _suspend(self, call: ListenerCall) -> float | None:
         """How long the queue rests, s; None: the messages went to the dead-letter queue instead."""
@@ -292,13 +292,13 @@ class ConsumeOrderly:
             self._parts.offsets.update_offset(call.queue, offset, False)
 
     def _rest_seconds(self, context: ConsumeOrderlyContext) -> float:
-        millis = context.suspend_current_queue_time_millis
+        millis = context.suspend_current_queue_time_ms
         if millis == -1:
-            millis = self._config.suspend_current_queue_time_millis
+            millis = self._config.suspend_current_queue_time_ms
         return min(max(millis, _SHORTEST_REST_MS), _LONGEST_REST_MS) / 1000
 
-    def _over(self, lane: _Lane, call: ListenerCall, rest: float | None) -> None:
-        self._caller.over(call)
+    def _end_call(self, lane: _Lane, call: ListenerCall, rest: float | None) -> None:
+        self._caller.end_call(call)
         if lane.left is not None:
             lane.left.callback(None)
         elif not self._stopped:

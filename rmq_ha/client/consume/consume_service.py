@@ -201,7 +201,7 @@ class Caller:
         call.running = later
         later.addBoth(self._answer, call, answered)
 
-    def over(self, call: ListenerCall) -> None:
+    def end_call(self, call: ListenerCall) -> None:
         """The answer is carried out."""
         self.running.pop(call, None)
         if not self.running:
@@ -271,7 +271,7 @@ class Caller:
         if outcome is None:
             status = self._success
         elif isinstance(outcome, Failure) and isinstance(outcome.value, NotTaken):
-            self.over(call)
+            self.end_call(call)
             return
         else:
             status = self._status(outcome, call)
@@ -285,7 +285,7 @@ class Caller:
             self._parts.stats.consumed(topic, len(call.messages), took, now)
         if call.hook_context is not None:
             call.hook_context.elapsed_ms = now - call.started_ms
-            self._after(call.hook_context, outcome, status)
+            self._call_hooks_after(call.hook_context, outcome, status)
         try:
             answered(call, status)
         except Exception:
@@ -301,7 +301,7 @@ class Caller:
             answered(call, self._later)
         except Exception:
             self.log.failure("after consuming of {queue}", queue=call.queue)
-            self.over(call)
+            self.end_call(call)
 
     def _status(self, outcome: Any, call: ListenerCall) -> Any:
         if isinstance(outcome, type(self._success)):
@@ -353,10 +353,10 @@ class Caller:
 
     def _listen_seen(self, call: ListenerCall) -> "tuple[Any, Deferred[Any] | None]":
         """What hooks make current is so for this call alone."""
-        self._before(call)
+        self._call_hooks_before(call)
         return self._listen(call)
 
-    def _before(self, call: ListenerCall) -> None:
+    def _call_hooks_before(self, call: ListenerCall) -> None:
         parts = self._parts
         context = call.hook_context = ConsumeMessageContext(
             parts.group, self._namespace, call.queue, call.messages
@@ -367,7 +367,7 @@ class Caller:
             except Exception:
                 self.log.failure("a consume hook failed")
 
-    def _after(self, context: ConsumeMessageContext, outcome: Any, status: Any) -> None:
+    def _call_hooks_after(self, context: ConsumeMessageContext, outcome: Any, status: Any) -> None:
         context.status = "EXCEPTION" if isinstance(outcome, Failure) else status.name
         context.success = status is self._success
         for hook in self._parts.hooks:

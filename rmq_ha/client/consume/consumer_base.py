@@ -81,7 +81,7 @@ class ConsumerBase:
             instance.host.clock,
             f"persisting offsets of {self.group}",
             self._persist,
-            instance.settings.persist_consumer_offset_interval / 1000,
+            instance.settings.persist_consumer_offset_interval_ms / 1000,
             FIRST_PERSIST_SECONDS,
         )
 
@@ -119,7 +119,7 @@ class ConsumerBase:
             strategy or AllocateAveragely(),
             owner,
             clustering=self._base_config.is_clustering,
-            interval_ms=self._base_config.rebalance_interval,
+            interval_ms=self._base_config.rebalance_interval_ms,
         )
 
     async def first_offset(self, queue: MessageQueue) -> int:

@@ -15,7 +15,7 @@ from rmq_ha.client.rules.listening import (
     ConsumeOrderlyStatus,
     NotTaken,
 )
-from rmq_ha.client.rules.messages import MessageExt
+from rmq_ha.client.rules.messages import Answerer, MessageExt
 
 
 class _Call:
@@ -44,8 +44,12 @@ class HandOver:
     :ivar loop: that answers are given in.
     """
 
-    def __init__(self, loop: AbstractEventLoop, *, orderly: bool) -> None:
+    def __init__(
+        self, loop: AbstractEventLoop, *, orderly: bool, answerer: Answerer | None = None
+    ) -> None:
+        """:param answerer: the consumer that a message's own `ack` and `nack` tell."""
         self.loop = loop
+        self._answerer = answerer
         self._later: Any = ConsumeConcurrentlyStatus.RECONSUME_LATER
         if orderly:
             self._later = ConsumeOrderlyStatus.SUSPEND_CURRENT_QUEUE_A_MOMENT
@@ -90,6 +94,8 @@ class HandOver:
             if not call.answer.done():  # else nobody took it for `consume_timeout_ms`
                 call.owner = current_task() if owner is None else owner
                 self._in_hand[id(call.message)] = call
+                if self._answerer is not None:
+                    call.message.taken_by(self._answerer)
                 return call.message
         return None
 
@@ -163,7 +169,7 @@ class HandOver:
         else:
             self.put_back(message)
 
-    def left(self, message: MessageExt) -> None:
+    def leave_message(self, message: MessageExt) -> None:
         """The loop that has it was left without an answer: it comes again later, or at once."""
         call = self._in_hand.get(id(message))
         if call is None:
@@ -185,7 +191,7 @@ class HandOver:
         self._closed = True
         for call in list(self._in_hand.values()):
             if (is_gone or is_over)(call.owner):
-                self.left(call.message)
+                self.leave_message(call.message)
         for call in self._waiting:
             if not call.answer.done():
                 call.answer.set_exception(NotTaken())
@@ -260,21 +266,21 @@ class _Loop:
         for message in last:
             self.hand_over.consumed(message)
 
-    def left(self) -> None:
+    def leave(self) -> None:
         """Messages that have no answer come again."""
         last, self._last = self._last, ()
         for message in reversed(last):
-            self.hand_over.left(message)
+            self.hand_over.leave_message(message)
 
-    def left_anywhere(self) -> None:
+    def leave_anywhere(self) -> None:
         """As `left`, in whatever thread the iterator was found to be garbage."""
         if not self._last:
             return
         if _get_running_loop() is self.hand_over.loop:
-            self.left()
+            self.leave()
             return
         with suppress(RuntimeError):  # the loop is closed: its consumer is gone
-            self.hand_over.loop.call_soon_threadsafe(self.left)
+            self.hand_over.loop.call_soon_threadsafe(self.leave)
 
 
 class Messages:
@@ -295,7 +301,7 @@ class Messages:
         return self._loop.next_one()
 
     def __del__(self) -> None:
-        self._loop.left_anywhere()
+        self._loop.leave_anywhere()
 
 
 class Batches:
@@ -318,7 +324,7 @@ class Batches:
         return self._loop.next(self._most, self._wait_s)
 
     def __del__(self) -> None:
-        self._loop.left_anywhere()
+        self._loop.leave_anywhere()
 
 
 class MessageBlock:

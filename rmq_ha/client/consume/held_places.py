@@ -13,7 +13,7 @@ HELD_SECONDS = 10.0
 _AGAIN_SECONDS = 60.0
 
 
-class Held(Protocol):
+class HeldCall(Protocol):
     """
     A call of the listener, which holds a place until it is answered.
 
@@ -36,7 +36,7 @@ class HeldPlaces:
     log = Logger()
 
     def __init__(
-        self, clock: IReactorTime, group: str, running: Collection[Held], most: int
+        self, clock: IReactorTime, group: str, running: Collection[HeldCall], most: int
     ) -> None:
         self._clock = clock
         self._group = group

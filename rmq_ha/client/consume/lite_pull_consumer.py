@@ -4,7 +4,7 @@ Spec: remoting.md, sections 11.3 and 11.4.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Unpack
 
 from twisted.internet.defer import Deferred, fail
 from twisted.logger import Logger
@@ -25,6 +25,7 @@ from rmq_ha.client.rules.consumer_settings import LitePullConsumerConfig
 from rmq_ha.client.rules.errors import MQClientError
 from rmq_ha.client.rules.messages import MessageExt
 from rmq_ha.client.rules.namespaces import unwrap
+from rmq_ha.client.rules.options import LitePullConsumerOptions, settings_of
 from rmq_ha.client.rules.routes import subscribe_queues
 from rmq_ha.client.rules.subscriptions import MessageSelector, Subscriptions, subscription
 
@@ -51,12 +52,14 @@ class LitePullConsumer:
         strategy: AllocateStrategy | None = None,
         offset_store: OffsetStore | None = None,
         filters: Sequence[Filter] = (),
+        **options: Unpack[LitePullConsumerOptions],
     ) -> None:
         """
         :param strategy: who gets which queue; all members need the same one.
+        :param options: settings of `LitePullConsumerConfig`, over those of `config`.
         :raises ConfigurationError: a setting, or the group's name, does not fit.
         """
-        self.config = (config or LitePullConsumerConfig()).checked()
+        self.config = settings_of(LitePullConsumerConfig, config, options).checked()
         self._base = ConsumerBase(instance, consumer_group, self.config, offset_store)
         self._instance = instance
         self._now_ms = instance.host.now_ms
@@ -72,7 +75,11 @@ class LitePullConsumer:
         self._next_commit_ms = 0
         self._rebalancer = self._base.rebalancer(strategy, self)
         self._part = ActivePart(
-            self._base, self.config, self._subscriptions, self._rebalancer.soon, self._reset
+            self._base,
+            self.config,
+            self._subscriptions,
+            self._rebalancer.rebalance_soon,
+            self._reset,
         )
 
     def __repr__(self) -> str:
@@ -117,7 +124,7 @@ class LitePullConsumer:
             self._base.unwatch(topic)
         if self.is_running:
             self._instance.heartbeat_now()
-            self._rebalancer.soon()
+            self._rebalancer.rebalance_soon()
 
     def assign(self, queues: Iterable[MessageQueue]) -> None:
         """
@@ -192,7 +199,7 @@ class LitePullConsumer:
             base.must_go_on()
             self._instance.register_consumer(base.group, self._part)
             base.run()
-            self._next_commit_ms = self._steady_ms() + self.config.auto_commit_interval_millis
+            self._next_commit_ms = self._steady_ms() + self.config.auto_commit_interval_ms
             await self._instance.heartbeat_now()
             base.must_go_on()
             self._instance.on_route_change(self._route_changed)
@@ -219,7 +226,7 @@ class LitePullConsumer:
         """
         The next messages of some queue, in its order.
 
-        :param timeout_ms: `poll_timeout_millis` when None.
+        :param timeout_ms: `poll_timeout_ms` when None.
         :returns: fires with an empty list when none came in time; fails with `NotStarted`, or with
             `ConfigurationError` when nothing is subscribed or assigned.
         """
@@ -230,9 +237,9 @@ class LitePullConsumer:
             return fail(error)
         now = self._steady_ms()
         if self.config.auto_commit and now >= self._next_commit_ms:
-            self._next_commit_ms = now + self.config.auto_commit_interval_millis
+            self._next_commit_ms = now + self.config.auto_commit_interval_ms
             self._note_positions(self._queues.assigned())
-        timeout = self.config.poll_timeout_millis if timeout_ms is None else timeout_ms
+        timeout = self.config.poll_timeout_ms if timeout_ms is None else timeout_ms
         return self._queues.poll(timeout).addCallback(self._visible)
 
     def pause(self, queues: Iterable[MessageQueue]) -> None:
@@ -280,7 +287,7 @@ class LitePullConsumer:
             )
 
     def _must_have(self, queue: MessageQueue) -> None:
-        if not self._queues.has(queue):
+        if not self._queues.has_queue(queue):
             raise MQClientError(
                 f"{queue} is not ours: assign it, or wait until the group's rebalance gives it to"
                 " this member"
@@ -379,7 +386,7 @@ class LitePullConsumer:
             except Exception:
                 self.log.failure("the change listener of {topic} failed", topic=topic)
         if topic in self._subscriptions:
-            self._rebalancer.soon()
+            self._rebalancer.rebalance_soon()
 
     # QueueOwner
 
@@ -423,6 +430,6 @@ class LitePullConsumer:
     def _reset(self, offsets: Mapping[MessageQueue, int]) -> None:
         """Polls go on where an operator wants."""
         for queue, offset in offsets.items():
-            if self._queues.has(queue):
+            if self._queues.has_queue(queue):
                 self._queues.seek(queue, offset)
                 self.offset_store.update_offset(queue, offset, False)

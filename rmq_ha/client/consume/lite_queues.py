@@ -59,7 +59,7 @@ class LiteQueues:
         self.clock: IReactorTime = host.clock
         self.steady_ms = host.steady_ms
         self.pull_api = pull_api
-        self.error_seconds = base.instance.settings.pull_time_delay_mills_when_exception / 1000
+        self.error_seconds = base.instance.settings.pull_time_delay_when_exception_ms / 1000
         self._base = base
         self._config = config
         self._limits = config.limits()
@@ -79,7 +79,7 @@ class LiteQueues:
         """As `assigned`, as it is whenever this is looked at."""
         return self._table.keys()
 
-    def has(self, queue: MessageQueue) -> bool:
+    def has_queue(self, queue: MessageQueue) -> bool:
         """It is ours."""
         return queue in self._table
 
@@ -200,8 +200,8 @@ class LiteQueues:
             subscription,
             offset,
             config.pull_batch_size,
-            config.consumer_timeout_millis_when_suspend,
-            hold_ms=config.broker_suspend_max_time_millis,
+            config.consumer_timeout_when_suspend_ms,
+            hold_ms=config.broker_suspend_max_time_ms,
             send_expression=True,
             sub_version=0 if subscription.expression_type in TAG_TYPES else None,
             is_lite=True,

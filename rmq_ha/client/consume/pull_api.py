@@ -28,7 +28,7 @@ FIRST_VERSION_WITH_SQL = 232
 Filter = Callable[[Sequence[MessageExt]], list[MessageExt]]
 
 
-class Pulled(NamedTuple):
+class PullAnswer(NamedTuple):
     """
     An answer.
 
@@ -59,7 +59,7 @@ class PullApi:
         self._group = group
         self._filters = filters
 
-    def pull(self, pull: Pull) -> "Deferred[Pulled]":
+    def pull(self, pull: Pull) -> "Deferred[PullAnswer]":
         """
         Ask a broker.
 
@@ -73,13 +73,13 @@ class PullApi:
             return fetched.addCallback(lambda _: self._pull_from(pull))
         return self._ask(pull, addresses)
 
-    def _pull_from(self, pull: Pull) -> "Deferred[Pulled]":
+    def _pull_from(self, pull: Pull) -> "Deferred[PullAnswer]":
         addresses = self._instance.routes.brokers.get(pull.queue.broker_name)
         if not addresses:
             return fail(MQClientError(f"no address of {pull.queue.broker_name} is known"))
         return self._ask(pull, addresses)
 
-    def _ask(self, pull: Pull, addresses: dict[int, str]) -> "Deferred[Pulled]":
+    def _ask(self, pull: Pull, addresses: dict[int, str]) -> "Deferred[PullAnswer]":
         chosen_address = self.choice.address(pull.queue, addresses)
         assert chosen_address is not None
         address, broker_id = chosen_address
@@ -108,7 +108,7 @@ class PullApi:
 
     def _answered(
         self, response: RemotingCommand, pull: Pull, address: str, broker_id: int
-    ) -> Pulled:
+    ) -> PullAnswer:
         self.choice.answered(address)
         pulled = read_pulled(response, address, broker_id)
         self.choice.suggest(pull.queue, pulled.suggest_which_broker_id)
@@ -121,7 +121,7 @@ class PullApi:
             messages,
             pulled.suggest_which_broker_id,
         )
-        return Pulled(result, broker_id != MASTER_ID)
+        return PullAnswer(result, broker_id != MASTER_ID)
 
     def _decode(self, pulled: PulledRecords, pull: Pull) -> tuple[list[MessageExt], int | None]:
         pulled_messages, left = decode_pulled(pulled.body, pull.queue.broker_name)

@@ -5,6 +5,7 @@ Spec: remoting.md, sections 6.1, 11.3 and 11.4.
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
+from warnings import warn
 
 from twisted.internet.defer import Deferred, fail
 from twisted.logger import Logger
@@ -15,13 +16,14 @@ from rmq_ha.client.connection.instance import ClientInstance
 from rmq_ha.client.consume.active_part import ActivePart
 from rmq_ha.client.consume.consumer_base import ConsumerBase
 from rmq_ha.client.consume.offsets import OffsetStore, ReadOffsetType
-from rmq_ha.client.consume.pull_api import Filter, PullApi, Pulled
+from rmq_ha.client.consume.pull_api import Filter, PullAnswer, PullApi
 from rmq_ha.client.consume.send_back import SendBack
 from rmq_ha.client.lookup.pulls import Pull
 from rmq_ha.client.rebalance.strategies import AllocateStrategy
 from rmq_ha.client.rules.consumer_settings import PullConsumerConfig
 from rmq_ha.client.rules.errors import MQClientError
 from rmq_ha.client.rules.messages import MessageExt, PullResult
+from rmq_ha.client.rules.old_spellings import level_of_caller
 from rmq_ha.client.rules.routes import subscribe_queues
 from rmq_ha.client.rules.subscriptions import MessageSelector, Subscriptions, subscription
 
@@ -33,7 +35,8 @@ class PullConsumer:
     """
     A member of a group that pulls when it likes.
 
-    Nothing is committed but what `update_consume_offset` says.
+    Nothing is committed but what `update_consume_offset` says. RocketMQ has deprecated it, and so
+    does this client: `LitePullConsumer` with `assign`, `seek` and `poll` does its work.
     """
 
     log = Logger()
@@ -52,6 +55,12 @@ class PullConsumer:
         :param strategy: who gets which queue of topics with a queue listener.
         :raises ConfigurationError: a setting, or the group's name, does not fit.
         """
+        warn(
+            "PullConsumer goes, as in RocketMQ: use LitePullConsumer, whose assign(), seek() and"
+            " poll() read any queue from any offset",
+            DeprecationWarning,
+            level_of_caller(),
+        )
         self.config = (config or PullConsumerConfig()).checked()
         self._base = ConsumerBase(instance, consumer_group, self.config, offset_store)
         self._instance = instance
@@ -69,7 +78,11 @@ class PullConsumer:
         self._base.queues_to_persist = lambda: self._touched.union(self._owned)
         self._rebalancer = self._base.rebalancer(strategy, self)
         self._part = ActivePart(
-            self._base, self.config, self._subscriptions, self._rebalancer.soon, self._reset
+            self._base,
+            self.config,
+            self._subscriptions,
+            self._rebalancer.rebalance_soon,
+            self._reset,
         )
 
     def __repr__(self) -> str:
@@ -145,10 +158,10 @@ class PullConsumer:
         """
         Messages of a queue, as many as are there.
 
-        :param timeout_ms: `consumer_pull_timeout_millis` when 0.
+        :param timeout_ms: `consumer_pull_timeout_ms` when 0.
         :returns: fails with `MQClientError`, `RemotingError`, `CorruptRecord`.
         """
-        timeout = timeout_ms or self.config.consumer_pull_timeout_millis
+        timeout = timeout_ms or self.config.consumer_pull_timeout_ms
         return self._pull(queue, expression, offset, max_nums, timeout, 0)
 
     def pull_block_if_not_found(
@@ -158,9 +171,9 @@ class PullConsumer:
         offset: int,
         max_nums: int,
     ) -> "Deferred[PullResult]":
-        """As `pull`, but the broker waits up to `broker_suspend_max_time_millis` for a message."""
-        timeout = self.config.consumer_timeout_millis_when_suspend
-        hold = self.config.broker_suspend_max_time_millis
+        """As `pull`, but the broker waits up to `broker_suspend_max_time_ms` for a message."""
+        timeout = self.config.consumer_timeout_when_suspend_ms
+        hold = self.config.broker_suspend_max_time_ms
         return self._pull(queue, expression, offset, max_nums, timeout, hold)
 
     def _pull(
@@ -190,7 +203,7 @@ class PullConsumer:
         )
         return self._api.pull(pull).addCallback(self._visible)
 
-    def _visible(self, pulled: Pulled) -> PullResult:
+    def _visible(self, pulled: PullAnswer) -> PullResult:
         for message in pulled.result.msg_found_list:
             message.topic = self._base.unwrap_queue(message.queue).topic
         return pulled.result

@@ -13,7 +13,7 @@ from twisted.python.failure import Failure
 from rmq_ha.base.errors import RmqHaError
 from rmq_ha.base.wire.bodies import MessageQueue
 from rmq_ha.base.wire.codes import ResponseCode
-from rmq_ha.client.consume.pull_api import PullApi, Pulled
+from rmq_ha.client.consume.pull_api import PullAnswer, PullApi
 from rmq_ha.client.lookup.pulls import Pull
 from rmq_ha.client.rules.errors import BrokerRefused
 from rmq_ha.client.rules.messages import MessageExt, PullStatus
@@ -127,22 +127,22 @@ class PullLoop:
         self._asked_ms = process_queue.last_pull_ms = owner.steady_ms()
         wait = owner.may_pull(self.queue, process_queue)
         if wait:
-            self._later(wait)
+            self._pull_later(wait)
             return
         reason = process_queue.is_full(owner.limits(self.queue))
         if reason is not None:
             self.full += 1
             if self.full % 1000 == 1:
                 self.log.info("{queue} rests: {reason}", queue=self.queue, reason=reason)
-            self._later(FULL_SECONDS)
+            self._pull_later(FULL_SECONDS)
             return
         pull = owner.next_pull(self.queue, self.offset)
         if pull is None:
-            self._later(owner.error_seconds)
+            self._pull_later(owner.error_seconds)
             return
         owner.pull_api.pull(pull).addCallback(self._pulled).addErrback(self._failed)
 
-    def _pulled(self, pulled: Pulled) -> None:
+    def _pulled(self, pulled: PullAnswer) -> None:
         process_queue, owner, result = self.process_queue, self._owner, pulled.result
         if process_queue.dropped or self._halted:
             return
@@ -151,7 +151,7 @@ class PullLoop:
         process_queue.max_offset = result.max_offset
         if pulled.from_slave and following < self.offset:
             # A slave has not got so far yet: that is no reason to consume things again.
-            self._later(owner.error_seconds)
+            self._pull_later(owner.error_seconds)
             return
         if result.pull_status is PullStatus.OFFSET_ILLEGAL:
             self.log.warn(
@@ -175,7 +175,7 @@ class PullLoop:
         elif not process_queue.count:
             owner.nothing_below(self.queue, process_queue, following)
         if wait:
-            self._later(wait)
+            self._pull_later(wait)
         else:
             self._pull()
 
@@ -191,9 +191,9 @@ class PullLoop:
         if _is_normal(error) and self._failures % 10 == 1:
             owner.unknown_subscription()
         busy = isinstance(error, BrokerRefused) and error.code == ResponseCode.FLOW_CONTROL
-        self._later(FLOW_CONTROL_SECONDS if busy else owner.error_seconds)
+        self._pull_later(FLOW_CONTROL_SECONDS if busy else owner.error_seconds)
 
-    def _later(self, seconds: float) -> None:
+    def _pull_later(self, seconds: float) -> None:
         self._timer = self._owner.clock.callLater(seconds, self._pull)
 
 

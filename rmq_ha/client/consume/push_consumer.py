@@ -5,7 +5,7 @@ Spec: remoting.md, sections 7.6 and 11.2 to 11.5.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
-from typing import Any, Literal, overload
+from typing import Any, Literal, Unpack, overload
 
 from twisted.internet.defer import Deferred, fail
 from twisted.logger import Logger
@@ -33,6 +33,7 @@ from rmq_ha.client.rules.consumer_settings import DEFAULT_MAX_RECONSUME_TIMES, P
 from rmq_ha.client.rules.errors import MQClientError
 from rmq_ha.client.rules.listening import MAX_INT, ConcurrentListener, Listener, OrderlyListener
 from rmq_ha.client.rules.messages import MessageExt
+from rmq_ha.client.rules.options import PushConsumerOptions, settings_of
 from rmq_ha.client.rules.subscriptions import MessageSelector, Subscriptions
 
 _CLEAN_SECONDS = 60.0
@@ -61,15 +62,17 @@ class PushConsumer:
         offset_store: OffsetStore | None = None,
         hooks: Sequence[ConsumeHook] = (),
         filters: Sequence[Filter] = (),
+        **options: Unpack[PushConsumerOptions],
     ) -> None:
         """
         :param strategy: who gets which queue; all members need the same one.
         :param offset_store: instead of RocketMQ's own.
         :param hooks: see every call of the listener.
         :param filters: see what was pulled before the listener does, and choose.
+        :param options: settings of `PushConsumerConfig`, over those of `config`.
         :raises ConfigurationError: a setting, or the group's name, does not fit.
         """
-        self.config = (config or PushConsumerConfig()).checked()
+        self.config = settings_of(PushConsumerConfig, config, options).checked()
         self._base = ConsumerBase(instance, consumer_group, self.config, offset_store)
         self._instance = instance
         self._strategy = strategy
@@ -284,7 +287,7 @@ class PushConsumer:
         if self._cleaning is not None:
             self._cleaning.stop()
         if self._service is not None:
-            await self._service.stop(self.config.await_termination_millis_when_shutdown)
+            await self._service.stop(self.config.await_termination_when_shutdown_ms)
         await base.halt()
         await self._queues.release()
         if self._instance.consumers.get(base.group) is self:
@@ -294,7 +297,7 @@ class PushConsumer:
 
     def _rebalance(self) -> None:
         if self._rebalancer is not None and self.is_running:
-            self._rebalancer.soon()
+            self._rebalancer.rebalance_soon()
 
     def _route_changed(self, topic: str, route: TopicRoute) -> None:
         if topic in self._subscriptions:

@@ -30,7 +30,7 @@ PULL_TIMEOUT_MS = 30_000
 Service = ConsumeConcurrently | ConsumeOrderly
 
 
-class _Owned:
+class _OwnedQueue:
     """One queue of ours. `leaving`: given up, but the listener still has something of it."""
 
     __slots__ = ("leaving", "loop", "process_queue")
@@ -65,7 +65,7 @@ class PushQueues:
         self.steady_ms = host.steady_ms
         self._now_ms = host.now_ms
         self.pull_api = pull_api
-        self.error_seconds = base.instance.settings.pull_time_delay_mills_when_exception / 1000
+        self.error_seconds = base.instance.settings.pull_time_delay_when_exception_ms / 1000
         self.is_paused = False
         self._base = base
         self._config = config
@@ -73,7 +73,7 @@ class PushQueues:
         self._stats = stats
         self._on_change = on_change
         self._service: Service | None = None
-        self._table: dict[MessageQueue, _Owned] = {}
+        self._table: dict[MessageQueue, _OwnedQueue] = {}
         self._ours: dict[MessageQueue, ProcessQueue] = {}
         self._changed: set[str] = set()
         self._moved: dict[MessageQueue, IDelayedCall] = {}
@@ -154,7 +154,7 @@ class PushQueues:
         process_queue = ProcessQueue(self.steady_ms())
         process_queue.locked = needs_lock
         loop = PullLoop(self, queue, process_queue, offset)
-        self._table[queue] = _Owned(process_queue, loop)
+        self._table[queue] = _OwnedQueue(process_queue, loop)
         self._ours[queue] = process_queue
         loop.start()
         return True
@@ -171,9 +171,9 @@ class PushQueues:
             timer.cancel()
         waiting = self._service.leave(owned.process_queue, queue)
         if waiting is None:
-            await self._gone(queue)
+            await self._forget_queue(queue)
         else:
-            waiting.addCallback(lambda _: Deferred.fromCoroutine(self._gone(queue)))
+            waiting.addCallback(lambda _: Deferred.fromCoroutine(self._forget_queue(queue)))
             waiting.addCallback(lambda _: self._on_change())
 
     def share_changed(
@@ -233,7 +233,7 @@ class PushQueues:
     ) -> float:
         assert self._service is not None
         self._service.submit(process_queue, queue, process_queue.put(messages))
-        return self._config.pull_interval / 1000
+        return self._config.pull_interval_ms / 1000
 
     def nothing_below(self, queue: MessageQueue, process_queue: ProcessQueue, offset: int) -> None:
         self._base.offset_store.update_offset(queue, offset, True)
@@ -261,7 +261,7 @@ class PushQueues:
         given_up.addErrback(lambda failure: self.log.failure("giving up a queue failed", failure))
         given_up.addCallback(lambda _: self._on_change())
 
-    async def _gone(self, queue: MessageQueue) -> None:
+    async def _forget_queue(self, queue: MessageQueue) -> None:
         assert self._service is not None
         store = self._base.offset_store
         try:

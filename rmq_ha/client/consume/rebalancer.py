@@ -113,7 +113,7 @@ class Rebalancer:
             self._running.chainDeferred(over)
             await over
 
-    def soon(self) -> None:
+    def rebalance_soon(self) -> None:
         """A member came or went, a route changed."""
         self.rebalance()
 
@@ -133,7 +133,7 @@ class Rebalancer:
             lambda failure: self.log.failure(
                 "rebalancing {group} failed", failure, group=self._group
             )
-        ).addBoth(self._over)
+        ).addBoth(self._end_rounds)
         return done
 
     async def _rounds(self) -> None:
@@ -156,7 +156,7 @@ class Rebalancer:
                 break
         pause = self._pause(complete)
         if pause and not self._stopped and self._retry is None:
-            self._retry = self._clock.callLater(pause, self._again)
+            self._retry = self._clock.callLater(pause, self._retry_now)
 
     def _pause(self, complete: bool) -> float:
         """
@@ -171,11 +171,11 @@ class Rebalancer:
         pause, self._patience = self._patience, min(2 * self._patience, _MOST_PATIENT_SECONDS)
         return pause if complete else AGAIN_SECONDS
 
-    def _again(self) -> None:
+    def _retry_now(self) -> None:
         self._retry = None
         self.rebalance()
 
-    def _over(self, _: object) -> None:
+    def _end_rounds(self, _: object) -> None:
         running, self._running = self._running, None
         if running is not None:
             running.callback(None)

@@ -123,7 +123,7 @@ def _tps(body: bytes) -> float:
         return 0.0
 
 
-class Moved(NamedTuple):
+class OffsetMove(NamedTuple):
     """
     One queue of a reset.
 
@@ -142,7 +142,7 @@ class Reset(NamedTuple):
     :ivar told: consumers were there and were told; else the brokers' offsets were set.
     """
 
-    moved: list[Moved]
+    moved: list[OffsetMove]
     told: bool
 
 
@@ -159,7 +159,7 @@ def reset_offset(group: str, topic: str, timestamp: int, *, apply: bool = True) 
     """
     route = yield from topic_route(topic)
     queues = subscribe_queues(topic, route)
-    moved: list[Moved] = []
+    moved: list[OffsetMove] = []
     told = False
     for name in sorted({queue.broker_name for queue in queues}):
         addresses = addresses_in(route, name)
@@ -169,11 +169,11 @@ def reset_offset(group: str, topic: str, timestamp: int, *, apply: bool = True) 
             )
         master = {MASTER_ID: addresses[MASTER_ID]}
         mine = [queue for queue in queues if queue.broker_name == name]
-        plan: list[Moved] = []
+        plan: list[OffsetMove] = []
         for queue in mine:
             before = yield from committed_offset(master, group, queue)
             after = yield from offset_at(master, queue, timestamp)
-            plan.append(Moved(queue, before, after))
+            plan.append(OffsetMove(queue, before, after))
         if apply:
             heard = yield from _tell(master[MASTER_ID], group, topic, timestamp)
             if heard is None:

@@ -27,7 +27,7 @@ class AllocateByMachineRoom:
         """Choose the queues that the member `client_id` consumes."""
         if not is_member(client_id, queues, clients):
             return []
-        near = [queue for queue in queues if self._has(queue.broker_name)]
+        near = [queue for queue in queues if self._is_in_rooms(queue.broker_name)]
         index = clients.index(client_id)
         share, more = divmod(len(near), len(clients))
         mine = near[index * share : (index + 1) * share]
@@ -35,7 +35,7 @@ class AllocateByMachineRoom:
             mine.append(near[share * len(clients) + index])
         return mine
 
-    def _has(self, broker_name: str) -> bool:
+    def _is_in_rooms(self, broker_name: str) -> bool:
         # Java splits at each @ and drops empty pieces at the end: `room@` is one piece.
         pieces = broker_name.rstrip("@").split("@")
         return len(pieces) == 2 and pieces[0] in self.rooms

@@ -120,7 +120,7 @@ def _open_zlib(body: bytes) -> bytes:
         data = stream.decompress(body, MAX_INFLATED)
     except zlib.error as error:
         raise _damaged(error) from None
-    return _whole(data, is_whole=stream.eof)
+    return _refuse_cut(data, is_whole=stream.eof)
 
 
 def _open_lz4(body: bytes) -> bytes:
@@ -135,7 +135,7 @@ def _open_lz4(body: bytes) -> bytes:
         data = stream.decompress(body, MAX_INFLATED)
     except RuntimeError as error:
         raise _damaged(error) from None
-    return _whole(data, is_whole=stream.eof)
+    return _refuse_cut(data, is_whole=stream.eof)
 
 
 def _open_zstd(body: bytes) -> bytes:
@@ -157,14 +157,14 @@ def _open_zstd(body: bytes) -> bytes:
                 break
     except zstandard.ZstdError as error:
         raise _damaged(error) from None
-    return _whole(b"".join(pieces), is_whole=stream.eof and size <= MAX_INFLATED)
+    return _refuse_cut(b"".join(pieces), is_whole=stream.eof and size <= MAX_INFLATED)
 
 
 def _damaged(error: Exception) -> UndecodableBody:
     return UndecodableBody(f"a compressed body is damaged: {error}")
 
 
-def _whole(data: bytes, *, is_whole: bool) -> bytes:
+def _refuse_cut(data: bytes, *, is_whole: bool) -> bytes:
     if not is_whole:
         raise UndecodableBody("a compressed body is cut short, or larger than 64 MiB")
     return data

@@ -3,14 +3,14 @@
 Spec: remoting.md, sections 11.3 to 11.5.
 """
 
-from dataclasses import InitVar, dataclass
+from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
 from typing import NamedTuple
-from warnings import warn
 
 from rmq_ha.base.errors import ConfigurationError
 from rmq_ha.base.model.broker_identity import MASTER_ID
+from rmq_ha.client.rules.old_spellings import NewName, with_old_spellings
 from rmq_ha.client.rules.process_queue import FlowLimits
 from rmq_ha.client.rules.settings import check_ranges
 
@@ -62,6 +62,7 @@ class Beginning(NamedTuple):
         return int(moment.timestamp() * 1000)
 
 
+@with_old_spellings(rebalance_interval="rebalance_interval_ms")
 @dataclass(frozen=True, kw_only=True)
 class ConsumerConfig:
     """
@@ -70,7 +71,7 @@ class ConsumerConfig:
     :ivar consume_timestamp: see `Beginning`.
     :ivar unit_mode: of the group; for its retry topic.
     :ivar connect_broker_by_user: always pull from the broker with `default_broker_id`.
-    :ivar rebalance_interval: ms between two looks at who owns which queue.
+    :ivar rebalance_interval_ms: ms between two looks at who owns which queue.
     :ivar local_offset_store_dir: for BROADCASTING; `.rocketmq_offsets` in the home directory when
         empty.
     :ivar pull_threshold_for_queue: messages cached of one queue.
@@ -83,7 +84,7 @@ class ConsumerConfig:
     unit_mode: bool = False
     connect_broker_by_user: bool = False
     default_broker_id: int = MASTER_ID
-    rebalance_interval: int = 20_000
+    rebalance_interval_ms: int = 20_000
     local_offset_store_dir: str = ""
     pull_threshold_for_queue: int = 1000
     pull_threshold_size_for_queue: int = 100
@@ -99,6 +100,12 @@ class ConsumerConfig:
         return Beginning(self.consume_from_where, self.consume_timestamp)
 
 
+@with_old_spellings(
+    pull_interval="pull_interval_ms",
+    suspend_current_queue_time_millis="suspend_current_queue_time_ms",
+    consume_timeout=NewName("consume_timeout_ms", "minutes", _MINUTE_MS),
+    await_termination_millis_when_shutdown="await_termination_when_shutdown_ms",
+)
 @dataclass(frozen=True, kw_only=True)
 class PushConsumerConfig(ConsumerConfig):
     """
@@ -110,14 +117,13 @@ class PushConsumerConfig(ConsumerConfig):
     :ivar pull_threshold_for_topic: as for a queue, but shared out among this member's queues of a
         topic; -1: no such limit.
     :ivar pull_threshold_size_for_topic: MiB, in the same way.
-    :ivar pull_interval: ms from one pull of a queue that found something to the next.
+    :ivar pull_interval_ms: ms from one pull of a queue that found something to the next.
     :ivar post_subscription_when_pull: send tag expressions with each pull.
     :ivar max_reconsume_times: -1: 16, and without end when orderly.
-    :ivar suspend_current_queue_time_millis: ms that a queue rests after its listener asked for it.
+    :ivar suspend_current_queue_time_ms: ms that a queue rests after its listener asked for it.
     :ivar consume_timeout_ms: after so long a message that is still with the listener is given
         back; the call is cancelled then.
-    :param consume_timeout: the same in minutes, as it was spelt before.
-    :ivar await_termination_millis_when_shutdown: ms that `stop()` gives listeners that run.
+    :ivar await_termination_when_shutdown_ms: ms that `stop()` gives listeners that run.
     """
 
     consume_concurrency: int = 20
@@ -125,36 +131,13 @@ class PushConsumerConfig(ConsumerConfig):
     consume_concurrently_max_span: int = 2000
     pull_threshold_for_topic: int = -1
     pull_threshold_size_for_topic: int = -1
-    pull_interval: int = 0
+    pull_interval_ms: int = 0
     pull_batch_size: int = 32
     post_subscription_when_pull: bool = False
     max_reconsume_times: int = -1
-    suspend_current_queue_time_millis: int = 1000
+    suspend_current_queue_time_ms: int = 1000
     consume_timeout_ms: int = _CONSUME_TIMEOUT_MS
-    consume_timeout: InitVar[float | None] = None
-    await_termination_millis_when_shutdown: int = 10_000
-
-    def __post_init__(self, consume_timeout: float | None) -> None:
-        """
-        Take the old spelling.
-
-        :raises ConfigurationError: both spellings are given, or the old one is no number.
-        """
-        if consume_timeout is None:
-            return
-        if not isinstance(consume_timeout, int | float):
-            raise ConfigurationError(f"consume_timeout is minutes, not {consume_timeout!r}")
-        timeout_ms = round(consume_timeout * _MINUTE_MS)
-        if self.consume_timeout_ms not in (_CONSUME_TIMEOUT_MS, timeout_ms):
-            raise ConfigurationError(
-                f"consume_timeout={consume_timeout} (minutes) and consume_timeout_ms="
-                f"{self.consume_timeout_ms} say two things: leave consume_timeout out"
-            )
-        text = (
-            f"consume_timeout={consume_timeout} is minutes: write consume_timeout_ms={timeout_ms}"
-        )
-        warn(text, DeprecationWarning, stacklevel=3)
-        object.__setattr__(self, "consume_timeout_ms", timeout_ms)
+    await_termination_when_shutdown_ms: int = 10_000
 
     def limits(self, queues_of_topic: int, *, orderly: bool) -> FlowLimits:
         """
@@ -182,7 +165,7 @@ class PushConsumerConfig(ConsumerConfig):
             "consume_concurrently_max_span": (1, 65535),
             "pull_threshold_for_queue": (1, 65535),
             "pull_threshold_size_for_queue": (1, 1024),
-            "pull_interval": (0, 65535),
+            "pull_interval_ms": (0, 65535),
             "pull_batch_size": (1, 1024),
             "consume_timeout_ms": (1, _MINUTE_MS << 31),
         }
@@ -191,20 +174,25 @@ class PushConsumerConfig(ConsumerConfig):
         return self
 
 
+@with_old_spellings(
+    broker_suspend_max_time_millis="broker_suspend_max_time_ms",
+    consumer_timeout_millis_when_suspend="consumer_timeout_when_suspend_ms",
+    consumer_pull_timeout_millis="consumer_pull_timeout_ms",
+)
 @dataclass(frozen=True, kw_only=True)
 class PullConsumerConfig(ConsumerConfig):
     """
     A pull consumer's own settings.
 
-    :ivar broker_suspend_max_time_millis: how long a broker may hold a pull that finds nothing, ms.
-    :ivar consumer_timeout_millis_when_suspend: for such a pull, ms.
-    :ivar consumer_pull_timeout_millis: for any other, ms.
+    :ivar broker_suspend_max_time_ms: how long a broker may hold a pull that finds nothing, ms.
+    :ivar consumer_timeout_when_suspend_ms: for such a pull, ms.
+    :ivar consumer_pull_timeout_ms: for any other, ms.
     :ivar max_reconsume_times: of messages that are sent back.
     """
 
-    broker_suspend_max_time_millis: int = 20_000
-    consumer_timeout_millis_when_suspend: int = 30_000
-    consumer_pull_timeout_millis: int = 10_000
+    broker_suspend_max_time_ms: int = 20_000
+    consumer_timeout_when_suspend_ms: int = 30_000
+    consumer_pull_timeout_ms: int = 10_000
     max_reconsume_times: int = DEFAULT_MAX_RECONSUME_TIMES
 
     def checked(self) -> "PullConsumerConfig":
@@ -213,33 +201,37 @@ class PullConsumerConfig(ConsumerConfig):
 
         :raises ConfigurationError: one does not.
         """
-        if self.consumer_timeout_millis_when_suspend < self.broker_suspend_max_time_millis:
+        if self.consumer_timeout_when_suspend_ms < self.broker_suspend_max_time_ms:
             raise ConfigurationError(
-                "consumer_timeout_millis_when_suspend must not be less than"
-                " broker_suspend_max_time_millis"
+                "consumer_timeout_when_suspend_ms must not be less than broker_suspend_max_time_ms"
             )
         return self
 
 
+@with_old_spellings(
+    auto_commit_interval_millis="auto_commit_interval_ms",
+    poll_timeout_millis="poll_timeout_ms",
+    topic_metadata_check_interval_millis="topic_metadata_check_interval_ms",
+)
 @dataclass(frozen=True, kw_only=True)
 class LitePullConsumerConfig(PullConsumerConfig):
     """
     A lite pull consumer's own settings.
 
     :ivar auto_commit: what `poll` returned counts as consumed at the next `poll` or commit.
-    :ivar auto_commit_interval_millis: ms, at least 1000.
-    :ivar poll_timeout_millis: how long `poll` waits for messages when it is not told, ms.
+    :ivar auto_commit_interval_ms: ms, at least 1000.
+    :ivar poll_timeout_ms: how long `poll` waits for messages when it is not told, ms.
     :ivar pull_threshold_for_all: pulls whose messages wait to be polled, of all queues together.
-    :ivar topic_metadata_check_interval_millis: ms between two looks for changed queues.
+    :ivar topic_metadata_check_interval_ms: ms between two looks for changed queues.
     """
 
     auto_commit: bool = True
-    auto_commit_interval_millis: int = 5_000
+    auto_commit_interval_ms: int = 5_000
     pull_batch_size: int = 10
     pull_threshold_for_all: int = 10_000
     consume_max_span: int = 2000
-    poll_timeout_millis: int = 5_000
-    topic_metadata_check_interval_millis: int = 30_000
+    poll_timeout_ms: int = 5_000
+    topic_metadata_check_interval_ms: int = 30_000
 
     def limits(self) -> FlowLimits:
         """When a queue holds enough."""
@@ -257,7 +249,7 @@ class LitePullConsumerConfig(PullConsumerConfig):
         """
         super().checked()
         ranges = {
-            "auto_commit_interval_millis": (1000, 1 << 31),
+            "auto_commit_interval_ms": (1000, 1 << 31),
             "pull_batch_size": (1, 1024),
             "pull_threshold_for_all": (1, 1 << 31),
             "consume_max_span": (1, 65535),

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from enum import Enum
 from inspect import isawaitable, iscoroutine
 from typing import Any, TypeAlias
+from warnings import warn
 
 from twisted.internet.defer import Deferred
 
@@ -61,13 +62,24 @@ class ConsumeOrderlyContext:
     Of one call of an orderly listener, which may change it.
 
     :ivar auto_commit: SUCCESS commits; else only COMMIT does.
-    :ivar suspend_current_queue_time_millis: how long the queue rests after SUSPEND or ROLLBACK;
+    :ivar suspend_current_queue_time_ms: how long the queue rests after SUSPEND or ROLLBACK;
         -1: the consumer's setting.
     """
 
     message_queue: MessageQueue
     auto_commit: bool = True
-    suspend_current_queue_time_millis: int = -1
+    suspend_current_queue_time_ms: int = -1
+
+    @property
+    def suspend_current_queue_time_millis(self) -> int:
+        """The old name of `suspend_current_queue_time_ms`."""
+        _warn_of_old_name()
+        return self.suspend_current_queue_time_ms
+
+    @suspend_current_queue_time_millis.setter
+    def suspend_current_queue_time_millis(self, time_ms: int) -> None:
+        _warn_of_old_name()
+        self.suspend_current_queue_time_ms = time_ms
 
 
 ConcurrentAnswer: TypeAlias = ConsumeConcurrentlyStatus | None
@@ -79,6 +91,11 @@ ConcurrentListener = Callable[
 OrderlyListener = Callable[
     [Sequence[MessageExt], ConsumeOrderlyContext], OrderlyAnswer | Awaitable[OrderlyAnswer]
 ]
+
+
+def _warn_of_old_name() -> None:
+    text = "suspend_current_queue_time_millis: write suspend_current_queue_time_ms"
+    warn(text, DeprecationWarning, stacklevel=3)
 
 
 class NotTaken(Exception):

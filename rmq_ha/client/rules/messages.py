@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import Enum
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from rmq_ha.base.model.flags import COMPRESSED
 from rmq_ha.base.model.message import Address, offset_msg_id
@@ -25,7 +25,7 @@ from rmq_ha.base.store_format.commitlog import Record, decode_records
 from rmq_ha.base.wire.bodies import MessageQueue
 from rmq_ha.client.rules.compression import UndecodableBody, inflate
 from rmq_ha.client.rules.delay_levels import check_delay, delay_level
-from rmq_ha.client.rules.errors import IllegalMessage
+from rmq_ha.client.rules.errors import IllegalMessage, MQClientError
 
 __all__ = [
     "Message",
@@ -151,8 +151,80 @@ def _joined(keys: Iterable[str]) -> str:
         raise IllegalMessage(f"keys are one text or several, not {keys!r}") from None
 
 
+class Answerer(Protocol):
+    """A consumer whose loop hands messages over, and is told what became of them."""
+
+    def ack(self, message: Any, /) -> None:
+        """It is consumed."""
+
+    def reconsume_later(self, message: Any, delay_level: int = 0, /) -> None:
+        """It is to come again."""
+
+    def processing(self, message: Any, /) -> Any:
+        """A block that answers by how it ends."""
+
+
+class _Answerable:
+    """
+    What a message can be answered by, when a loop took it.
+
+    It is no field of the message: a copy, a pickle or a comparison of messages leaves it out.
+    """
+
+    __slots__ = ("_answerer",)
+    _answerer: Answerer
+
+    def __getstate__(self) -> Any:
+        state: Any = super().__getstate__()
+        state[1].pop("_answerer", None)
+        return state
+
+    def taken_by(self, answerer: Answerer) -> None:
+        """A loop of this consumer has it."""
+        self._answerer = answerer
+
+    def ack(self) -> None:
+        """
+        The message is consumed, as with `consumer.ack(message)`; twice is harmless.
+
+        Nothing is to be awaited: the broker is told with the next offsets.
+
+        :raises MQClientError: no loop took it.
+        """
+        self._must_be_taken().ack(self)
+
+    def nack(self, delay_level: int = 0) -> None:
+        """
+        The message is to come again, as with `consumer.reconsume_later(message)`.
+
+        :param delay_level: when; 0: the broker decides, longer each time; -1: not again, to the
+            dead letters. Without meaning for ordered messages, whose queue rests a moment.
+        :raises MQClientError: no loop took it, or it was answered already.
+        """
+        self._must_be_taken().reconsume_later(self, delay_level)
+
+    def processing(self) -> Any:
+        """
+        `async with message.processing():` answers by how the block ends; in a thread `with`.
+
+        See `processing` of the consumer.
+
+        :raises MQClientError: no loop took it.
+        """
+        return self._must_be_taken().processing(self)
+
+    def _must_be_taken(self) -> Answerer:
+        answerer: Answerer | None = getattr(self, "_answerer", None)
+        if answerer is None:
+            raise MQClientError(
+                "only a message that a loop took can be answered: a listener answers by what it"
+                " returns or raises, and a pull consumer by the offset that it commits"
+            )
+        return answerer
+
+
 @dataclass(slots=True)
-class MessageExt:
+class MessageExt(_Answerable):
     """
     A message that was stored, as a consumer gets it.
 

@@ -61,7 +61,7 @@ class ProcessQueue:
     @property
     def span(self) -> int:
         """From the first to the last message that waits."""
-        first = self._first()
+        first = self._first_offset()
         return 0 if first is None else self._order[-1] - first
 
     def put(self, messages: Iterable[MessageExt]) -> list[MessageExt]:
@@ -93,7 +93,7 @@ class ProcessQueue:
         for message in messages:
             if self._messages.pop(message.queue_offset, None) is not None:
                 self.size -= len(message.body)
-        first = self._first()
+        first = self._first_offset()
         return self._end if first is None else first
 
     def go_on_at(self, offset: int) -> None:
@@ -110,7 +110,7 @@ class ProcessQueue:
         """The next messages, which are now with the listener until commit or rollback."""
         taken: list[MessageExt] = []
         while len(taken) < count:
-            first = self._first()
+            first = self._first_offset()
             if first is None:
                 break
             message = self._taken[first] = self._messages.pop(first)
@@ -167,7 +167,7 @@ class ProcessQueue:
 
     def first_waiting(self) -> MessageExt | None:
         """The message with the lowest offset."""
-        first = self._first()
+        first = self._first_offset()
         return None if first is None else self._messages[first]
 
     def info(
@@ -178,7 +178,7 @@ class ProcessQueue:
 
         :param epoch_ms: the time of day when the clock of our stamps began.
         """
-        first = self._first()
+        first = self._first_offset()
         taken = self._taken
         return {
             "cachedMsgCount": len(self._messages),
@@ -197,7 +197,7 @@ class ProcessQueue:
             "tryUnlockTimes": try_unlock_times,
         }
 
-    def _first(self) -> int | None:
+    def _first_offset(self) -> int | None:
         order, messages = self._order, self._messages
         while order and order[0] not in messages:
             order.popleft()

@@ -17,6 +17,7 @@ from rmq_ha.base.remoting.signing import Credentials, RequestSigner, SignedTimes
 from rmq_ha.base.tls.std_session import check_context
 from rmq_ha.client.rules.compression import Compression, compression_of
 from rmq_ha.client.rules.errors import NoNameServer
+from rmq_ha.client.rules.old_spellings import with_old_spellings
 
 DEFAULT_NAMESRV_PORT = 9876
 ADDRESS_SERVER_PORT = 8080
@@ -26,6 +27,15 @@ _HTTP_OK = 200
 _NO_HOST = re.compile(r"[^\w.:\[\]-]")
 
 
+@with_old_spellings(
+    poll_name_server_interval="poll_name_server_interval_ms",
+    heartbeat_broker_interval="heartbeat_broker_interval_ms",
+    persist_consumer_offset_interval="persist_consumer_offset_interval_ms",
+    pull_time_delay_mills_when_exception="pull_time_delay_when_exception_ms",
+    mq_client_api_timeout="mq_client_api_timeout_ms",
+    connect_timeout_millis="connect_timeout_ms",
+    route_idle_millis="route_idle_ms",
+)
 @dataclass(frozen=True, kw_only=True)
 class ClientConfig:
     """
@@ -51,13 +61,13 @@ class ClientConfig:
     :ivar ssl_context: instead of `use_tls` and `tls`: connect with TLS by these rules. It cannot be
         pickled.
     :ivar vip_channel_enabled: send to the brokers' port minus 2.
-    :ivar poll_name_server_interval: ms between two looks at the routes.
-    :ivar heartbeat_broker_interval: ms.
-    :ivar persist_consumer_offset_interval: ms.
-    :ivar pull_time_delay_mills_when_exception: ms that a pull waits after an error.
-    :ivar mq_client_api_timeout: ms for calls that are neither sends nor pulls.
-    :ivar connect_timeout_millis: ms.
-    :ivar route_idle_millis: a route that nobody used for so long is forgotten; ms.
+    :ivar poll_name_server_interval_ms: the time between two looks at the routes.
+    :ivar heartbeat_broker_interval_ms: the time between two heartbeats.
+    :ivar persist_consumer_offset_interval_ms: the time between two writes of consumers' offsets.
+    :ivar pull_time_delay_when_exception_ms: how long a pull waits after an error.
+    :ivar mq_client_api_timeout_ms: for calls that are neither sends nor pulls.
+    :ivar connect_timeout_ms: for one attempt to connect.
+    :ivar route_idle_ms: a route that nobody used for so long is forgotten.
     :ivar process: None for the one we are in.
     """
 
@@ -76,13 +86,13 @@ class ClientConfig:
     tls: Mapping[str, str] = field(default_factory=dict, repr=False)  # a password may be in it
     ssl_context: SSLContext | None = field(default=None, repr=False)
     vip_channel_enabled: bool = False
-    poll_name_server_interval: int = 30_000
-    heartbeat_broker_interval: int = 30_000
-    persist_consumer_offset_interval: int = 5_000
-    pull_time_delay_mills_when_exception: int = 1_000
-    mq_client_api_timeout: int = 3_000
-    connect_timeout_millis: int = 3_000
-    route_idle_millis: int = 600_000
+    poll_name_server_interval_ms: int = 30_000
+    heartbeat_broker_interval_ms: int = 30_000
+    persist_consumer_offset_interval_ms: int = 5_000
+    pull_time_delay_when_exception_ms: int = 1_000
+    mq_client_api_timeout_ms: int = 3_000
+    connect_timeout_ms: int = 3_000
+    route_idle_ms: int = 600_000
     process: Process | None = None
 
     def servers(self, environ: Mapping[str, str]) -> list[str]:
@@ -149,10 +159,11 @@ class ClientConfig:
     def remoting(self) -> NettyClientConfig:
         """For the connections."""
         return NettyClientConfig(
-            connect_timeout_millis=self.connect_timeout_millis, use_tls=self.use_tls
+            connect_timeout_millis=self.connect_timeout_ms, use_tls=self.use_tls
         )
 
 
+@with_old_spellings(send_msg_timeout="send_msg_timeout_ms", stop_timeout="stop_timeout_ms")
 @dataclass(frozen=True, kw_only=True)
 class ProducerConfig:
     """
@@ -160,7 +171,7 @@ class ProducerConfig:
 
     :ivar producer_group: of brokers with transactions, whom they ask about them.
     :ivar create_topic_key: the topic whose route a topic without one borrows.
-    :ivar send_msg_timeout: ms for one send with all its retries, as in RocketMQ: that is, for a
+    :ivar send_msg_timeout_ms: ms for one send with all its retries, as in RocketMQ: that is, for a
         round of attempts, from the first one on.
     :ivar delivery_timeout_ms: how long a send goes on with further rounds, with pauses between
         them, when what failed may pass: a broker that restarts. 0: as RocketMQ, one round.
@@ -189,13 +200,13 @@ class ProducerConfig:
     :ivar max_in_flight_bytes: of their bodies.
     :ivar max_waiting: sends that wait for one of these, or for a broker to come back; 0: they are
         refused at once.
-    :ivar stop_timeout: ms that `stop()` gives sends in flight.
+    :ivar stop_timeout_ms: ms that `stop()` gives sends in flight.
     """
 
     producer_group: str = "DEFAULT_PRODUCER"
     create_topic_key: str = DEFAULT_TOPIC
     default_topic_queue_nums: int = 4
-    send_msg_timeout: int = 3_000
+    send_msg_timeout_ms: int = 3_000
     delivery_timeout_ms: int = 60_000
     retry_backoff_ms: int = 100
     retry_backoff_max_ms: int = 1_000
@@ -214,7 +225,7 @@ class ProducerConfig:
     max_in_flight: int = 1024
     max_in_flight_bytes: int = 64 << 20
     max_waiting: int = 65_536
-    stop_timeout: int = 5_000
+    stop_timeout_ms: int = 5_000
 
     @property
     def compression(self) -> Compression:
@@ -249,7 +260,7 @@ class ProducerConfig:
 _MOST = 1 << 31
 _PRODUCER_RANGES = {
     "default_topic_queue_nums": (1, 65535),
-    "send_msg_timeout": (1, _MOST),
+    "send_msg_timeout_ms": (1, _MOST),
     "delivery_timeout_ms": (0, _MOST),
     "retry_backoff_ms": (0, _MOST),
     "retry_backoff_max_ms": (0, _MOST),
@@ -260,7 +271,7 @@ _PRODUCER_RANGES = {
     "max_in_flight": (1, _MOST),
     "max_in_flight_bytes": (1, _MOST),
     "max_waiting": (0, _MOST),
-    "stop_timeout": (0, _MOST),
+    "stop_timeout_ms": (0, _MOST),
 }
 
 

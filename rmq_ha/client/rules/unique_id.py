@@ -48,8 +48,10 @@ class UniqueIds:
 def _month(now_ms: int) -> tuple[int, int]:
     """First ms of this local month and of the next."""
     local = time.localtime(now_ms / 1000)
-    return _first(local.tm_year, local.tm_mon), _first(local.tm_year, local.tm_mon + 1)
+    return _month_start_ms(local.tm_year, local.tm_mon), _month_start_ms(
+        local.tm_year, local.tm_mon + 1
+    )
 
 
-def _first(year: int, month: int) -> int:
+def _month_start_ms(year: int, month: int) -> int:
     return int(time.mktime((year, month, 1, 0, 0, 0, 0, 0, -1))) * 1000

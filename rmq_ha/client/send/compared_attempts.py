@@ -61,7 +61,7 @@ class ComparedAttempts(Attempts):
         waiting = self._asking.setdefault(address, [])
         waiting.append(later)
         if len(waiting) == 1:
-            limit_ms = self._config.send_msg_timeout
+            limit_ms = self._config.send_msg_timeout_ms
             asked = self._instance.invoke(address, self._brokers.question(), limit_ms)
             asked.addCallback(self._brokers.heard, address).addBoth(self._tell, address)
         return later

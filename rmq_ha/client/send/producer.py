@@ -4,7 +4,7 @@ Spec: remoting.md, chapter 4 and section 11.1.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Unpack
 
 from twisted.internet.defer import Deferred, fail, succeed
 from twisted.logger import Logger
@@ -23,6 +23,7 @@ from rmq_ha.client.rules.errors import (
 )
 from rmq_ha.client.rules.messages import Message, MessageExt, MessageQueue, SendResult
 from rmq_ha.client.rules.namespaces import wrap
+from rmq_ha.client.rules.options import ProducerOptions, settings_of
 from rmq_ha.client.rules.queue_choice import Selector
 from rmq_ha.client.rules.settings import ProducerConfig
 from rmq_ha.client.send.compared_attempts import ComparedAttempts
@@ -53,14 +54,16 @@ class Producer:
         instance: ClientInstance,
         config: ProducerConfig | None = None,
         hooks: Sequence[SendHook | DeliveryHook] = (),
+        **options: Unpack[ProducerOptions],
     ) -> None:
         """
         :param instance: may be shared; it starts with the first part and stops with the last.
         :param hooks: see attempts to send, or deliveries, or both: by their methods.
+        :param options: settings of `ProducerConfig`, over those of `config`.
         :raises IllegalMessage: the group's name breaks a rule.
         :raises ConfigurationError: a setting does not fit.
         """
-        self.config = config = (config or ProducerConfig()).checked()
+        self.config = config = settings_of(ProducerConfig, config, options).checked()
         fault = group_fault(config.producer_group)
         if fault is not None:
             raise IllegalMessage(fault)
@@ -120,7 +123,9 @@ class Producer:
 
     async def stop(self) -> None:
         """
-        Take no more sends; those under way finish, or fail after `stop_timeout`; leave the group.
+        Take no more sends, and leave the group when those under way are over.
+
+        What has no answer after `stop_timeout_ms` fails.
         """
         if self._state != "running":
             return
@@ -163,7 +168,7 @@ class Producer:
         :param selector: called with (queues, message, arg), returns the queue; `select_by_hash`
             of `queue_choice` sends equal keys to one queue.
         :param timeout_ms: for everything, waiting for a place in flight too. When None brokers have
-            `send_msg_timeout` in each round of attempts, and all of it `delivery_timeout_ms`.
+            `send_msg_timeout_ms` in each round of attempts, and all of it `delivery_timeout_ms`.
         :returns: fails with `IllegalMessage`, `NotStarted`, `NoRoute`, `BrokerRefused` (one
             attempt), `SendFailed` (several), `SendTimeout` or `TooManyInFlight`.
         """
@@ -304,7 +309,7 @@ class Producer:
         except Exception as error:
             return fail(error)
 
-        def over(outcome: Any) -> Any:
+        def end_delivery(outcome: Any) -> Any:
             if isinstance(outcome, Failure):
                 self._deliveries.end(begun, (), outcome.value)
             elif isinstance(outcome, list):
@@ -313,7 +318,7 @@ class Producer:
                 self._deliveries.end(begun, () if outcome is None else (outcome,))
             return outcome
 
-        return send().addBoth(over)
+        return send().addBoth(end_delivery)
 
     def _not_running(self) -> NotStarted:
         return NotStarted(f"the producer {self.group} is {self._state}: start() it first")

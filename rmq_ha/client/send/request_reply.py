@@ -51,7 +51,7 @@ class Requests:
             self._clock,
             lambda _, __: _too_late(message.topic, timeout_ms),
         )
-        reply.addBoth(self._over, correlation_id)
+        reply.addBoth(self._forget_request, correlation_id)
         return correlation_id, reply
 
     def resolve(self, reply: MessageExt, correlation_id: str) -> bool:
@@ -77,7 +77,7 @@ class Requests:
         for correlation_id in list(self._waiting):
             self.fail(correlation_id, error)
 
-    def _over(self, result: object, correlation_id: str) -> object:
+    def _forget_request(self, result: object, correlation_id: str) -> object:
         self._waiting.pop(correlation_id, None)
         return result
 

@@ -72,7 +72,7 @@ class Attempts:
             send.brokers += (broker_name,)
             address = send.address = self._address(broker_name)
             if self._hooks:
-                self._before(send)
+                self._call_hooks_before(send)
             left_ms = (send.until - now) * 1000
             to = self._destination(send, broker_name)
             channel = None if self._signs else self._instance.open_channel(address)
@@ -105,7 +105,7 @@ class Attempts:
             send.brokers += (queue.broker_name,)
             send.address = self._address(queue.broker_name)
             if self._hooks:
-                self._before(send)
+                self._call_hooks_before(send)
             return self._hand_over_when_read(send, queue)
         except Exception as error:
             return fail(error)
@@ -136,7 +136,7 @@ class Attempts:
         if self._config.send_latency_fault_enable:
             self._note(send, now, isolated=False)
         if self._hooks:
-            self._after(send, result, None)
+            self._call_hooks_after(send, result, None)
 
     def failed(self, send: Send, error: BaseException) -> None:
         """No answer, or one that says no."""
@@ -150,7 +150,7 @@ class Attempts:
         if isinstance(error, RemotingTimeout) and heard < send.started:
             self._instance.close(send.address)
         if self._hooks:
-            self._after(send, None, error)
+            self._call_hooks_after(send, None, error)
 
     def _choose(self, send: Send) -> MessageQueue:
         if send.fixed_queue is not None:
@@ -208,7 +208,7 @@ class Attempts:
         latency_ms = (now - send.started) * 1000
         self.faults.update(send.brokers[-1], latency_ms, now * 1000, isolated=isolated)
 
-    def _before(self, send: Send) -> None:
+    def _call_hooks_before(self, send: Send) -> None:
         queue = send.queue
         assert queue is not None
         send.context = SendContext(
@@ -222,7 +222,9 @@ class Attempts:
         for hook in self._hooks:
             hook.before_send(send.context)
 
-    def _after(self, send: Send, result: SendResult | None, error: BaseException | None) -> None:
+    def _call_hooks_after(
+        self, send: Send, result: SendResult | None, error: BaseException | None
+    ) -> None:
         context = send.context
         if context is None:
             return

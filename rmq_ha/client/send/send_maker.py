@@ -146,7 +146,7 @@ class SendMaker:
     ) -> Send:
         config = self._config
         if timeout_ms is None:
-            limit, total = float(config.send_msg_timeout), config.delivery_timeout_ms or inf
+            limit, total = float(config.send_msg_timeout_ms), config.delivery_timeout_ms or inf
         else:
             limit = total = timeout_ms
         known, now = self._topic(topic), self._seconds()

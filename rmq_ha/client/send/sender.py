@@ -98,11 +98,11 @@ class Sender:
         return later
 
     async def drain(self) -> None:
-        """Wait until all sends are over; after `stop_timeout` they fail."""
+        """Wait until all sends are over; after `stop_timeout_ms` they fail."""
         self._let_in(len(self._ready))
         if self._is_busy:
             self._drained = Deferred()
-            timer = self._clock.callLater(self._config.stop_timeout / 1000, self._give_up)
+            timer = self._clock.callLater(self._config.stop_timeout_ms / 1000, self._give_up)
             await self._drained
             if timer.active():
                 timer.cancel()
@@ -148,7 +148,7 @@ class Sender:
                 not send.tries
                 and self._in_flight.waiting + self._resting.count >= self._config.max_waiting
             ):
-                self._over(send, self._too_many())
+                self._end_send(send, self._too_many())
             else:
                 self._rest(send, now)
             return
@@ -179,7 +179,7 @@ class Sender:
         try:
             result = result_of(send, response)
         except MQClientError as error:
-            self._again(send, error)
+            self._try_further(send, error)
             return
         self._attempts.succeeded(send, result)
         if result.send_status is not SendStatus.SEND_OK and not send.is_cancelled:
@@ -187,17 +187,17 @@ class Sender:
             if after_answer(send, result, now, self._config) is Next.ATTEMPT:
                 self._attempt(send, now)
                 return
-        self._over(send, result)
+        self._end_send(send, result)
 
     def failed(self, send: Send, error: BaseException) -> None:
         if isinstance(error, Exception) and not _is_unwanted(send, error):
-            self._again(send, error)
+            self._try_further(send, error)
             return
         self._attempts.failed(send, error)
-        self._over(send, error)
+        self._end_send(send, error)
 
     def _handed(self, _: object, send: Send) -> None:
-        self._over(send, None)
+        self._end_send(send, None)
 
     def _not_handed(self, failure: Failure, send: Send) -> None:
         error = failure.value
@@ -205,13 +205,13 @@ class Sender:
             error = RemotingTimeout(f"{send.address} did not read for all that time")
         if isinstance(error, Exception) and not _is_unwanted(send, error):
             error = final_error(send, error, self._clock.seconds())
-        self._over(send, error)
+        self._end_send(send, error)
 
-    def _again(self, send: Send, error: Exception) -> None:
+    def _try_further(self, send: Send, error: Exception) -> None:
         """Try another broker, or later, or say why not."""
         self._attempts.failed(send, error)
         if send.is_cancelled:
-            self._over(send, error)
+            self._end_send(send, error)
             return
         now = self._clock.seconds()
         step = after_failure(send, error, now, self._config)
@@ -220,7 +220,7 @@ class Sender:
         elif step is Next.REST:
             self._rest(send, now)
         else:
-            self._over(send, final_error(send, error, now))
+            self._end_send(send, final_error(send, error, now))
 
     def _no_route(self, failure: Failure, send: Send) -> None:
         error, now = send.given_up or failure.value, self._clock.seconds()
@@ -229,9 +229,9 @@ class Sender:
         if after_no_route(send, error, now, self._config, has_met=has_met) is Next.REST:
             self._rest(send, now)
         else:
-            self._over(send, error)
+            self._end_send(send, error)
 
-    def _over(self, send: Send, outcome: SendResult | BaseException | None) -> None:
+    def _end_send(self, send: Send, outcome: SendResult | BaseException | None) -> None:
         if self._resting.rests:
             self._learn(send, outcome)
         self._leave(send)
@@ -397,9 +397,8 @@ class Sender:
 
     def _give_up(self) -> None:
         """The time that `stop` allows is over."""
-        reason = (
-            f"the producer was stopped, and this send took more than {self._config.stop_timeout} ms"
-        )
+        limit_ms = self._config.stop_timeout_ms
+        reason = f"the producer was stopped, and this send took more than {limit_ms} ms"
         for send in [*self._in_flight.items_waiting(), *self._resting.items()]:
             self._withdraw(send, SendFailed(reason, send.brokers))
         for send in list(self._live):

@@ -13,7 +13,7 @@ from rmq_ha.client.send.tracing import END, FIELD
 _RETURNS = ("success", "too late", "exception", "null", "comes again")
 
 
-class Traced(NamedTuple):
+class TraceEvent(NamedTuple):
     """
     One thing that happened to a message.
 
@@ -32,7 +32,7 @@ class Traced(NamedTuple):
     status: str
 
 
-def traces_of(msg_id: str, messages: Iterable[MessageExt]) -> list[Traced]:
+def traces_of(msg_id: str, messages: Iterable[MessageExt]) -> list[TraceEvent]:
     """What the messages of a trace topic say about one message, in order of time."""
     traces = []
     for message in messages:
@@ -44,20 +44,22 @@ def traces_of(msg_id: str, messages: Iterable[MessageExt]) -> list[Traced]:
     return sorted(traces, key=lambda item: item.at_ms)
 
 
-def _traced(msg_id: str, fields: list[str], client: str) -> Traced | None:
+def _traced(msg_id: str, fields: list[str], client: str) -> TraceEvent | None:
     """None: it is about another message, or has another form."""
     try:
         match fields:
             case ["Pub", at, _, group, _, ids, _, _, _, _, took, *rest] if msg_id in ids.split(","):
                 ok = next((text for text in rest if text in ("true", "false")), "true")
                 status = "stored" if ok == "true" else "not SEND_OK"
-                return Traced("sent", int(at), group, client, int(took), status)
+                return TraceEvent("sent", int(at), group, client, int(took), status)
             case ["SubBefore", at, _, group, _, known, times, *_] if known == msg_id:
                 status = f"attempt {int(times) + 1}"
-                return Traced("consuming", int(at), group, client, None, status)
+                return TraceEvent("consuming", int(at), group, client, None, status)
             case ["SubAfter", _, known, took, success, _, *rest] if known == msg_id:
                 code, at, group = (*rest[:3], *("", "0", "")[len(rest) :])
-                return Traced("consumed", int(at), group, client, int(took), _end(success, code))
+                return TraceEvent(
+                    "consumed", int(at), group, client, int(took), _end(success, code)
+                )
     except ValueError:  # a number that is none
         return None
     return None

@@ -97,7 +97,7 @@ class Tracer:
         number = instance.host.random.getrandbits(32)
         config = ProducerConfig(
             producer_group=f"{GROUP_PREFIX}-{number:08x}",
-            send_msg_timeout=_SEND_TIMEOUT_MS,
+            send_msg_timeout_ms=_SEND_TIMEOUT_MS,
             delivery_timeout_ms=0,
         )
         self._producer = Producer(instance, config)

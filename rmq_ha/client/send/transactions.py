@@ -5,7 +5,7 @@ Spec: remoting.md, section 7.10.
 
 from collections.abc import Awaitable, Callable, Sequence
 from enum import Enum
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias, Unpack
 
 from twisted.internet.defer import Deferred, fail, maybeDeferred
 from twisted.python.failure import Failure
@@ -20,6 +20,7 @@ from rmq_ha.client.connection.instance import ClientInstance
 from rmq_ha.client.connection.parts import CheckHeader
 from rmq_ha.client.rules.errors import MQClientError
 from rmq_ha.client.rules.messages import Message, MessageExt, SendResult, SendStatus
+from rmq_ha.client.rules.options import ProducerOptions
 from rmq_ha.client.rules.send_frames import LANGUAGE
 from rmq_ha.client.rules.settings import ProducerConfig
 from rmq_ha.client.send.producer import Producer
@@ -85,8 +86,9 @@ class TransactionProducer(Producer):
         listener: TransactionListener,
         config: ProducerConfig | None = None,
         hooks: Sequence[SendHook | DeliveryHook] = (),
+        **options: Unpack[ProducerOptions],
     ) -> None:
-        super().__init__(instance, config, hooks)
+        super().__init__(instance, config, hooks, **options)
         if self.config.idempotent:
             raise ConfigurationError(
                 "idempotent=True is not for a TransactionProducer: brokers compare no ids of half"

@@ -109,7 +109,7 @@ async def consume_as(
         consume_from_where=_FROM[given["where"]],
         message_model=MessageModel.BROADCASTING if given["broadcast"] else MessageModel.CLUSTERING,
         consume_concurrency=1,
-        await_termination_millis_when_shutdown=0,
+        await_termination_when_shutdown_ms=0,
     )
     consumer = PushConsumer(await session.client(), group, config)
     consumer.subscribe(topic, selector)

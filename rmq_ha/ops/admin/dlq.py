@@ -152,7 +152,7 @@ async def resend_to(
     if not is_wanted(f"Send {count} messages to {group} again?", **sure):
         session.output.line(f"{count} would be sent", {"would_send": count, "sent": 0})
         return
-    config = ProducerConfig(send_msg_timeout=session.options.timeout_ms, delivery_timeout_ms=0)
+    config = ProducerConfig(send_msg_timeout_ms=session.options.timeout_ms, delivery_timeout_ms=0)
     producer = Producer(await session.client(), config)
     await producer.start()
     sent = 0

@@ -45,8 +45,8 @@ class Options:
             sign_only_over_tls=self.sign_only_over_tls,
             use_tls=self.use_tls,
             tls=self.tls,
-            mq_client_api_timeout=self.timeout_ms,
-            connect_timeout_millis=min(self.timeout_ms, 3_000),
+            mq_client_api_timeout_ms=self.timeout_ms,
+            connect_timeout_ms=min(self.timeout_ms, 3_000),
             **more,
         )
 

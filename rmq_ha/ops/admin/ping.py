@@ -99,7 +99,7 @@ def _question(asker: Asker, address: str, code: int) -> Callable[[], Awaitable[o
 async def _producer(session: Session) -> Producer:
     config = ProducerConfig(
         producer_group="RMQHA_ADMIN",
-        send_msg_timeout=session.options.timeout_ms,
+        send_msg_timeout_ms=session.options.timeout_ms,
         delivery_timeout_ms=0,
         retry_times_when_send_failed=0,
     )

@@ -90,7 +90,7 @@ def produce(topic: str, words: tuple[str, ...], file: Any, **given: Any) -> None
     async def work(session: Session) -> int:
         config = ProducerConfig(
             producer_group=given["group"],
-            send_msg_timeout=session.options.timeout_ms,
+            send_msg_timeout_ms=session.options.timeout_ms,
             delivery_timeout_ms=int(given["wait"] * 1000),
         )
         producer = Producer(await session.client(), config)

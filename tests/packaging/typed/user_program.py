@@ -104,7 +104,9 @@ def later(
 
 async def with_twisted(reactor: Any) -> None:
     instance = connect(reactor, ClientConfig(namesrv_addr="a:9876", instance_name="x"))
-    producer = Producer(instance, ProducerConfig(send_msg_timeout=1000), hooks=[Hook(), Watcher()])
+    producer = Producer(
+        instance, ProducerConfig(send_msg_timeout_ms=1000), hooks=[Hook(), Watcher()]
+    )
     assert_type(await producer.send(Message("T", b"x")), SendResult)
     TransactionProducer(instance, Transfers())
     consumer = PushConsumer(instance, "g")

@@ -251,7 +251,7 @@ async def test_what_an_asking_asks_goes_over_the_client_s_connections() -> None:
 
         client.instance.invoke = invoke  # type: ignore[method-assign]
         assert await client.ask(asking()) == [1, 2]
-        limit = client.instance.settings.mq_client_api_timeout
+        limit = client.instance.settings.mq_client_api_timeout_ms
         assert asked == [("b:1", 11, 77), ("b:1", 12, limit)]
         steps: list[int] = []
         asker = Asker(client.instance)
@@ -315,10 +315,10 @@ def test_who_gives_up_an_answer_cancels_what_it_waits_for_once() -> None:
     loop = asyncio.new_event_loop()
     try:
         cancelled: list[Any] = []
-        waiting = Futures(loop).of(Deferred[int](cancelled.append))
+        waiting = Futures(loop).make(Deferred[int](cancelled.append))
         assert [waiting.cancel() for _ in range(2)] == [True, False]
         assert len(cancelled) == 1
-        done = Futures(loop).of(succeed(5))
+        done = Futures(loop).make(succeed(5))
         assert (done.cancel(), done.result()) == (False, 5)
     finally:
         loop.close()

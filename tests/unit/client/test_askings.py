@@ -622,7 +622,7 @@ def test_of_an_ordered_topic_a_broker_without_a_master_is_one_attempt_of_the_rou
 
 def test_without_time_nothing_is_sent() -> None:
     clock = Clock()
-    asking = sending(clock, send_msg_timeout=0).send(Message("T", b"x"))
+    asking = sending(clock, send_msg_timeout_ms=0).send(Message("T", b"x"))
     with pytest.raises(SendTimeout):
         drive(asking, stored)
 

@@ -1,8 +1,10 @@
 """`async for` over consumers: what is consumed when, what comes again, and who waits for whom."""
 
 import asyncio
+import pickle
 from collections.abc import Callable, Coroutine
 from contextlib import nullcontext
+from copy import copy
 from functools import wraps
 from typing import Any
 
@@ -23,6 +25,7 @@ from rmq_ha.client.rules.listening import (
     NotTaken,
 )
 from rmq_ha.client.rules.messages import Message, MessageExt
+from rmq_ha.client.send.producer import Producer
 from rmq_ha.testing.client_world import ClientWorld
 from tests.unit.client.consuming import FIRST, Consuming
 from tests.unit.client.scripted import message
@@ -522,3 +525,52 @@ def test_batches_are_handed_over_whole_and_shown_once() -> None:
         got = world.run(story(world))
         assert sorted(body for batch in got for body in batch) == [b"%d" % n for n in range(6)]
         assert max(map(len, got)) > 1
+
+
+def test_a_message_of_a_loop_answers_for_itself_as_its_consumer_would() -> None:
+    """People of other clients look for `ack` and `nack` at the message."""
+
+    async def story() -> None:
+        async with world.connect() as client:
+            consumer = client.push_consumer(
+                "billing", consume_from_where=FIRST, max_reconsume_times=2
+            )
+            consumer.subscribe("Orders")
+            seen: list[tuple[bytes, int]] = []
+            async with consumer:
+                async for message in consumer:
+                    seen.append((message.body, message.reconsume_times))
+                    if message.body == b"ack":
+                        message.ack()
+                        message.ack()
+                    elif message.body == b"block":
+                        async with message.processing():
+                            pass
+                    elif message.body == b"dead":
+                        message.nack(-1)
+                    else:
+                        message.nack()
+                    kept = pickle.loads(pickle.dumps(message))
+                    assert kept == message == copy(message)
+                    with pytest.raises(MQClientError, match="only a message that a loop took"):
+                        kept.ack()
+                    if len(seen) == 6:
+                        break
+                await asyncio.sleep(1)
+            assert sorted(seen) == [
+                (b"ack", 0),
+                (b"block", 0),
+                (b"dead", 0),
+                *((b"nack", times) for times in range(3)),
+            ]
+
+    with ClientWorld() as world:
+        world.new_topic("Orders")
+        with_producer = Producer(world.client())
+        world.wait(with_producer.start())
+        for body in (b"ack", b"block", b"nack", b"dead"):
+            world.wait(with_producer.send(Message("Orders", body)))
+        world.wait(with_producer.stop())
+        world.run(story())
+        dead = [message.body for message in world.messages("%DLQ%billing")]
+        assert sorted(dead) == [b"dead", b"nack"]

@@ -144,7 +144,7 @@ def test_names_are_asked_for_with_their_namespace_and_shown_without() -> None:
     assert (ext["topic"], ext["consumerGroup"]) == ("N%T", "N%g")
     shown = message(0)
     shown.topic = "N%T"
-    assert client._shown(shown).topic == "T"
+    assert client._without_namespace(shown).topic == "T"
     assert [queue.topic for queue in client.queues("T")] == ["T", "T"]
     assert client.publish_queues("T") == [MessageQueue("T", "a", 0), MessageQueue("T", "a", 1)]
 
@@ -249,7 +249,7 @@ def test_every_name_server_is_tried_and_the_one_that_answered_stays() -> None:
 
 
 def test_a_broker_is_asked_within_the_client_s_own_time_or_the_call_s() -> None:
-    client, calls = made(mq_client_api_timeout=1234)
+    client, calls = made(mq_client_api_timeout_ms=1234)
     command = RemotingCommand(RequestCode.GET_MAX_OFFSET)
     client.call(MASTER, command)
     assert calls.language == "PYTHON"
@@ -266,7 +266,7 @@ def test_a_route_is_kept_for_its_time_and_longer_while_no_name_server_answers(
 ) -> None:
     now = [100.0]
     monkeypatch.setattr(blocking, "seconds", lambda: now[0])
-    client, calls = made(poll_name_server_interval=30_000)
+    client, calls = made(poll_name_server_interval_ms=30_000)
 
     def asked() -> int:
         client.route("T")
@@ -295,7 +295,7 @@ def test_a_route_that_led_to_nobody_is_asked_for_anew(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(blocking, "seconds", lambda: now[0])
     monkeypatch.setattr(blocking, "sleep", sleep)
-    client, calls = made(poll_name_server_interval=30_000_000)
+    client, calls = made(poll_name_server_interval_ms=30_000_000)
     moved = TopicRoute([QueueRoute("a", 2, 2, 6)], [BrokerRoute("C", "a", {0: "n:1"})])
     routes = [ROUTE, moved]
     calls.answers[RequestCode.GET_ROUTEINFO_BY_TOPIC] = lambda _: RemotingCommand(

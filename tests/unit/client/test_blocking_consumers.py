@@ -173,7 +173,7 @@ def test_a_thread_that_loops_again_behind_an_exception_goes_on(bench: Bench) -> 
 def test_ordered_messages_wait_for_the_one_before(bench: Bench) -> None:
     topic = bench.topic()
     bench.send(topic, b"0", b"1")
-    with bench.consumer(topic, orderly=True, suspend_current_queue_time_millis=10) as consumer:
+    with bench.consumer(topic, orderly=True, suspend_current_queue_time_ms=10) as consumer:
         first = take(consumer)
         assert consumer.poll(50) is None
         consumer.reconsume_later(first)

@@ -196,7 +196,7 @@ def test_routes_are_fetched_once_and_refreshed() -> None:
 def test_a_route_that_nobody_uses_is_forgotten() -> None:
     """Unless somebody watches it, as often as it was asked to be watched."""
     cluster = SimCluster("a")
-    instance = started(cluster, route_idle_millis=60_000)
+    instance = started(cluster, route_idle_ms=60_000)
     for topic in ("TBW102", "BenchmarkTest"):
         cluster.wait(instance.route(topic))
     instance.watch_topic("TBW102")
@@ -211,7 +211,7 @@ def test_a_route_that_nobody_uses_is_forgotten() -> None:
 
 
 def test_a_route_is_kept_for_as_long_as_it_may_be_idle() -> None:
-    client = Scripted(route_idle_millis=60_000)
+    client = Scripted(route_idle_ms=60_000)
     client.know()
     routes = client.instance.routes
     for pause, is_known in ((60, True), (0.001, False)):
@@ -241,7 +241,7 @@ def test_routes_are_asked_for_again_one_after_the_other_whatever_becomes_of_one(
 
 def test_a_route_that_is_looked_at_is_kept() -> None:
     cluster = SimCluster("a")
-    instance = started(cluster, route_idle_millis=60_000)
+    instance = started(cluster, route_idle_ms=60_000)
     cluster.wait(instance.route("TBW102"))
     for _ in range(5):
         cluster.run(50)

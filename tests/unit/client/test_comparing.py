@@ -263,7 +263,7 @@ def test_a_route_that_is_gone_for_a_while_is_waited_for_as_long_as_the_send_may_
 
 
 def test_the_last_millisecond_is_time() -> None:
-    script = Script(idempotent=False, send_msg_timeout=1)
+    script = Script(idempotent=False, send_msg_timeout_ms=1)
     script.now = 0.0
     script.send(lambda code, address: STORED)
     assert [left for _, _, left in script.asked] == [1]

@@ -86,7 +86,7 @@ def test_bits_that_nobody_knows() -> None:
         ({"compress_level": 10}, "compress_level=10: ZLIB has 0 to 9"),
         ({"compress_type": "zstd", "compress_level": 0}, "ZSTD has 1 to 22"),
         ({"max_in_flight": 0}, "max_in_flight must be from 1 to .*, not 0"),
-        ({"send_msg_timeout": "3000"}, "send_msg_timeout must be from 1 to .*, not '3000'"),
+        ({"send_msg_timeout_ms": "3000"}, "send_msg_timeout_ms must be from 1 to .*, not '3000'"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused(

@@ -867,7 +867,7 @@ def test_a_lock_that_is_lost_is_said_once() -> None:
 
 def test_what_is_suspended_comes_again_in_its_order_after_the_rest() -> None:
     service = Service(
-        orderly=True, consume_message_batch_max_size=2, suspend_current_queue_time_millis=500
+        orderly=True, consume_message_batch_max_size=2, suspend_current_queue_time_ms=500
     )
     service.answers = [SUSPEND]
     cache = service.queue(0, 1, 2)
@@ -886,7 +886,7 @@ def test_the_listener_may_say_how_long_its_queue_rests(
     wanted: int, rest: float, auto_commit: bool
 ) -> None:
     def answer(context: Any) -> Any:
-        context.suspend_current_queue_time_millis = wanted
+        context.suspend_current_queue_time_ms = wanted
         context.auto_commit = auto_commit
         return SUSPEND if auto_commit else ROLLBACK
 
@@ -901,7 +901,7 @@ def test_the_listener_may_say_how_long_its_queue_rests(
 
 
 def test_after_so_many_times_a_copy_goes_to_the_dead_letter_queue() -> None:
-    service = Service(orderly=True, suspend_current_queue_time_millis=100)
+    service = Service(orderly=True, suspend_current_queue_time_ms=100)
     service.max_reconsume_times = 2
     service.answers = [SUSPEND] * 3
     cache = service.queue(0, 1)
@@ -913,7 +913,7 @@ def test_after_so_many_times_a_copy_goes_to_the_dead_letter_queue() -> None:
 
 
 def test_a_copy_that_is_not_stored_leaves_the_message_in_its_place() -> None:
-    service = Service(orderly=True, suspend_current_queue_time_millis=100)
+    service = Service(orderly=True, suspend_current_queue_time_ms=100)
     service.max_reconsume_times = 0
     service.takes_back = False
     service.answers = [SUSPEND, SUSPEND]
@@ -1105,7 +1105,7 @@ def test_a_context_of_nonsense_does_not_stop_a_queue() -> None:
     orderly = Service(orderly=True)
 
     def nonsense(context: Any) -> Any:
-        context.suspend_current_queue_time_millis = "long"
+        context.suspend_current_queue_time_ms = "long"
         return SUSPEND
 
     orderly.answers = [nonsense]

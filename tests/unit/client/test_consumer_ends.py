@@ -306,7 +306,7 @@ def test_a_stop_waits_for_one_topic_of_a_rebalance_only() -> None:
         consumer.subscribe(f"T{number}")
     cluster.run(3)
     cluster.crash("a", power=True)
-    consumer._rebalancer.soon()
+    consumer._rebalancer.rebalance_soon()
     cluster.run(1)
     started = cluster.clock.seconds()
     cluster.wait(consumer.stop())
@@ -321,7 +321,7 @@ def test_nonsense_in_the_context_of_a_listener_stops_no_queue(orderly: bool) -> 
     def listener(messages: Any, context: Any) -> Any:
         got.extend(message.body.decode() for message in messages)
         if len(got) == 1 and orderly:
-            context.suspend_current_queue_time_millis = "soon"
+            context.suspend_current_queue_time_ms = "soon"
             context.auto_commit = False
             return ConsumeOrderlyStatus.ROLLBACK
         if len(got) == 1:

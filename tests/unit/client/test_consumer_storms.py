@@ -25,7 +25,7 @@ class Storm:
         self.random = Random(seed)
         self.orderly = orderly
         # The brokers of an orderly group stay: locks die with them, in RocketMQ as with us.
-        settings = {"persist_consumer_offset_interval": 200}
+        settings = {"persist_consumer_offset_interval_ms": 200}
         self.cluster = Consuming("a", "b", seed=seed, **settings)
         self.members: dict[str, Any] = {}
         self.count = 0

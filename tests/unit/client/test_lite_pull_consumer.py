@@ -241,8 +241,8 @@ def test_a_listener_hears_of_new_queues() -> None:
 
 def test_a_topic_is_subscribed_and_left_while_it_runs() -> None:
     """As often as one likes: brokers are told at once, and its route is followed again."""
-    cluster = Consuming("a", route_idle_millis=60_000)
-    consumer = subscribed(cluster, rebalance_interval=3_600_000)
+    cluster = Consuming("a", route_idle_ms=60_000)
+    consumer = subscribed(cluster, rebalance_interval_ms=3_600_000)
     cluster.create("a", "other", 2)
     group = cluster.brokers["a"].consumers.group(GROUP)
     for _ in range(2):
@@ -262,9 +262,9 @@ def test_a_topic_is_subscribed_and_left_while_it_runs() -> None:
 
 
 def test_routes_of_all_topics_are_followed() -> None:
-    cluster = Consuming("a", route_idle_millis=60_000)
+    cluster = Consuming("a", route_idle_ms=60_000)
     cluster.create("a", "other", 2)
-    consumer = made(cluster, rebalance_interval=3_600_000)
+    consumer = made(cluster, rebalance_interval_ms=3_600_000)
     consumer.subscribe(TOPIC)
     consumer.subscribe("other")
     cluster.wait(consumer.start())
@@ -291,7 +291,7 @@ def test_who_listens_to_a_topic_hears_of_its_queues_though_it_is_not_read_any_mo
 
 def test_a_listener_that_breaks_keeps_nobody_from_new_queues() -> None:
     cluster = Consuming("a")
-    consumer = subscribed(cluster, rebalance_interval=3_600_000)
+    consumer = subscribed(cluster, rebalance_interval_ms=3_600_000)
 
     def broken(topic: str, queues: object) -> None:
         raise RuntimeError("planted")
@@ -305,7 +305,7 @@ def test_a_listener_that_breaks_keeps_nobody_from_new_queues() -> None:
 def test_queues_that_come_are_read_as_soon_as_the_route_says_so() -> None:
     """Not only with the next rebalance, which is an hour away here."""
     cluster = Consuming("a")
-    consumer = subscribed(cluster, rebalance_interval=3_600_000)
+    consumer = subscribed(cluster, rebalance_interval_ms=3_600_000)
     cluster.create("a", TOPIC, 6)
     cluster.run(40)
     assert len(consumer.assignment()) == 6
@@ -331,7 +331,7 @@ def test_without_a_name_server_it_does_not_start() -> None:
 def test_brokers_know_it_before_it_asks_for_its_share() -> None:
     """Who is in the group is what heartbeats said: it has its queues when it has started."""
     cluster = Consuming("a")
-    consumer = subscribed(cluster, rebalance_interval=3_600_000)
+    consumer = subscribed(cluster, rebalance_interval_ms=3_600_000)
     assert len(consumer.assignment()) == 4
 
 
@@ -350,7 +350,7 @@ def test_what_cannot_work_is_refused_and_a_stop_ends_polls() -> None:
     cluster.wait(consumer.stop())
     assert cluster.wait(waiting) == []
     with pytest.raises(ConfigurationError, match="auto_commit_interval"):
-        made(cluster, "l2", auto_commit_interval_millis=1)
+        made(cluster, "l2", auto_commit_interval_ms=1)
     other = made(cluster, "l3")
     other.assign([])
     with pytest.raises(ConfigurationError, match="exclude"):

@@ -44,7 +44,7 @@ def test_a_suspended_queue_rests_and_the_same_message_comes_again() -> None:
     def listener(messages: Any, context: Any) -> Any:
         got.append(messages[0].body.decode())
         if len(got) == 1:
-            context.suspend_current_queue_time_millis = 5000
+            context.suspend_current_queue_time_ms = 5000
             return SUSPEND
         if len(got) == 2:
             raise RuntimeError("on purpose")
@@ -73,7 +73,7 @@ def test_after_so_many_times_a_message_goes_to_the_dead_letter_queue() -> None:
         listener=listener,
         orderly=True,
         max_reconsume_times=2,
-        suspend_current_queue_time_millis=100,
+        suspend_current_queue_time_ms=100,
     )
     cluster.run(10)
     assert got == ["m0", "m0", "m0", "m1"]

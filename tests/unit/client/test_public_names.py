@@ -31,12 +31,21 @@ def for_type_checkers() -> dict[str, str]:
 def test_what_an_editor_offers_is_there_and_nothing_else() -> None:
     """A name in one list alone is an ImportError where mypy saw none, or the reverse."""
     names = for_type_checkers()
-    assert sorted(names) == client.__all__
+    assert sorted(names) == sorted(client.__all__)
     assert set(client.__all__) <= set(dir(client))
     for name, home in names.items():
         if name not in MODULES:
             assert getattr(client, name) is getattr(import_module(home), name)
     assert {name for name, home in names.items() if home == client.__name__} == MODULES
+
+
+def test_names_stand_in_the_groups_that_the_document_has() -> None:
+    groups = vars(client)["_GROUPS"]
+    assert len(groups["Begin here"].split()) == 10
+    document = (ROOT / "docs" / "client.md").read_text()
+    for group, names in groups.items():
+        row = ", ".join(f"`{name}`" for name in names.split())
+        assert f"| {group} | {row} |" in document
 
 
 def test_modules_are_there_without_an_import_of_their_own() -> None:

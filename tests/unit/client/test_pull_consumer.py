@@ -179,7 +179,7 @@ def test_what_cannot_work_is_refused() -> None:
     with pytest.raises(MQClientError, match="zzz"):
         cluster.wait(consumer.pull(queue("zzz", 0), "*", 0, 1))
     with pytest.raises(ConfigurationError, match="less than"):
-        PullConsumerConfig(consumer_timeout_millis_when_suspend=1).checked()
+        PullConsumerConfig(consumer_timeout_when_suspend_ms=1).checked()
     with pytest.raises(ConfigurationError, match="consumer_group"):
         PullConsumer(cluster.client("x"), "a b")
 

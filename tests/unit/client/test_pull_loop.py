@@ -11,7 +11,7 @@ from rmq_ha.base.errors import RemotingTimeout
 from rmq_ha.base.model.message import Address
 from rmq_ha.base.wire.bodies import MessageQueue
 from rmq_ha.base.wire.codes import ResponseCode
-from rmq_ha.client.consume.pull_api import Pulled
+from rmq_ha.client.consume.pull_api import PullAnswer
 from rmq_ha.client.consume.pull_loop import (
     FLOW_CONTROL_SECONDS,
     FULL_SECONDS,
@@ -45,7 +45,7 @@ class Owner:
         self.is_subscribed = True
         self.asked: list[int] = []
         self.told: list[Any] = []
-        self.waiting: list[Deferred[Pulled]] = []
+        self.waiting: list[Deferred[PullAnswer]] = []
         self.process_queue = ProcessQueue()
         self.loop = PullLoop(self, QUEUE, self.process_queue, offset)
 
@@ -61,7 +61,7 @@ class Owner:
     def next_pull(self, queue: MessageQueue, offset: int) -> Any:
         return offset if self.is_subscribed else None
 
-    def pull(self, offset: Any) -> "Deferred[Pulled]":
+    def pull(self, offset: Any) -> "Deferred[PullAnswer]":
         self.asked.append(offset)
         self.waiting.append(Deferred())
         return self.waiting[-1]
@@ -95,7 +95,7 @@ class Owner:
         self.clock.advance(after)
         status = PullStatus.FOUND if messages else status
         result = PullResult(status, following, 0, 99, list(messages), 0)
-        self.waiting.pop().callback(Pulled(result, from_slave))
+        self.waiting.pop().callback(PullAnswer(result, from_slave))
 
     def refuse(self, error: Exception) -> None:
         self.waiting.pop().errback(error)

@@ -166,7 +166,7 @@ def test_a_listener_that_does_not_end_is_cancelled_and_its_message_not_committed
         return Deferred(lambda _: cancelled.append(1))
 
     cluster.send("a")
-    consumer = cluster.consumer(listener=listener, await_termination_millis_when_shutdown=3000)
+    consumer = cluster.consumer(listener=listener, await_termination_when_shutdown_ms=3000)
     cluster.run(1)
     cluster.wait(consumer.stop())
     assert cancelled
@@ -298,7 +298,7 @@ def test_broadcasting_everybody_gets_all_and_goes_on_where_it_was() -> None:
 
 def test_a_topic_is_subscribed_and_left_while_it_runs() -> None:
     cluster = Consuming("a")
-    consumer = cluster.consumer(rebalance_interval=3_600_000)
+    consumer = cluster.consumer(rebalance_interval_ms=3_600_000)
     cluster.create("a", "other", 2)
     group = cluster.brokers["a"].consumers.group(GROUP)
     for _ in range(2):
@@ -326,7 +326,7 @@ def test_a_topic_is_subscribed_and_left_while_it_runs() -> None:
 def test_queues_that_come_are_taken_as_soon_as_the_route_says_so() -> None:
     """Not only with the next rebalance, which is an hour away here."""
     cluster = Consuming("a")
-    consumer = cluster.consumer(rebalance_interval=3_600_000)
+    consumer = cluster.consumer(rebalance_interval_ms=3_600_000)
     assert len(consumer.assignment()) == 5
     cluster.create("a", TOPIC, 6)
     cluster.run(40)

@@ -12,7 +12,7 @@ from rmq_ha.base.wire.bodies import MessageQueue
 from rmq_ha.base.wire.codes import ResponseCode
 from rmq_ha.client.consume.lite_queues import LiteQueues
 from rmq_ha.client.consume.offsets import RemoteBrokerOffsetStore
-from rmq_ha.client.consume.pull_api import Pulled
+from rmq_ha.client.consume.pull_api import PullAnswer
 from rmq_ha.client.consume.pull_loop import FULL_SECONDS, PAUSED_SECONDS
 from rmq_ha.client.consume.push_queues import PULL_TIMEOUT_MS, SUSPEND_MS, PushQueues
 from rmq_ha.client.lookup.pulls import Pull
@@ -36,10 +36,10 @@ class Pulls:
     """In the place of `PullApi`: pulls wait until they are answered."""
 
     def __init__(self) -> None:
-        self.waiting: dict[MessageQueue, tuple[Pull, Deferred[Pulled]]] = {}
+        self.waiting: dict[MessageQueue, tuple[Pull, Deferred[PullAnswer]]] = {}
         self.asked: list[tuple[int, int]] = []
 
-    def pull(self, pull: Pull) -> "Deferred[Pulled]":
+    def pull(self, pull: Pull) -> "Deferred[PullAnswer]":
         self.asked.append((pull.queue.queue_id, pull.offset))
         self.waiting[pull.queue] = pull, Deferred()
         return self.waiting[pull.queue][1]
@@ -57,7 +57,7 @@ class Pulls:
         _, later = self.waiting.pop(queue)
         found = [message(offset) for offset in offsets]
         status = PullStatus.FOUND if found else status
-        later.callback(Pulled(PullResult(status, following, 0, 99, found, 0), False))
+        later.callback(PullAnswer(PullResult(status, following, 0, 99, found, 0), False))
 
     def fail(self, error: Exception, queue: MessageQueue = QUEUE) -> None:
         self.waiting.pop(queue)[1].errback(error)
@@ -69,7 +69,7 @@ class Base:
     group = "g"
 
     def __init__(self) -> None:
-        self.client = Scripted(pull_time_delay_mills_when_exception=round(ERROR_S * 1000))
+        self.client = Scripted(pull_time_delay_when_exception_ms=round(ERROR_S * 1000))
         self.instance = self.client.instance
         self.beats = 0
         self.instance.heartbeat_now = self.beat  # type: ignore[method-assign]
@@ -430,7 +430,7 @@ def test_a_consumer_that_is_suspended_pulls_nothing() -> None:
 
 
 def test_a_topic_that_is_subscribed_no_more_is_not_pulled_and_pulls_keep_their_pace() -> None:
-    push = Push(pull_interval=250)
+    push = Push(pull_interval_ms=250)
     push.take()
     push.pulls.answer(6, 5)
     assert len(push.pulls.asked) == 1
@@ -589,7 +589,7 @@ def test_what_was_pulled_before_a_seek_or_of_a_queue_that_is_gone_is_not_handed_
     lite.queues.remove(SECOND)
     lite.queues.remove(SECOND)
     assert lite.of("forget") == [(SECOND,)]
-    assert (lite.queues.assigned(), lite.queues.has(SECOND)) == ([QUEUE], False)
+    assert (lite.queues.assigned(), lite.queues.has_queue(SECOND)) == ([QUEUE], False)
     assert lite.poll() == []
     lite.pulls.answer(51, 50)
     assert lite.poll() == [50]

@@ -139,7 +139,7 @@ def test_members_that_come_and_go_change_the_share_at_the_next_look() -> None:
     assert sorted(told[:2]) == gone
     assert told[2:] == [("share", "T", 4, 2)]
     group.members.pop()
-    group.rebalancer.soon()
+    group.rebalancer.rebalance_soon()
     assert group.told() == [*takes(QUEUES[2:]), ("share", "T", 4, 4)]
 
 

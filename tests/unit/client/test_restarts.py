@@ -28,7 +28,7 @@ class Load:
 
     def __init__(self, cluster: SimCluster, **config: Any) -> None:
         self.cluster = cluster
-        self.instance = cluster.client("load", poll_name_server_interval=1_000_000)
+        self.instance = cluster.client("load", poll_name_server_interval_ms=1_000_000)
         self.producer = Producer(self.instance, ProducerConfig(**config))
         cluster.wait(self.producer.start())
         self.sent = 0

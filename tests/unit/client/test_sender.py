@@ -342,7 +342,7 @@ def test_a_one_way_send_is_over_when_it_is_handed_over() -> None:
 
 
 def test_a_drain_waits_for_what_runs_and_what_waits() -> None:
-    bench = Bench(max_in_flight=1, stop_timeout=10_000)
+    bench = Bench(max_in_flight=1, stop_timeout_ms=10_000)
     first, second = bench.send(), bench.send()
     drained: list[None] = []
     Deferred.fromCoroutine(bench.sender.drain()).addCallback(drained.append)
@@ -357,7 +357,7 @@ def test_a_drain_waits_for_what_runs_and_what_waits() -> None:
 
 
 def test_a_drain_that_takes_too_long_fails_all_and_tries_none_again() -> None:
-    bench = Bench(max_in_flight=1, stop_timeout=1000)
+    bench = Bench(max_in_flight=1, stop_timeout_ms=1000)
     outcomes = [bench.send() for _ in range(3)]
     drained: list[None] = []
     Deferred.fromCoroutine(bench.sender.drain()).addCallback(drained.append)
@@ -371,7 +371,7 @@ def test_a_drain_that_takes_too_long_fails_all_and_tries_none_again() -> None:
 
 
 def test_a_drain_gives_up_who_waits_for_a_route_or_is_one_way() -> None:
-    bench = Bench(stop_timeout=1000)
+    bench = Bench(stop_timeout_ms=1000)
     outcomes = [bench.send(oneway=True)]
     bench.topic.info = None
     outcomes.append(bench.send())
@@ -658,7 +658,7 @@ def test_more_than_may_wait_go_on_together_when_a_broker_is_back() -> None:
 
 
 def test_a_stop_gives_a_resting_send_its_time_and_then_fails_it() -> None:
-    bench = patient(stop_timeout=1000)
+    bench = patient(stop_timeout_ms=1000)
     outcome = bench.send(deadline=60.0)
     bench.answer(0, GONE)
     drained: list[None] = []

@@ -136,7 +136,7 @@ def test_a_dead_process_costs_nothing_but_a_retry(bench: Callable[..., Bench]) -
 
 def test_a_silent_broker_takes_the_whole_time(bench: Callable[..., Bench]) -> None:
     """
-    As with Java's client: no answer within send_msg_timeout, and no time left for another.
+    As with Java's client: no answer within send_msg_timeout_ms, and no time left for another.
 
     A later send that finds the attempt to connect half way gets to the other broker in time.
     """
@@ -326,8 +326,8 @@ def test_stop_waits_for_answers(bench: Callable[..., Bench]) -> None:
 
 
 def test_stop_has_a_deadline(bench: Callable[..., Bench]) -> None:
-    """A silent broker holds it up for `stop_timeout`, and no longer."""
-    it = bench("a", stop_timeout=1000, send_msg_timeout=60_000, max_in_flight=2)
+    """A silent broker holds it up for `stop_timeout_ms`, and no longer."""
+    it = bench("a", stop_timeout_ms=1000, send_msg_timeout_ms=60_000, max_in_flight=2)
     it.send()
     it.cluster.crash("a", power=True)
     sends = [it.producer.send(Message("T", b"x")) for _ in range(4)]
@@ -336,7 +336,7 @@ def test_stop_has_a_deadline(bench: Callable[..., Bench]) -> None:
         later.addErrback(failures.append)
     seconds, error = it.timed(it.producer.stop())
     assert error is None
-    # Leaving the group costs another mq_client_api_timeout: the broker does not answer that either.
+    # Leaving the group costs mq_client_api_timeout_ms more: the broker answers nothing.
     assert seconds == pytest.approx(1.0 + 3.0, abs=0.5)
     assert len(failures) == 4
     assert all(isinstance(failure.value, SendFailed) for failure in failures)

@@ -96,7 +96,7 @@ async def by_a_cancelled_task(story: Story, client: Client, consumer: PushConsum
 @pytest.mark.parametrize("form", [by_stop, by_the_client, by_a_cancelled_task])
 def test_what_is_in_hand_is_finished_and_not_shown_again(form: Any, orderly: bool) -> None:
     with ClientWorld() as world:
-        story = Story(world, await_termination_millis_when_shutdown=10_000)
+        story = Story(world, await_termination_when_shutdown_ms=10_000)
         world.new_topic("T", IN_HAND)
         world.wind(1)
 
@@ -119,7 +119,7 @@ def test_what_is_in_hand_is_finished_and_not_shown_again(form: Any, orderly: boo
 
 def test_what_is_not_finished_in_time_is_shown_again_and_that_is_no_attempt() -> None:
     with ClientWorld() as world:
-        story = Story(world, await_termination_millis_when_shutdown=2_000)
+        story = Story(world, await_termination_when_shutdown_ms=2_000)
 
         async def run() -> None:
             async with world.connect() as client:
@@ -166,7 +166,7 @@ def test_a_loop_whose_task_is_cancelled_uses_up_no_attempt() -> None:
 
 def test_a_stop_that_is_cancelled_waits_no_longer_and_keeps_the_offsets() -> None:
     with ClientWorld() as world:
-        story = Story(world, await_termination_millis_when_shutdown=60_000)
+        story = Story(world, await_termination_when_shutdown_ms=60_000)
 
         async def run() -> None:
             async with world.connect() as client:

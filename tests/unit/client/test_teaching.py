@@ -98,8 +98,8 @@ def settings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClientConfig]
     bench = Bench(tmp_path_factory.mktemp("broker"))
     yield ClientConfig(
         namesrv_addr=bench.namesrv_addr,
-        poll_name_server_interval=200,
-        heartbeat_broker_interval=500,
+        poll_name_server_interval_ms=200,
+        heartbeat_broker_interval_ms=500,
     )
     bench.close()
 

@@ -9,14 +9,14 @@ from twisted.logger import capturedLogs, formatEvent
 from rmq_ha.base.errors import RemotingConnectError
 from rmq_ha.client.connection.hooks import SendContext
 from rmq_ha.client.rules.messages import Message, MessageQueue, SendResult, SendStatus
-from rmq_ha.client.send.trace_lines import Traced, traces_of
+from rmq_ha.client.send.trace_lines import TraceEvent, traces_of
 from rmq_ha.client.send.tracing import END, FIELD, Tracer, TraceRecord, sent_record
 from tests.unit.client.scripted import Scripted, message
 
 CLIENT = "127.0.0.1:10911"
 
 
-def read(*lines: tuple[str, ...]) -> list[Traced]:
+def read(*lines: tuple[str, ...]) -> list[TraceEvent]:
     body = "".join(FIELD.join(line) + END for line in lines)
     return traces_of("ID", [message(0, body.encode())])
 
@@ -49,7 +49,7 @@ def after(*rest: str) -> tuple[str, ...]:
 def test_a_line_is_read_with_as_many_fields_as_its_writer_knew(
     line: tuple[str, ...], expected: tuple[Any, ...]
 ) -> None:
-    assert read(line) == [Traced(*expected[:3], CLIENT, *expected[3:])]
+    assert read(line) == [TraceEvent(*expected[:3], CLIENT, *expected[3:])]
 
 
 @pytest.mark.parametrize(

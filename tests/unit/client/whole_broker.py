@@ -50,7 +50,7 @@ class Bench:
             NettyServerConfig(listen_port=self.base + 1),
             interface="127.0.0.1",
         )
-        await futures.of(names.start())
+        await futures.make(names.start())
         configuration = small_configuration(
             "127.0.0.1", BrokerRole.ASYNC_MASTER, FlushDiskType.ASYNC_FLUSH
         )
@@ -62,11 +62,11 @@ class Bench:
         configuration.broker.transaction_time_out = 50
         configuration.broker.transaction_check_interval = 200
         broker = Broker(host, configuration)
-        await futures.of(broker.start())
+        await futures.make(broker.start())
 
         async def stop() -> None:
-            await futures.of(broker.stop())
-            await futures.of(names.stop())
+            await futures.make(broker.stop())
+            await futures.make(names.stop())
             reactor.close()
 
         return stop

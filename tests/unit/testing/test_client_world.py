@@ -76,7 +76,7 @@ def test_name_servers_of_elsewhere_are_replaced_and_other_settings_kept() -> Non
         assert client.settings.namesrv_addr == world.namesrv_addr
         assert (
             client.settings.instance_name,
-            client.settings.persist_consumer_offset_interval,
+            client.settings.persist_consumer_offset_interval_ms,
         ) == (*("shop", 5_000),)
         other = world.client("example.org:9876")
         assert other.settings.process != client.settings.process

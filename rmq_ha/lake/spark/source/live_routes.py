@@ -27,7 +27,9 @@ def connect(options: SourceOptions) -> BlockingClient:
     """
     # Of one broker it is not asked for a route, but the client wants to know whom it would ask.
     whom = options.broker_addr or options.namesrv
-    settings = replace(options.client, namesrv_addr=whom, poll_name_server_interval=ROUTES_FOR_MS)
+    settings = replace(
+        options.client, namesrv_addr=whom, poll_name_server_interval_ms=ROUTES_FOR_MS
+    )
     try:
         return BlockingClient(settings)
     except ConfigurationError as error:

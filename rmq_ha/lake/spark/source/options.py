@@ -250,7 +250,7 @@ def client_config(known: Mapping[str, str], timeout_ms: int) -> ClientConfig:
         else None,
         use_tls=bool(tls) if switched is None else switched,
         tls=tls,
-        mq_client_api_timeout=timeout_ms,
+        mq_client_api_timeout_ms=timeout_ms,
     )
 
 

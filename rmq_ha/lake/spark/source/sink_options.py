@@ -118,7 +118,7 @@ def parse_sink_options(given: Mapping[str, str]) -> SinkOptions:
     plain = read(Plain, known | {"spread": one_of(known, "spread", (BY_KEY, TURNS))})
     producer = ProducerConfig(
         producer_group=plain.producer_group or "SPARK_PRODUCER",
-        send_msg_timeout=plain.send_timeout_ms,
+        send_msg_timeout_ms=plain.send_timeout_ms,
         retry_times_when_send_failed=plain.send_retries,
         max_message_size=plain.max_message_size,
         max_batch_size=plain.max_message_size,

@@ -396,11 +396,11 @@ def test_what_a_write_is_told_is_what_producers_do() -> None:
         client=options.client, producer=options.producer,
     )  # fmt: skip
     producer = options.producer
-    assert (producer.producer_group, producer.send_msg_timeout) == ("g", 10)
+    assert (producer.producer_group, producer.send_msg_timeout_ms) == ("g", 10)
     assert (producer.retry_times_when_send_failed, producer.max_message_size) == (11, 12)
     assert producer.max_batch_size == 12
     assert options.client.namesrv_addr == "localhost:9876"
-    assert options.client.mq_client_api_timeout == 13
+    assert options.client.mq_client_api_timeout_ms == 13
     usual = parse_sink_options({"namesrv": "a:1"})
     assert (usual.topic, usual.subscribed, usual.spread) == ("", "", "key")
     assert usual.producer.producer_group == "SPARK_PRODUCER"

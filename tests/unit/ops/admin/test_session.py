@@ -70,10 +70,10 @@ def test_each_option_is_what_the_client_gets() -> None:
         verbose=True,
     )
     config = own.client_config()
-    assert (config.mq_client_api_timeout, config.connect_timeout_millis) == (1500, 1500)
+    assert (config.mq_client_api_timeout_ms, config.connect_timeout_ms) == (1500, 1500)
     assert config.credentials == own.credentials
     assert (config.use_tls, config.tls) == (True, own.tls)
-    assert options_of("--timeout", "30").client_config().connect_timeout_millis == 3000
+    assert options_of("--timeout", "30").client_config().connect_timeout_ms == 3000
     assert options_of("--timeout", "0.001").timeout_ms == 1
     assert options_of() == Options()
     assert options_of().timeout_ms == 5000

@@ -1,0 +1,89 @@
+"""Old names of settings: they are taken with a DeprecationWarning that names the new one."""
+
+import dataclasses
+import sys
+from collections.abc import Callable
+from dataclasses import fields
+from functools import wraps
+from typing import Any, NamedTuple, TypeVar
+from warnings import warn
+
+from rmq_ha.base.errors import ConfigurationError
+
+T = TypeVar("T")
+_OWN_FILES = (__file__.rpartition("rules")[0], dataclasses.__file__)
+
+
+class NewName(NamedTuple):
+    """
+    A setting's new name.
+
+    :ivar unit: of the old setting, where it was another one; the new one is in ms.
+    :ivar unit_ms: ms in that unit.
+    """
+
+    name: str
+    unit: str = ""
+    unit_ms: int = 1
+
+
+def with_old_spellings(**renamed: str | NewName) -> Callable[[type[T]], type[T]]:
+    """
+    Let a dataclass of settings take their old names, too, and those of its base classes.
+
+    :param renamed: old name to new name.
+    """
+
+    def decorate(cls: type[T]) -> type[T]:
+        known: dict[str, NewName] = dict(getattr(cls, "_old_spellings", {}))
+        for old, new in renamed.items():
+            known[old] = new if isinstance(new, NewName) else NewName(new)
+        kind: Any = cls
+        kind._old_spellings = known
+        made = kind.__init__
+        defaults = {item.name: item.default for item in fields(kind)}
+
+        @wraps(made)
+        def init(self: Any, **options: Any) -> None:
+            for old in known.keys() & options.keys():
+                _take(old, known[old], options, defaults)
+            made(self, **options)
+
+        kind.__init__ = init
+        for old, new in known.items():
+            setattr(kind, old, property(_reader(old, new)))
+        return cls
+
+    return decorate
+
+
+def _take(old: str, new: NewName, options: dict[str, Any], defaults: dict[str, Any]) -> None:
+    given = options.pop(old)
+    unit = f" ({new.unit})" if new.unit else ""
+    if not isinstance(given, int | float):
+        raise ConfigurationError(f"{old} is a number{unit}, not {given!r}")
+    value = round(given * new.unit_ms) if new.unit else given
+    if options.get(new.name, value) not in (value, defaults[new.name]):
+        raise ConfigurationError(
+            f"{old}={given}{unit} and {new.name}={options[new.name]} say two things: leave {old}"
+            " out"
+        )
+    warn(f"{old}={given}{unit}: write {new.name}={value}", DeprecationWarning, level_of_caller())
+    options[new.name] = value
+
+
+def level_of_caller() -> int:
+    """For `warn` in the function that asks: the first frame that is not the client's own."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_OWN_FILES):
+        level, frame = level + 1, frame.f_back
+    return level
+
+
+def _reader(old: str, new: NewName) -> Callable[[Any], Any]:
+    def read(self: Any) -> Any:
+        warn(f"{old}: read {new.name}", DeprecationWarning, level_of_caller())
+        value = getattr(self, new.name)
+        return value / new.unit_ms if new.unit else value
+
+    return read

@@ -1,0 +1,173 @@
+"""Settings as keywords of `connect`, of producers and of consumers, with their types.
+
+Each of these has the settings of the dataclass that it names; a test holds them together.
+"""
+
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from difflib import get_close_matches
+from ssl import SSLContext
+from typing import Any, TypedDict, TypeVar
+
+from rmq_ha.base.model.process import Process
+from rmq_ha.base.remoting.signing import Credentials
+from rmq_ha.client.rules.consumer_settings import (
+    ConsumeFromWhere,
+    MessageModel,
+)
+from rmq_ha.client.rules.settings import ClientConfig
+
+C = TypeVar("C")
+
+
+class ClientOptions(TypedDict, total=False):
+    """Those of a client; see `ClientConfig`."""
+
+    namesrv_addr: str
+    namesrv_domain: str
+    namesrv_domain_subgroup: str
+    client_ip: str
+    instance_name: str
+    unit_name: str
+    unit_mode: bool
+    namespace: str
+    credentials: Credentials | None
+    sign_time: bool
+    sign_only_over_tls: bool
+    use_tls: bool
+    tls: Mapping[str, str]
+    ssl_context: SSLContext | None
+    vip_channel_enabled: bool
+    poll_name_server_interval_ms: int
+    heartbeat_broker_interval_ms: int
+    persist_consumer_offset_interval_ms: int
+    pull_time_delay_when_exception_ms: int
+    mq_client_api_timeout_ms: int
+    connect_timeout_ms: int
+    route_idle_ms: int
+    process: Process | None
+
+
+class ProducerOptions(TypedDict, total=False):
+    """Those of a producer; see `ProducerConfig`."""
+
+    producer_group: str
+    create_topic_key: str
+    default_topic_queue_nums: int
+    send_msg_timeout_ms: int
+    delivery_timeout_ms: int
+    retry_backoff_ms: int
+    retry_backoff_max_ms: int
+    retry_chosen_queue: bool
+    chosen_queue_may_move: bool
+    idempotent: bool
+    refuse_unserved_properties: bool
+    compress_msg_body_over_howmuch: int
+    compress_type: str
+    compress_level: int
+    retry_times_when_send_failed: int
+    retry_another_broker_when_not_store_ok: bool
+    max_message_size: int
+    max_batch_size: int
+    send_latency_fault_enable: bool
+    max_in_flight: int
+    max_in_flight_bytes: int
+    max_waiting: int
+    stop_timeout_ms: int
+
+
+class ConsumerOptions(TypedDict, total=False):
+    """Those of any consumer; see `ConsumerConfig`."""
+
+    message_model: MessageModel
+    consume_from_where: ConsumeFromWhere
+    consume_timestamp: str
+    unit_mode: bool
+    connect_broker_by_user: bool
+    default_broker_id: int
+    rebalance_interval_ms: int
+    local_offset_store_dir: str
+    pull_threshold_for_queue: int
+    pull_threshold_size_for_queue: int
+
+
+class PushConsumerOptions(ConsumerOptions, total=False):
+    """Those of a push consumer; see `PushConsumerConfig`."""
+
+    consume_concurrency: int
+    consume_message_batch_max_size: int
+    consume_concurrently_max_span: int
+    pull_threshold_for_topic: int
+    pull_threshold_size_for_topic: int
+    pull_interval_ms: int
+    pull_batch_size: int
+    post_subscription_when_pull: bool
+    max_reconsume_times: int
+    suspend_current_queue_time_ms: int
+    consume_timeout_ms: int
+    await_termination_when_shutdown_ms: int
+
+
+class PullConsumerOptions(ConsumerOptions, total=False):
+    """Those of a pull consumer; see `PullConsumerConfig`."""
+
+    broker_suspend_max_time_ms: int
+    consumer_timeout_when_suspend_ms: int
+    consumer_pull_timeout_ms: int
+    max_reconsume_times: int
+
+
+class LitePullConsumerOptions(PullConsumerOptions, total=False):
+    """Those of a lite pull consumer; see `LitePullConsumerConfig`."""
+
+    auto_commit: bool
+    auto_commit_interval_ms: int
+    pull_batch_size: int
+    pull_threshold_for_all: int
+    consume_max_span: int
+    poll_timeout_ms: int
+    topic_metadata_check_interval_ms: int
+
+
+class BlockingClientOptions(ClientOptions, ProducerOptions, total=False):
+    """Those of a `BlockingClient`, which is a client and a producer."""
+
+
+def settings_of(kind: type[C], config: C | None, options: Mapping[str, Any]) -> C:
+    """
+    A dataclass of settings.
+
+    :param config: what the options change; None: the defaults.
+    :raises TypeError: there is no such setting.
+    """
+    if not options:
+        return kind() if config is None else config
+    old: Mapping[str, Any] = getattr(kind, "_old_spellings", {})
+    names = {item.name for item in fields(kind)}  # type: ignore[arg-type]
+    for name in options:
+        if name not in names and name not in old:
+            near = get_close_matches(name, names, 1)
+            advice = f": is {near[0]} meant?" if near else ""
+            raise TypeError(f"{kind.__name__} has no setting {name}{advice}")
+    return kind(**options) if config is None else replace(config, **options)  # type: ignore[type-var]
+
+
+def client_settings(settings: ClientConfig | str, options: Mapping[str, Any]) -> ClientConfig:
+    """
+    The settings of a client.
+
+    :param settings: or only the name servers, `host:port`, `;` between them.
+    """
+    if isinstance(settings, str):
+        options = {"namesrv_addr": settings, **options}
+        return settings_of(ClientConfig, None, options)
+    return settings_of(ClientConfig, settings, options)
+
+
+def split_options(
+    options: Mapping[str, Any], kind: type[C]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Those that are settings of `kind`, and the others."""
+    names = {item.name for item in fields(kind)} | getattr(kind, "_old_spellings", {}).keys()  # type: ignore[arg-type]
+    own = {name: value for name, value in options.items() if name in names}
+    return own, {name: value for name, value in options.items() if name not in names}
