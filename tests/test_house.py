@@ -45,7 +45,7 @@ LAYERS = {
     "rmq_ha.base.seams": 0,
     "rmq_ha.base.interfaces": 0,
     "rmq_ha.server.acl": 2,
-    "rmq_ha.base.persisted": 2,
+    "rmq_ha.base.persisted_table": 2,
     "rmq_ha.base.timing": 2,
     "rmq_ha.base.properties_file": 2,
     "rmq_ha.base.wire": 1,
@@ -559,56 +559,34 @@ def riddles(tree: ast.AST, owner: str = "") -> Iterator[str]:
 STILL_RIDDLES: dict[str, frozenset[str]] = {
     "base": words(
         """
-        Admission.came Admission.went AuditLog.around In LastTurn.again Not ObjectKey.of Refused
-        Served SigningContent.of TimedContent.of Told Turns.took Whole Written _Inflated _Mine
-        _Parser._between _Parser._in _Walked _Writer._other _first _gone _in _left _not _told
-        _whole controlled.py ours.py persisted.py told unfinished.py unserved.py whose.py within
+        controlled.py ours.py whose.py
         """
     ),
     "server": words(
         """
-        AclFiles._nothing AclFiles._one AppendTimes.behind Asked
-        Behind Beyond Broker._maybe BrokerStats.got ClientCalls._over
-        Committed Completed ControllerClient._do ControllerClient._kept ControllerClient._over
-        DamagedLog._behind DamagedLog._where Dispatcher.behind DuplicateWindow._first
-        DuplicateWindow._is DuplicateWindow._known DuplicateWindow._later DuplicateWindow.over
-        Epochs.above Epochs.at Epochs.last Fates.of Fed
-        Feed._ahead
-        Follower._kept FrameLimits.most GroupEncoder._most
-        Journal.kept JournalBase.elsewhere JournalBase.kept
-        Ledger._before Ledger._kept Left Liveness.gone Liveness.last Lookups.again
-        Member._be Member.between
-        Owed Paged Pusher._most QueueRebuild.again RecentEntries.some Recovered
-        Registration._everywhere Registration._told ReplicasInfoManager._first
-        ReplicasManager._again ReplicasManager._later ReplicasManager._seen
-        ReplicasManager._told ReplicasManager.kept Replicated Resignation._best
-        RouteInfoManager._has SendHooks.after SendHooks.before Sent Since StatsItem._at
-        StreamedTables.whole Succession._both Tables.whole Tally.of
+        AclFiles._nothing AclFiles._one AppendTimes.behind Asked Behind Beyond Broker._maybe
+        BrokerStats.got ClientCalls._over Committed Completed ControllerClient._do
+        ControllerClient._kept ControllerClient._over DamagedLog._behind DamagedLog._where
+        Dispatcher.behind DuplicateWindow._first DuplicateWindow._is DuplicateWindow._known
+        DuplicateWindow._later DuplicateWindow.over Epochs.above Epochs.at Epochs.last Fates.of
+        Fed Feed._ahead Follower._kept FrameLimits.most GroupEncoder._most Journal.kept
+        JournalBase.elsewhere JournalBase.kept Ledger._before Ledger._kept Left Liveness.gone
+        Liveness.last Lookups.again Member._be Member.between Owed Paged Pusher._most
+        QueueRebuild.again RecentEntries.some Recovered Registration._everywhere
+        Registration._told ReplicasInfoManager._first ReplicasManager._again
+        ReplicasManager._later ReplicasManager._seen ReplicasManager._told ReplicasManager.kept
+        Replicated Resignation._best RouteInfoManager._has SendHooks.after SendHooks.before Sent
+        Since StatsItem._at StreamedTables.whole Succession._both Tables.whole Tally.of
         TransactionalMessageCheckService._over Transfer._has TrustedMasters.only TurnWatch.came
         TurnWatch.took VanishedTopics.seen Vouched WrittenEntries.of _Carried _Configs._have
         _Configs.be _Held _Known _Memberships.of _Table.be _Timed _above _behind _given _gone
         _same _who _why anew.py around.py audited.py best deleted.py delivered.py owed.py
-        refused.py unserved.py versioned.py vouched.py whole.py wiped.py
+        refused.py unserved.py versioned.py vouched.py wiped.py
         """
     ),
     "ops": words(
         """
-        Api._later Api._may Api.gone Api.told Asked Board.seen Board.told BrokerBoard._since
-        BrokerBoard.seen ControllerBoard.seen Copied Described End.of Events.last Events.since
-        Fleet._asked Fleet.told Found Gate.who Health.beside History._one How Judged Kept Known
-        NamesrvBoard.seen Only Pairing.before Picked Planned Quantile.of Rate.of
-        ReactorLag.worst Refused Registered Ring.since RoleChange.own RoleChange.until Said
-        Searches._at Searches._between Searches._told Seen Story.until Timeline.since Verified
-        Watch._left When When.at Worst _End._after _about _again _ahead _alone _behind _best
-        _beyond _ever _first _here _is _known _later _nobody _of _ours _own _shown _there _told
-        _where again asked before.py controlled.py judged.py kept kept.py listed.py other.py
-        seen shown.py stored.py together when.py white white.py worst
-        """
-    ),
-    "testing": words(
-        """
-        ClientWorld._outside Inode.of RealPair._until RemoteConsumer._again Seen SimClock.at
-        SimNetwork.between _Attempt._at _Done _is
+        _here controlled.py shown.py
         """
     ),
 }

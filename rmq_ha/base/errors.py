@@ -143,7 +143,7 @@ class AccessRefused(RequestRejected):
     A request that may not be made.
 
     :param reason: what only this server's log says of it; None: the remark says all.
-    :param kind: for a metric, one of `rmq_ha.base.acl.refusals.Refused`.
+    :param kind: for a metric, one of `rmq_ha.base.acl.refusals.RefusalReason`.
     """
 
     def __init__(

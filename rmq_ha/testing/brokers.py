@@ -22,7 +22,7 @@ from rmq_ha.server.namesrv.controller import NamesrvController
 from rmq_ha.testing.checkers import Findings
 from rmq_ha.testing.cluster import LISTEN_PORT, StoreNode
 from rmq_ha.testing.host import SimHost
-from rmq_ha.testing.images import Seen, parse_record
+from rmq_ha.testing.images import LogRecord, parse_record
 from rmq_ha.testing.workload import QUEUES, TOPICS, Attempt, Audience
 
 NAMESRV_PORT = 9876
@@ -209,7 +209,7 @@ class RemoteProducer:
         self._audience.answered(attempt)
 
     @staticmethod
-    def _record(node: StoreNode, offset: int) -> Seen | None:
+    def _record(node: StoreNode, offset: int) -> LogRecord | None:
         """What the master has there, if it is there at all at the moment."""
         if node.state == "down":
             return None
@@ -270,7 +270,7 @@ class RemoteConsumer:
         address = f"{self._target().host.ip}:{LISTEN_PORT}"
         asked = self._client.invoke(address, request, PULL_TIMEOUT_MS)
         asked.addCallbacks(self._pulled, self._not_pulled, (topic, queue_id))
-        asked.addBoth(self._again, topic, queue_id)
+        asked.addBoth(self._pull_again, topic, queue_id)
 
     def _pulled(self, response: RemotingCommand, topic: str, queue_id: int) -> float:
         """Take what came; returns how long to wait."""
@@ -309,7 +309,7 @@ class RemoteConsumer:
         _expect_remoting_error(failure)
         return 0.5
 
-    def _again(self, wait: Any, topic: str, queue_id: int) -> None:
+    def _pull_again(self, wait: Any, topic: str, queue_id: int) -> None:
         if isinstance(wait, Failure):
             self.problems.append(f"{topic} {queue_id}: {wait.getErrorMessage()}")
         elif self._running:

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from rmq_ha.base.model.java_hash import tags_code
 from rmq_ha.base.model.status import PutMessageStatus
-from rmq_ha.testing.images import LogImage, QueueImage, Seen, is_seen_as, parse_record
+from rmq_ha.testing.images import LogImage, LogRecord, QueueImage, is_seen_as, parse_record
 from rmq_ha.testing.workload import Attempt
 
 MAX_FINDINGS = 40
@@ -85,7 +85,7 @@ def compare_logs(log: LogImage, other: LogImage) -> int | None:
 Key = tuple[str, int]
 
 
-def check_numbering(records: Iterable[Seen], made_again: Mapping[str, int]) -> str | None:
+def check_numbering(records: Iterable[LogRecord], made_again: Mapping[str, int]) -> str | None:
     """
     Queue offsets of each queue are consecutive in log order.
 
@@ -104,7 +104,9 @@ def check_numbering(records: Iterable[Seen], made_again: Mapping[str, int]) -> s
     return None
 
 
-def last_lives(records: Iterable[Seen], deletions: Mapping[str, int]) -> dict[Key, list[Seen]]:
+def last_lives(
+    records: Iterable[LogRecord], deletions: Mapping[str, int]
+) -> dict[Key, list[LogRecord]]:
     """
     By queue: the records that have to be served, in order.
 
@@ -113,7 +115,7 @@ def last_lives(records: Iterable[Seen], deletions: Mapping[str, int]) -> dict[Ke
 
     :param deletions: by topic: where the log ended when it was deleted last.
     """
-    lives: dict[Key, list[Seen]] = {}
+    lives: dict[Key, list[LogRecord]] = {}
     for record in records:
         if record.offset < deletions.get(record.topic, 0):
             continue
@@ -125,8 +127,8 @@ def last_lives(records: Iterable[Seen], deletions: Mapping[str, int]) -> dict[Ke
 
 
 def check_queues(
-    records: Iterable[Seen],
-    lives: Mapping[Key, list[Seen]],
+    records: Iterable[LogRecord],
+    lives: Mapping[Key, list[LogRecord]],
     queues: dict[Key, QueueImage],
     start: int,
 ) -> str | None:
@@ -158,15 +160,15 @@ def check_queues(
     return None
 
 
-def _unit(record: Seen) -> tuple[int, int, int]:
+def _unit(record: LogRecord) -> tuple[int, int, int]:
     return record.offset, record.size, tags_code(record.tags)
 
 
 def check_reading(
     store: Any,
-    lives: Mapping[Key, list[Seen]],
+    lives: Mapping[Key, list[LogRecord]],
     image: LogImage,
-    may_lack: Callable[[Seen], bool],
+    may_lack: Callable[[LogRecord], bool],
 ) -> str | None:
     """
     Read every queue from its first message to its last, as a consumer does.
@@ -190,7 +192,7 @@ def check_reading(
                 read += 1
                 continue
             for message in messages:
-                while read < len(life) and not _is(message, life[read], image, may_lack):
+                while read < len(life) and not _is_same(message, life[read], image, may_lack):
                     if not may_lack(life[read]):
                         record = parse_record(message, 0, len(message))
                         return f"{topic} {queue_id}: read {record} instead of {life[read]}"
@@ -202,15 +204,18 @@ def check_reading(
     return None
 
 
-def _is(
-    message: bytes | memoryview, record: Seen, image: LogImage, may_lack: Callable[[Seen], bool]
+def _is_same(
+    message: bytes | memoryview,
+    record: LogRecord,
+    image: LogImage,
+    may_lack: Callable[[LogRecord], bool],
 ) -> bool:
     """The same bytes; or a spoilt record's, where nothing vouches for what was spoilt."""
     good = image.slice(record.offset, record.offset + record.size)
     return good == message or (may_lack(record) and is_seen_as(good, bytes(message)))
 
 
-def check_index(store: Any, records: Iterable[Seen]) -> str | None:
+def check_index(store: Any, records: Iterable[LogRecord]) -> str | None:
     """Each record's unique id leads to it; what is wrong, or None."""
     for record in [record for record in records if record.unique_id][::7]:
         answer = store.query(record.topic, record.unique_id, 32, 0, 1 << 62)
@@ -224,7 +229,7 @@ def check_attempts(
     attempts: Iterable[Attempt],
     findings: Findings,
     now: float,
-    logs: dict[str, dict[str, Seen]],
+    logs: dict[str, dict[str, LogRecord]],
     crashed: set[tuple[str, int]],
 ) -> None:
     """

@@ -90,14 +90,14 @@ class ClientWorld:
 
         :raises Exception: what a timer or a protocol raised while it was there.
         """
-        with self._outside():
+        with self._outside_loop():
             self._runner.close()
         self._loop.close()
         for failure in self.world.clock.failures:
             failure.raiseException()
 
     @contextmanager
-    def _outside(self) -> Iterator[None]:
+    def _outside_loop(self) -> Iterator[None]:
         """Of a loop that runs: pytest-twisted calls tests from its reactor, which may be on one."""
         outer = events._get_running_loop()
         if outer is not self._loop:
@@ -153,7 +153,7 @@ class ClientWorld:
 
         :param limit: simulated seconds; then it ends with TimeoutError.
         """
-        with self._outside():
+        with self._outside_loop():
             return self._runner.run(_limited(story, limit))
 
     def wait(self, later: "Deferred[T] | Coroutine[Any, Any, T]", limit: float = 3600) -> T:

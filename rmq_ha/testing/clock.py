@@ -40,7 +40,7 @@ class SimClock:
         """Simulated seconds since the start."""
         return self._now
 
-    def at(self, time: float, function: Callable[..., object], *args: Any) -> None:
+    def call_at(self, time: float, function: Callable[..., object], *args: Any) -> None:
         """Run a function at a time (now, when that has passed); cannot be cancelled."""
         self._sequence += 1
         heappush(self._heap, (max(time, self._now), self._sequence, function, args))
@@ -220,7 +220,7 @@ class HostClock:
 
     def queue(self, call: SimCall, time: float) -> None:
         """Put a timer's entry into the heap."""
-        self._clock.at(time, call.fire, time)
+        self._clock.call_at(time, call.fire, time)
 
     def forget(self, call: SimCall) -> None:
         """A timer is done."""

@@ -30,7 +30,7 @@ class Inode:
         self.mtime_ms = mtime_ms
 
     @classmethod
-    def of(cls, data: bytes, mtime_ms: int) -> "Inode":
+    def from_bytes(cls, data: bytes, mtime_ms: int) -> "Inode":
         """A small file that is all safe."""
         inode = cls(0, mtime_ms)
         inode.cache = bytearray(data)
@@ -229,7 +229,7 @@ class SimDisk:
             if self._random.random() < 0.1 and path in self._files:
                 data = bytes(self._files[path].durable)
                 torn = data[: self._random.randint(0, len(data))]
-                self._files[path + ".tmp"] = Inode.of(torn, self.now_ms())
+                self._files[path + ".tmp"] = Inode.from_bytes(torn, self.now_ms())
         return sum(self._files[path].lose_power(self._random) for path in sorted(self._files))
 
     # What happens to it while nobody looks
@@ -254,7 +254,7 @@ class SimDisk:
         if data is None:
             del self._files[path]
         else:
-            self._files[path] = Inode.of(data, self._files[path].mtime_ms)
+            self._files[path] = Inode.from_bytes(data, self._files[path].mtime_ms)
 
     # What files ask
 
@@ -370,8 +370,10 @@ class SimDisk:
             raise OSError(errno.EIO, "Input/output error", path)
         self.make_dirs(os.path.dirname(path))
         if backup and path in self._files:
-            self._files[path + ".bak"] = Inode.of(bytes(self._files[path].cache), self.now_ms())
-        self._files[path] = Inode.of(bytes(data), self.now_ms())
+            self._files[path + ".bak"] = Inode.from_bytes(
+                bytes(self._files[path].cache), self.now_ms()
+            )
+        self._files[path] = Inode.from_bytes(bytes(data), self.now_ms())
         self._files.pop(path + ".tmp", None)
         self._journal.clear()
         self._replaced[path] = None
@@ -442,7 +444,7 @@ class SimDisk:
         if path in self._locks:
             raise StoreLocked(f"{path} is held by another process")
         self.make_dirs(os.path.dirname(path))
-        self._files[path] = Inode.of(b"lock", self.now_ms())
+        self._files[path] = Inode.from_bytes(b"lock", self.now_ms())
         self._locks[path] = _SimLock(self, path)
         return self._locks[path]
 

@@ -20,7 +20,7 @@ _UNIT = Struct(">qiq")
 _FILLER = 0x7FFFFFFF
 
 
-class Seen(NamedTuple):
+class LogRecord(NamedTuple):
     """One record of a commit log."""
 
     offset: int
@@ -51,7 +51,7 @@ class LogImage:
         """Bytes by physical offset."""
         return self.data[start - self.start : end - self.start]
 
-    def records(self) -> Iterator[Seen]:
+    def records(self) -> Iterator[LogRecord]:
         """Records from the start to the end, or to the first that is none."""
         position = self.start
         while position + 8 <= self.end:
@@ -66,7 +66,7 @@ class LogImage:
             yield record
             position += record.size
 
-    def readable_end(self, records: list[Seen] | None = None) -> int:
+    def readable_end(self, records: list[LogRecord] | None = None) -> int:
         """
         Where reading records stops.
 
@@ -84,7 +84,7 @@ class LogImage:
         return int.from_bytes(self.data[at + 4 : at + 8], "big") == _BLANK
 
 
-def parse_record(data: bytes, position: int, end: int) -> Seen | None:
+def parse_record(data: bytes, position: int, end: int) -> LogRecord | None:
     """The record at a position, if a whole and sound one is there."""
     try:
         size, magic, crc, queue_id, _, queue_offset, offset, flag, _ = _HEAD.unpack_from(
@@ -109,7 +109,7 @@ def parse_record(data: bytes, position: int, end: int) -> Seen | None:
     if "\0" in properties:  # no CRC covers them, but these bytes were never written
         return None
     pairs = dict(piece.split("\x01", 1) for piece in properties.split("\x02") if "\x01" in piece)
-    return Seen(
+    return LogRecord(
         offset,
         size,
         topic,

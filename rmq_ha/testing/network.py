@@ -107,7 +107,7 @@ class SimNetwork:
         """Both ends of all connections, in the order of machines and connections."""
         return [end for host in self.hosts.values() for end in host.connections]
 
-    def between(self, machine: str, other: str) -> list[SimTransport]:
+    def connections_between(self, machine: str, other: str) -> list[SimTransport]:
         """The ends on the first machine of its connections with the second."""
         host = self.hosts[machine]
         return [end for end in host.connections if end.peer.owner.name == other]
@@ -212,7 +212,7 @@ class HostNetwork:
         for end in list(self.connections):
             end.vanish()
             if not silent and not self.network.is_cut(end, end.peer):
-                self.network.clock.at(
+                self.network.clock.call_at(
                     self.network.clock.seconds() + self.network.delay(self, end.peer.owner),
                     end.peer.lose_by,
                     ConnectionLost("the other process died"),
@@ -326,11 +326,11 @@ class _Attempt:
             self._fail(DNSLookupError(f"no simulated machine {host!r}"))
             return
         self._host = host
-        self._at(self._timeout, self._fail, TimeoutError())  # type: ignore[no-untyped-call]
+        self._call_after(self._timeout, self._fail, TimeoutError())  # type: ignore[no-untyped-call]
         self._send()
 
-    def _at(self, delay: float, function: Callable[..., None], *args: object) -> None:
-        self._clock.at(self._clock.seconds() + delay, function, *args)
+    def _call_after(self, delay: float, function: Callable[..., None], *args: object) -> None:
+        self._clock.call_at(self._clock.seconds() + delay, function, *args)
 
     def _send(self) -> None:
         """A SYN; again each second while none comes through."""
@@ -338,7 +338,7 @@ class _Attempt:
             return
         target = self._cable.find(self._host)
         assert target is not None
-        self._at(self._cable.delay(self._from, target), self._arrived)
+        self._call_after(self._cable.delay(self._from, target), self._arrived)
 
     def _arrived(self) -> None:
         if self._over or not self._from.is_alive:
@@ -348,12 +348,12 @@ class _Attempt:
         ways = [(self._from.name, target.name), (target.name, self._from.name)]
         shut = self._cable.is_blocked(target.name, self._port, self._from.name)
         if shut or not target.is_up or any(self._cable.is_way_cut(*way) for way in ways):
-            self._at(_SYN_RETRY, self._send)
+            self._call_after(_SYN_RETRY, self._send)
             return
         back = self._cable.delay(target, self._from)
         port = target.ports.get(self._port)
         if port is None:
-            self._at(back, self._fail, ConnectionRefusedError())  # type: ignore[no-untyped-call]
+            self._call_after(back, self._fail, ConnectionRefusedError())  # type: ignore[no-untyped-call]
         else:
             self._accept(target, port, back)
 
@@ -368,7 +368,7 @@ class _Attempt:
         target.connections[far] = None
         self._from.connections[near] = None
         far.last_arrival = self._clock.seconds() + back
-        self._at(back, self._established, near)
+        self._call_after(back, self._established, near)
         protocol = port.factory.buildProtocol(near_address)
         if protocol is None:
             far.loseConnection()

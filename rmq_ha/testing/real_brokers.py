@@ -269,7 +269,7 @@ class RealPair(Servers):
         self._slave.begin(self.namesrv_addr, _SLAVE)
         self._master.server.wait()
         self._slave.server.wait()
-        self._until(self._is_whole, "the slave does not follow its master")
+        self._wait_until(self._is_whole, "the slave does not follow its master")
 
     @property
     def master(self) -> ServerProcess:
@@ -293,7 +293,7 @@ class RealPair(Servers):
         First the slave gets to know the topics of the messages that it has, as it would in time.
         """
         if self.master.is_running and not self._is_paused:
-            self._until(self._slave_knows, "the slave does not copy its master's topics")
+            self._wait_until(self._slave_knows, "the slave does not copy its master's topics")
         self.master.end(SIGKILL)
         self._is_paused = False
 
@@ -301,7 +301,7 @@ class RealPair(Servers):
         """The master that was killed comes back as what it was."""
         self._master.begin(self.namesrv_addr, _MASTER)
         self.master.wait()
-        self._until(self._is_whole, "the slave does not follow its master")
+        self._wait_until(self._is_whole, "the slave does not follow its master")
 
     def pause(self) -> ExitStack:
         """
@@ -336,7 +336,7 @@ class RealPair(Servers):
         """Whoever was killed comes back as the slave of the present master."""
         self._slave.begin(self.namesrv_addr, _SLAVE)
         self.slave.wait()
-        self._until(self._is_whole, "the old master does not follow the new one")
+        self._wait_until(self._is_whole, "the old master does not follow the new one")
 
     def _slave_knows(self) -> bool:
         slave = f"127.0.0.1:{self._slave.port}"
@@ -357,7 +357,7 @@ class RealPair(Servers):
         slaves = replication_of(info).get("slaves", [])
         return any(slave["lag"] == 0 and slave["acked"] >= 0 for slave in slaves)
 
-    def _until(self, condition: Callable[[], bool], what: str) -> None:
+    def _wait_until(self, condition: Callable[[], bool], what: str) -> None:
         deadline = time.monotonic() + WAIT_SECONDS
         while not _holds(condition):
             if time.monotonic() > deadline:

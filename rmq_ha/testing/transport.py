@@ -154,7 +154,7 @@ class SimTransport:
             self._aborting = self.disconnecting = True
             self._out.clear()
             self._out_size = 0
-            self._clock.at(0.0, self._abort)
+            self._clock.call_at(0.0, self._abort)
 
     def getHost(self) -> IPv4Address:
         """Our address."""
@@ -223,7 +223,7 @@ class SimTransport:
     def _queue_pump(self, time: float = 0.0) -> None:
         if not self._pump_queued:
             self._pump_queued = True
-            self._clock.at(time, self._pump)
+            self._clock.call_at(time, self._pump)
 
     def _pump(self) -> None:
         """Put what the window allows on the wire; ask the producer for more when all is out."""
@@ -260,7 +260,7 @@ class SimTransport:
         delay = self._network.delay(self.owner, self.peer.owner)
         self.last_arrival = max(self.last_arrival, self._clock.seconds() + delay)
         self._wire.append((self.last_arrival, data))
-        self._clock.at(self.last_arrival, self._arrive)
+        self._clock.call_at(self.last_arrival, self._arrive)
 
     def _arrive(self) -> None:
         """What is due reaches the other machine, unless the way is cut: then it waits."""
@@ -286,7 +286,7 @@ class SimTransport:
             self._wire.clear()
         elif self._wire:
             delay = self._network.delay(self.owner, self.peer.owner)
-            self._clock.at(now + delay * 4, self._arrive)
+            self._clock.call_at(now + delay * 4, self._arrive)
         if self._out_size or self.disconnecting:
             self._queue_pump(now + self._network.delay(self.peer.owner, self.owner) * 4)
 
@@ -319,14 +319,14 @@ class SimTransport:
         """This end is no more: a running machine says so, a dead one does not."""
         if self._network.is_up(self.owner.name) and not self._network.is_cut(self, self.peer):
             delay = self._network.delay(self.owner, self.peer.owner)
-            self._clock.at(
+            self._clock.call_at(
                 self._clock.seconds() + delay, self.peer.lose_by, ConnectionLost("reset by peer")
             )
 
     def _queue_read(self, delay: float) -> None:
         if not self._read_queued:
             self._read_queued = True
-            self._clock.at(self._clock.seconds() + delay, self._read)
+            self._clock.call_at(self._clock.seconds() + delay, self._read)
 
     def _read(self) -> None:
         """Give the protocol the next chunk, or the end."""
@@ -372,7 +372,7 @@ class SimTransport:
         """Tell the other end that the connection is gone, if the way is free."""
         if not self._network.is_cut(self, self.peer):
             delay = self._network.delay(self.owner, self.peer.owner)
-            self._clock.at(
+            self._clock.call_at(
                 self._clock.seconds() + delay, self.peer.lose_by, ConnectionLost("reset by peer")
             )
         self.vanished = True

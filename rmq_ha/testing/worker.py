@@ -44,7 +44,7 @@ class SimWorker:
             start = max(self._clock.seconds(), self._free_at[thread]) + self._wait()
             end = start + self._wait()
             self._free_at[thread] = end
-            self._clock.at(start, self._run, end, done, function, args)
+            self._clock.call_at(start, self._run, end, done, function, args)
         return done
 
     def _wait(self) -> float:
@@ -60,7 +60,7 @@ class SimWorker:
             result = function(*args)
         except Exception:
             result = Failure()  # type: ignore[no-untyped-call]
-        self._clock.at(end, self._tell, done, result)
+        self._clock.call_at(end, self._tell, done, result)
 
     def _tell(self, done: "Deferred[Any]", result: Any) -> None:
         if self._dead:

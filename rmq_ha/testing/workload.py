@@ -125,7 +125,7 @@ class DirectProducer:
     def start(self) -> None:
         """Begin."""
         self._running = True
-        self._clock.at(self._clock.seconds() + self._random.random() * self._pause, self._tick)
+        self._clock.call_at(self._clock.seconds() + self._random.random() * self._pause, self._tick)
 
     def stop(self) -> None:
         """Put nothing more; results still come."""
@@ -135,7 +135,7 @@ class DirectProducer:
         if not self._running:
             return
         pause = self._random.expovariate(1 / self._pause)
-        self._clock.at(self._clock.seconds() + pause, self._tick)
+        self._clock.call_at(self._clock.seconds() + pause, self._tick)
         store = self._target().open_store
         if store is not None:
             kind = self._random.random()
@@ -207,7 +207,7 @@ class DirectProducer:
     def _put_many(self, store: Any) -> None:
         pairs = [self._message() for _ in range(self._random.randint(1, 12))]
         attempts = [attempt for attempt, _ in pairs]
-        store.put_many([message for _, message in pairs], _Done(self, attempts))
+        store.put_many([message for _, message in pairs], _PutCallback(self, attempts))
 
     def many_done(self, attempts: list[Attempt], results: list[PutMessageResult]) -> None:
         """Results of a `put_many`."""
@@ -221,7 +221,7 @@ class DirectProducer:
         self._audience.answered(attempt)
 
 
-class _Done:
+class _PutCallback:
     """The callback of one `put_many`."""
 
     def __init__(self, producer: DirectProducer, attempts: list[Attempt]) -> None:

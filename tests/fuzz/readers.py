@@ -32,7 +32,7 @@ ELSEWHERE = {
     "rmq_ha.testing": "not part of a server",
     "rmq_ha.ops.app.demo_parts": "asks the brokers that the demo started itself",
     "rmq_ha.ops.app.options:ServerOptions.parseArgs": "the command line of whoever starts a server",
-    "rmq_ha.base.persisted:PersistedTable.decode": "says what a table's has to do",
+    "rmq_ha.base.persisted_table:PersistedTable.decode": "says what a table's has to do",
     "rmq_ha.base.tls.any_session:AnySession.receive_data": "says what a session has to do",
     "rmq_ha.server.replication.protocol:FeedCore.receive_data": "says what a core has to do",
     "rmq_ha.server.replication.protocol:ReplicaCore.receive_data": "says what a core has to do",

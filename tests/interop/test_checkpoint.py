@@ -11,7 +11,7 @@ from rmq_ha.base.store_format.checkpoint import (
     CHECKPOINT_SIZE,
     NOTHING_WHOLE,
     CheckpointTimes,
-    Whole,
+    CompletePositions,
 )
 from tests.interop.conversation import HERE
 from tests.interop.rig import PEER
@@ -19,7 +19,7 @@ from tests.interop.test_controller import PEER5
 from tests.interop.test_controller import missing as missing5
 
 OURS = CheckpointTimes(1_700_000_000_000, 1_700_000_000_001, 1_700_000_000_002, 4096, 2048)
-WHOLE, PLACE = Whole(4096, 20261125200000000, 77), b"1 2"
+WHOLE, PLACE = CompletePositions(4096, 20261125200000000, 77), b"1 2"
 _REASON = missing5()
 
 
@@ -35,7 +35,7 @@ def test_both_read_their_numbers_and_lose_none_of_ours(tmp_path: Path, peer: Pat
     """4.9.7 knows three; 5.3.3's masterFlushedOffset is 0, its confirmPhyOffset is ours."""
     path = tmp_path / "checkpoint"
     page = (OURS.encode() + WHOLE.encode(OURS, PLACE)).ljust(CHECKPOINT_SIZE, b"\0")
-    assert Whole.decode(page, PLACE) == WHOLE
+    assert CompletePositions.decode(page, PLACE) == WHOLE
     path.write_bytes(page)
     known = 3 if peer == PEER else 5
     expected = [*OURS[:3], 0, OURS.confirmed_offset][:known]
@@ -44,7 +44,7 @@ def test_both_read_their_numbers_and_lose_none_of_ours(tmp_path: Path, peer: Pat
     assert len(left) == CHECKPOINT_SIZE
     assert left[40:] == page[40:]
     # Java has written since: neither how far the log is on the disk is known, nor what is whole.
-    assert Whole.decode(left, PLACE) == NOTHING_WHOLE
+    assert CompletePositions.decode(left, PLACE) == NOTHING_WHOLE
     times = CheckpointTimes.decode(left)
     assert times[:4] == (*(each + 1 for each in OURS[:3]), 0)
     assert times.confirmed_offset == OURS.confirmed_offset + (known > 3)

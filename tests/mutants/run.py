@@ -108,7 +108,7 @@ TESTS = {
         "lake/spark",
     ],
     "ops/offsets/": ["ops/offsets", "lake/spark"],
-    "base/persisted.py": ["base/test_persisted.py"],
+    "base/persisted_table.py": ["base/test_persisted.py"],
     "testing/playground.py": ["testing/test_playground.py"],
     "server/plugins.py": ["ops/app"],
     "base/properties_file.py": ["base/config"],

@@ -5,7 +5,7 @@ import pytest
 from rmq_ha.base.config.namesrv_configuration import NamesrvConfiguration
 from rmq_ha.base.model.status import BrokerRole
 from rmq_ha.ops.app.namesrv_server import NamesrvServer
-from rmq_ha.ops.app.page.other import ControllerBoard
+from rmq_ha.ops.app.page.server_boards import ControllerBoard
 from rmq_ha.ops.app.page.values import Tone
 from rmq_ha.testing.brokers import NAMESRV_PORT
 from tests.kits.agreed import must_be_agreed

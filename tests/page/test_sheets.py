@@ -12,7 +12,7 @@ from rmq_ha.base.model.status import BrokerRole
 from rmq_ha.base.wire.bodies import ConsumerData, HeartbeatData, ProducerData
 from rmq_ha.base.wire.codes import RequestCode
 from rmq_ha.base.wire.command import RemotingCommand
-from rmq_ha.ops.app.page.other import ControllerBoard
+from rmq_ha.ops.app.page.server_boards import ControllerBoard
 from tests.kits.agreed import is_ours, must_be_agreed
 from tests.page.cluster import PageCluster
 from tests.page.test_api import Asking
@@ -98,7 +98,7 @@ def test_every_controller_shows_who_leads() -> None:
             found[f"{name}, {moment}"] = {
                 "overview": msgspec.to_builtins(board.overview()),
                 "measured": dict(board.measured()),
-                "seen": msgspec.to_builtins(board.seen()._asdict()),
+                "seen": msgspec.to_builtins(board.observe()._asdict()),
             }
             board.stop()
         if moment == "both":

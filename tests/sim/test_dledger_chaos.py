@@ -49,7 +49,9 @@ class Chaos:
         if not self.is_sending:
             return
         group = self.group
-        group.world.clock.at(group.now + self.random.expovariate(SENDS_A_SECOND), self._send_on)
+        group.world.clock.call_at(
+            group.now + self.random.expovariate(SENDS_A_SECOND), self._send_on
+        )
         up = [member for member in group.members if member.state == "running"]
         target = group.master() or (self.random.choice(up) if up else None)
         if target is None:
@@ -90,11 +92,11 @@ class Chaos:
                     group.world.network.partition(victim.host.name, other.host.name)
                 else:
                     group.world.network.cut(victim.host.name, other.host.name)
-            group.world.clock.at(group.now + random.uniform(1, 15), group.world.network.heal)
+            group.world.clock.call_at(group.now + random.uniform(1, 15), group.world.network.heal)
 
     def _boot_later(self, member: GroupNode) -> None:
         at = self.group.now + self.random.uniform(0.2, 12)
-        self.group.world.clock.at(at, self._boot, member)
+        self.group.world.clock.call_at(at, self._boot, member)
 
     def _boot(self, member: GroupNode) -> None:
         if member.state == "down":

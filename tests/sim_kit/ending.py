@@ -14,7 +14,7 @@ from rmq_ha.testing.checkers import (
     last_lives,
 )
 from rmq_ha.testing.cluster import ROOT, StoreNode
-from rmq_ha.testing.images import LogImage, Seen, read_queues
+from rmq_ha.testing.images import LogImage, LogRecord, read_queues
 from tests.sim_kit.damage import CUT, LOG, LOST, mended
 from tests.sim_kit.judge import Judge
 
@@ -107,7 +107,7 @@ class Ending:
             return f"the two logs have not one whole record in common from {start} on"
         return ""
 
-    def _see_stopped(self, master: StoreNode, slave: StoreNode, records: list[Seen]) -> None:
+    def _see_stopped(self, master: StoreNode, slave: StoreNode, records: list[LogRecord]) -> None:
         """
         A slave that fetched its master's damage stays in front of it, and has to say so: nothing
         tells it that the master does not send that place anew one day. What lies before is served.
@@ -125,7 +125,7 @@ class Ending:
                 self._findings.hazard(self._now, "stays-out", reason)
 
     def _check_node(
-        self, node: StoreNode, image: LogImage, records: list[Seen] | None = None
+        self, node: StoreNode, image: LogImage, records: list[LogRecord] | None = None
     ) -> None:
         name = node.host.name
         records = list(image.records()) if records is None else records
@@ -150,7 +150,7 @@ class Ending:
             if problem is not None:
                 self._violation(kind, f"{name}: {problem}")
 
-    def _numbering(self, node: StoreNode, records: list[Seen]) -> str | None:
+    def _numbering(self, node: StoreNode, records: list[LogRecord]) -> str | None:
         """
         Numbers are given behind what the log says; where no checksum shows that a topic or a number
         is spoilt, nobody can know of those that it said before.
@@ -160,13 +160,13 @@ class Ending:
             return problem
         return check_numbering(node.log_image().records(), self._judge.deletions)
 
-    def _may_lack(self, name: str) -> Callable[[Seen], bool]:
+    def _may_lack(self, name: str) -> Callable[[LogRecord], bool]:
         """Which records a machine need not serve: they or their units are spoilt, or it stopped."""
         served_to = self._served_to.get(name)
         damage = self._judge.damages.get(name)
         ranges = [(start, end) for machine, start, end in self._spoilt if machine == name]
 
-        def is_spoilt(record: Seen) -> bool:
+        def is_spoilt(record: LogRecord) -> bool:
             if served_to is not None and record.offset >= served_to:
                 return True
             return any(
@@ -179,7 +179,7 @@ class Ending:
         return is_spoilt
 
 
-def _unsynced(node: StoreNode, records: list[Seen]) -> str | None:
+def _unsynced(node: StoreNode, records: list[LogRecord]) -> str | None:
     """After so long a quiet time all records are on the disk."""
     disk, directory = node.host.disk, node.log_directory
     end = records[-1].offset + records[-1].size if records else 0

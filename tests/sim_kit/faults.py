@@ -119,7 +119,7 @@ class FaultPlan:
         """Put all of them on the clock."""
         now = self._clock_now()
         for fault in self._faults:
-            self._victims.world.clock.at(now + fault.at, self._happen, fault)
+            self._victims.world.clock.call_at(now + fault.at, self._happen, fault)
 
     def finish(self) -> None:
         """Heal everything: what is cut, slow, full or down works again."""
@@ -148,7 +148,7 @@ class FaultPlan:
             if not self._over:
                 function(*args)
 
-        self._victims.world.clock.at(self._clock_now() + fault.seconds, undo)
+        self._victims.world.clock.call_at(self._clock_now() + fault.seconds, undo)
 
     def _others(self, machine: str) -> tuple[str, str]:
         """Host names of the machine that is hit and of the other one."""
@@ -156,13 +156,13 @@ class FaultPlan:
         return self._victims.host(machine).name, self._victims.host(other).name
 
     def _do_drop(self, fault: Fault, machine: str) -> None:
-        for end in self._network.between(*self._others(machine)):
+        for end in self._network.connections_between(*self._others(machine)):
             self._network.drop(end)
 
     def _do_half_open(self, fault: Fault, machine: str) -> None:
         """The machine's ends vanish; cut off, its kernel cannot say so either."""
         hit, other = self._others(machine)
-        for end in self._network.between(hit, other):
+        for end in self._network.connections_between(hit, other):
             self._network.half_open(end)
         self._network.cut(hit, other)
         self._later(fault, self._network.heal)

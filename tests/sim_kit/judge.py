@@ -22,7 +22,7 @@ from random import Random
 from rmq_ha.base.model.status import BrokerRole, FlushDiskType, PutMessageStatus
 from rmq_ha.testing.checkers import Findings
 from rmq_ha.testing.cluster import ROOT, Life, StoreNode
-from rmq_ha.testing.images import LogImage, Seen, parse_record
+from rmq_ha.testing.images import LogImage, LogRecord, parse_record
 from rmq_ha.testing.workload import Attempt
 from tests.sim_kit.damage import Damage, mended
 
@@ -243,7 +243,7 @@ class Judge:
             self._see_ahead(machine, end)
             self._leads(machine, "promoted" if was is BrokerRole.SLAVE else "came back")
 
-    def _whole(self, log: LogImage) -> Iterator[Seen]:
+    def _whole(self, log: LogImage) -> Iterator[LogRecord]:
         """Its records, those behind a damage that nobody noticed included."""
         image, places = mended(log, self.damages.values())
         if places:  # which may be where the log seemed to end

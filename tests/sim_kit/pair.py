@@ -195,7 +195,7 @@ class HAPair:
         node.start()
 
     def _at(self, seconds: float, function: Callable[..., None], *args: object) -> None:
-        self.world.clock.at(self.now + seconds, function, *args)
+        self.world.clock.call_at(self.now + seconds, function, *args)
 
     def _give_part(self, machine: str) -> BrokerRole:
         if machine == self._leader:

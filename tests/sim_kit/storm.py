@@ -228,7 +228,7 @@ class Storm:
 
     def _later(self, seconds: float, function, *args: object) -> None:  # type: ignore[no-untyped-def]
         self._last = max(self._last, self.now + seconds)
-        self._clock.at(self.now + seconds, function, *args)
+        self._clock.call_at(self.now + seconds, function, *args)
 
     def _crash(self, node: BrokerNode, power: bool) -> None:
         if node.state in ("running", "starting") and node.host.is_running:

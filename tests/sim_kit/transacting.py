@@ -18,7 +18,7 @@ from rmq_ha.base.wire.command import FLAG_ONEWAY, RemotingCommand
 from rmq_ha.client.lookup.requests import send_request
 from rmq_ha.testing.cluster import LISTEN_PORT, StoreNode
 from rmq_ha.testing.host import SimHost
-from rmq_ha.testing.images import Seen
+from rmq_ha.testing.images import LogRecord
 
 GROUP = "sim-transactions"
 TOPIC = "Paid"
@@ -143,7 +143,7 @@ def decision_of(key: str) -> int:
     return TRANSACTION_COMMIT if crc32(key.encode()) % 3 else TRANSACTION_ROLLBACK
 
 
-def check_transactions(records: Iterable[Seen], ended: set[str]) -> str | None:
+def check_transactions(records: Iterable[LogRecord], ended: set[str]) -> str | None:
     """
     Each decision took effect once.
 

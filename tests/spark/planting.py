@@ -8,7 +8,7 @@ from rmq_ha.lake.spark.offsets.job import verify as verify_offsets
 from rmq_ha.lake.spark.replica.job import verify as verify_replica
 from rmq_ha.lake.spark.result import JobResult
 from rmq_ha.ops.offsets.findings import Finding
-from rmq_ha.ops.offsets.opening import seen
+from rmq_ha.ops.offsets.opening import look_at_pair
 from rmq_ha.ops.offsets.places import StorePlace
 from rmq_ha.ops.offsets.sampling import Patience
 from rmq_ha.ops.offsets.verdict import Limits
@@ -45,7 +45,7 @@ def replica(spark: Any, master: Path, slave: Path, **given: Any) -> Said:
 def offsets(spark: Any, master: Path, slave: Path) -> Said:
     """verify-offsets, of stores at rest."""
     places = [StorePlace(str(one)) for one in (master, slave)]
-    pairings = seen(ClientConfig(), places, Patience(0, 0))
+    pairings = look_at_pair(ClientConfig(), places, Patience(0, 0))
     return _said(verify_offsets(spark, pairings, Limits()))
 
 

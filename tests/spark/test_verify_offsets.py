@@ -14,12 +14,12 @@ from rmq_ha.client.rules.settings import ClientConfig
 from rmq_ha.lake.spark.cli import main
 from rmq_ha.lake.spark.offsets import history
 from rmq_ha.ops.offsets import model
-from rmq_ha.ops.offsets.kept import append, decode, encode, kept
 from rmq_ha.ops.offsets.model import Fact, Snapshot
 from rmq_ha.ops.offsets.opening import opened
 from rmq_ha.ops.offsets.pairing import Forecast, predict
 from rmq_ha.ops.offsets.places import StorePlace
 from rmq_ha.ops.offsets.sampling import Patience, sample
+from rmq_ha.ops.offsets.snapshot_history import append, decode, encode, snapshot_files
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "store"
 ALL = frozenset(model.NUMBERS + model.TEXTS)
@@ -85,7 +85,7 @@ def test_stores_of_java(spark: Any, stores: tuple[Path, Path], tmp_path: Path) -
         sources = [source(StorePlace(str(item)), is_slave=item is slave) for item in stores]
         (repaired,) = sample(sources[0], sources[1:], Patience(wait_ms=0), now_ms, pause)
     assert predict(repaired) == Forecast()
-    assert [len(kept(str(past), role)) for role in ("master", "slave")] == [1, 1]
+    assert [len(snapshot_files(str(past), role)) for role in ("master", "slave")] == [1, 1]
 
 
 def test_history(spark: Any, tmp_path: Path) -> None:

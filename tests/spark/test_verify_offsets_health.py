@@ -29,10 +29,10 @@ from rmq_ha.lake.spark.offsets.job import verify
 from rmq_ha.lake.spark.replica.job import verify as verify_replica
 from rmq_ha.lake.spark.result import JobResult
 from rmq_ha.ops.offsets.findings import Outcome
-from rmq_ha.ops.offsets.kept import append
 from rmq_ha.ops.offsets.opening import opened
 from rmq_ha.ops.offsets.places import NamesrvPlace, Place, StorePlace
 from rmq_ha.ops.offsets.sampling import Patience, sample
+from rmq_ha.ops.offsets.snapshot_history import append
 from rmq_ha.ops.offsets.verdict import Limits
 from tests.spark.jobs import FakeJob
 from tests.spark.offset_pairs import BROKER, Pair, no_java, pair_in, until

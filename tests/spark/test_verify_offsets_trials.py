@@ -25,7 +25,7 @@ from rmq_ha.ops.offsets.pairing import Forecast, Pairing, cases, predict
 from rmq_ha.ops.offsets.places import BrokerPlace, Place, StorePlace
 from rmq_ha.ops.offsets.rules import judge
 from rmq_ha.ops.offsets.sampling import Patience, sample
-from rmq_ha.ops.offsets.stored import REST_MS
+from rmq_ha.ops.offsets.store_snapshot import REST_MS
 from tests.spark.offset_pairs import Pair, no_java, pair_in, until
 
 TRIALS = int(os.environ.get("RMQ_HA_SPARK_TRIALS", "2"))

@@ -6,7 +6,7 @@ from typing import NamedTuple
 _MAX_HOSTS = 1024
 
 
-class Refused(StrEnum):
+class RefusalReason(StrEnum):
     """What access control did not like, for a metric."""
 
     UNSIGNED = "unsigned"
@@ -19,7 +19,7 @@ class Refused(StrEnum):
     PERMISSION = "permission"
 
 
-class Told(NamedTuple):
+class RefusalLine(NamedTuple):
     """
     A line to log.
 
@@ -41,7 +41,7 @@ class RefusalLog:
         self._hosts: dict[str, tuple[float, int]] = {}  # when told, silent since
         self._lost = 0
 
-    def refused(self, host: str, now: float) -> Told | None:
+    def refused(self, host: str, now: float) -> RefusalLine | None:
         """
         Note one more.
 
@@ -59,7 +59,7 @@ class RefusalLog:
                 return None
         self._hosts[host] = (now, 0)
         lost, self._lost = self._lost, 0
-        return Told(silent + lost)
+        return RefusalLine(silent + lost)
 
     def _forget(self, now: float) -> None:
         """Drop the hosts whose period is over; what they had silent is counted for all."""

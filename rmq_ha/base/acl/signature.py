@@ -71,7 +71,7 @@ class SigningContent:
     def __init__(self) -> None:
         self._joiner = lru_cache(KNOWN_ORDERS)(_joiner)
 
-    def of(self, ext: Mapping[str, str]) -> bytes:
+    def bytes_of(self, ext: Mapping[str, str]) -> bytes:
         """Of all entries but the signature itself and the mark of a query by unique key."""
         return to_bytes(self._joiner(tuple(ext))(ext))
 

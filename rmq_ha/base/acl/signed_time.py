@@ -67,7 +67,7 @@ class TimedContent:
     def __init__(self) -> None:
         self._order = lru_cache(KNOWN_ORDERS)(_order)
 
-    def of(self, code: int, stamp: str, ext: Mapping[str, str]) -> bytes:
+    def bytes_of(self, code: int, stamp: str, ext: Mapping[str, str]) -> bytes:
         """
         Of a request.
 

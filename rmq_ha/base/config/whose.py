@@ -30,12 +30,12 @@ def readers(key: str) -> list[str]:
     ]
 
 
-def told(notices: list[Notice]) -> list[Notice]:
+def with_programs(notices: list[Notice]) -> list[Notice]:
     """Unknown keys with the program that would read them."""
-    return [_told(notice) for notice in notices]
+    return [_with_program(notice) for notice in notices]
 
 
-def _told(notice: Notice) -> Notice:
+def _with_program(notice: Notice) -> Notice:
     if not notice.is_unknown:
         return notice
     where, _, rest = notice.text.partition("unknown key ")
@@ -59,8 +59,8 @@ def with_unknown_keys(notices: list[Notice]) -> Iterator[None]:
     try:
         yield
     except ConfigurationError as error:
-        unknown = [notice.text for notice in told(notices) if notice.is_unknown]
+        unknown = [notice.text for notice in with_programs(notices) if notice.is_unknown]
         if not unknown:
             raise
         raise ConfigurationError("\n".join([str(error), *unknown])) from None
-    notices[:] = told(notices)
+    notices[:] = with_programs(notices)

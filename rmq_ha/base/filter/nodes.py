@@ -55,7 +55,7 @@ class Cast:
 
 
 @dataclass(frozen=True, slots=True)
-class Not:
+class Negation:
     """The opposite; unknown stays unknown."""
 
     operand: "Node"
@@ -94,7 +94,7 @@ class Order:
 
 
 @dataclass(frozen=True, slots=True)
-class In:
+class Membership:
     """`IN`, or `NOT IN`."""
 
     operand: Property
@@ -112,7 +112,7 @@ class Logic:
     depth: int
 
 
-Node = Constant | Property | Negate | Cast | Not | IsNull | Equal | Order | In | Logic
+Node = Constant | Property | Negate | Cast | Negation | IsNull | Equal | Order | Membership | Logic
 
 
 def is_condition(node: Node) -> bool:

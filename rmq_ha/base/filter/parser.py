@@ -23,12 +23,12 @@ from rmq_ha.base.filter.nodes import (
     Cast,
     Constant,
     Equal,
-    In,
     IsNull,
     Logic,
+    Membership,
     Negate,
+    Negation,
     Node,
-    Not,
     Order,
     Property,
     is_condition,
@@ -132,7 +132,7 @@ class _Parser:
             else:
                 return left
             if is_not:
-                left = Not(left, self._depth(left.depth, position))
+                left = Negation(left, self._depth(left.depth, position))
 
     def _comparison(self) -> Node:
         left = self._unary()
@@ -147,9 +147,9 @@ class _Parser:
                 self._take()
                 kind = self._peek().kind
             if kind == "BETWEEN":
-                left = self._between(left, is_not, position)
+                left = self._between_operator(left, is_not, position)
             elif kind == "IN":
-                left = self._in(left, is_not, position)
+                left = self._in_operator(left, is_not, position)
             elif is_not:
                 raise InvalidSelector(
                     f"expected BETWEEN or IN after NOT, got {self._peek()}", self._peek().position
@@ -162,7 +162,7 @@ class _Parser:
         _check_order(right, position)
         return Order(sign, left, right, self._depth(max(left.depth, right.depth), position))
 
-    def _between(self, operand: Node, is_not: bool, position: int) -> Node:
+    def _between_operator(self, operand: Node, is_not: bool, position: int) -> Node:
         self._take()
         low = self._unary()
         self._expect("AND")
@@ -180,7 +180,7 @@ class _Parser:
             raise InvalidSelector(f"BETWEEN {low.value} AND {high.value} holds nothing", position)
         return self._chain(False, terms, position)
 
-    def _in(self, operand: Node, is_not: bool, position: int) -> Node:
+    def _in_operator(self, operand: Node, is_not: bool, position: int) -> Node:
         if not isinstance(operand, Property):
             raise InvalidSelector("only a property can be IN a list", position)
         self._take()
@@ -189,7 +189,7 @@ class _Parser:
         while self._accept(","):
             values.append(_string(self._expect(STRING)))
         self._expect(")")
-        return In(operand, frozenset(values), is_not)
+        return Membership(operand, frozenset(values), is_not)
 
     def _unary(self) -> Node:
         prefixes: list[Token] = []
@@ -201,7 +201,7 @@ class _Parser:
                 node = Negate(node, self._depth(node.depth, position))
             elif kind == "NOT":
                 condition = self._condition(node, position)
-                node = Not(condition, self._depth(condition.depth, position))
+                node = Negation(condition, self._depth(condition.depth, position))
         return node
 
     def _primary(self) -> Node:
@@ -218,7 +218,7 @@ class _Parser:
         if kind is STRING:
             return Constant(_string(token))
         if kind is WHOLE:
-            return Constant(_whole(text, position))
+            return Constant(_integer_literal(text, position))
         if kind is DECIMAL:
             return Constant(_decimal(text, position))
         if kind in _LITERALS:
@@ -267,7 +267,7 @@ def _string(token: Token) -> str:
     return token.text[1:-1].replace("''", "'")
 
 
-def _whole(text: str, position: int) -> int:
+def _integer_literal(text: str, position: int) -> int:
     digits = text.rstrip("lL")
     value = int(digits) if len(digits) < 20 else _LONG_MAX + 1
     if value > _LONG_MAX:

@@ -12,12 +12,12 @@ from rmq_ha.base.filter.nodes import (
     Cast,
     Constant,
     Equal,
-    In,
     IsNull,
     Logic,
+    Membership,
     Negate,
+    Negation,
     Node,
-    Not,
     Order,
     Property,
 )
@@ -103,7 +103,7 @@ def _cast(node: Cast) -> _Run:
     return lambda properties: False if name in properties else None
 
 
-def _not(node: Not) -> _Run:
+def _run_negation(node: Negation) -> _Run:
     operand = _compile(node.operand)
 
     def run(properties: Properties) -> bool | None:
@@ -163,7 +163,7 @@ def _whole_comparison(name: str, compare: Callable[[Any, Any], bool], value: int
     return run
 
 
-def _in(node: In) -> _Run:
+def _run_membership(node: Membership) -> _Run:
     name, values, is_not = node.operand.name, node.values, node.is_not
 
     def run(properties: Properties) -> bool | None:
@@ -195,10 +195,10 @@ _COMPILERS: dict[type, Callable[[Any], _Run]] = {
     Property: _property,
     Negate: _negate,
     Cast: _cast,
-    Not: _not,
+    Negation: _run_negation,
     IsNull: _is_null,
     Equal: _equal,
     Order: _order,
-    In: _in,
+    Membership: _run_membership,
     Logic: _logic,
 }

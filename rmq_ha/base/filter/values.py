@@ -48,7 +48,7 @@ def to_integer(text: str) -> int:
     """
     if len(text) < _SHORT and text.isascii() and text.isdigit():
         return int(text)
-    return _whole(text, _INTEGER_BITS)
+    return _integer(text, _INTEGER_BITS)
 
 
 def to_long(text: str) -> int:
@@ -59,7 +59,7 @@ def to_long(text: str) -> int:
     """
     if len(text) < _SHORT and text.isascii() and text.isdigit():
         return int(text)
-    return _whole(text, _LONG_BITS)
+    return _integer(text, _LONG_BITS)
 
 
 def to_double(text: str) -> float:
@@ -117,7 +117,7 @@ def compare_doubles(left: float, right: float) -> int:
     return _sign(_bits(left), _bits(right))
 
 
-def _whole(text: str, bits: int) -> int:
+def _integer(text: str, bits: int) -> int:
     if not _WHOLE.fullmatch(text) or max(text) > _BMP:
         raise Incomparable
     if not text.isascii():

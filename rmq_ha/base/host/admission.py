@@ -84,12 +84,12 @@ class Admission:
             self.refused[key] += 1
         return key
 
-    def came(self, host: str) -> None:
+    def connection_made(self, host: str) -> None:
         block = _block(_plain(host))
         self.taken += 1
         self._by_address[block] = self._by_address.get(block, 0) + 1
 
-    def went(self, host: str) -> None:
+    def connection_lost(self, host: str) -> None:
         """A connection of it is gone."""
         block = _block(_plain(host))
         self.taken -= 1

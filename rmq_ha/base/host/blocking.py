@@ -90,7 +90,7 @@ class BlockingCalls:
         self._connect_timeout = connect_timeout_ms / 1000
         self._sign = sign
         self._closed = False
-        self._mine = _Mine(process_id())
+        self._mine = _ProcessState(process_id())
 
     def invoke(self, address: str, command: RemotingCommand, timeout_ms: float) -> RemotingCommand:
         """
@@ -141,16 +141,16 @@ class BlockingCalls:
                 mine.connections[address] = connection
         return connection
 
-    def _of_this_process(self) -> "_Mine":
+    def _of_this_process(self) -> "_ProcessState":
         mine = self._mine
         if mine.pid != process_id():
             # Locks too may have been held by a thread that did not come along.
             mine.close(is_ours=False)
-            mine = self._mine = _Mine(process_id())
+            mine = self._mine = _ProcessState(process_id())
         return mine
 
 
-class _Mine:
+class _ProcessState:
     def __init__(self, pid: int) -> None:
         self.pid = pid
         self.lock = threading.Lock()
@@ -232,13 +232,13 @@ class _Connection:
     def _send(self, command: RemotingCommand, deadline: float) -> socket.socket:
         frame = encode_frame(command)
         opened = self._fresh() or self._open(deadline)
-        opened.settimeout(_left(deadline))
+        opened.settimeout(_seconds_left(deadline))
         opened.sendall(frame)
         return opened
 
     def _receive(self, opened: socket.socket, opaque: int, deadline: float) -> RemotingCommand:
         while True:
-            opened.settimeout(_left(deadline))
+            opened.settimeout(_seconds_left(deadline))
             data = opened.recv(_CHUNK)
             if not data:
                 raise ConnectionResetError("the connection was closed before the answer came")
@@ -274,7 +274,7 @@ class _Connection:
     def _open(self, deadline: float) -> socket.socket:
         host, _, port = self.address.rpartition(":")
         host = host.strip("[]")
-        timeout = min(self._connect_timeout, _left(deadline))
+        timeout = min(self._connect_timeout, _seconds_left(deadline))
         self._has_heard = False
         try:
             opened = socket.create_connection((host, int(port)), timeout)
@@ -295,7 +295,7 @@ class _Connection:
         return opened
 
 
-def _left(deadline: float) -> float:
+def _seconds_left(deadline: float) -> float:
     left = deadline - seconds()
     if left <= 0:
         raise TimeoutError

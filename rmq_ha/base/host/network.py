@@ -76,7 +76,7 @@ class EagerServer(_EagerWrites, tcp.Server):
         port: Any = self.server
         self._admission: Admission | None = port.admission
         if self._admission is not None:
-            self._admission.came(str(self.hostname))
+            self._admission.connection_made(str(self.hostname))
 
     def getHost(self) -> IAddress:
         address: IAddress = _address(_plain(self.socket.getsockname()))
@@ -85,7 +85,7 @@ class EagerServer(_EagerWrites, tcp.Server):
     def connectionLost(self, reason: Failure) -> None:
         """Leave the count of connections; Twisted may call this twice."""
         if self._admission is not None and hasattr(self, "socket"):
-            self._admission.went(str(self.hostname))
+            self._admission.connection_lost(str(self.hostname))
         super().connectionLost(reason)
 
 

@@ -63,7 +63,7 @@ class AuditLog:
         self._acts = acts
         self._refusals = RefusalLog(REFUSAL_PERIOD_S)
 
-    def around(self, code: int, handler: Handler) -> Handler:
+    def wrap(self, code: int, handler: Handler) -> Handler:
         """The handler, with a line for each request; itself where the code is of no interest."""
         describe = self._acts.get(code)
         if describe is None:

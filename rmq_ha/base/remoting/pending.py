@@ -109,7 +109,7 @@ class PendingCalls:
         self._timer = call_later(max(0.0, deadline - self._clock.seconds()), self._expire)
 
     def _expire(self) -> None:
-        self._timer = self._last_turn.again(self._clock, self._expire)
+        self._timer = self._last_turn.look_again(self._clock, self._expire)
         if self._timer is not None:
             return
         self._wakes = inf

@@ -20,7 +20,7 @@ from rmq_ha.base.model.security import Security
 from rmq_ha.base.remoting.channel import Channel
 from rmq_ha.base.remoting.dispatcher import RequestDispatcher
 from rmq_ha.base.remoting.turns import Turns
-from rmq_ha.base.remoting.unfinished import UnfinishedFrames
+from rmq_ha.base.remoting.unfinished_frames import UnfinishedFrames
 from rmq_ha.base.timing.timer import LastTurn
 from rmq_ha.base.tls.first_byte import FirstByte
 from rmq_ha.base.tls.refusals import Refusals
@@ -172,7 +172,7 @@ class RemotingProtocol(Protocol):
             self._running = False
             channel.uncork(now)
         if turns is not None:
-            turns.took(self.host, now - began)
+            turns.note_turn(self.host, now - began)
         if channel.held:
             self._waits = True
             self._stop_reading()
@@ -332,7 +332,7 @@ class RemotingProtocol(Protocol):
             self._last_turn.reset()
             self._watch_idle()
             return
-        self._idle_timer = self._last_turn.again(self._clock, self._check_idle)
+        self._idle_timer = self._last_turn.look_again(self._clock, self._check_idle)
         if self._idle_timer is not None:
             return
         if is_too_slow:

@@ -15,7 +15,7 @@ from rmq_ha.base.remoting.channel import Channel
 from rmq_ha.base.remoting.dispatcher import RequestDispatcher
 from rmq_ha.base.remoting.protocol import PeerLimits, ServerProtocol
 from rmq_ha.base.remoting.turns import Turns
-from rmq_ha.base.remoting.unfinished import UnfinishedFrames
+from rmq_ha.base.remoting.unfinished_frames import UnfinishedFrames
 from rmq_ha.base.seams import Host
 from rmq_ha.base.tls.refusals import Refusals
 from rmq_ha.base.tls.server import ServerTls
@@ -87,7 +87,7 @@ class RemotingServer:
         ports, self._ports = self._ports, []
         waiting: list[Deferred[object]] = [maybeDeferred(port.stopListening) for port in ports]
         protocols = list(self._protocols)
-        waiting += [_gone(protocol) for protocol in protocols]
+        waiting += [_when_lost(protocol) for protocol in protocols]
         for protocol in protocols:
             protocol.channel.close()
         timer = self._host.clock.callLater(CLOSE_SECONDS, self._abort_all) if protocols else None
@@ -118,7 +118,7 @@ class RemotingServer:
             protocol.channel.abort()
 
 
-def _gone(protocol: ServerProtocol) -> "Deferred[object]":
+def _when_lost(protocol: ServerProtocol) -> "Deferred[object]":
     gone: Deferred[object] = Deferred()
     protocol.lost.addCallback(gone.callback)
     return gone

@@ -96,9 +96,9 @@ class RequestSigner:
             ext[SECURITY_TOKEN] = credentials.security_token
         if self._times is not None:
             stamp = self._times.next(address)
-            content = self._timed_content.of(command.code, stamp, ext)
+            content = self._timed_content.bytes_of(command.code, stamp, ext)
             ext[SIGNED_TIME] = f"{stamp}.{self._timed_signer.sign(content, command.body)}"
-        ext[SIGNATURE] = self._signer.sign(self._content.of(ext), command.body)
+        ext[SIGNATURE] = self._signer.sign(self._content.bytes_of(ext), command.body)
         return replace(command, ext=ext)
 
 

@@ -17,7 +17,7 @@ _WINDOW_S = 0.05
 """Forgets what was taken, as turns are not counted while nobody takes much."""
 
 
-class Served(Protocol):
+class ServedConnection(Protocol):
     @property
     def host(self) -> str:
         """The peer's address without its port."""
@@ -47,9 +47,9 @@ class Turns:
         self._config = config
         self._used: dict[str, float] = {}
         self._since = 0.0
-        self._waiting: dict[str, OrderedDict[Served, None]] = {}
+        self._waiting: dict[str, OrderedDict[ServedConnection, None]] = {}
         self._is_armed = False
-        self._held_back: dict[Served, IDelayedCall] = {}
+        self._held_back: dict[ServedConnection, IDelayedCall] = {}
         self.put_off = 0
         self.quotas = Quotas(config)
         self._periods = self.charging = int(self.quotas.is_any)
@@ -62,13 +62,13 @@ class Turns:
         share = own / 1000 if own else inf
         return min(share, of_host / 1000 - self._used.get(host, 0.0)) if of_host else share
 
-    def took(self, host: str, seconds: float) -> None:
+    def note_turn(self, host: str, seconds: float) -> None:
         """A connection of this address was served for so long."""
         used = self._used[host] = self._used.get(host, 0.0) + seconds
         if 0 < self._config.turn_millis_per_ip / 2000 < used:
             self._arm()  # the next turn begins anew: no share is of more than one
 
-    def wait(self, connection: Served, seconds: float) -> None:
+    def wait(self, connection: ServedConnection, seconds: float) -> None:
         """It has more than its share: have it go on then, or with 0 in the next turn."""
         if seconds:
             call_later: Callable[..., IDelayedCall] = self._clock.callLater
@@ -77,7 +77,7 @@ class Turns:
         self.put_off += 1
         self._queue(connection)
 
-    def forget(self, connection: Served) -> None:
+    def forget(self, connection: ServedConnection) -> None:
         """It is gone, whether it waited or not."""
         waiting = self._waiting.get(connection.host)
         if waiting is not None:
@@ -88,11 +88,11 @@ class Turns:
         if call is not None:
             call.cancel()
 
-    def _let_go(self, connection: Served) -> None:
+    def _let_go(self, connection: ServedConnection) -> None:
         del self._held_back[connection]
         self._queue(connection)
 
-    def _queue(self, connection: Served) -> None:
+    def _queue(self, connection: ServedConnection) -> None:
         self._waiting.setdefault(connection.host, OrderedDict())[connection] = None
         self._arm()
 

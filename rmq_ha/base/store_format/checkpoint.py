@@ -108,7 +108,7 @@ def _flushed(data: bytes, at: int, physic: int) -> int:
     return int(flushed) if checksum == crc32(_OFFSETS.pack(physic, flushed)) else 0
 
 
-class Whole(NamedTuple):
+class CompletePositions(NamedTuple):
     """
     What is complete on the disk, in log, queues and index.
 
@@ -133,7 +133,7 @@ class Whole(NamedTuple):
         return _WHOLE.pack(*self) + _CRC.pack(self._guard(times, place))
 
     @classmethod
-    def decode(cls, data: bytes, place: bytes) -> "Whole":
+    def decode(cls, data: bytes, place: bytes) -> "CompletePositions":
         """Nothing where Java has written since, or the file is a copy."""
         if len(data) < CHECKPOINT_BYTES or not place:
             return NOTHING_WHOLE
@@ -146,6 +146,6 @@ class Whole(NamedTuple):
         return crc32(_GUARDED.pack(*times[:3], *self) + place)
 
 
-NOTHING_WHOLE = Whole()
+NOTHING_WHOLE = CompletePositions()
 NO_INDEX = -1
 """In place of a file: none was written to."""

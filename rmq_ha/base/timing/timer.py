@@ -45,7 +45,9 @@ class LastTurn:
     def __init__(self) -> None:
         self._is_given = False
 
-    def again(self, clock: IReactorTime, function: Callable[[], object]) -> IDelayedCall | None:
+    def look_again(
+        self, clock: IReactorTime, function: Callable[[], object]
+    ) -> IDelayedCall | None:
         """
         Somebody's time is over.
 
@@ -59,7 +61,7 @@ class LastTurn:
         self._is_given = False
 
 
-def within(clock: IReactorTime, seconds: float, later: "Deferred[Any]") -> "Deferred[None]":
+def wait_at_most(clock: IReactorTime, seconds: float, later: "Deferred[Any]") -> "Deferred[None]":
     """Fires with None when `later` has fired, whatever with, or when the time is over."""
     done: Deferred[None] = Deferred()
     timer = clock.callLater(seconds, done.callback, None)

@@ -207,7 +207,7 @@ class TlsDoor(_End):
         self.dataReceived = _ignore  # type: ignore[method-assign]
 
     def _silent(self) -> None:
-        self._timer = self._last_turn.again(self._clock, self._silent)
+        self._timer = self._last_turn.look_again(self._clock, self._silent)
         if self._timer is not None:
             return
         self._refuse(f"it said nothing for {self._patience:.0f} s")

@@ -23,7 +23,7 @@ __all__ = [
     "MAX_DEPTH",
     "MAX_DIALECT_SIZE",
     "ObjectKey",
-    "Written",
+    "RawJson",
     "check_values",
     "encode",
     "encode_browser",
@@ -48,7 +48,7 @@ _decode = msgspec.json.Decoder().decode
 _REFERENCE = re.compile(rb"\$ref").search
 
 
-class Written(NamedTuple):
+class RawJson(NamedTuple):
     """A value that is text already; where it stands in another one, it is taken as it is."""
 
     text: str
@@ -120,14 +120,14 @@ def encode(value: Any) -> bytes:
     return to_bytes(_Writer(quote, str).text(value))
 
 
-def part(value: Any) -> Written:
+def part(value: Any) -> RawJson:
     """What `encode` makes of a part of a value, to be put into the whole later."""
-    return Written(_Writer(quote, str).text(value))
+    return RawJson(_Writer(quote, str).text(value))
 
 
-def joined(maps: Iterable[Written]) -> Written:
+def joined(maps: Iterable[RawJson]) -> RawJson:
     """One map with the members of several, in this order."""
-    return Written("{" + ",".join(item.text[1:-1] for item in maps if item.text != "{}") + "}")
+    return RawJson("{" + ",".join(item.text[1:-1] for item in maps if item.text != "{}") + "}")
 
 
 def encode_browser(value: Any) -> bytes:
@@ -144,13 +144,13 @@ def pretty(value: Any) -> bytes:
     return to_bytes(_PrettyWriter(quote, str).text(value))
 
 
-def pretty_part(value: Any, depth: int) -> Written:
+def pretty_part(value: Any, depth: int) -> RawJson:
     """
     A part of a file in the form of `pretty`, to be put into many versions of that file.
 
     :param depth: how deep in the file it is going to stand.
     """
-    return Written(_PrettyWriter(quote, str).text(value, depth))
+    return RawJson(_PrettyWriter(quote, str).text(value, depth))
 
 
 class _Writer:
@@ -164,7 +164,7 @@ class _Writer:
             return self._string(value)
         if kind is int:
             return str(value)
-        if kind is Written:
+        if kind is RawJson:
             text: str = value.text
             return text
         if value is None:
@@ -183,7 +183,7 @@ class _Writer:
             return self._array(value, depth)
         if isinstance(value, set | frozenset):
             return self._array(sorted(value), depth)
-        return self._other(value)
+        return self._write_other(value)
 
     def _map(self, members: Iterable[tuple[Any, Any]], depth: int) -> str:
         return (
@@ -214,7 +214,7 @@ class _Writer:
             return _Writer._declared(self, name, 0)
         return self._number_key(name)
 
-    def _other(self, value: Any) -> str:
+    def _write_other(self, value: Any) -> str:
         if isinstance(value, str):
             return self._string(value)
         if isinstance(value, int):
@@ -260,7 +260,7 @@ def _members(value: dict[Any, Any]) -> list[tuple[Any, Any]]:
         members.sort(key=_declared_order)
         return members
     try:
-        members.sort(key=_first)
+        members.sort(key=_member_name)
     except TypeError:  # a mixture of keys keeps its order
         pass
     return members
@@ -271,5 +271,5 @@ def _declared_order(member: tuple[msgspec.Struct, Any]) -> list[Any]:
     return [getattr(key, attribute) for _, attribute, _ in members_of(type(key))]
 
 
-def _first(member: tuple[Any, Any]) -> Any:
+def _member_name(member: tuple[Any, Any]) -> Any:
     return member[0]

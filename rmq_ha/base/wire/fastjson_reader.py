@@ -43,7 +43,7 @@ class ObjectKey(tuple[tuple[str, Any], ...]):
     __slots__ = ()
 
     @classmethod
-    def of(cls, **members: Any) -> "ObjectKey":
+    def from_members(cls, **members: Any) -> "ObjectKey":
         return cls(sorted(members.items()))
 
 
@@ -202,7 +202,7 @@ def resolve_references(root: Any, max_depth: int, most: int) -> Any:
     return _Resolver(root, max_depth, most).walk(root, 0).value
 
 
-class _Walked(NamedTuple):
+class _MeasuredValue(NamedTuple):
     """
     A value without references.
 
@@ -222,19 +222,19 @@ class _Resolver:
         self._root = root
         self._max_depth = max_depth
         self._most = most
-        self._done: dict[int, _Walked] = {}
+        self._done: dict[int, _MeasuredValue] = {}
         self._begun: set[int] = set()
         self._found: dict[str, Any] = {}
         self._steps = most // 2
 
-    def walk(self, value: Any, depth: int) -> _Walked:
+    def walk(self, value: Any, depth: int) -> _MeasuredValue:
         """The value with all references in it replaced."""
         if isinstance(value, dict):
             path = value.get("$ref")
             if isinstance(path, str):
                 return self._target(path, depth)
         elif not isinstance(value, list):
-            return _Walked(value, _size(value), 0)
+            return _MeasuredValue(value, _size(value), 0)
         walked = self._done.get(id(value))
         if walked is None:
             if depth > self._max_depth:
@@ -244,7 +244,7 @@ class _Resolver:
             raise self._too_deep()
         return walked
 
-    def _enter(self, value: Any, depth: int) -> _Walked:
+    def _enter(self, value: Any, depth: int) -> _MeasuredValue:
         identity = id(value)
         if identity in self._begun:
             raise ProtocolViolation("a $ref that contains itself")
@@ -263,12 +263,12 @@ class _Resolver:
                 size += _size(key) - 1
             if size > self._most:
                 raise ProtocolViolation(f"JSON that has more than {self._most} values by its $ref")
-        return _Walked(value, size, height)
+        return _MeasuredValue(value, size, height)
 
     def _too_deep(self) -> ProtocolViolation:
         return ProtocolViolation(f"JSON nested deeper than {self._max_depth}")
 
-    def _target(self, path: str, depth: int) -> _Walked:
+    def _target(self, path: str, depth: int) -> _MeasuredValue:
         if depth > self._max_depth:
             raise self._too_deep()
         for _ in range(_MAX_HOPS):

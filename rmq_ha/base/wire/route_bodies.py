@@ -167,7 +167,7 @@ class RegisterBrokerBody(msgspec.Struct):
         if not body:
             return cls()
         if compressed:
-            return _Inflated(_inflate(body, limits.inflated)).registration(limits)
+            return _InflatedReader(_inflate(body, limits.inflated)).registration(limits)
         if version < V3_0_11:
             table = read_as(TopicTable, body, REGISTRATION_VALUES)
             limits.check_topics(len(table.topics))
@@ -210,7 +210,7 @@ def _inflate(body: bytes, most: int) -> bytes:
     return data
 
 
-class _Inflated:
+class _InflatedReader:
     """Reads the inflated form piece by piece."""
 
     def __init__(self, data: bytes) -> None:

@@ -11,7 +11,7 @@ from msgspec import field
 
 from rmq_ha.base.model.subscription import SubscriptionData
 from rmq_ha.base.wire.bodies import Answer, MessageQueue
-from rmq_ha.base.wire.fastjson import Written
+from rmq_ha.base.wire.fastjson import RawJson
 
 REPLICATION_KEY = "rmqHaReplication"
 """
@@ -64,7 +64,7 @@ class TopicStatsTable(Answer):
     :ivar offsets: the table of a large topic is text already.
     """
 
-    offsets: Mapping[MessageQueue, TopicOffset] | Written = field(name="offsetTable")
+    offsets: Mapping[MessageQueue, TopicOffset] | RawJson = field(name="offsetTable")
 
 
 class ConsumeOffset(msgspec.Struct, rename="camel", frozen=True):
@@ -125,7 +125,7 @@ class ConsumeStatsList(Answer):
     """
 
     broker_address: str = field(name="brokerAddr")
-    groups: list[dict[str, list[Written]]] = field(name="consumeStatsList")
+    groups: list[dict[str, list[RawJson]]] = field(name="consumeStatsList")
     behind: int = field(name="totalDiff")
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from rmq_ha.base.model.flags import TRANSACTION_PREPARED
 from rmq_ha.base.model.properties import MAX_RECONSUME_TIMES, RECONSUME_TIME, TRAN_MSG
 from rmq_ha.base.model.topics import RETRY_PREFIX, is_for_brokers, topic_fault
-from rmq_ha.base.model.unserved import MARKS, UNSERVED, unserved_property
+from rmq_ha.base.model.unserved_properties import MARKS, UNSERVED, unserved_property
 from rmq_ha.base.wire.bodies import MessageQueue
 from rmq_ha.base.wire.codes import RequestCode
 from rmq_ha.base.wire.command import RemotingCommand

@@ -16,12 +16,12 @@ from rmq_ha.client.lookup.accounts import (
     put_account,
 )
 from rmq_ha.ops.admin.confirm import is_wanted, must_be_askable, sure_options
-from rmq_ha.ops.admin.options import common_options, on_option, together
+from rmq_ha.ops.admin.message_text import time_text
+from rmq_ha.ops.admin.options import combined, common_options, on_option
 from rmq_ha.ops.admin.session import FAILED, NothingFound, Session, run
-from rmq_ha.ops.admin.shown import time_text
 from rmq_ha.ops.admin.targets import Target, targets
-from rmq_ha.ops.admin.topic import Refused
-from rmq_ha.ops.admin.white import white
+from rmq_ha.ops.admin.topic import TopicChangeRefused
+from rmq_ha.ops.admin.white_addresses import set_white_addresses
 
 LIST_COLUMNS = (
     "account",
@@ -60,7 +60,7 @@ def acl() -> None:
     """Accounts of brokers with access control; needs an admin's account."""
 
 
-acl.add_command(white)
+acl.add_command(set_white_addresses)
 
 
 @acl.command(name="list")
@@ -161,7 +161,7 @@ def _entries(_: Any, __: Any, values: Iterable[str]) -> dict[str, str]:
 
 
 _PERM = click.Choice(_PERMS)
-_grants = together(
+_grants = combined(
     on_option,
     click.option(
         "--new-secret",
@@ -245,7 +245,7 @@ async def set_account(
     for target in session.output.track("asking brokers", brokers):
         before = (await _rules(asker, target)).accounts.get(name)
         if before is None and not given["secret_key"]:
-            raise Refused(f"{target.address} has no {name}: give a new one --new-secret")
+            raise TopicChangeRefused(f"{target.address} has no {name}: give a new one --new-secret")
         after = _changed(before or Account(name), given)
         plan.append((target, after))
         rows += _differences(target, before or Account(name), after)
@@ -335,7 +335,7 @@ async def remove_account(session: Session, name: str, which: str, **sure: bool) 
     """
     own = session.options.credentials
     if own is not None and own.access_key == name:
-        raise Refused(f"{name} is the account that asks: delete it with another one")
+        raise TopicChangeRefused(f"{name} is the account that asks: delete it with another one")
     asker, brokers = await targets(session, which)
     have = [
         target

@@ -15,7 +15,7 @@ from rmq_ha.ops.admin.confirm import is_wanted, must_be_askable, sure_options
 from rmq_ha.ops.admin.options import common_options
 from rmq_ha.ops.admin.session import FAILED, NothingFound, Session, run
 from rmq_ha.ops.admin.targets import masters, targets
-from rmq_ha.ops.admin.topic import Refused
+from rmq_ha.ops.admin.topic import TopicChangeRefused
 
 COLUMNS = ("topic", "broker", "queue", "before", "after")
 
@@ -55,7 +55,9 @@ async def clone_offsets(
     :raises Refused: the group has members, or is the source.
     """
     if source == group:
-        raise Refused(f"{group} is both: name FROM first, then the group that shall go on there")
+        raise TopicChangeRefused(
+            f"{group} is both: name FROM first, then the group that shall go on there"
+        )
     asker, brokers = await targets(session)
     chosen = masters(brokers)
     rows: list[list[Any]] = []
@@ -84,7 +86,9 @@ async def _nobody_is_there(asker: Asker, address: str, group: str) -> None:
     members = await asker.run(members_of(address, group))
     if members.connections:
         who = ", ".join(sorted(item.client_id for item in members.connections))
-        raise Refused(f"{group} has members, which would write their offsets over it: stop {who}")
+        raise TopicChangeRefused(
+            f"{group} has members, which would write their offsets over it: stop {who}"
+        )
 
 
 def _rows(known: Offsets, broker: str, source: str, group: str) -> list[list[Any]]:

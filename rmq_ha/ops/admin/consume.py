@@ -27,9 +27,9 @@ from rmq_ha.client.rules.errors import BrokerRefused, NoRoute
 from rmq_ha.client.rules.messages import MessageExt
 from rmq_ha.client.rules.routes import subscribe_queues
 from rmq_ha.client.rules.subscriptions import MessageSelector
+from rmq_ha.ops.admin.message_text import message_line, message_values
 from rmq_ha.ops.admin.options import common_options
 from rmq_ha.ops.admin.session import Session, run
-from rmq_ha.ops.admin.shown import message_line, message_values
 
 _LOOK_S = 1.0
 _FROM = {
@@ -115,7 +115,7 @@ async def consume_as(
     consumer.subscribe(topic, selector)
     printer = Printer(session, given["count"])
     consumer.register_message_listener(printer, orderly=given["orderly"])
-    end = await End.of(asker, topic) if given["until_end"] else None
+    end = await End.read_now(asker, topic) if given["until_end"] else None
     await consumer.start()
     session.output.note(f"consuming {topic} as {group}; Ctrl-C ends it")
     if end is not None:
@@ -206,7 +206,7 @@ class End:
         self._ends = ends
 
     @classmethod
-    async def of(cls, asker: Asker, topic: str) -> "End":
+    async def read_now(cls, asker: Asker, topic: str) -> "End":
         """
         As it is now.
 

@@ -14,11 +14,11 @@ from rmq_ha.base.wire.stat_bodies import ASIDE
 from rmq_ha.ops.admin.confirm import must_be_askable
 from rmq_ha.ops.admin.handover_set import step_back
 from rmq_ha.ops.admin.options import common_options, refuse_given
-from rmq_ha.ops.admin.pair import Member, Registered, look_at
+from rmq_ha.ops.admin.pair import Member, RegisteredName, look_at
 from rmq_ha.ops.admin.role_change import (
     OF_A_CLASSIC_PAIR,
+    ChangeOptions,
     ChangeRefused,
-    How,
     RoleChange,
     change_options,
 )
@@ -49,7 +49,7 @@ def demote(config: str, broker_id: int | None, **given: Any) -> None:
 
     Exit code 1: it is not done, for the reason that is said.
     """
-    how = How(**given)
+    how = ChangeOptions(**given)
     must_be_a_brokers(config)
     must_be_askable(yes=how.yes, dry_run=how.dry_run)
 
@@ -85,7 +85,7 @@ async def _demote(change: RoleChange, broker_id: int | None) -> None:
             f"{file.path}: set namesrvAddr to a name server that runs without this broker: a slave"
             " learns there who its master is"
         )
-    own = await change.own()
+    own = await change.own_member()
     known = await _new_master(change, own)
     master = await look_at(await change.asker(), known.master or "")
     if not master.is_master:
@@ -114,17 +114,17 @@ async def _demote(change: RoleChange, broker_id: int | None) -> None:
     say(f"{file.address} follows {master.address}; its log ends at {new.end}")
 
 
-async def _new_master(change: RoleChange, own: Member) -> Registered:
+async def _new_master(change: RoleChange, own: Member) -> RegisteredName:
     """:raises ChangeRefused: there is none."""
 
-    async def look() -> Registered | None:
+    async def look() -> RegisteredName | None:
         registered = await change.registered()
         return registered if registered.master not in (None, change.file.address) else None
 
     if own.is_master or change.how.dry_run:
         registered = await look()
     else:
-        registered = await change.until("until there is a new master", look)
+        registered = await change.wait_until("until there is a new master", look)
     if registered is not None:
         return registered
     now = await change.registered()
@@ -138,7 +138,7 @@ async def _new_master(change: RoleChange, own: Member) -> Registered:
     )
 
 
-def _free_id(change: RoleChange, known: Registered) -> int:
+def _free_id(change: RoleChange, known: RegisteredName) -> int:
     """What it is called already, or the lowest number that nobody has."""
     taken = {n for n, address in known.addresses.items() if address != change.file.address}
     wished = change.file.configuration.broker.broker_id
@@ -152,13 +152,13 @@ async def _verify(change: RoleChange, master: Member) -> Member:
     last: list[Member] = []
 
     async def follows() -> Member | None:
-        last[:] = [await change.own()]
+        last[:] = [await change.own_member()]
         own = last[0]
         if own.role != BrokerRole.SLAVE.value or own.end < master.end:
             return None
         return own if _link(own).get("state", _FOLLOWING) == _FOLLOWING else None
 
-    new = await change.until("until it follows and has everything", follows)
+    new = await change.wait_until("until it follows and has everything", follows)
     if new is not None:
         return new
     own = last[0]
@@ -178,7 +178,7 @@ def _link(own: Member) -> dict[str, Any]:
     return own.replication.get("master") or {}
 
 
-def _about(said: Any) -> dict[str, Any]:
+def _setaside_summary(said: Any) -> dict[str, Any]:
     """What `log/setaside.py` wrote; raises what `read_body` knows where the shape is another."""
     topics = {str(topic): int(count) for topic, count in said["topics"].items()}
     return {**said, "time": int(said["time"]), "messages": int(said["messages"]), "topics": topics}
@@ -192,7 +192,7 @@ def _show_set_aside(change: RoleChange, new: Member, began_ms: int) -> None:
     for name in disk.list_dir(folder):
         path = f"{folder}/{name}"
         try:
-            about = read_body(disk.read_bytes(f"{path}/{ABOUT}"), _about)
+            about = read_body(disk.read_bytes(f"{path}/{ABOUT}"), _setaside_summary)
         except (OSError, ProtocolViolation):
             change.session.output.note(f"{path} does not say what is kept there")
             continue

@@ -11,7 +11,7 @@ from rmq_ha.base.errors import ConfigurationError
 from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.ops.admin.confirm import is_wanted, must_be_askable, sure_options
 from rmq_ha.ops.admin.dledger_group import GroupClient, GroupRefused, MemberStatus, leader_of
-from rmq_ha.ops.admin.options import common_options, together
+from rmq_ha.ops.admin.options import combined, common_options
 from rmq_ha.ops.admin.session import FAILED, NO_ANSWER, Session, run
 from rmq_ha.server.dledger.codes import RequestCode
 
@@ -32,14 +32,14 @@ COLUMNS = (
 )
 
 
-class Known(NamedTuple):
+class NamedGroup(NamedTuple):
     """A group as it was named on the command line."""
 
     group: str
     peers: Mapping[str, str]
 
 
-group_options = together(
+group_options = combined(
     click.option("--group", "-g", metavar="NAME", help="The group's dLegerGroup."),
     click.option("--peers", metavar="n0-HOST:PORT;...", help="The group's dLegerPeers."),
     click.option(
@@ -51,7 +51,7 @@ group_options = together(
 """Say which group is meant; see `known_group`."""
 
 
-def known_group(group: str | None, peers: str | None, config: Any) -> Known:
+def known_group(group: str | None, peers: str | None, config: Any) -> NamedGroup:
     """
     What the options say; those given beside a file win.
 
@@ -63,12 +63,12 @@ def known_group(group: str | None, peers: str | None, config: Any) -> Known:
     if not group or not peers:
         raise click.UsageError("give --group and --peers, or the --config file of a member")
     try:
-        return Known(group, parse_peers(peers))
+        return NamedGroup(group, parse_peers(peers))
     except ConfigurationError as error:
         raise click.UsageError(str(error)) from None
 
 
-def client_of(session: Session, known: Known) -> GroupClient:
+def client_of(session: Session, known: NamedGroup) -> GroupClient:
     """Asks the members with the options of the command line."""
 
     async def invoke(address: str, command: RemotingCommand) -> RemotingCommand:
@@ -106,7 +106,7 @@ def status(group: str | None, peers: str | None, config: Any) -> None:
     run(work)
 
 
-async def show_status(session: Session, known: Known) -> int | None:
+async def show_status(session: Session, known: NamedGroup) -> int | None:
     """:returns: the exit code."""
     members = await client_of(session, known).status()
     show_members(session, known, members)
@@ -115,7 +115,7 @@ async def show_status(session: Session, known: Known) -> int | None:
     return NO_ANSWER if any(member.problem for member in members) else None
 
 
-def show_members(session: Session, known: Known, members: list[MemberStatus]) -> None:
+def show_members(session: Session, known: NamedGroup, members: list[MemberStatus]) -> None:
     """A row for each member, and why some are not known."""
     rows = [[getattr(member, column) for column in COLUMNS] for member in members]
     problems = [f"{member.member}: {member.problem}" for member in members if member.problem]
@@ -152,7 +152,7 @@ def transfer(
     run(work)
 
 
-async def hand_over(session: Session, known: Known, to: str, **sure: bool) -> int | None:
+async def hand_over(session: Session, known: NamedGroup, to: str, **sure: bool) -> int | None:
     """:returns: the exit code."""
     client = client_of(session, known)
     if not sure["yes"]:

@@ -106,7 +106,7 @@ class GroupClient:
         members = await self.status()
         leader = leader_of(members)
         if leader is None or leader.term is None:
-            raise GroupRefused(_nobody(members), ResponseCode.NOT_LEADER)
+            raise GroupRefused(_no_leader_text(members), ResponseCode.NOT_LEADER)
         if leader.member == to:
             return None
         request = LeadershipTransferRequest(
@@ -192,7 +192,7 @@ def leader_of(members: list[MemberStatus]) -> MemberStatus | None:
     return max(leaders, key=lambda member: -1 if member.term is None else member.term, default=None)
 
 
-def _nobody(members: list[MemberStatus]) -> str:
+def _no_leader_text(members: list[MemberStatus]) -> str:
     silent = [f"{member.member}: {member.problem}" for member in members if member.problem]
     text = "nobody of the group says that it leads"
     return f"{text} ({'; '.join(silent)})" if silent else f"{text}; an election may be on its way"

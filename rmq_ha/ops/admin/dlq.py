@@ -16,7 +16,7 @@ from rmq_ha.base.model.properties import (
     WAIT,
 )
 from rmq_ha.base.model.topics import DLQ_PREFIX, RETRY_PREFIX
-from rmq_ha.base.model.unserved import TIMERS
+from rmq_ha.base.model.unserved_properties import TIMERS
 from rmq_ha.base.wire.bodies import MessageQueue
 from rmq_ha.client.blocking import READER_GROUP
 from rmq_ha.client.connection.asks import Asker
@@ -37,9 +37,9 @@ from rmq_ha.client.rules.routes import subscribe_queues
 from rmq_ha.client.rules.settings import ProducerConfig
 from rmq_ha.client.send.producer import Producer
 from rmq_ha.ops.admin.confirm import is_wanted, must_be_askable, sure_options
+from rmq_ha.ops.admin.message_text import message_line, message_values, time_text
 from rmq_ha.ops.admin.options import common_options
 from rmq_ha.ops.admin.session import FAILED, NothingFound, Session, run
-from rmq_ha.ops.admin.shown import message_line, message_values, time_text
 from rmq_ha.ops.admin.targets import first_of_each, targets
 
 LIST_COLUMNS = ("group", "messages", "last")
@@ -161,7 +161,7 @@ async def resend_to(
             async for message, queue in letters.messages(every=every):
                 if sent == count or session.interrupted.called:
                     break
-                await producer.send(again(message, group))
+                await producer.send(as_retry(message, group))
                 await letters.done(queue, message.queue_offset + 1)
                 sent += 1
                 steps.advance()
@@ -170,7 +170,7 @@ async def resend_to(
         session.output.line(f"{sent} of {count} sent", {"would_send": count, "sent": sent})
 
 
-def again(message: MessageExt, group: str) -> Message:
+def as_retry(message: MessageExt, group: str) -> Message:
     """As the group's retry topic has it; its members see the topic that it came from."""
     kept = {k: v for k, v in message.properties.items() if k not in _KEPT_OUT}
     kept.setdefault(ORIGIN_MESSAGE_ID, message.msg_id)

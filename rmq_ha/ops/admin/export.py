@@ -17,10 +17,10 @@ from rmq_ha.client.lookup.brokers import (
     topic_configs,
 )
 from rmq_ha.ops.admin.broker import rate
+from rmq_ha.ops.admin.message_text import time_text
 from rmq_ha.ops.admin.options import common_options
 from rmq_ha.ops.admin.output import Output
 from rmq_ha.ops.admin.session import NO_ANSWER, Session, run
-from rmq_ha.ops.admin.shown import time_text
 from rmq_ha.ops.admin.targets import targets
 
 _RATES = {"in_s": "putTps", "out_s": "getTransferedTps"}

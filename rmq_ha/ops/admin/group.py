@@ -30,7 +30,7 @@ from rmq_ha.ops.admin.group_settings import create, update
 from rmq_ha.ops.admin.options import common_options
 from rmq_ha.ops.admin.session import NothingFound, Session, run
 from rmq_ha.ops.admin.targets import Target, first_of_each, masters, targets
-from rmq_ha.ops.admin.topic import Refused, forget_everywhere
+from rmq_ha.ops.admin.topic import TopicChangeRefused, forget_everywhere
 
 LIST_COLUMNS = ("group", "brokers", "members", "lag", "consume")
 MEMBER_COLUMNS = ("client_id", "address", "language", "version")
@@ -102,7 +102,7 @@ def show(name: str) -> None:
 async def show_group(session: Session, name: str) -> None:
     """:raises NothingFound: there is none."""
     asker, brokers = await targets(session)
-    settings, members = await _known(session, asker, first_of_each(brokers), name)
+    settings, members = await _settings_and_members(session, asker, first_of_each(brokers), name)
     if not settings and not members.connections:
         raise NothingFound(f"no broker knows the group {name}")
     lags = await asker.run(consume_stats(name))
@@ -132,7 +132,7 @@ async def show_group(session: Session, name: str) -> None:
     )
 
 
-async def _known(
+async def _settings_and_members(
     session: Session, asker: Asker, brokers: list[Target], name: str
 ) -> tuple[dict[str, dict[str, Any]], Members]:
     """Its settings by address, and its members at all brokers together."""
@@ -185,12 +185,14 @@ async def delete_everywhere(
     """
     asker, brokers = await targets(session)
     chosen = masters(brokers)
-    settings, members = await _known(session, asker, chosen, name)
+    settings, members = await _settings_and_members(session, asker, chosen, name)
     if not settings:
         raise NothingFound(f"no broker has the group {name}")
     if members.connections:
         who = ", ".join(item.client_id for item in members.connections)
-        raise Refused(f"{name} has members, which would make it again: stop them first ({who})")
+        raise TopicChangeRefused(
+            f"{name} has members, which would make it again: stop them first ({who})"
+        )
     topics: Counter[str] = Counter()
     for target in session.output.track("asking brokers", chosen):
         for topic in (RETRY_PREFIX + name, DLQ_PREFIX + name):

@@ -10,15 +10,15 @@ from rmq_ha.base.model.topics import group_fault
 from rmq_ha.client.lookup.administration import put_group
 from rmq_ha.client.lookup.brokers import group_configs
 from rmq_ha.ops.admin.confirm import dry_run_option, is_wanted, must_be_askable, sure_options
-from rmq_ha.ops.admin.options import common_options, on_option, together
+from rmq_ha.ops.admin.options import combined, common_options, on_option
 from rmq_ha.ops.admin.session import NothingFound, Session, run
 from rmq_ha.ops.admin.targets import Target, masters, targets
-from rmq_ha.ops.admin.topic import Refused
+from rmq_ha.ops.admin.topic import TopicChangeRefused
 
 COLUMNS = ("group", "broker", "key", "before", "after")
 
 
-_settings = together(
+_settings = combined(
     on_option,
     click.option(
         "--retries",
@@ -94,7 +94,7 @@ async def change_group(
     """
     fault = group_fault(name)
     if fault is not None:
-        raise Refused(fault)
+        raise TopicChangeRefused(fault)
     changes = {key: value for key, value in given.items() if value is not None}
     asker, brokers = await targets(session, which)
     plan: list[tuple[Target, SubscriptionGroupConfig]] = []
@@ -102,7 +102,9 @@ async def change_group(
     for target in session.output.track("asking brokers", masters(brokers)):
         before = (await asker.run(group_configs(target.address))).get(name)
         if is_new and before is not None:
-            raise Refused(f"{target.name or target.address} has {name} already: use group update")
+            raise TopicChangeRefused(
+                f"{target.name or target.address} has {name} already: use group update"
+            )
         if not is_new and before is None:
             continue
         plan.append((target, replace(before or SubscriptionGroupConfig(name), **changes)))

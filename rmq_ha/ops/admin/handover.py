@@ -9,7 +9,7 @@ from rmq_ha.base.errors import RemotingError
 from rmq_ha.client.connection.asks import Asker
 from rmq_ha.client.lookup.brokers import broker_config
 from rmq_ha.ops.admin.confirm import is_wanted, must_be_askable, sure_options
-from rmq_ha.ops.admin.dledger import Known, client_of, group_options, known_group, show_members
+from rmq_ha.ops.admin.dledger import NamedGroup, client_of, group_options, known_group, show_members
 from rmq_ha.ops.admin.dledger_group import GroupRefused, MemberStatus, leader_of
 from rmq_ha.ops.admin.handover_set import elect, set_of
 from rmq_ha.ops.admin.options import common_options, refuse_given
@@ -86,18 +86,20 @@ async def give_over_of(session: Session, which: str, to: str | None, **sure: boo
             return await elect(session, Asker(await session.direct()), controlled, to, **sure)
         if config.get("enableDLegerCommitLog") != "true":
             raise ChangeRefused(_CLASSIC.format(which=which))
-        known = Known(config["dLegerGroup"], parse_peers(config["dLegerPeers"]))
+        known = NamedGroup(config["dLegerGroup"], parse_peers(config["dLegerPeers"]))
         return await give_over(session, known, to, **sure)
     raise problem or NothingFound(f"no broker is called {which}")
 
 
-async def give_over(session: Session, known: Known, to: str | None, **sure: bool) -> int | None:
+async def give_over(
+    session: Session, known: NamedGroup, to: str | None, **sure: bool
+) -> int | None:
     """:returns: the exit code."""
     client = client_of(session, known)
     members = await client.status()
     leader = leader_of(members)
     show_members(session, known, members)
-    chosen = to or _best(members, leader)
+    chosen = to or _best_follower(members, leader)
     if leader is None or chosen is None:
         text = "nobody leads" if leader is None else "no other member answers"
         session.output.error(f"{known.group}: {text}, so nobody can hand over", exit_code=NO_ANSWER)
@@ -122,7 +124,7 @@ async def give_over(session: Session, known: Known, to: str | None, **sure: bool
     return None
 
 
-def _best(members: list[MemberStatus], leader: MemberStatus | None) -> str | None:
+def _best_follower(members: list[MemberStatus], leader: MemberStatus | None) -> str | None:
     """Of those that follow, who lacks least; the first of equals."""
     others = [member for member in members if member is not leader and member.problem is None]
     followers = [member for member in others if member.lag is not None]

@@ -155,7 +155,7 @@ async def take_over(session: Session, file: RoleFile, **sure: bool) -> int | Non
     :raises ChangeRefused: it does not run, has no role yet, or would lose messages.
     """
     asker = Asker(await session.direct())
-    known, number = await _own(asker, file)
+    known, number = await _own_set(asker, file)
     if number == MASTER_ID:
         text = f"{file.address} leads {known.broker_name} already"
         session.output.line(text, {"changed": False})
@@ -171,7 +171,7 @@ async def step_back(session: Session, file: RoleFile, **sure: bool) -> int | Non
     :raises ChangeRefused: it does not run, has no role yet, or nobody else is in sync.
     """
     asker = Asker(await session.direct())
-    known, number = await _own(asker, file)
+    known, number = await _own_set(asker, file)
     if number == MASTER_ID:
         return await elect(session, asker, known, None, **sure)
     text = f"{file.address} follows in {known.broker_name} already: its brokerId is {number}"
@@ -179,7 +179,7 @@ async def step_back(session: Session, file: RoleFile, **sure: bool) -> int | Non
     return None
 
 
-async def _own(asker: Asker, file: RoleFile) -> tuple[ControlledSet, int]:
+async def _own_set(asker: Asker, file: RoleFile) -> tuple[ControlledSet, int]:
     """The set of this broker, and its brokerId, which is `MASTER_ID` while it leads."""
     try:
         config = await asker.run(broker_config(file.address))

@@ -11,7 +11,7 @@ from rmq_ha.base.host.disk import RealDisk
 from rmq_ha.ops.admin.confirm import dry_run_option
 from rmq_ha.ops.admin.layouts import (
     SCRAPE_FILE,
-    Planned,
+    PlannedServer,
     controller,
     dledger,
     failover,
@@ -23,7 +23,7 @@ from rmq_ha.ops.admin.output import Output
 from rmq_ha.ops.admin.session import FAILED
 from rmq_ha.ops.admin.sites import Site, joined, read_hosts
 
-_LAYOUTS: dict[str, Callable[[Site], list[Planned]]] = {
+_LAYOUTS: dict[str, Callable[[Site], list[PlannedServer]]] = {
     "pair": pair,
     "dledger": dledger,
     "controller": controller,
@@ -154,5 +154,5 @@ def _one_of(layouts: Sequence[str]) -> str:
     )
 
 
-def _page_of(item: Planned) -> str:
+def _page_of(item: PlannedServer) -> str:
     return f"http://{joined(item.host, item.status)}/"

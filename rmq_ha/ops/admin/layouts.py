@@ -20,7 +20,7 @@ from rmq_ha.ops.admin.sites import (
 SCRAPE_FILE = "prometheus.yml"
 
 
-class Planned(NamedTuple):
+class PlannedServer(NamedTuple):
     """
     A server's file.
 
@@ -35,7 +35,7 @@ class Planned(NamedTuple):
     status: int
 
 
-def scrape_file(planned: Sequence[Planned]) -> str:
+def scrape_file(planned: Sequence[PlannedServer]) -> str:
     """What Prometheus reads to ask these servers."""
     targets = ", ".join(f'"{joined(item.host, item.status)}"' for item in planned)
     return _text(
@@ -54,7 +54,7 @@ def scrape_file(planned: Sequence[Planned]) -> str:
     )
 
 
-def pair(place: Site) -> list[Planned]:
+def pair(place: Site) -> list[PlannedServer]:
     """
     A SYNC_MASTER, its slave, and a name server beside each.
 
@@ -80,7 +80,7 @@ def pair(place: Site) -> list[Planned]:
     return made
 
 
-def dledger(place: Site) -> list[Planned]:
+def dledger(place: Site) -> list[PlannedServer]:
     """
     A group of three brokers that elect their master, and a name server beside two of them.
 
@@ -106,7 +106,7 @@ def dledger(place: Site) -> list[Planned]:
     return made
 
 
-def controller(place: Site) -> list[Planned]:
+def controller(place: Site) -> list[PlannedServer]:
     """
     One or three controllers for brokers of RocketMQ 5 in controller mode.
 
@@ -122,7 +122,7 @@ def controller(place: Site) -> list[Planned]:
     return [_controller(place, peers, number, host, ports) for number, host in enumerate(hosts)]
 
 
-def failover(place: Site) -> list[Planned]:
+def failover(place: Site) -> list[PlannedServer]:
     """
     A pair whose master is elected: by three controllers, two of them in the pair's name servers.
 
@@ -167,7 +167,7 @@ def _controller(
     host: str,
     ports: Ports,
     brokers: Sequence[str] = (),
-) -> Planned:
+) -> PlannedServer:
     status = ports.status(host, CONTROLLER_STATUS)
     lines = [
         f"# A controller; brokers in controller mode get controllerAddr={_addr_list(peers)}",
@@ -177,7 +177,7 @@ def _controller(
         *status_lines(place, host, status),
     ]
     file = f"controller-n{number}.properties"
-    return Planned(file, host, "rmqha-controller", _text(lines), status)
+    return PlannedServer(file, host, "rmqha-controller", _text(lines), status)
 
 
 def _member(place: Site, peers: Sequence[str], number: int) -> list[str]:
@@ -213,7 +213,7 @@ def _addresses(host: str) -> list[str]:
     return [f"brokerIP1={host}", f"brokerIP2={host}", *bound(host)]
 
 
-def _namesrv(place: Site, host: str, number: int, ports: Ports) -> tuple[str, int, Planned]:
+def _namesrv(place: Site, host: str, number: int, ports: Ports) -> tuple[str, int, PlannedServer]:
     port, status = ports.namesrv(host), ports.status(host, NAMESRV_STATUS)
     file = f"namesrv-{number + 1}"
     lines = [
@@ -223,13 +223,13 @@ def _namesrv(place: Site, host: str, number: int, ports: Ports) -> tuple[str, in
         *bound(host),
         *status_lines(place, host, status),
     ]
-    planned = Planned(f"{file}.properties", host, "rmqha-namesrv", _text(lines), status)
+    planned = PlannedServer(f"{file}.properties", host, "rmqha-namesrv", _text(lines), status)
     return host, port, planned
 
 
 def _broker(
     place: Site, host: str, file: str, names: str, lines: Sequence[str], ports: Ports
-) -> Planned:
+) -> PlannedServer:
     port, status = ports.broker(host), ports.status(host, BROKER_STATUS)
     text = [
         f"# Takes {port}, {port - 2} (clients' fast port); in a pair {port + 1} (replication).",
@@ -242,7 +242,7 @@ def _broker(
         "fileReservedTime=72",
         *status_lines(place, host, status),
     ]
-    return Planned(f"{file}.properties", host, "rmqha-broker", _text(text), status)
+    return PlannedServer(f"{file}.properties", host, "rmqha-broker", _text(text), status)
 
 
 def _text(lines: Sequence[str]) -> str:

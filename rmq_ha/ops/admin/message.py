@@ -24,11 +24,11 @@ from rmq_ha.client.lookup.lookups import (
 from rmq_ha.client.rules.broker_choice import BrokerChoice
 from rmq_ha.client.rules.errors import BrokerRefused
 from rmq_ha.client.rules.messages import MessageExt
+from rmq_ha.ops.admin.message_text import message_values
 from rmq_ha.ops.admin.options import common_options, refuse_given
+from rmq_ha.ops.admin.points_in_time import PointInTime, WhenType
 from rmq_ha.ops.admin.session import NothingFound, Session, run
-from rmq_ha.ops.admin.shown import message_values
 from rmq_ha.ops.admin.trace import trace
-from rmq_ha.ops.admin.when import When, WhenType
 
 
 @click.group()
@@ -88,7 +88,7 @@ class _SpotType(click.ParamType[Spot] if TYPE_CHECKING else click.ParamType):  #
 )
 @common_options
 def show(
-    msg_id: str | None, topic: str, key: str, spot: Spot | None, max_num: int, since: When
+    msg_id: str | None, topic: str, key: str, spot: Spot | None, max_num: int, since: PointInTime
 ) -> None:
     """
     Show the message with this ID: where it is stored (offsetMsgId), or the unique id that its
@@ -112,7 +112,7 @@ def show(
             messages = [await at_place(session, place, topic)]
         else:
             asker = Asker(await session.client())
-            begin = max(0, since.at(session.host.now_ms()))
+            begin = max(0, since.to_ms(session.host.now_ms()))
             query = KeyQuery(topic, key or msg_id or "", not key, max_num, begin)
             asking = at_spot(topic, spot) if spot else by_key(query)
             with session.output.progress("asking brokers", None) as steps:

@@ -7,11 +7,11 @@ from rmq_ha.client.lookup.groups import GroupLag, Reset, consume_stats
 from rmq_ha.client.lookup.groups import reset_offset as reset
 from rmq_ha.ops.admin.confirm import is_wanted, must_be_askable, sure_options
 from rmq_ha.ops.admin.losses import must_exist
+from rmq_ha.ops.admin.message_text import time_text
 from rmq_ha.ops.admin.options import common_options
+from rmq_ha.ops.admin.points_in_time import PointInTime, WhenType
 from rmq_ha.ops.admin.session import FAILED, NothingFound, Session, run
-from rmq_ha.ops.admin.shown import time_text
 from rmq_ha.ops.admin.targets import first_of_each, targets
-from rmq_ha.ops.admin.when import When, WhenType
 
 LAG_COLUMNS = ("topic", "broker", "queue", "broker_offset", "consumer_offset", "lag", "last")
 MOVED_COLUMNS = ("broker", "queue", "before", "after")
@@ -80,7 +80,9 @@ def show_lag(session: Session, group: str, group_lag: GroupLag) -> None:
 @click.option("--new", "is_new", is_flag=True, help="Accept a group that does not exist yet.")
 @sure_options
 @common_options
-def reset_offset(topic: str, group: str, to: When, is_new: bool, dry_run: bool, yes: bool) -> None:
+def reset_offset(
+    topic: str, group: str, to: PointInTime, is_new: bool, dry_run: bool, yes: bool
+) -> None:
     """
     Have a group go on elsewhere in TOPIC.
 
@@ -92,7 +94,7 @@ def reset_offset(topic: str, group: str, to: When, is_new: bool, dry_run: bool, 
     must_be_askable(yes=yes, dry_run=dry_run)
 
     async def work(session: Session) -> None:
-        timestamp = to.at(session.host.now_ms())
+        timestamp = to.to_ms(session.host.now_ms())
         await move_offsets(
             session, topic, group, timestamp, is_new=is_new, yes=yes, dry_run=dry_run
         )

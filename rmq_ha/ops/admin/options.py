@@ -51,7 +51,7 @@ class Options:
         )
 
 
-def together(*options: Callable[[Any], Any]) -> Callable[[F], F]:
+def combined(*options: Callable[[Any], Any]) -> Callable[[F], F]:
     """A decorator that gives a command all of these, which its help shows in this order."""
 
     def give(function: F) -> F:
@@ -172,7 +172,7 @@ _SHARED = (
 )
 
 
-common_options = together(*_SHARED)
+common_options = combined(*_SHARED)
 """Gives a command the options; `current_options` has their values."""
 
 

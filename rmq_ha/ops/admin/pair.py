@@ -83,7 +83,7 @@ async def look_at(asker: Asker, address: str) -> Member:
     )
 
 
-class Registered(NamedTuple):
+class RegisteredName(NamedTuple):
     """
     What a name server has of a broker name.
 
@@ -100,14 +100,14 @@ class Registered(NamedTuple):
         return self.addresses.get(MASTER_ID)
 
 
-async def registered(asker: Asker, broker_name: str) -> Registered:
+async def registered(asker: Asker, broker_name: str) -> RegisteredName:
     """Ask the name servers, never fails for their sake."""
     try:
         info = await asker.run(cluster_info())
     except (NoNameServer, RemotingError) as error:
-        return Registered({}, str(error))
+        return RegisteredName({}, str(error))
     broker = info.brokers.get(broker_name)
-    return Registered(broker.addresses if broker else {})
+    return RegisteredName(broker.addresses if broker else {})
 
 
 class GroupStanding(NamedTuple):

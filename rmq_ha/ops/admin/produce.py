@@ -10,9 +10,9 @@ from rmq_ha.client.rules.messages import Message, SendResult
 from rmq_ha.client.rules.queue_choice import select_by_hash
 from rmq_ha.client.rules.settings import ProducerConfig
 from rmq_ha.client.send.producer import Producer
+from rmq_ha.ops.admin.message_text import result_line, result_values
 from rmq_ha.ops.admin.options import common_options, refuse_given
 from rmq_ha.ops.admin.session import FAILED, Session, run
-from rmq_ha.ops.admin.shown import result_line, result_values
 from rmq_ha.ops.admin.stdin import StdinLines
 
 

@@ -11,11 +11,19 @@ from rmq_ha.base.model.status import BrokerRole
 from rmq_ha.ops.admin.confirm import must_be_askable
 from rmq_ha.ops.admin.handover_set import take_over
 from rmq_ha.ops.admin.options import common_options, refuse_given
-from rmq_ha.ops.admin.pair import GroupStanding, Lack, Member, Registered, lacks, look_at, standings
+from rmq_ha.ops.admin.pair import (
+    GroupStanding,
+    Lack,
+    Member,
+    RegisteredName,
+    lacks,
+    look_at,
+    standings,
+)
 from rmq_ha.ops.admin.role_change import (
     OF_A_CLASSIC_PAIR,
+    ChangeOptions,
     ChangeRefused,
-    How,
     RoleChange,
     change_options,
 )
@@ -56,7 +64,7 @@ def promote(config: str, role: str, less: bool, **given: Any) -> None:
     Exit code 1: it is not done, for the reason that is said; 4: it is the master, but no name
     server answers, so that no client finds it.
     """
-    how = How(**given)
+    how = ChangeOptions(**given)
     must_be_a_brokers(config)
     must_be_askable(yes=how.yes, dry_run=how.dry_run)
 
@@ -89,7 +97,7 @@ async def promote_broker(change: RoleChange, role: BrokerRole, *, less: bool = F
 async def _promote(change: RoleChange, role: BrokerRole, less: bool) -> int | None:
     file, report, say = change.file, change.report, change.session.output.say
     changes = file.changes(role, MASTER_ID)
-    own, known = await change.own(), await change.registered()
+    own, known = await change.own_member(), await change.registered()
     report["role"] = own.role
     say(f"{file.broker_name} at {file.address}: {_now(own)}, shall be {role.value}")
     if known.problem:
@@ -121,7 +129,7 @@ def _now(own: Member) -> str:
     return f"does not answer ({own.problem})" if own.role is None else f"{own.role} now"
 
 
-async def _look_at_old_master(change: RoleChange, own: Member, known: Registered) -> None:
+async def _look_at_old_master(change: RoleChange, own: Member, known: RegisteredName) -> None:
     """:raises ChangeRefused: it answers."""
     if own.is_master:
         return
@@ -218,7 +226,7 @@ async def _show_groups(change: RoleChange, own: Member, copied: float | None) ->
 
 
 async def _look_at_other_slaves(
-    change: RoleChange, own: Member, known: Registered, less: bool
+    change: RoleChange, own: Member, known: RegisteredName, less: bool
 ) -> None:
     """:raises ChangeRefused: another one has more."""
     for number, address in sorted(known.addresses.items()):
@@ -282,10 +290,10 @@ async def _verify(change: RoleChange, before: Member) -> Member:
     last: list[Member] = []
 
     async def is_master() -> Member | None:
-        last[:] = [await change.own()]
+        last[:] = [await change.own_member()]
         return last[0] if last[0].is_master else None
 
-    new = await change.until("until it is the master", is_master)
+    new = await change.wait_until("until it is the master", is_master)
     if new is None:
         raise ChangeRefused(
             f"not done: {change.file.path} says master, but {change.file.address}"
@@ -303,11 +311,11 @@ async def _verify(change: RoleChange, before: Member) -> Member:
 async def _verify_route(change: RoleChange) -> None:
     """:raises ChangeRefused: name servers send clients elsewhere."""
 
-    async def is_routed() -> Registered | None:
+    async def is_routed() -> RegisteredName | None:
         registered = await change.registered()
         return registered if registered.master == change.file.address else None
 
-    if await change.until("until name servers say so", is_routed) is None:
+    if await change.wait_until("until name servers say so", is_routed) is None:
         now = await change.registered()
         change.report["done"] = False
         raise ChangeRefused(

@@ -12,8 +12,8 @@ from rmq_ha.base.errors import RmqHaError
 from rmq_ha.base.host.command import run_command
 from rmq_ha.client.connection.asks import Asker
 from rmq_ha.ops.admin.confirm import is_wanted, sure_options
-from rmq_ha.ops.admin.options import together
-from rmq_ha.ops.admin.pair import Member, Registered, look_at, registered
+from rmq_ha.ops.admin.options import combined
+from rmq_ha.ops.admin.pair import Member, RegisteredName, look_at, registered
 from rmq_ha.ops.admin.role_file import Change, RoleFile
 from rmq_ha.ops.admin.session import Session
 
@@ -27,7 +27,7 @@ class ChangeRefused(RmqHaError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class How:
+class ChangeOptions:
     """
     How a change is carried out.
 
@@ -43,7 +43,7 @@ class How:
     run: "Callable[[str], Deferred[int]] | None" = None
 
 
-change_options = together(
+change_options = combined(
     sure_options,
     click.option(
         "--config",
@@ -82,7 +82,7 @@ class RoleChange:
     :ivar report: what JSON shows at the end, whatever the end is.
     """
 
-    def __init__(self, session: Session, file: RoleFile, how: How) -> None:
+    def __init__(self, session: Session, file: RoleFile, how: ChangeOptions) -> None:
         self.session = session
         self.file = file
         self.how = how
@@ -104,7 +104,7 @@ class RoleChange:
             self._asker = Asker(await session.direct())
         return self._asker
 
-    async def own(self) -> Member:
+    async def own_member(self) -> Member:
         """
         The broker of the file.
 
@@ -118,11 +118,11 @@ class RoleChange:
             )
         return member
 
-    async def registered(self) -> Registered:
+    async def registered(self) -> RegisteredName:
         """What name servers know of its name."""
         asker = await self.asker()
         if not self.session.options.namesrv:
-            return Registered({}, _NO_NAME_SERVER)
+            return RegisteredName({}, _NO_NAME_SERVER)
         return await registered(asker, self.file.broker_name)
 
     def warn(self, text: str) -> None:
@@ -174,7 +174,7 @@ class RoleChange:
                 " role: start the broker, then run this again, which verifies it"
             )
 
-    async def until(self, title: str, look: Callable[[], Awaitable[T | None]]) -> T | None:
+    async def wait_until(self, title: str, look: Callable[[], Awaitable[T | None]]) -> T | None:
         """
         What it finds; None, if that takes too long or somebody presses Ctrl-C.
 

@@ -6,11 +6,11 @@ from rmq_ha.base.host.surroundings import real_surroundings
 from rmq_ha.base.store_format.commitlog import decode_record
 from rmq_ha.client.rules.messages import message_of
 from rmq_ha.ops.admin.confirm import must_be_askable, sure_options
+from rmq_ha.ops.admin.message_text import message_line, message_values
 from rmq_ha.ops.admin.options import common_options
 from rmq_ha.ops.admin.session import FAILED, Session, run
-from rmq_ha.ops.admin.shown import message_line, message_values
 from rmq_ha.ops.admin.store_files import locked, opened, show_findings, verified
-from rmq_ha.ops.admin.store_repair import How, repair_store
+from rmq_ha.ops.admin.store_repair import RepairOptions, repair_store
 from rmq_ha.ops.offline.records import Damage, records
 from rmq_ha.ops.offline.verify import INDEX, QUEUES
 
@@ -140,7 +140,7 @@ def repair(config: str, parts: tuple[str, ...], **sure: bool) -> None:
     must_be_askable(**sure)
 
     async def work(session: Session) -> int | None:
-        how = How(real_surroundings("."), frozenset(parts), **sure)
+        how = RepairOptions(real_surroundings("."), frozenset(parts), **sure)
         return await repair_store(session, config, how)
 
     run(work)

@@ -8,7 +8,7 @@ from rmq_ha.base.host.files import files_of
 from rmq_ha.base.seams import Disk
 from rmq_ha.ops.admin.session import Session
 from rmq_ha.ops.offline.directory import StoreFiles
-from rmq_ha.ops.offline.verify import Finding, Verified, verify
+from rmq_ha.ops.offline.verify import Finding, VerifyResult, verify
 
 COLUMNS = ("code", "fault", "place", "found", "meaning", "repair")
 
@@ -38,13 +38,13 @@ def opened(root: str, commit_log: str | None = None) -> StoreFiles:
     return store
 
 
-def verified(session: Session, root: str, commit_log: str | None) -> Verified:
+def verified(session: Session, root: str, commit_log: str | None) -> VerifyResult:
     """:raises CannotDecide: it cannot be read."""
     with session.output.progress("thousand messages", None) as steps:
         return verify(opened(root, commit_log), steps.advance)
 
 
-def show_findings(session: Session, root: str, report: Verified) -> None:
+def show_findings(session: Session, root: str, report: VerifyResult) -> None:
     """A row for each, and how many messages there are."""
     session.output.table(root, COLUMNS, map(_row, report.findings), messages=report.records)
 

@@ -29,7 +29,7 @@ class RepairRefused(RmqHaError):
 
 
 @dataclass(frozen=True, slots=True)
-class How:
+class RepairOptions:
     """
     How a store is repaired.
 
@@ -42,7 +42,7 @@ class How:
     dry_run: bool = False
 
 
-async def repair_store(session: Session, config: str, how: How) -> int | None:
+async def repair_store(session: Session, config: str, how: RepairOptions) -> int | None:
     """
     Verify, say what will be done, ask, do it, verify again.
 

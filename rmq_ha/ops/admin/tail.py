@@ -17,29 +17,29 @@ from rmq_ha.client.rules.broker_choice import BrokerChoice
 from rmq_ha.client.rules.messages import MessageExt, PullStatus
 from rmq_ha.client.rules.routes import subscribe_queues
 from rmq_ha.ops.admin.consume import selector_of
+from rmq_ha.ops.admin.message_text import message_line, message_values
 from rmq_ha.ops.admin.options import common_options
+from rmq_ha.ops.admin.points_in_time import PointInTime, WhenType
 from rmq_ha.ops.admin.session import NothingFound, Session, run
-from rmq_ha.ops.admin.shown import message_line, message_values
-from rmq_ha.ops.admin.when import When, WhenType
 
 _HOLD_MS = 5_000
 _REST_S = 1.0
 
 
-class Only(NamedTuple):
+class QueueFilter(NamedTuple):
     """:ivar broker: empty: on all."""
 
     broker: str
     queue_id: int
 
 
-def _queues(_: Any, __: Any, values: Iterable[str]) -> list[Only]:
+def _queues(_: Any, __: Any, values: Iterable[str]) -> list[QueueFilter]:
     only = []
     for value in values:
         broker, _, number = value.rpartition(":")
         if not (number.isascii() and number.isdecimal()):
             raise click.BadParameter(f"{value!r} is not N or BROKER:N, like 3 or broker-a:3")
-        only.append(Only(broker, int(number)))
+        only.append(QueueFilter(broker, int(number)))
     return only
 
 
@@ -88,7 +88,7 @@ def tail(topic: str, tags: str, sql: str | None, group: str, **given: Any) -> No
     run(work)
 
 
-def _is_meant(queue: MessageQueue, only: Sequence[Only]) -> bool:
+def _is_meant(queue: MessageQueue, only: Sequence[QueueFilter]) -> bool:
     return any(
         queue.queue_id == item.queue_id and item.broker in ("", queue.broker_name) for item in only
     )
@@ -108,7 +108,9 @@ class Tail:
         self._choice = BrokerChoice(session.host.clock.seconds)
         self._readers: list[Deferred[None]] = []
 
-    async def run(self, since: When, only: Sequence[Only] = (), *, follow: bool) -> None:
+    async def run(
+        self, since: PointInTime, only: Sequence[QueueFilter] = (), *, follow: bool
+    ) -> None:
         """
         Show them, until it is enough.
 
@@ -122,7 +124,7 @@ class Tail:
         if not queues:
             names = ", ".join(f"{queue.broker_name}:{queue.queue_id}" for queue in known) or "none"
             raise NothingFound(f"{self._topic} has no such queue that may be read (it has {names})")
-        timestamp = since.at(self._session.host.now_ms())
+        timestamp = since.to_ms(self._session.host.now_ms())
         starts = {}
         with self._session.output.progress("finding offsets", len(queues)) as steps:
             for queue in queues:

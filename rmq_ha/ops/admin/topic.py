@@ -17,10 +17,10 @@ from rmq_ha.client.rules.settings import name_servers
 from rmq_ha.ops.admin.allocate import allocate
 from rmq_ha.ops.admin.confirm import dry_run_option, is_wanted, must_be_askable, sure_options
 from rmq_ha.ops.admin.losses import refuse_or_tell, unread_messages, way_without_loss
-from rmq_ha.ops.admin.options import common_options, on_option, together
+from rmq_ha.ops.admin.message_text import time_text
+from rmq_ha.ops.admin.options import combined, common_options, on_option
 from rmq_ha.ops.admin.route import perm_text
 from rmq_ha.ops.admin.session import NothingFound, Session, run
-from rmq_ha.ops.admin.shown import time_text
 from rmq_ha.ops.admin.targets import Target, first_of_each, masters, targets
 
 LIST_COLUMNS = ("topic", "broker", "read_queues", "write_queues", "perm")
@@ -31,7 +31,7 @@ _PERMS = {"RW": PERM_READ | PERM_WRITE, "R": PERM_READ, "W": PERM_WRITE}
 _QUEUES = click.IntRange(min=1, max=65536)
 
 
-class Refused(MQClientError):
+class TopicChangeRefused(MQClientError):
     """Nothing was changed, and why."""
 
 
@@ -82,7 +82,7 @@ def _row(target: Target, config: TopicConfig) -> list[Any]:
     return [config.topic_name, target.name or target.address, *counts, perm_text(config.perm)]
 
 
-_shape = together(
+_shape = combined(
     on_option,
     click.option("--queues", "-q", type=_QUEUES, help=f"On each broker; {QUEUES} at first."),
     click.option(
@@ -176,13 +176,15 @@ async def change_topic(
     """
     fault = topic_fault(name)
     if fault is not None:
-        raise Refused(fault)
+        raise TopicChangeRefused(fault)
     asker, brokers = await targets(session, which)
     plan: list[tuple[Target, TopicConfig, TopicConfig | None]] = []
     for target in session.output.track("asking brokers", masters(brokers)):
         before = (await asker.run(topic_configs(target.address))).get(name)
         if is_new and before is not None:
-            raise Refused(f"{target.name or target.address} has {name} already: use topic update")
+            raise TopicChangeRefused(
+                f"{target.name or target.address} has {name} already: use topic update"
+            )
         if is_new or before is not None:
             plan.append((target, _shaped(name, before, shape), before))
     if not plan:

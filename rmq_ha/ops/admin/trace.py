@@ -6,9 +6,9 @@ from rmq_ha.base.model.topics import TRACE_TOPIC
 from rmq_ha.client.connection.asks import Asker
 from rmq_ha.client.lookup.lookups import KeyQuery, messages_by_key, topic_route
 from rmq_ha.client.send.trace_lines import traces_of
+from rmq_ha.ops.admin.message_text import time_text
 from rmq_ha.ops.admin.options import common_options
 from rmq_ha.ops.admin.session import NothingFound, Session, run
-from rmq_ha.ops.admin.shown import time_text
 
 COLUMNS = ("what", "at", "group", "client", "took_ms", "status")
 _MOST = 64

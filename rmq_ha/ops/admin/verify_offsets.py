@@ -12,13 +12,13 @@ from rmq_ha.base.host.blocking import now_ms, seconds
 from rmq_ha.base.model.printable import in_json, one_line
 from rmq_ha.ops.admin.options import common_options, current_options
 from rmq_ha.ops.admin.output import Output
-from rmq_ha.ops.offsets.command import asked, limit_options, pair_options
+from rmq_ha.ops.offsets.command import limit_options, options_of, pair_options
 from rmq_ha.ops.offsets.digest import counts_of, digest_of_rows
 from rmq_ha.ops.offsets.findings import COLUMNS, Outcome
-from rmq_ha.ops.offsets.kept import append
-from rmq_ha.ops.offsets.opening import look, seen
+from rmq_ha.ops.offsets.opening import look, look_at_pair
 from rmq_ha.ops.offsets.places import parse_place
 from rmq_ha.ops.offsets.repair import save
+from rmq_ha.ops.offsets.snapshot_history import append
 from rmq_ha.ops.offsets.summary import STRICT, Timings, outcome_of, summary_of, version
 from rmq_ha.ops.offsets.verdict import answer
 
@@ -44,7 +44,7 @@ def verify_offsets(
     """
     options, timings, began = current_options(), Timings(now_ms()), seconds()
     output = Output(options.as_json or quiet)
-    patience, limits, repair = asked(given)
+    patience, limits, repair = options_of(given)
     rows: list[Mapping[str, Any]] = []
     numbers: Mapping[str, Any] = {}
 
@@ -55,7 +55,7 @@ def verify_offsets(
     try:
         places = [parse_place(text) for text in (of_master, *of_slaves)]
         with output.progress("looking at offsets", None):
-            pairings = seen(options.client_config(), places, patience, note)
+            pairings = look_at_pair(options.client_config(), places, patience, note)
             told = answer(pairings, limits)
         outcome, verdict, numbers = told.outcome, told.verdict, told.numbers
         rows = [dict(zip(COLUMNS, finding, strict=True)) for finding in told.findings]

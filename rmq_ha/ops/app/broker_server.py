@@ -135,7 +135,7 @@ class BrokerServer:
     def _health(self, own: Health) -> Health:
         """Of the broker, and of the controller in it, which others wait for."""
         told = None if self._namesrv is None else self._namesrv.controller_health()
-        return own if told is None else own.beside(told)
+        return own if told is None else own.combined(told)
 
     def _page_settings(self) -> PageSettings | None:
         own = self._configuration.ours

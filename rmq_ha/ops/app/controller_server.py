@@ -7,8 +7,8 @@ from rmq_ha.base.config.plans import controller_port_plan
 from rmq_ha.base.seams import Host
 from rmq_ha.ops.app.exposure import controller_exposure
 from rmq_ha.ops.app.lone_server import LoneServer
-from rmq_ha.ops.app.page.other import ControllerBoard
 from rmq_ha.ops.app.page.port import PageSettings
+from rmq_ha.ops.app.page.server_boards import ControllerBoard
 from rmq_ha.ops.app.status.certificates import CertificatesStatus
 from rmq_ha.ops.app.status.health import Health
 from rmq_ha.ops.app.status.server import StatusServer

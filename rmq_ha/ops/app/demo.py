@@ -56,7 +56,7 @@ class PairStory(Story):
             pull = pull_request("TOOLS_CONSUMER", TOPIC, 0, 0)
             return (await self.client.invoke(route["1"], pull, 3000)).code == ResponseCode.SUCCESS
 
-        await self.until(paired, "the slave did not join its master")
+        await self.wait_until(paired, "the slave did not join its master")
         self.console.print("name server, SYNC_MASTER and slave are up; the pair replicates")
 
     async def _wait_slave(self, namesrv: str) -> str:
@@ -65,7 +65,7 @@ class PairStory(Story):
         async def master_gone() -> bool:
             return list(await self.route(namesrv, TOPIC)) == ["1"]
 
-        await self.until(master_gone, "the name server still lists the dead master")
+        await self.wait_until(master_gone, "the name server still lists the dead master")
         return (await self.route(namesrv, TOPIC))["1"]
 
 

@@ -93,7 +93,7 @@ class FailoverStory(Story):
             is_found = set(route.values()) == both and route.get("0") == self._master
             return is_found and len(decode_set(answer.body or b"").members) == BROKERS
 
-        await self.until(paired, "no broker was elected")
+        await self.wait_until(paired, "no broker was elected")
 
     async def _send_on(self, namesrv: str) -> None:
         """Several at once, each message once, until a second master took its half of them."""

@@ -61,7 +61,7 @@ class GroupStory(Story):
                     return True
             return False
 
-        await self.until(leads, "no member was elected")
+        await self.wait_until(leads, "no member was elected")
         return leaders[0]
 
     def _addresses(self, namesrv: str) -> list[str]:
@@ -85,4 +85,4 @@ class GroupStory(Story):
                     return False
             return True
 
-        await self.until(complete, "the followers did not join the leader")
+        await self.wait_until(complete, "the followers did not join the leader")

@@ -130,12 +130,14 @@ class Story:
         """
         for process, output in brokers:
             try:
-                await self.until(partial(_says_ready, output), f"{output.name}: not ready", process)
+                await self.wait_until(
+                    partial(_says_ready, output), f"{output.name}: not ready", process
+                )
             except click.ClickException as error:
                 said = "\n".join(output.read_text().splitlines()[-SAID_LINES:])
                 raise click.ClickException(f"{error.message}; it ends with:\n{said}") from None
 
-    async def until(
+    async def wait_until(
         self, condition: Callable[[], Awaitable[bool]], what: str, process: Any = None
     ) -> None:
         """

@@ -29,7 +29,7 @@ def exposure(bind_address: str, options: dict[str, str], *, has_acl: bool = Fals
     if bind_address.startswith(_LOOPBACK):
         return None
     return (
-        f"listening on {_where(bind_address)} without ACL or TLS: whoever reaches this port may "
+        f"listening on {_place(bind_address)} without ACL or TLS: whoever reaches this port may "
         "read, write and configure; set bindAddress, aclEnable=true, or tls.server.mode=enforcing"
     )
 
@@ -51,7 +51,7 @@ def replication_exposure(
     if options.get("tls.ha.mode") == _ENFORCING or bind_address.startswith(_LOOPBACK):
         return None
     return (
-        f"port {port} on {_where(bind_address)} gives every message to whoever connects and says "
+        f"port {port} on {_place(bind_address)} gives every message to whoever connects and says "
         "to be a slave, and believes its acknowledgements: set haAllowedSlaves"
         ", better tls.ha.mode=enforcing with tls.ha.trustCertPath"
     )
@@ -66,7 +66,7 @@ def group_exposure(bind_address: str, options: dict[str, str], port: int) -> str
     if options.get("tls.ha.mode") == _ENFORCING or bind_address.startswith(_LOOPBACK):
         return None
     return (
-        f"port {port} on {_where(bind_address)} believes whoever comes from the address of a "
+        f"port {port} on {_place(bind_address)} believes whoever comes from the address of a "
         "member of the group: set tls.ha.mode=enforcing with tls.ha.trustCertPath if other "
         "processes run there, or the network can be listened to"
     )
@@ -83,7 +83,7 @@ def controller_exposure(
     if own.controller_open_to_all:
         return (
             f"controllerOpenToAll=true: whoever reaches the controller's port on "
-            f"{_where(bind_address)} elects masters, changes sets and keeps dead brokers alive, as "
+            f"{_place(bind_address)} elects masters, changes sets and keeps dead brokers alive, as "
             "with RocketMQ's controllers. Remove it; Java's brokers need no more than "
             "controllerAllowedBrokers with their addresses"
         )
@@ -91,12 +91,12 @@ def controller_exposure(
     if is_guarded or exposure(bind_address, options) is None:
         return None
     return (
-        f"the controller's port on {_where(bind_address)} gives an id to whoever says to be a new "
+        f"the controller's port on {_place(bind_address)} gives an id to whoever says to be a new "
         "broker: set controllerAllowedBrokers to the brokers' addresses, or aclEnable=true"
     )
 
 
-def _where(bind_address: str) -> str:
+def _place(bind_address: str) -> str:
     return "all addresses" if bind_address in ANY_ADDRESS else bind_address
 
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from rmq_ha.base.config.surroundings import Surroundings
-from rmq_ha.ops.admin.doctor.before import CODES, judge_before_start, look_before_start
+from rmq_ha.ops.admin.doctor.before_start import CODES, judge_before_start, look_before_start
 from rmq_ha.ops.admin.doctor.command import show
 from rmq_ha.ops.admin.doctor.findings import is_healthy
 from rmq_ha.ops.admin.doctor.gather import Scope

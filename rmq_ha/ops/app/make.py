@@ -59,7 +59,7 @@ def make_service(
     make_lean(reactor)
     try:
         admission = Admission(configuration.server, descriptors, known_brokers(configuration))
-        is_private = _own(configuration).private_files
+        is_private = _own_settings(configuration).private_files
         host = make_host(reactor, admission, are_files_private=is_private)
         server = make_server(host, configuration)
     except ConfigurationError as error:  # of files that it names
@@ -109,7 +109,7 @@ def known_brokers(configuration: Any) -> list[str]:
     return [address.rpartition(":")[0].strip("[] ") for address in addresses if address]
 
 
-def _own(configuration: Any) -> Any:
+def _own_settings(configuration: Any) -> Any:
     """The settings that only we know."""
     if isinstance(configuration, ControllerConfiguration):
         return configuration.controller
@@ -118,7 +118,7 @@ def _own(configuration: Any) -> Any:
 
 
 def _log_style(program: str, configuration: Any) -> LogStyle:
-    own = _own(configuration)
+    own = _own_settings(configuration)
     if not isinstance(configuration, BrokerConfiguration):
         return LogStyle(own.log_format, {"server": program}, own.log_max_files, own.log_level)
     broker = configuration.broker

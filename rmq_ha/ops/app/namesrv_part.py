@@ -96,7 +96,7 @@ class NamesrvPart:
     def health(self) -> Health:
         """Whether clients, and brokers in controller mode, can be served."""
         own, told = self._status.health(), self.controller_health()
-        return own if told is None else own.beside(told)
+        return own if told is None else own.combined(told)
 
     def controller_health(self) -> Health | None:
         """None without a controller."""

@@ -11,8 +11,8 @@ from rmq_ha.base.seams import Host
 from rmq_ha.ops.app.exposure import controller_exposure, exposure
 from rmq_ha.ops.app.lone_server import LoneServer
 from rmq_ha.ops.app.namesrv_part import NamesrvPart
-from rmq_ha.ops.app.page.other import NamesrvBoard
 from rmq_ha.ops.app.page.port import PageSettings
+from rmq_ha.ops.app.page.server_boards import NamesrvBoard
 from rmq_ha.ops.app.status.certificates import CertificatesStatus
 from rmq_ha.ops.app.status.server import StatusServer
 

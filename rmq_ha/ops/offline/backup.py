@@ -53,7 +53,7 @@ class Manifest(msgspec.Struct, rename="camel"):
     runs: int = 1
 
 
-class Copied(NamedTuple):
+class CopyResult(NamedTuple):
     """:ivar copied: bytes of the log that this run wrote."""
 
     manifest: Manifest
@@ -115,7 +115,7 @@ def back_up(
     target: str,
     now_ms: int,
     tell: Callable[[int], None] = lambda count: None,
-) -> Copied:
+) -> CopyResult:
     """
     Copy a store, or what came to it since the last time.
 
@@ -146,7 +146,7 @@ def back_up(
     disk.replace(f"{target}/{MANIFEST}", msgspec.json.encode(manifest))
     if before is not None:
         disk.remove_tree(f"{target}/{before.tables}")
-    return Copied(manifest, copy.copied)
+    return CopyResult(manifest, copy.copied)
 
 
 def restore(

@@ -60,10 +60,10 @@ class _End:
             if records.tail is Tail.MORE and position + records.needed <= self._file.end:
                 want = max(want, records.needed)
             else:
-                position = self._after(position + 1)
+                position = self._next_position(position + 1)
         return self.end
 
-    def _after(self, position: int) -> int:
+    def _next_position(self, position: int) -> int:
         """Where the log goes on; -1: nowhere."""
         limit = min(position + REACH, self._file.end)
         while position + 8 <= limit:

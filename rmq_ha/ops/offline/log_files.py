@@ -63,7 +63,7 @@ def log_files(files: Files, root: str, commit_log: str | None = None) -> list[Lo
     :raises CannotDecide: there are none, there are several logs, or files of several.
     """
     directories = [part.strip() for part in (commit_log or f"{root}/commitlog").split(",")]
-    classic = _of(files, [path for path in directories if path], Layout.CLASSIC)
+    classic = _files_of(files, [path for path in directories if path], Layout.CLASSIC)
     ledgers = [
         entry.name
         for entry in files.list(root)
@@ -80,7 +80,7 @@ def log_files(files: Files, root: str, commit_log: str | None = None) -> list[Lo
         )
     row = classic
     for name in ledgers:
-        row = classic + _of(files, [f"{root}/{name}/data"], Layout.DLEDGER)
+        row = classic + _files_of(files, [f"{root}/{name}/data"], Layout.DLEDGER)
     if not row:
         raise CannotDecide(
             f"{root} has no commit log: neither commitlog/ nor dledger-<id>/data/ below it holds a "
@@ -105,7 +105,7 @@ def holes_in(row: Sequence[LogFile]) -> list[Hole]:
     ]
 
 
-def _of(files: Files, directories: Sequence[str], layout: Layout) -> list[LogFile]:
+def _files_of(files: Files, directories: Sequence[str], layout: Layout) -> list[LogFile]:
     row = [
         LogFile(f"{directory}/{entry.name}", int(entry.name), entry.size, layout)
         for directory in directories

@@ -29,14 +29,14 @@ class Damage(NamedTuple):
     end: int
 
 
-class Found(NamedTuple):
+class FoundRecord(NamedTuple):
     """:ivar data: the record's bytes."""
 
     request: DispatchRequest
     data: bytes
 
 
-def records(store: StoreFiles, start: int = 0) -> Iterator[Found | Damage]:
+def records(store: StoreFiles, start: int = 0) -> Iterator[FoundRecord | Damage]:
     """
     From the first record at or behind `start` on; bodies are checked.
 
@@ -57,7 +57,9 @@ def records(store: StoreFiles, start: int = 0) -> Iterator[Found | Damage]:
         yield from _of_file(store, file, begin, end)
 
 
-def _of_file(store: StoreFiles, file: LogFile, position: int, end: int) -> Iterator[Found | Damage]:
+def _of_file(
+    store: StoreFiles, file: LogFile, position: int, end: int
+) -> Iterator[FoundRecord | Damage]:
     want = WINDOW
     while position < end:
         length = min(want, file.end - position)
@@ -65,7 +67,7 @@ def _of_file(store: StoreFiles, file: LogFile, position: int, end: int) -> Itera
         walked = walk(data, position, [], len(data), check_crc=True)
         for request in map(DispatchRequest._make, walked.run.rows):
             at = request.physical_offset - position
-            yield Found(request, data[at : at + request.size])
+            yield FoundRecord(request, data[at : at + request.size])
         want, position = WINDOW, position + walked.size
         if walked.verdict == BLANK:
             return

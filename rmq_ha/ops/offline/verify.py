@@ -61,14 +61,14 @@ class _Queue:
             self.first_wrong = self.first_wrong or request
 
 
-class Verified(NamedTuple):
+class VerifyResult(NamedTuple):
     """:ivar records: how many messages the log has."""
 
     findings: list[Finding]
     records: int
 
 
-def verify(store: StoreFiles, step: Callable[[], object] = lambda: None) -> Verified:
+def verify(store: StoreFiles, step: Callable[[], object] = lambda: None) -> VerifyResult:
     """
     Read all of the log, and compare with it what is built from it.
 
@@ -114,7 +114,7 @@ def verify(store: StoreFiles, step: Callable[[], object] = lambda: None) -> Veri
     ]
     if not is_new:
         findings += [*_index(store), *_checkpoint(store), *_abort(store)]
-    return Verified(findings, count)
+    return VerifyResult(findings, count)
 
 
 def _log_holes(store: StoreFiles) -> Iterator[Finding]:

@@ -72,7 +72,7 @@ _LIMITS = (
 )
 
 
-class Asked(NamedTuple):
+class OffsetOptions(NamedTuple):
     """
     What the options said.
 
@@ -84,10 +84,10 @@ class Asked(NamedTuple):
     repair: str | None
 
 
-def asked(given: Mapping[str, Any]) -> Asked:
+def options_of(given: Mapping[str, Any]) -> OffsetOptions:
     """Of the parameters of a command with `limit_options`."""
     skew, wait = given["max_skew"], given["wait"]
-    return Asked(
+    return OffsetOptions(
         Patience(skew, skew + 3_000 if wait is None else wait),
         Limits(given["max_lag"], given["max_repeats"]),
         given["repair"],

@@ -60,7 +60,7 @@ class LiveReplica:
                 body = self._body(RequestCode.GET_ALL_DELAY_OFFSET)
                 facts += model.delay_facts(decode_delay_offsets(body))
             table = TopicTable.decode(self._body(RequestCode.GET_ALL_TOPIC_CONFIG))
-            own = _own(configuration)
+            own = _own_topics(configuration)
             facts += model.topic_facts(table, own)
             facts += self._queues(table, topics or {})
             facts.append(self._log())
@@ -141,7 +141,7 @@ class LiveReplica:
         return body
 
 
-def _own(configuration: Mapping[str, str]) -> list[str]:
+def _own_topics(configuration: Mapping[str, str]) -> list[str]:
     """Topics that each broker makes for itself."""
     names = ("brokerName", "brokerClusterName", "msgTraceTopicName")
     return [configuration[name] for name in names if configuration.get(name)]

@@ -14,10 +14,9 @@ from rmq_ha.client.blocking import BlockingClient
 from rmq_ha.client.rules.errors import BrokerRefused, MQClientError
 from rmq_ha.client.rules.settings import ClientConfig
 from rmq_ha.ops.offline.directory import StoreFiles
-from rmq_ha.ops.offsets.kept import kept_pairing
-from rmq_ha.ops.offsets.listed import Pair, addresses_and_cluster, pairs_of
 from rmq_ha.ops.offsets.live import LiveReplica
 from rmq_ha.ops.offsets.model import Snapshot
+from rmq_ha.ops.offsets.pair_lists import Pair, addresses_and_cluster, pairs_of
 from rmq_ha.ops.offsets.pairing import Pairing
 from rmq_ha.ops.offsets.places import (
     BrokerPlace,
@@ -27,10 +26,11 @@ from rmq_ha.ops.offsets.places import (
     StorePlace,
 )
 from rmq_ha.ops.offsets.sampling import Patience, Snapshots, sample
-from rmq_ha.ops.offsets.stored import StoredReplica
+from rmq_ha.ops.offsets.snapshot_history import kept_pairing
+from rmq_ha.ops.offsets.store_snapshot import StoredReplica
 
 
-def seen(
+def look_at_pair(
     client: ClientConfig,
     places: Sequence[Place],
     patience: Patience,
@@ -79,7 +79,7 @@ def pairs_of_cluster(client: ClientConfig, text: str) -> list[Pair]:
 
 
 def look(client: ClientConfig, place: Place, *, is_slave: bool) -> Snapshot:
-    """One replica as it is now; raises as `seen`."""
+    """One replica as it is now; raises as `look_at_pair`."""
     with opened(client, now_ms) as source:
         return source(place, is_slave=is_slave).snapshot()
 

@@ -25,7 +25,7 @@ class Pairing(NamedTuple):
     is_first: bool = True
 
     @property
-    def before(self) -> int:
+    def sample_before(self) -> int:
         """The last sample that ended before the slave's began; the first, if none did."""
         earlier = [
             index for index, master in enumerate(self.masters) if master.ended <= self.slave.began
@@ -99,7 +99,7 @@ def _case(
     is_served: bool,
     bounds: tuple[int | None, int | None, int | None, int | None],
 ) -> Case:
-    end, before = len(pairing.masters) - 1, pairing.before
+    end, before = len(pairing.masters) - 1, pairing.sample_before
     last = next((fact for index, fact in samples if index == end), None)
     values = [fact.value for _, fact in samples if fact.value is not None]
     texts = {fact.text for _, fact in samples}

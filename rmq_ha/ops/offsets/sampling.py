@@ -56,7 +56,7 @@ def sample(
         for look, slave in zip(looks, slaves, strict=True):
             look.insert(0, slave.snapshot({**ends(masters[0]), **ends(masters[-1])}))
             del look[_LOOKS:]
-        masters = _thinned([*masters, _again(master, masters[-1])])
+        masters = _thinned([*masters, _next_snapshot(master, masters[-1])])
         is_over = all(look[0].is_resting or _right(masters, look, caught_up) for look in looks)
         if is_over or now_ms() >= deadline:
             return [
@@ -99,7 +99,7 @@ def _right(
     return next((slave for slave in look if is_right(masters, slave)), None)
 
 
-def _again(master: Snapshots, last: Snapshot) -> Snapshot:
+def _next_snapshot(master: Snapshots, last: Snapshot) -> Snapshot:
     """What rests need not be read twice."""
     return last if last.is_resting else master.snapshot()
 

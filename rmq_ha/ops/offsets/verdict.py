@@ -6,10 +6,10 @@ from typing import Any, NamedTuple
 
 from rmq_ha.ops.offsets.codes import MEANINGS
 from rmq_ha.ops.offsets.findings import Finding, Outcome, Severity
-from rmq_ha.ops.offsets.judged import Judged, Worst, findings, judged, sums, worst
-from rmq_ha.ops.offsets.kept import is_slave
+from rmq_ha.ops.offsets.judgement import JudgedKey, WorstGroup, findings, judged, sums, worst_groups
 from rmq_ha.ops.offsets.model import NUMBERS, TEXTS, Snapshot
 from rmq_ha.ops.offsets.pairing import Forecast, Pairing, is_pair
+from rmq_ha.ops.offsets.snapshot_history import is_slave
 
 _GROUPS = 200
 
@@ -37,10 +37,10 @@ class Answer:
     :ivar numbers: for the JSON summary.
     """
 
-    rows: Sequence[Judged]
+    rows: Sequence[JudgedKey]
     findings: Sequence[Finding]
     by_slave: Mapping[str, Forecast]
-    worst: Sequence[Worst]
+    worst: Sequence[WorstGroup]
     outcome: Outcome
     verdict: str
     numbers: Mapping[str, Any]
@@ -53,7 +53,7 @@ def answer(pairings: Sequence[Pairing], limits: Limits, past: int = 0) -> Answer
     :param past: violations that a history holds.
     """
     rows = judged(pairings, limits.max_lag)
-    by_slave, groups = sums(rows), worst(rows, _GROUPS)
+    by_slave, groups = sums(rows), worst_groups(rows, _GROUPS)
     heads = list(dict.fromkeys(head for pairing in pairings for head in head_findings(pairing)))
     for item in heads:
         if item.severity == Severity.ERROR:
@@ -85,7 +85,7 @@ _UNSAFE = "safe to fail over: no"
 
 def decided(
     by_slave: dict[str, Forecast],
-    worst: Sequence[Worst],
+    worst: Sequence[WorstGroup],
     limits: Limits,
     past: int,
 ) -> tuple[Outcome, str]:
@@ -137,7 +137,7 @@ def _reasons(totals: Forecast, limits: Limits) -> list[str]:
     return reasons
 
 
-def _worst_of(slave: str, worst: Sequence[Worst]) -> str:
+def _worst_of(slave: str, worst: Sequence[WorstGroup]) -> str:
     first = next((item for item in worst if item.slave == slave), None)
     if first is None:
         return ""

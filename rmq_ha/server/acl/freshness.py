@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
-from rmq_ha.base.acl.refusals import Refused
+from rmq_ha.base.acl.refusals import RefusalReason
 from rmq_ha.base.acl.signed_time import Stamp
 
 _RECENT = 1024
@@ -23,7 +23,7 @@ class AclKeys(Protocol):
 class Stale(NamedTuple):
     """:ivar reason: for who sent it."""
 
-    kind: Refused
+    kind: RefusalReason
     reason: str
 
 
@@ -73,7 +73,7 @@ class Freshness:
         :returns: why it is not to be taken; None: it is.
         """
         stale = self._judge(access_key, stamp)
-        if stale is None or self.is_required or stale.kind is not Refused.TIME:
+        if stale is None or self.is_required or stale.kind is not RefusalReason.TIME:
             return stale
         self._on_odd(access_key, stale.reason)
         return None
@@ -83,7 +83,7 @@ class Freshness:
         if abs(now - stamp.time_ms) > self._window_ms:
             apart = (stamp.time_ms - now) / 1000
             return Stale(
-                Refused.TIME,
+                RefusalReason.TIME,
                 f"it was signed at {stamp.time_ms} ms, {abs(apart):.0f} s "
                 f"{'after' if apart > 0 else 'before'} this server's clock, and aclSignedTimeWindow"
                 f"={self._window_ms // 1000}: set the clocks right, or sign the request anew",
@@ -95,7 +95,7 @@ class Freshness:
         if session is None:
             if stamp.time_ms <= account.floor:
                 return Stale(
-                    Refused.TIME,
+                    RefusalReason.TIME,
                     f"it was signed at {stamp.time_ms} ms, and this server knows only since "
                     f"{account.floor} ms which requests came: sign it anew",
                 )
@@ -104,7 +104,7 @@ class Freshness:
         account.sessions[stamp.session] = session  # the last one is the one used last
         if not session.take(stamp):
             return Stale(
-                Refused.REPLAY,
+                RefusalReason.REPLAY,
                 f"number {stamp.number} of session {stamp.session} came before: a request is taken "
                 "once; sign it anew",
             )

@@ -6,7 +6,7 @@ Spec: remoting.md, section 10.2.
 from collections.abc import Callable, Iterable, Mapping
 
 from rmq_ha.base.acl.addresses import AddressPatterns
-from rmq_ha.base.acl.refusals import Refused
+from rmq_ha.base.acl.refusals import RefusalReason
 from rmq_ha.base.acl.signature import ACCESS_KEY, SIGNATURE, SigningContent
 from rmq_ha.base.acl.signed_time import SIGNED_TIME, TimedContent, read_signed_time
 from rmq_ha.base.errors import AccessRefused
@@ -131,7 +131,7 @@ class Rules:
         ext, security = request.ext or _NO_EXT, request.security
         if self._requires_tls and not security.is_tls and SIGNATURE in ext:
             raise _refusal(
-                Refused.PLAIN,
+                RefusalReason.PLAIN,
                 "the request is signed and came by plain TCP, where others can record it, and "
                 "aclRequiresTls=true: connect with TLS (useTLS). If the network is not your own, "
                 "give the account another secret key",
@@ -142,7 +142,7 @@ class Rules:
             return self._signer_of(request, ext, host, access_key)
         if access_key is not None and access_key != certified.account:
             raise _refusal(
-                Refused.CERTIFICATE,
+                RefusalReason.CERTIFICATE,
                 f"the request is signed with accessKey={access_key[:_HINT_LENGTH]}, and its "
                 f"client's certificate is for accessKey={certified.account}: use one account for "
                 "both",
@@ -155,7 +155,7 @@ class Rules:
         grants = {grant.account: grant for name in names if (grant := self._certified.get(name))}
         if len(grants) > 1:
             raise _refusal(
-                Refused.CERTIFICATE,
+                RefusalReason.CERTIFICATE,
                 f"the client's certificate has names of several accounts ({', '.join(grants)}): "
                 "leave one of them in certificateNames, or give it another certificate",
             )
@@ -177,7 +177,7 @@ class Rules:
         """
         if access_key is None:
             raise _refusal(
-                Refused.UNSIGNED,
+                RefusalReason.UNSIGNED,
                 f"No accessKey is configured: the request is not signed, {host} is not among "
                 "globalWhiteRemoteAddresses, and no client certificate names an account",
             )
@@ -194,10 +194,10 @@ class Rules:
     def _wrong_signature(self, access_key: str, *, is_known: bool) -> AccessRefused:
         """Strictly, who guesses learns no access key."""
         if not is_known and not self._strict:
-            return _refusal(Refused.SIGNATURE, f"No acl config for {access_key}")
+            return _refusal(RefusalReason.SIGNATURE, f"No acl config for {access_key}")
         reason = "the secret is wrong" if is_known else "there is no such account"
         return _refusal(
-            Refused.SIGNATURE,
+            RefusalReason.SIGNATURE,
             f"Check signature failed for accessKey={access_key}: the broker knows no such account, "
             "or its secret key is another, or the request was changed after it was signed",
             f"accessKey={access_key}: {reason}",
@@ -220,7 +220,7 @@ class Rules:
         if value is None:
             if freshness.is_required and not is_certified:
                 raise _refusal(
-                    Refused.NOT_TIMED,
+                    RefusalReason.NOT_TIMED,
                     f"accessKey={grant.account}: the request has a signature as of RocketMQ 4.9 "
                     "only, and aclRequiresSignedTime=true: use a client of rmq-ha with sign_time, "
                     "or a client certificate of the account, or set that key to false",
@@ -229,14 +229,14 @@ class Rules:
         read = read_signed_time(value)
         if read is not None:
             stamp, signature = read
-            content = self._timed.of(request.code, stamp.text, ext)
+            content = self._timed.bytes_of(request.code, stamp.text, ext)
             if secret.timed.is_signed(signature, content, request.body):
                 stale = freshness.take(grant.account, stamp)
                 if stale is None:
                     return
                 raise _refusal(stale.kind, f"accessKey={grant.account}: {stale.reason}")
         raise _refusal(
-            Refused.SIGNATURE,
+            RefusalReason.SIGNATURE,
             f"Check signature failed for accessKey={grant.account}: its {SIGNED_TIME} is of "
             "another request: code, names or values were changed after it was signed",
         )
@@ -256,7 +256,7 @@ class Rules:
         signature = ext.get(SIGNATURE)
         if signature is None:
             return None
-        content, body = self._content.of(ext), request.body
+        content, body = self._content.bytes_of(ext), request.body
         for secret in secrets:
             if secret.signer.is_signed(signature, content, body):
                 return secret
@@ -298,5 +298,5 @@ class Rules:
             )
 
 
-def _refusal(kind: Refused, remark: str, reason: str | None = None) -> AccessRefused:
+def _refusal(kind: RefusalReason, remark: str, reason: str | None = None) -> AccessRefused:
     return AccessRefused(ResponseCode.SYSTEM_ERROR, f"AclException: {remark}", reason, kind)

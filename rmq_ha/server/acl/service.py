@@ -12,7 +12,7 @@ from twisted.logger import Logger
 from zope.interface import implementer
 
 from rmq_ha.base.acl.addresses import host_of
-from rmq_ha.base.acl.refusals import RefusalLog, Refused
+from rmq_ha.base.acl.refusals import RefusalLog, RefusalReason
 from rmq_ha.base.errors import ConfigurationError, RequestRejected
 from rmq_ha.base.interfaces import IAccessControl, IBrokerContext
 from rmq_ha.base.model.data_version import DataVersion
@@ -98,7 +98,7 @@ class PlainAccessControl:
         self.previous_secrets = 0
         self.odd_times = 0
         self._reminders = RefusalLog(REMINDER_PERIOD_S)
-        self.refused = dict.fromkeys(Refused, 0)
+        self.refused = dict.fromkeys(RefusalReason, 0)
         self._requires_tls = keys.acl_requires_tls
         self._freshness = Freshness(
             host.now_ms,
@@ -127,7 +127,7 @@ class PlainAccessControl:
         try:
             request.grant = self._check(request, host)
         except RequestRejected as refusal:
-            kind = Refused(getattr(refusal, "kind", Refused.PERMISSION))
+            kind = RefusalReason(getattr(refusal, "kind", RefusalReason.PERMISSION))
             self.refused[kind] += 1
             told = self._refusals.refused(host, self._clock.seconds())
             if told is not None:
@@ -152,7 +152,7 @@ class PlainAccessControl:
         """
         if self._rules.is_administrator(access_key, signature, content):
             return True
-        self.refused[Refused.SIGNATURE] += 1
+        self.refused[RefusalReason.SIGNATURE] += 1
         told = self._refusals.refused(remote_host, self._clock.seconds())
         if told is not None:
             self.log.warn(

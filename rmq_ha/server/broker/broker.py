@@ -44,7 +44,7 @@ from rmq_ha.base.remoting.client import RemotingClient
 from rmq_ha.base.remoting.dispatcher import RequestDispatcher
 from rmq_ha.base.remoting.server import RemotingServer
 from rmq_ha.base.remoting.turns import Turns
-from rmq_ha.base.remoting.unfinished import UnfinishedFrames
+from rmq_ha.base.remoting.unfinished_frames import UnfinishedFrames
 from rmq_ha.base.seams import Host
 from rmq_ha.base.store_format.run import by_name
 from rmq_ha.base.timing.periodic import Periodic

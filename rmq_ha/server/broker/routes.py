@@ -62,7 +62,7 @@ def add_routes(
                 handler = _checked(handler, standing.check_alone)
             elif code in OF_A_MASTER:
                 handler = _checked(handler, standing.check)
-            main.routes[code] = audit.around(code, handler)
+            main.routes[code] = audit.wrap(code, handler)
             if code != RequestCode.PULL_MESSAGE:
                 fast.routes[code] = main.routes[code]
 

@@ -19,7 +19,7 @@ from rmq_ha.base.remoting.client import RemotingClient
 from rmq_ha.base.remoting.dispatcher import Handler
 from rmq_ha.base.seams import Host, Lock
 from rmq_ha.base.store_format.dledger_values import Role
-from rmq_ha.base.timing.timer import rearm, within
+from rmq_ha.base.timing.timer import rearm, wait_at_most
 from rmq_ha.base.wire.codes import ResponseCode as RemotingCode
 from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.server.controller.codes import ResponseCode
@@ -191,7 +191,7 @@ class ControllerGroup:
         if order is not None:
             answered: Answered = Deferred()
             self._serve(RequestCode.LEADERSHIP_TRANSFER, order, answered)
-            await within(self._host.clock, HAND_OVER_S, answered)
+            await wait_at_most(self._host.clock, HAND_OVER_S, answered)
 
     def _leave(self, reason: str) -> None:
         self._is_stopped = True

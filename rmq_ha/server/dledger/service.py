@@ -26,7 +26,7 @@ from rmq_ha.base.remoting.server import RemotingServer
 from rmq_ha.base.seams import Host
 from rmq_ha.base.store_format.dledger_values import Role as MemberRole
 from rmq_ha.base.timing.masterless_time import MasterlessTime
-from rmq_ha.base.timing.timer import rearm, within
+from rmq_ha.base.timing.timer import rearm, wait_at_most
 from rmq_ha.base.tls.ha import HaCalls, HaTls
 from rmq_ha.base.tls.refusals import Refusals
 from rmq_ha.base.wire.codes import ResponseCode as RemotingCode
@@ -186,7 +186,7 @@ class DLedgerService:
     async def _stop(self) -> None:
         self._log.admits = False
         if self._puts:
-            await within(self._host.clock, _LAST_PUTS_S, self._puts.drained())
+            await wait_at_most(self._host.clock, _LAST_PUTS_S, self._puts.drained())
         await self._hand_over()
         self._is_stopped = True
         self._alone.end()
@@ -212,7 +212,7 @@ class DLedgerService:
         """As if an operator had given it."""
         answered: Answered = Deferred()
         self._serve(RequestCode.LEADERSHIP_TRANSFER, order, answered)
-        await within(self._host.clock, HAND_OVER_S, answered)
+        await wait_at_most(self._host.clock, HAND_OVER_S, answered)
 
     # ------------------------------------------------------------ in
 

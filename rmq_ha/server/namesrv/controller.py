@@ -89,7 +89,7 @@ class NamesrvController:
         handlers = route_processor.handlers() | config_processor.handlers()
         audit = AuditLog(host.clock, ACTS)
         for code, handler in handlers.items():
-            dispatcher.routes[code] = audit.around(code, handler)
+            dispatcher.routes[code] = audit.wrap(code, handler)
         rules = None
         if tls is not None:
             rules = ServerTls(tls, host.disk.read_bytes, host.now_ms)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from twisted.internet.defer import Deferred
 
 from rmq_ha.base.errors import ProtocolViolation
-from rmq_ha.base.persisted import PersistedTable
+from rmq_ha.base.persisted_table import PersistedTable
 from rmq_ha.base.seams import Disk, Worker
 from rmq_ha.base.wire import fastjson
 

@@ -279,7 +279,7 @@ class FeedProtocol(_Timed, Generic[F]):
         try:
             self.feed.on_time(self._clock.seconds())
         except ReplicationError as error:
-            self._timer = self._last_turn.again(self._clock, self._on_time)
+            self._timer = self._last_turn.look_again(self._clock, self._on_time)
             if self._timer is None:
                 self.close(str(error), error)
         else:
@@ -409,7 +409,7 @@ class ReplicaProtocol(_Timed, Generic[R]):
     def _on_time(self) -> None:
         self._due = inf
         if self.replica.is_overdue(self._clock.seconds()):
-            self._timer = self._last_turn.again(self._clock, self._on_time)
+            self._timer = self._last_turn.look_again(self._clock, self._on_time)
             if self._timer is not None:
                 return
         else:

@@ -19,7 +19,7 @@ from rmq_ha.base.model.message import AppendResult, Draft
 from rmq_ha.base.model.status import BrokerRole, Decided, PutMessageStatus
 from rmq_ha.base.seams import Host
 from rmq_ha.base.store_flags import RunningFlags
-from rmq_ha.base.store_format.checkpoint import Whole
+from rmq_ha.base.store_format.checkpoint import CompletePositions
 from rmq_ha.server.store.delay.schedule import ScheduleMessageService
 from rmq_ha.server.store.index.index import IndexService
 from rmq_ha.server.store.journal_statistics import JournalStatistics
@@ -145,7 +145,7 @@ class StoreAround(Protocol):
     queues: ConsumeQueueTable
     index: IndexService | None
     checkpoint: Checkpoint
-    whole: Whole
+    whole: CompletePositions
     boot: BootMark
     statistics: StoreStatistics
     deleted: DeletedQueues

@@ -26,7 +26,7 @@ from rmq_ha.base.model.status import BrokerRole, PutMessageStatus
 from rmq_ha.base.model.topics import SCHEDULE_TOPIC
 from rmq_ha.base.seams import Host
 from rmq_ha.base.store_flags import Flag, RunningFlags
-from rmq_ha.base.store_format.checkpoint import NO_INDEX, NOTHING_WHOLE, Whole
+from rmq_ha.base.store_format.checkpoint import NO_INDEX, NOTHING_WHOLE, CompletePositions
 from rmq_ha.base.store_format.delay_levels import parse_delay_levels
 from rmq_ha.base.timing.slices import Lane
 from rmq_ha.server.store.delay.offsets import DelayOffsets
@@ -378,12 +378,12 @@ class DefaultMessageStore(StoreMaintenance):
         with_index = config.message_index_enable and is_safe
         return times.min_timestamp_index if with_index else times.min_timestamp
 
-    def _complete(self) -> Whole:
+    def _complete(self) -> CompletePositions:
         """What is whole as soon as queues and index are on the disk, where the log is already."""
         if not self.is_whole:
             return NOTHING_WHOLE
         end = min(self.dispatcher.position, self.log.flushed_offset)
-        return Whole(end, *((NO_INDEX, 0) if self.index is None else self.index.place))
+        return CompletePositions(end, *((NO_INDEX, 0) if self.index is None else self.index.place))
 
     def renumber(self) -> None:
         """Take the numbering and the first offsets of all queues from what is on the disk."""

@@ -3,7 +3,7 @@
 from twisted.trial.unittest import SynchronousTestCase
 
 from rmq_ha.base.errors import ProtocolViolation, StoreError
-from rmq_ha.base.persisted import PersistedTable
+from rmq_ha.base.persisted_table import PersistedTable
 from rmq_ha.testing.worker import AtOnce
 
 PATH = "/store/config/t.json"

@@ -189,7 +189,7 @@ def test_the_loop_runs_on_the_clock_alone() -> None:
     seen: list[tuple[str, float]] = []
 
     async def story() -> Any:
-        clock.at(7, lambda: seen.append(("event", loop.time())))
+        clock.call_at(7, lambda: seen.append(("event", loop.time())))
         await asyncio.sleep(5)
         seen.append(("slept", loop.time()))
         with pytest.raises(ZeroDivisionError):

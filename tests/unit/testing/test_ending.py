@@ -6,12 +6,14 @@ from typing import Any
 import pytest
 
 from rmq_ha.testing.checkers import Findings
-from rmq_ha.testing.images import LogImage, Seen
+from rmq_ha.testing.images import LogImage, LogRecord
 from tests.sim_kit.damage import LOG, ZERO, Damage
 from tests.sim_kit.ending import Ending
 
 SIZE = 100
-RECORDS = [Seen(n * SIZE, SIZE, "TopicA", 0, n, f"m{n}", "", 1_700_000_000_000) for n in range(10)]
+RECORDS = [
+    LogRecord(n * SIZE, SIZE, "TopicA", 0, n, f"m{n}", "", 1_700_000_000_000) for n in range(10)
+]
 PATH = "/store/commitlog/00000000000000000000"
 SPOILT = Damage(LOG, ZERO, PATH, 350, 450, b"\1" * 100, bytes(100))
 

@@ -4,7 +4,7 @@ import struct
 from zlib import crc32
 
 from rmq_ha.testing.checkers import check_numbering, check_queues, compare_logs, last_lives
-from rmq_ha.testing.images import LogImage, QueueImage, Seen, is_seen_as, parse_record
+from rmq_ha.testing.images import LogImage, LogRecord, QueueImage, is_seen_as, parse_record
 
 # Recorded from a Java broker: empty body, no properties, TopicA, queue 3.
 # Spec: store.md, section 2.1.
@@ -25,7 +25,7 @@ def record_at(offset, queue_offset=0):
 
 def test_a_record_that_java_wrote():
     """All fields of a recorded record come out."""
-    assert parse_record(JAVA, 0, len(JAVA)) == Seen(
+    assert parse_record(JAVA, 0, len(JAVA)) == LogRecord(
         141758, 97, "TopicA", 3, 0, "", "", 0x1A1FCFCB186
     )
 

@@ -17,7 +17,7 @@ from rmq_ha.lake.scan.replica.logs import Log
 from rmq_ha.lake.scan.replica.settings import StoreAt, opened
 from rmq_ha.lake.scan.replica.verdicts import judge_bounds
 from rmq_ha.ops.offsets.findings import Finding, Outcome, Severity
-from rmq_ha.ops.offsets.kept import kept_pairing
+from rmq_ha.ops.offsets.snapshot_history import kept_pairing
 from rmq_ha.ops.offsets.verdict import Limits, answer
 
 _MOST_FETCHED = 16

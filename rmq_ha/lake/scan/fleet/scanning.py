@@ -35,10 +35,10 @@ from rmq_ha.lake.scan.replica.verdicts import judge_holes
 from rmq_ha.lake.scan.replica.verifying import verify
 from rmq_ha.lake.scan.store.scanning import Gap
 from rmq_ha.ops.offsets.findings import COLUMNS, Finding
-from rmq_ha.ops.offsets.kept import append
 from rmq_ha.ops.offsets.model import SLAVE_ROLE
 from rmq_ha.ops.offsets.opening import store_of
-from rmq_ha.ops.offsets.stored import StoredReplica
+from rmq_ha.ops.offsets.snapshot_history import append
+from rmq_ha.ops.offsets.store_snapshot import StoredReplica
 
 _CHUNK = 64 << 20
 _ADDED = (("n", "sum"), ("bytes", "sum"), ("bad", "sum"), ("leastMs", "min"), ("mostMs", "max"))

@@ -8,8 +8,8 @@ import click
 from rmq_ha.base.errors import WrongUsage
 from rmq_ha.lake.spark.result import JobResult
 from rmq_ha.lake.spark.running import Job, job_options_of_pairs, run_job
-from rmq_ha.ops.offsets.command import Asked, asked, limit_options, pair_options
-from rmq_ha.ops.offsets.listed import Pair, pairs_in
+from rmq_ha.ops.offsets.command import OffsetOptions, limit_options, options_of, pair_options
+from rmq_ha.ops.offsets.pair_lists import Pair, pairs_in
 from rmq_ha.ops.offsets.places import SnapshotPlace, parse_place
 
 
@@ -51,7 +51,7 @@ def verify_offsets(
     slaves, over the wire or in their stores. One pair: --master and --slave (`rmqha-admin
     verify-offsets` answers that without Spark); many: --pairs or --cluster.
     """
-    limits = asked(given)
+    limits = options_of(given)
     is_pair = bool(of_master)
     if is_pair + bool(listed) + bool(cluster) != 1 or is_pair != bool(of_slaves):
         raise click.UsageError("give --master and --slave, or --pairs, or --cluster")
@@ -80,14 +80,16 @@ def verify_offsets(
 
 
 def _verify_one_pair(
-    job: Job, pair: Pair, limits: Asked, past: str | None, record: bool
+    job: Job, pair: Pair, limits: OffsetOptions, past: str | None, record: bool
 ) -> JobResult:
     from rmq_ha.lake.spark.offsets.job import verify
-    from rmq_ha.ops.offsets.kept import append_pairings
-    from rmq_ha.ops.offsets.opening import seen
+    from rmq_ha.ops.offsets.opening import look_at_pair
     from rmq_ha.ops.offsets.repair import save
+    from rmq_ha.ops.offsets.snapshot_history import append_pairings
 
-    pairings = seen(job.client, [job.place(text) for text in pair], limits.patience, job.note)
+    pairings = look_at_pair(
+        job.client, [job.place(text) for text in pair], limits.patience, job.note
+    )
     if record and past is not None:
         append_pairings(pairings, past)
     result = verify(job.spark, pairings, limits.limits, past)
@@ -98,7 +100,7 @@ def _verify_one_pair(
 
 
 def _verify_many_pairs(
-    job: Job, pairs: Sequence[Pair], limits: Asked, past: str | None, record: bool
+    job: Job, pairs: Sequence[Pair], limits: OffsetOptions, past: str | None, record: bool
 ) -> JobResult:
     from rmq_ha.lake.spark.offsets.many_pairs import PairWork, verify
 

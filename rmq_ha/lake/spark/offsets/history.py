@@ -16,7 +16,7 @@ ROWS = (
     " ended long, kinds string, kind string, topic string, group string, queueId int, value long,"
     " low long, text string"
 )
-"""Of each line of `rmq_ha.ops.offsets.kept`."""
+"""Of each line of `rmq_ha.ops.offsets.snapshot_history`."""
 NEAR_MS = 30_000
 """A master's reset explains what its slave did so long after it, or before."""
 

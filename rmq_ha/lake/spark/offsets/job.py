@@ -9,7 +9,7 @@ from rmq_ha.lake.spark.findings import frame_of
 from rmq_ha.lake.spark.offsets import history
 from rmq_ha.lake.spark.offsets.report import sections_of
 from rmq_ha.lake.spark.result import JobResult
-from rmq_ha.ops.offsets.judged import Judged
+from rmq_ha.ops.offsets.judgement import JudgedKey
 from rmq_ha.ops.offsets.model import OFFSET
 from rmq_ha.ops.offsets.pairing import Pairing
 from rmq_ha.ops.offsets.repair import steps
@@ -58,7 +58,7 @@ LAG = pa.schema(
 )
 
 
-def lag(rows: Sequence[Judged]) -> pa.Table:
+def lag(rows: Sequence[JudgedKey]) -> pa.Table:
     """Every group's queue, both sides beside each other."""
     lines = []
     for row in rows:

@@ -19,11 +19,11 @@ from rmq_ha.lake.spark.offsets.report import trend_of
 from rmq_ha.lake.spark.result import JobResult, Plot, Table
 from rmq_ha.lake.spark.spreading import spread
 from rmq_ha.ops.offsets.findings import COLUMNS, Outcome
-from rmq_ha.ops.offsets.kept import append_pairings
-from rmq_ha.ops.offsets.opening import seen
+from rmq_ha.ops.offsets.opening import look_at_pair
 from rmq_ha.ops.offsets.pairing import Forecast
 from rmq_ha.ops.offsets.places import Place
 from rmq_ha.ops.offsets.sampling import Patience
+from rmq_ha.ops.offsets.snapshot_history import append_pairings
 from rmq_ha.ops.offsets.verdict import Limits, answer, best_of
 
 _AT_ONCE = 8
@@ -68,7 +68,7 @@ class PairWork(NamedTuple):
         line |= {"number": number, "findings": [], "lag": []}
         line |= {"master": str(places[0]), "slaves": list(map(str, places[1:]))}
         try:
-            pairings = seen(self.client, places, self.patience)
+            pairings = look_at_pair(self.client, places, self.patience)
             if self.record is not None:
                 append_pairings(pairings, self.record)
         except (CannotDecide, WrongUsage) as error:

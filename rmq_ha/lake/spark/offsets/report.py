@@ -6,7 +6,7 @@ from typing import Any
 
 from rmq_ha.lake.spark.offsets.history import Trend
 from rmq_ha.lake.spark.result import Plot, Table
-from rmq_ha.ops.offsets.judged import Worst
+from rmq_ha.ops.offsets.judgement import WorstGroup
 from rmq_ha.ops.offsets.pairing import Pairing
 from rmq_ha.ops.offsets.repair import Step
 from rmq_ha.ops.offsets.verdict import not_compared
@@ -18,7 +18,7 @@ _BARS = 20
 def sections_of(
     pairings: Sequence[Pairing],
     by_slave: Mapping[str, Any],
-    worst: Sequence[Worst],
+    worst: Sequence[WorstGroup],
     trend: Trend | None,
     plans: Sequence[Sequence[Step]],
 ) -> list[Table | Plot]:
@@ -65,7 +65,7 @@ def _forecast(by_slave: Mapping[str, Any]) -> Table:
     )
 
 
-def _worst_groups_table(worst: Sequence[Worst]) -> Table:
+def _worst_groups_table(worst: Sequence[WorstGroup]) -> Table:
     return Table(
         "Groups with most to repeat or skip",
         ("slave", "group", "repeated", "skipped", "worst topic", "queue"),
@@ -73,7 +73,7 @@ def _worst_groups_table(worst: Sequence[Worst]) -> Table:
     )
 
 
-def _bars(worst: Sequence[Worst]) -> Plot:
+def _bars(worst: Sequence[WorstGroup]) -> Plot:
     shown = worst[:_BARS]
     return Plot(
         "What a fail-over does to groups",

@@ -7,7 +7,7 @@ from rmq_ha.base.model.flags import PERM_WRITE
 from rmq_ha.base.model.printable import counted
 from rmq_ha.base.model.topics import RETRY_PREFIX, is_system
 from rmq_ha.ops.admin.doctor.facts import Facts, Group, Queue
-from rmq_ha.ops.admin.doctor.findings import Rule, Said, Severity
+from rmq_ha.ops.admin.doctor.findings import Observation, Rule, Severity
 
 MANY = 100_000
 STUCK = 1_000
@@ -15,7 +15,7 @@ GROWING_MS = 3_600_000
 _BROADCASTING = "BROADCASTING"
 
 
-def _two_subscriptions(facts: Facts) -> Iterator[Said]:
+def _two_subscriptions(facts: Facts) -> Iterator[Observation]:
     for group in facts.groups:
         own = RETRY_PREFIX + group.name
         kinds: dict[tuple[tuple[str, str], ...], str] = {}
@@ -24,90 +24,96 @@ def _two_subscriptions(facts: Facts) -> Iterator[Said]:
                 tuple(sorted((t, e) for t, e in expressions.items() if t != own)), client
             )
         if len(kinds) > 1:
-            told = "; ".join(f"{who}: {_shown(what)}" for what, who in kinds.items())
-            yield Said(group.name, f"its members subscribe different things ({told})")
+            told = "; ".join(f"{who}: {_subscriptions_text(what)}" for what, who in kinds.items())
+            yield Observation(group.name, f"its members subscribe different things ({told})")
 
 
-def _shown(subscriptions: tuple[tuple[str, str], ...]) -> str:
+def _subscriptions_text(subscriptions: tuple[tuple[str, str], ...]) -> str:
     return ", ".join(f"{topic} [{expression}]" for topic, expression in subscriptions) or "nothing"
 
 
-def _not_committing(facts: Facts) -> Iterator[Said]:
+def _not_committing(facts: Facts) -> Iterator[Observation]:
     for group in facts.groups:
         stuck = [q for q in group.queues if q.lag > 0 and q.later is not None]
         if group.members and stuck and all(q.later == q.offset for q in stuck):
-            yield Said(
+            yield Observation(
                 group.name,
                 f"{len(group.members)} members, {sum(q.lag for q in stuck)} messages wait, and no "
                 f"offset of them moved within {facts.again_s:g} s",
             )
 
 
-def _nobody(facts: Facts) -> Iterator[Said]:
+def _no_members(facts: Facts) -> Iterator[Observation]:
     for group in facts.groups:
         if group.lag and not group.members:
-            yield Said(group.name, f"{group.lag} messages wait, and it has no member")
+            yield Observation(group.name, f"{group.lag} messages wait, and it has no member")
 
 
-def _first(queues: list[Queue]) -> str:
+def _queues_text(queues: list[Queue]) -> str:
     more = f" and {len(queues) - 1} queues more" if len(queues) > 1 else ""
     return f"{queues[0]}{more}"
 
 
-def _unread_deleted(facts: Facts) -> Iterator[Said]:
+def _unread_deleted(facts: Facts) -> Iterator[Observation]:
     for group in facts.groups:
         lost = [q for q in group.queues if 0 <= q.offset < q.begin]
         if lost:
             count = sum(q.begin - q.offset for q in lost)
-            yield Said(group.name, f"{count} messages were deleted unread: {_first(lost)}")
+            yield Observation(
+                group.name, f"{count} messages were deleted unread: {_queues_text(lost)}"
+            )
 
 
-def _unread_soon(facts: Facts) -> Iterator[Said]:
+def _unread_soon(facts: Facts) -> Iterator[Observation]:
     for group in facts.groups:
         old = [q for q in group.queues if q.old_end is not None and _place(q) < q.old_end]
         if old:
             count = sum((q.old_end or 0) - _place(q) for q in old)
-            yield Said(group.name, f"{count} unread messages are nearly too old: {_first(old)}")
+            yield Observation(
+                group.name, f"{count} unread messages are nearly too old: {_queues_text(old)}"
+            )
 
 
 def _place(queue: Queue) -> int:
     return max(queue.offset, queue.begin)
 
 
-def _beyond(facts: Facts) -> Iterator[Said]:
+def _offsets_beyond_end(facts: Facts) -> Iterator[Observation]:
     for group in facts.groups:
         wrong = [q for q in group.queues if q.offset > q.end]
         if wrong:
-            first = wrong[0]
-            yield Said(
-                group.name,
-                f"its offset is {first.offset}, but the queue ends at {first.end}: {_first(wrong)}",
+            first, queues = wrong[0], _queues_text(wrong)
+            text = f"its offset is {first.offset}, but the queue ends at {first.end}: {queues}"
+            yield Observation(group.name, text)
+
+
+def _missing(facts: Facts) -> Iterator[Observation]:
+    for broker in facts.brokers:
+        for group in broker.replication.get("missing_groups") or ():
+            yield Observation(
+                str(group), f"it has members at {broker}, which does not have the group"
             )
 
 
-def _missing(facts: Facts) -> Iterator[Said]:
-    for broker in facts.brokers:
-        for group in broker.replication.get("missing_groups") or ():
-            yield Said(str(group), f"it has members at {broker}, which does not have the group")
-
-
-def _read_only(facts: Facts) -> Iterator[Said]:
+def _read_only(facts: Facts) -> Iterator[Observation]:
     for broker in facts.brokers:
         for topic, config in sorted(broker.topic_configs.items()):
             if not config.perm & PERM_WRITE and broker.is_master and not is_system(topic):
-                yield Said(topic, f"producers cannot send to it at {broker}: its perm has no W")
+                yield Observation(
+                    topic, f"producers cannot send to it at {broker}: its perm has no W"
+                )
 
 
-def _disabled(facts: Facts) -> Iterator[Said]:
+def _disabled(facts: Facts) -> Iterator[Observation]:
     for group in facts.groups:
         where = [name for name, enabled in group.enabled.items() if not enabled]
         if where and (group.members or group.lag):
-            yield Said(group.name, f"it may not consume at {', '.join(where)}")
+            yield Observation(group.name, f"it may not consume at {', '.join(where)}")
 
 
-def _unreadable(facts: Facts) -> Iterator[Said]:
+def _unreadable(facts: Facts) -> Iterator[Observation]:
     for item in facts.unreadable_queues:
-        yield Said(
+        yield Observation(
             item.topic,
             f"{item.messages} messages lie in queues {item.readable} to {item.needed - 1} at "
             f"{item.broker}, and consumers may read {item.readable} queues only: `rmqha-admin "
@@ -116,51 +122,53 @@ def _unreadable(facts: Facts) -> Iterator[Said]:
         )
 
 
-def _idle(facts: Facts) -> Iterator[Said]:
+def _idle(facts: Facts) -> Iterator[Observation]:
     for group in facts.groups:
         count = Counter(q.topic for q in group.queues if not q.topic.startswith(RETRY_PREFIX))
         if not count or group.model == _BROADCASTING:
             continue
         topic, most = count.most_common(1)[0]
         if len(group.members) > most:
-            yield Said(group.name, f"{len(group.members)} members share {most} queues of {topic}")
+            yield Observation(
+                group.name, f"{len(group.members)} members share {most} queues of {topic}"
+            )
 
 
-def _far_behind(facts: Facts) -> Iterator[Said]:
+def _far_behind(facts: Facts) -> Iterator[Observation]:
     for group in facts.groups:
         if group.lag > MANY:
-            yield Said(group.name, f"it is {group.lag} messages behind")
+            yield Observation(group.name, f"it is {group.lag} messages behind")
 
 
-def _one_queue(facts: Facts) -> Iterator[Said]:
+def _one_queue(facts: Facts) -> Iterator[Observation]:
     for group in facts.groups:
         worst = max(group.queues, key=lambda q: q.lag, default=None)
         if worst is None or worst.lag < STUCK or _siblings(group, worst) < 4:
             continue
         if worst.lag > 0.9 * sum(q.lag for q in group.queues if q.topic == worst.topic):
-            yield Said(group.name, f"{worst.lag} of its messages wait in one queue: {worst}")
+            yield Observation(group.name, f"{worst.lag} of its messages wait in one queue: {worst}")
 
 
 def _siblings(group: Group, queue: Queue) -> int:
     return sum(other.topic == queue.topic for other in group.queues)
 
 
-def _dead_letters(facts: Facts, *, fresh: bool) -> Iterator[Said]:
+def _dead_letters(facts: Facts, *, fresh: bool) -> Iterator[Observation]:
     for item in facts.dead_letters:
         is_fresh = 0 < facts.now_ms - item.last_ms < GROWING_MS
         if item.messages and is_fresh is fresh:
             ago = (facts.now_ms - item.last_ms) / 60_000
             when = f", the last one {ago:.0f} min ago" if item.last_ms else ""
-            yield Said(
+            yield Observation(
                 item.group, f"{counted(item.messages, 'dead letter')} at {item.broker}{when}"
             )
 
 
-def _growing(facts: Facts) -> Iterator[Said]:
+def _growing(facts: Facts) -> Iterator[Observation]:
     return _dead_letters(facts, fresh=True)
 
 
-def _waiting(facts: Facts) -> Iterator[Said]:
+def _waiting(facts: Facts) -> Iterator[Observation]:
     return _dead_letters(facts, fresh=False)
 
 
@@ -189,7 +197,7 @@ RULES = (
         "messages wait for a group that has no member",
         "start its programs, or `rmqha-admin group delete GROUP` if the group is not needed "
         "any more",
-        _nobody,
+        _no_members,
     ),
     Rule(
         "unread-deleted",
@@ -213,7 +221,7 @@ RULES = (
         "a group's offset lies behind the end of its queue: the broker lost messages (an empty "
         "or older store), or the topic was made again; new messages may be skipped",
         "`rmqha-admin reset-offset TOPIC -g GROUP --to TIME`",
-        _beyond,
+        _offsets_beyond_end,
     ),
     Rule(
         "group-disabled",

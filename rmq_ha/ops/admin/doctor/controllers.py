@@ -3,29 +3,29 @@
 from collections.abc import Iterable, Iterator
 
 from rmq_ha.ops.admin.doctor.facts import Facts, LeaderlessSet, SetMember
-from rmq_ha.ops.admin.doctor.findings import Rule, Said, Severity
+from rmq_ha.ops.admin.doctor.findings import Observation, Rule, Severity
 
 
-def _none_leads(facts: Facts) -> Iterator[Said]:
+def _none_leads(facts: Facts) -> Iterator[Observation]:
     if facts.controllers and not facts.controllers_lead():
         told = "; ".join(
             f"{item.address}: {item.problem or 'it knows no leader'}" for item in facts.controllers
         )
         if facts.none_registered():
             told += "; no broker is registered, as no controller says which broker leads"
-        yield Said("controllers", told)
+        yield Observation("controllers", told)
 
 
-def _silent(facts: Facts) -> Iterator[Said]:
+def _silent(facts: Facts) -> Iterator[Observation]:
     """While they elect all the same; else `no-controller` names them."""
     for item in facts.controllers if facts.controllers_lead() else ():
         if item.problem is not None:
-            yield Said(item.address, f"the controller does not answer: {item.problem}")
+            yield Observation(item.address, f"the controller does not answer: {item.problem}")
 
 
-def _nobody_leads(facts: Facts) -> Iterator[Said]:
+def _nobody_leads(facts: Facts) -> Iterator[Observation]:
     for item in facts.leaderless:
-        yield Said(item.name, f"no master leads this set: {_why_nobody(item)}")
+        yield Observation(item.name, f"no master leads this set: {_why_nobody(item)}")
 
 
 def _why_nobody(item: LeaderlessSet) -> str:

@@ -5,7 +5,7 @@ from functools import partial
 from typing import NamedTuple
 
 from rmq_ha.ops.admin.doctor.facts import Broker, Facts, Status
-from rmq_ha.ops.admin.doctor.findings import Rule, Said, Severity
+from rmq_ha.ops.admin.doctor.findings import Observation, Rule, Severity
 
 FEW_FILES = 4096
 NEARLY = 0.8
@@ -150,19 +150,19 @@ def _statuses(facts: Facts) -> Iterator[tuple[Broker, Status]]:
             yield broker, broker.status
 
 
-def _ever(metric: str, facts: Facts) -> Iterator[Said]:
+def _counted_since_start(metric: str, facts: Facts) -> Iterator[Observation]:
     for broker, status in _statuses(facts):
         count = status.total(metric)
         if count:
-            yield Said(str(broker), f"{metric} is {count:.0f} since its start")
+            yield Observation(str(broker), f"{metric} is {count:.0f} since its start")
 
 
-def _now(metric: str, facts: Facts) -> Iterator[Said]:
+def _now(metric: str, facts: Facts) -> Iterator[Observation]:
     for broker, status in _statuses(facts):
         growth = status.growth(metric)
         if growth is not None and growth > 0:
             why = _reasons(status, metric)
-            yield Said(
+            yield Observation(
                 str(broker), f"{metric} grew by {growth:.0f} within {facts.again_s:g} s{why}"
             )
 
@@ -178,41 +178,47 @@ def _reasons(status: Status, metric: str) -> str:
     return f" ({', '.join(sorted(reasons))})" if reasons else ""
 
 
-def _refused_ahead(facts: Facts) -> Iterator[Said]:
+def _refused_ahead(facts: Facts) -> Iterator[Observation]:
     for broker, status in _statuses(facts):
         count = status.total("rmqha_replication_refused_ahead")
         if count:
-            yield Said(str(broker), f"it refuses the slaves of {count:.0f} machines")
+            yield Observation(str(broker), f"it refuses the slaves of {count:.0f} machines")
 
 
-def _member_diverged(facts: Facts) -> Iterator[Said]:
+def _member_diverged(facts: Facts) -> Iterator[Observation]:
     for broker, status in _statuses(facts):
         if status.total("rmqha_dledger_diverged"):
-            yield Said(str(broker), "the leader has another entry where it has a committed one")
+            yield Observation(
+                str(broker), "the leader has another entry where it has a committed one"
+            )
 
 
-def _no_leader_known(facts: Facts) -> Iterator[Said]:
+def _no_leader_known(facts: Facts) -> Iterator[Observation]:
     for broker, status in _statuses(facts):
         name = "rmqha_dledger_has_leader"
         if name in status.metrics and not status.total(name):
-            yield Said(str(broker), "it knows no leader of its group")
+            yield Observation(str(broker), "it knows no leader of its group")
 
 
-def _reactor(facts: Facts) -> Iterator[Said]:
+def _reactor(facts: Facts) -> Iterator[Observation]:
     for broker, status in _statuses(facts):
         worst = status.total("rmqha_reactor_lag_max_seconds")
         if worst > LAG_S:
-            yield Said(str(broker), f"within the last minute everything waited {worst:.1f} s")
+            yield Observation(
+                str(broker), f"within the last minute everything waited {worst:.1f} s"
+            )
 
 
-def _few_files(facts: Facts) -> Iterator[Said]:
+def _few_files(facts: Facts) -> Iterator[Observation]:
     for broker, status in _statuses(facts):
         most = status.total("process_max_fds")
         if 0 < most < FEW_FILES:
-            yield Said(str(broker), f"it may open {most:.0f} files and connections")
+            yield Observation(str(broker), f"it may open {most:.0f} files and connections")
     local = facts.local
     if local and 0 < local.most_files < FEW_FILES:
-        yield Said(local.file, f"a broker that starts here may open {local.most_files} files")
+        yield Observation(
+            local.file, f"a broker that starts here may open {local.most_files} files"
+        )
 
 
 def _share(status: Status, used: str, most: str) -> float:
@@ -220,7 +226,7 @@ def _share(status: Status, used: str, most: str) -> float:
     return status.total(used) / limit if limit > 0 else 0.0
 
 
-def _running_out(facts: Facts) -> Iterator[Said]:
+def _running_out(facts: Facts) -> Iterator[Observation]:
     pairs = (
         ("process_open_fds", "process_max_fds", "open files"),
         ("rmqha_open_connections", "rmqha_connection_places", "places for connections"),
@@ -228,27 +234,27 @@ def _running_out(facts: Facts) -> Iterator[Said]:
     for broker, status in _statuses(facts):
         for used, most, what in pairs:
             if _share(status, used, most) > NEARLY:
-                yield Said(
+                yield Observation(
                     str(broker), f"{status.total(used):.0f} of {status.total(most):.0f} {what}"
                 )
 
 
-def _series(facts: Facts) -> Iterator[Said]:
+def _series(facts: Facts) -> Iterator[Observation]:
     for broker, status in _statuses(facts):
         left_out = status.total("rmqha_series_left_out")
         if left_out:
-            yield Said(str(broker), f"{left_out:.0f} topics or groups have no series")
+            yield Observation(str(broker), f"{left_out:.0f} topics or groups have no series")
 
 
 def _rules(
-    counters: Iterable[_Counter], look: Callable[[str, Facts], Iterator[Said]]
+    counters: Iterable[_Counter], look: Callable[[str, Facts], Iterator[Observation]]
 ) -> Iterator[Rule]:
     for item in counters:
         yield Rule(item.code, Severity.WARNING, item.cause, item.fix, partial(look, item.metric))
 
 
 RULES = (
-    *_rules(_EVER, _ever),
+    *_rules(_EVER, _counted_since_start),
     *_rules(_NOW, _now),
     Rule(
         "slave-refused-ahead",

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 from rmq_ha.base.config.all_keys import ALL_KEYS
 from rmq_ha.ops.admin.doctor.facts import Broker, Certificate, Facts
-from rmq_ha.ops.admin.doctor.findings import Rule, Said, Severity
+from rmq_ha.ops.admin.doctor.findings import Observation, Rule, Severity
 
 SOON = timedelta(days=30)
 MADE_UP = ("rmq-ha",)
@@ -15,71 +15,75 @@ _INDEX_BYTES = 420_000_040
 _NOT_COMPARED = ("startAcceptSendRequestTimeStamp",)
 
 
-def _wrong(facts: Facts) -> Iterator[Said]:
+def _wrong(facts: Facts) -> Iterator[Observation]:
     """What a rule of its own says more about is left to that."""
     error = facts.local.error if facts.local else None
     told = [
         said.text.partition("=")[0] for why in (_names, _name_server_list) for said in why(facts)
     ]
     if facts.local and error and not any(f" {key}=" in error for key in told):
-        yield Said(facts.local.file, error)
+        yield Observation(facts.local.file, error)
 
 
-def _unknown(facts: Facts) -> Iterator[Said]:
+def _unknown(facts: Facts) -> Iterator[Observation]:
     for text in facts.local.unknown if facts.local else ():
-        yield Said(facts.local.file if facts.local else "", text)
+        yield Observation(facts.local.file if facts.local else "", text)
 
 
-def _doubtful(facts: Facts) -> Iterator[Said]:
+def _doubtful(facts: Facts) -> Iterator[Observation]:
     for text in facts.local.doubtful if facts.local else ():
-        yield Said(facts.local.file if facts.local else "", text)
+        yield Observation(facts.local.file if facts.local else "", text)
 
 
-def _names(facts: Facts) -> Iterator[Said]:
+def _names(facts: Facts) -> Iterator[Observation]:
     for key in _addresses() if facts.local else ():
         assert facts.local is not None
         value = facts.local.rendered.get(key) or facts.local.settings.get(key, "")
         try:
             ipaddress.ip_address(value or "::")
         except ValueError:
-            yield Said(facts.local.file, f"{key}={value} is no address")
+            yield Observation(facts.local.file, f"{key}={value} is no address")
 
 
 def _addresses() -> list[str]:
     return [name for name, row in ALL_KEYS.items() if row.is_resolved]
 
 
-def _name_server_list(facts: Facts) -> Iterator[Said]:
+def _name_server_list(facts: Facts) -> Iterator[Observation]:
     value = facts.local.settings.get("namesrvAddr", "") if facts.local else ""
     if facts.local and ("," in value or "://" in value):
-        yield Said(facts.local.file, f"namesrvAddr={value}")
+        yield Observation(facts.local.file, f"namesrvAddr={value}")
 
 
-def _here(facts: Facts) -> Broker | None:
+def _broker_of_file(facts: Facts) -> Broker | None:
     """The broker of the file that was given."""
     if facts.local is None or not facts.local.address:
         return None
     return next((b for b in facts.brokers if b.address == facts.local.address), None)
 
 
-def _not_running(facts: Facts) -> Iterator[Said]:
-    broker = _here(facts)
+def _not_running(facts: Facts) -> Iterator[Observation]:
+    broker = _broker_of_file(facts)
     if broker is not None and broker.problem is not None:
-        yield Said(broker.address, f"the broker of this file does not answer: {broker.problem}")
+        yield Observation(
+            broker.address, f"the broker of this file does not answer: {broker.problem}"
+        )
 
 
-def _not_registered(facts: Facts) -> Iterator[Said]:
-    broker = _here(facts)
+def _not_registered(facts: Facts) -> Iterator[Observation]:
+    broker = _broker_of_file(facts)
     if broker is None or not broker.answers:
         return
     for server in facts.name_servers:
         known = {address for ids in server.brokers.values() for address in ids.values()}
         if server.answers and broker.address not in known:
-            yield Said(broker.address, f"it runs, but the name server {server.address} has it not")
+            yield Observation(
+                broker.address, f"it runs, but the name server {server.address} has it not"
+            )
 
 
-def _file_differs(facts: Facts) -> Iterator[Said]:
-    broker = _here(facts)
+def _file_differs(facts: Facts) -> Iterator[Observation]:
+    broker = _broker_of_file(facts)
     if broker is None or not broker.answers or facts.local is None:
         return
     for key, value in facts.local.rendered.items():
@@ -87,45 +91,49 @@ def _file_differs(facts: Facts) -> Iterator[Said]:
         if running is None or value == "***" or key in _NOT_COMPARED:
             continue
         if running != value:
-            yield Said(facts.local.file, f"it says {key}={value}, the broker runs with {running}")
+            yield Observation(
+                facts.local.file, f"it says {key}={value}, the broker runs with {running}"
+            )
 
 
-def _log_missing(facts: Facts) -> Iterator[Said]:
+def _log_missing(facts: Facts) -> Iterator[Observation]:
     local = facts.local
     if local and local.is_there and local.queue_topics and not local.log_files:
-        yield Said(local.store, f"queues of {local.queue_topics} topics, but no commit log")
+        yield Observation(local.store, f"queues of {local.queue_topics} topics, but no commit log")
 
 
-def _unclean(facts: Facts) -> Iterator[Said]:
-    local, broker = facts.local, _here(facts)
+def _unclean(facts: Facts) -> Iterator[Observation]:
+    local, broker = facts.local, _broker_of_file(facts)
     if local and local.has_abort and broker is not None and broker.problem is not None:
-        yield Said(local.store, "its last broker did not stop in an orderly way")
+        yield Observation(local.store, "its last broker did not stop in an orderly way")
 
 
-def _tables(facts: Facts) -> Iterator[Said]:
+def _tables(facts: Facts) -> Iterator[Observation]:
     for path in facts.local.damaged_tables if facts.local else ():
-        yield Said(path, "it is no JSON")
+        yield Observation(path, "it is no JSON")
 
 
-def _no_room(facts: Facts) -> Iterator[Said]:
+def _no_room(facts: Facts) -> Iterator[Observation]:
     local = facts.local
     if local is None or local.free is None:
         return
     needed = local.file_size + _INDEX_BYTES
     if local.free < needed:
-        yield Said(local.store, f"{local.free >> 20} MiB are free, a new file needs {needed >> 20}")
+        yield Observation(
+            local.store, f"{local.free >> 20} MiB are free, a new file needs {needed >> 20}"
+        )
 
 
-def _set_aside(facts: Facts) -> Iterator[Said]:
+def _set_aside(facts: Facts) -> Iterator[Observation]:
     local = facts.local
     if local and local.set_aside:
         named = ", ".join(local.set_aside[:5]) + (" ..." if len(local.set_aside) > 5 else "")
-        yield Said(local.store, f"setaside has {len(local.set_aside)} folders: {named}")
+        yield Observation(local.store, f"setaside has {len(local.set_aside)} folders: {named}")
 
 
-def _new_store(facts: Facts) -> Iterator[Said]:
+def _new_store(facts: Facts) -> Iterator[Observation]:
     if facts.local and facts.local.store and not facts.local.is_there:
-        yield Said(facts.local.store, "there is no such directory")
+        yield Observation(facts.local.store, "there is no such directory")
 
 
 def _certificates(facts: Facts) -> Iterator[tuple[Certificate, datetime]]:
@@ -133,44 +141,46 @@ def _certificates(facts: Facts) -> Iterator[tuple[Certificate, datetime]]:
     return ((item, now) for item in facts.certificates)
 
 
-def _ended(facts: Facts) -> Iterator[Said]:
+def _ended(facts: Facts) -> Iterator[Observation]:
     for item, now in _certificates(facts):
         if item.ends <= now:
-            yield Said(item.where, f"the certificate of {item.name} ended at {item.ends:%Y-%m-%d}")
+            yield Observation(
+                item.where, f"the certificate of {item.name} ended at {item.ends:%Y-%m-%d}"
+            )
 
 
-def _ends(facts: Facts) -> Iterator[Said]:
+def _ends(facts: Facts) -> Iterator[Observation]:
     for item, now in _certificates(facts):
         if now < item.ends <= now + SOON:
             days = (item.ends - now).days
-            yield Said(
+            yield Observation(
                 item.where,
                 f"the certificate of {item.name} ends in {days} days, at {item.ends:%Y-%m-%d}",
             )
 
 
-def _not_yet(facts: Facts) -> Iterator[Said]:
+def _not_yet(facts: Facts) -> Iterator[Observation]:
     for item, now in _certificates(facts):
         if item.begins > now:
-            yield Said(
+            yield Observation(
                 item.where, f"the certificate of {item.name} begins at {item.begins:%Y-%m-%d %H:%M}"
             )
 
 
-def _other_host(facts: Facts) -> Iterator[Said]:
+def _other_host(facts: Facts) -> Iterator[Observation]:
     for item in facts.certificates:
         if item.host and item.names and item.host not in item.names and not _is_made_up(item):
-            yield Said(item.where, f"its certificate is for {', '.join(item.names[:5])}")
+            yield Observation(item.where, f"its certificate is for {', '.join(item.names[:5])}")
 
 
 def _is_made_up(item: Certificate) -> bool:
     return item.names == MADE_UP
 
 
-def _made_up(facts: Facts) -> Iterator[Said]:
+def _made_up(facts: Facts) -> Iterator[Observation]:
     for item in facts.certificates:
         if item.host and _is_made_up(item):
-            yield Said(item.where, "its certificate is one that it made itself at its start")
+            yield Observation(item.where, "its certificate is one that it made itself at its start")
 
 
 RULES = (

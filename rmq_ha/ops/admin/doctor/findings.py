@@ -19,7 +19,7 @@ class Severity(Enum):
     NOTE = "note"
 
 
-class Said(NamedTuple):
+class Observation(NamedTuple):
     """
     What a rule says of one thing.
 
@@ -47,11 +47,11 @@ class Rule(NamedTuple):
     severity: Severity
     cause: str
     fix: str
-    look: Callable[[Facts], Iterable[Said]]
+    look: Callable[[Facts], Iterable[Observation]]
 
 
 class Finding(NamedTuple):
-    """A fault that is there; see `Rule` and `Said`."""
+    """A fault that is there; see `Rule` and `Observation`."""
 
     severity: str
     code: str

@@ -178,9 +178,11 @@ async def look_again(asker: Asker, facts: Facts) -> None:
             continue
         name = broker.name or broker.own_name
         for group in facts.groups:
-            group.queues = [_later(queue, name, group.name, offsets) for queue in group.queues]
+            group.queues = [
+                _second_offset(queue, name, group.name, offsets) for queue in group.queues
+            ]
 
 
-def _later(queue: Queue, broker: str, group: str, offsets: Offsets) -> Queue:
+def _second_offset(queue: Queue, broker: str, group: str, offsets: Offsets) -> Queue:
     offset = offsets.get(f"{queue.topic}@{group}", {}).get(queue.queue)
     return queue if queue.broker != broker or offset is None else queue._replace(later=offset)

@@ -7,33 +7,35 @@ from rmq_ha.base.config.all_keys import ALL_KEYS
 from rmq_ha.base.model.broker_identity import MASTER_ID
 from rmq_ha.base.model.status import BrokerRole
 from rmq_ha.ops.admin.doctor.facts import Broker, Facts, registered_master
-from rmq_ha.ops.admin.doctor.findings import Rule, Said, Severity
+from rmq_ha.ops.admin.doctor.findings import Observation, Rule, Severity
 
 _FOLLOWING = "following"
 _SAME = tuple(name for name, row in ALL_KEYS.items() if row.is_same_in_set)
 
 
-def _name_differs(facts: Facts) -> Iterator[Said]:
+def _name_differs(facts: Facts) -> Iterator[Observation]:
     for broker in facts.answering():
         if broker.name and broker.own_name and broker.own_name != broker.name:
-            yield Said(
+            yield Observation(
                 broker.address,
                 f"registered as {broker.name}, but it answers as {broker.own_name}",
             )
 
 
-def _cluster_differs(facts: Facts) -> Iterator[Said]:
+def _cluster_differs(facts: Facts) -> Iterator[Observation]:
     for broker in facts.answering():
         own = broker.config.get("brokerClusterName", "")
         if broker.cluster and own and own != broker.cluster:
-            yield Said(str(broker), f"registered in {broker.cluster}, but it says {own}")
+            yield Observation(str(broker), f"registered in {broker.cluster}, but it says {own}")
 
 
-def _id_differs(facts: Facts) -> Iterator[Said]:
+def _id_differs(facts: Facts) -> Iterator[Observation]:
     for broker in facts.answering():
         own = broker.config.get("brokerId", "")
         if broker.own_name == broker.name and not broker.is_dledger and _is_another(broker):
-            yield Said(str(broker), f"registered with id {broker.broker_id}, but it has {own}")
+            yield Observation(
+                str(broker), f"registered with id {broker.broker_id}, but it has {own}"
+            )
 
 
 def _is_another(broker: Broker) -> bool:
@@ -50,70 +52,72 @@ def _lacks_lease(broker: Broker) -> bool:
     return broker.is_controlled and own == str(MASTER_ID) and broker.broker_id != MASTER_ID
 
 
-def _role_and_id(facts: Facts) -> Iterator[Said]:
+def _role_and_id(facts: Facts) -> Iterator[Observation]:
     for broker in facts.answering():
         if broker.broker_id is None or broker.is_dledger or _is_another(broker):
             continue
         if _lacks_lease(broker):
             continue
         if broker.is_slave and broker.broker_id == MASTER_ID:
-            yield Said(str(broker), "registered as the master (id 0), but it runs as SLAVE")
+            yield Observation(str(broker), "registered as the master (id 0), but it runs as SLAVE")
         elif broker.is_master and broker.broker_id != MASTER_ID:
-            yield Said(
+            yield Observation(
                 str(broker), f"registered as slave {broker.broker_id}, but it runs as {broker.role}"
             )
 
 
-def _id_taken(facts: Facts) -> Iterator[Said]:
+def _id_taken(facts: Facts) -> Iterator[Observation]:
     for name, members in facts.pairs():
         for number in sorted({m.broker_id for m in members if m.broker_id is not None}):
             mine = [m for m in members if m.broker_id == number and m.answers]
             if len(mine) > 1 and not all(m.is_master for m in mine):  # they are two-masters
                 who = ", ".join(m.address for m in mine)
-                yield Said(name, f"id {number} of it is claimed by {len(mine)} brokers: {who}")
+                yield Observation(
+                    name, f"id {number} of it is claimed by {len(mine)} brokers: {who}"
+                )
 
 
-def _unregistered_slave(facts: Facts) -> Iterator[Said]:
+def _unregistered_slave(facts: Facts) -> Iterator[Observation]:
     for name, members in facts.pairs():
         known = {m.host for m in members} | {m.config.get("brokerIP2", "") for m in members}
         for master in members:
             for slave in master.slaves or () if master.is_master else ():
                 host = str(slave.get("address", "")).rpartition(":")[0].strip("[]")
                 if host not in known:
-                    yield Said(
+                    yield Observation(
                         name,
                         f"{host} copies the log of {master.address}, but no name server has a "
                         "slave of this name there",
                     )
 
 
-def _two_masters(facts: Facts) -> Iterator[Said]:
+def _two_masters(facts: Facts) -> Iterator[Observation]:
     for name, members in facts.pairs():
         masters = {m.address: m for m in members if m.is_master and m.own_name in ("", name)}
         if len(masters) > 1:
             who = ", ".join(f"{m.address} (log ends at {m.end})" for m in masters.values())
-            yield Said(name, f"{len(masters)} brokers of it run as master: {who}")
+            yield Observation(name, f"{len(masters)} brokers of it run as master: {who}")
     seen = {m.address for _, members in facts.pairs() for m in members if m.answers}
     for rival in facts.rivals():
         if rival.broker_id == MASTER_ID and rival.address not in seen:
-            yield Said(
+            yield Observation(
                 rival.broker_name,
                 f"{rival.address} registers as its master, too, and does not answer here; name "
                 f"servers send clients to {rival.holder}",
             )
 
 
-def _master_aside(facts: Facts) -> Iterator[Said]:
+def _master_aside(facts: Facts) -> Iterator[Observation]:
     for broker in facts.answering():
         if broker.successor:
-            yield Said(
+            yield Observation(
                 str(broker),
                 f"it was started as the master, and stands aside for {broker.successor}, which "
                 f"is the master: it takes no messages",
             )
 
 
-def _master_unregistered(facts: Facts) -> Iterator[Said]:
+def _master_unregistered(facts: Facts) -> Iterator[Observation]:
     for name, members in facts.pairs():
         leads = any(m.is_master and m.broker_id is not None for m in members)
         if registered_master(members) is not None or leads:
@@ -121,13 +125,13 @@ def _master_unregistered(facts: Facts) -> Iterator[Said]:
         for slave in members:
             whom = slave.link.get("address")
             if whom and slave.is_slave and slave.link.get("state") == _FOLLOWING:
-                yield Said(
+                yield Observation(
                     name,
                     f"no name server has a master of it, but {slave.address} follows one at {whom}",
                 )
 
 
-def _no_master(facts: Facts) -> Iterator[Said]:
+def _no_master(facts: Facts) -> Iterator[Observation]:
     """Where one lives, or answers under another id, or slaves have a wrong name, that is it."""
     known_why = {said.about for why in (_wrong_name, _master_unregistered) for said in why(facts)}
     known_why |= {item.name for item in facts.leaderless}  # nobody-leads
@@ -135,18 +139,22 @@ def _no_master(facts: Facts) -> Iterator[Said]:
         leads = any(m.is_dledger or m.is_master for m in members)
         if registered_master(members) is None and not leads and name not in known_why:
             who = ", ".join(m.address for m in members)
-            yield Said(name, f"no name server has a master of it, only {who}: no puts")
+            yield Observation(name, f"no name server has a master of it, only {who}: no puts")
 
 
-def _wrong_name(facts: Facts) -> Iterator[Said]:
+def _wrong_name(facts: Facts) -> Iterator[Observation]:
     """A slave of a name that nobody leads, beside a master that misses one."""
-    lonely = [master for master in _alone(facts) if master.role == BrokerRole.SYNC_MASTER.value]
+    lonely = [
+        master
+        for master in _without_followers(facts)
+        if master.role == BrokerRole.SYNC_MASTER.value
+    ]
     for name, members in facts.pairs():
         if not all(m.is_slave and not m.is_dledger for m in members):
             continue
         for master in lonely:
             if master.cluster == members[0].cluster:
-                yield Said(
+                yield Observation(
                     name,
                     f"it has slaves only ({members[0].address}), while {master.name} of the same "
                     "cluster waits for a slave",
@@ -159,48 +167,48 @@ def _followers(master: Broker, members: list[Broker]) -> int:
     return sum(m.is_slave for m in members)
 
 
-def _alone(facts: Facts) -> Iterator[Broker]:
+def _without_followers(facts: Facts) -> Iterator[Broker]:
     for _, members in facts.pairs():
         yield from (broker for broker in members if not _followers(broker, members))
 
 
-def _no_slave(facts: Facts) -> Iterator[Said]:
+def _no_slave(facts: Facts) -> Iterator[Observation]:
     return _lacks_slaves(facts, BrokerRole.SYNC_MASTER, "a SYNC_MASTER that no slave follows")
 
 
-def _no_copy(facts: Facts) -> Iterator[Said]:
+def _no_copy(facts: Facts) -> Iterator[Observation]:
     return _lacks_slaves(facts, BrokerRole.ASYNC_MASTER, "an ASYNC_MASTER without a slave")
 
 
-def _lacks_slaves(facts: Facts, role: BrokerRole, what: str) -> Iterator[Said]:
+def _lacks_slaves(facts: Facts, role: BrokerRole, what: str) -> Iterator[Observation]:
     """A broker that stands aside is no slave to start, but one to demote: that is said already."""
     aside = {broker.name for broker in facts.brokers if broker.successor}
-    for master in _alone(facts):
+    for master in _without_followers(facts):
         elects = master.is_dledger or master.is_controlled
         if master.role == role.value and not elects and master.name not in aside:
-            yield Said(str(master), what)
+            yield Observation(str(master), what)
 
 
-def _alone_in_set(facts: Facts) -> Iterator[Said]:
-    for master in _alone(facts):
+def _alone_in_set(facts: Facts) -> Iterator[Observation]:
+    for master in _without_followers(facts):
         if master.is_master and master.is_controlled:
-            yield Said(str(master), "it leads, and no other broker of its name follows")
+            yield Observation(str(master), "it leads, and no other broker of its name follows")
 
 
-def _pair_differs(facts: Facts) -> Iterator[Said]:
+def _pair_differs(facts: Facts) -> Iterator[Observation]:
     for name, members in facts.pairs():
         telling = [m for m in members if m.answers]
         for first, other in pairwise(telling):
             for key in _SAME:
                 value, other_value = first.config.get(key), other.config.get(key)
                 if value is not None and other_value is not None and value != other_value:
-                    yield Said(
+                    yield Observation(
                         name,
                         f"{key} is {value} at {first.address} and {other_value} at {other.address}",
                     )
 
 
-def _versions(facts: Facts) -> Iterator[Said]:
+def _versions(facts: Facts) -> Iterator[Observation]:
     for name, members in facts.pairs():
         telling = [m for m in members if m.answers]
         for versions in (
@@ -208,37 +216,41 @@ def _versions(facts: Facts) -> Iterator[Said]:
             {m.address: str(m.replication.get("release", "")) for m in telling},
         ):
             if len({text for text in versions.values() if text}) > 1:
-                yield Said(name, ", ".join(f"{who}: {text}" for who, text in versions.items()))
+                yield Observation(
+                    name, ", ".join(f"{who}: {text}" for who, text in versions.items())
+                )
 
 
-def _two_kinds(facts: Facts) -> Iterator[Said]:
+def _two_kinds(facts: Facts) -> Iterator[Observation]:
     for name, members in facts.pairs():
         telling = [m for m in members if m.answers]
         if len({m.is_ours for m in telling}) > 1:
             java = ", ".join(m.address for m in telling if not m.is_ours)
-            yield Said(name, f"{java} is no broker of ours, or an older one: a Java broker?")
+            yield Observation(name, f"{java} is no broker of ours, or an older one: a Java broker?")
 
 
-def _not_writable(facts: Facts) -> Iterator[Said]:
+def _not_writable(facts: Facts) -> Iterator[Observation]:
     for broker in facts.answering():
         text = broker.config.get("brokerPermission", "")
         if broker.is_master and text.isdecimal() and int(text) & 6 != 6:
-            yield Said(str(broker), f"brokerPermission is {text}, not 6")
+            yield Observation(str(broker), f"brokerPermission is {text}, not 6")
 
 
-def _not_yet(facts: Facts) -> Iterator[Said]:
+def _not_yet(facts: Facts) -> Iterator[Observation]:
     for broker in facts.answering():
         begins = broker.config.get("startAcceptSendRequestTimeStamp", "")
         if broker.is_master and begins.isdecimal() and int(begins) > facts.now_ms:
             wait = (int(begins) - facts.now_ms) / 1000
-            yield Said(str(broker), f"it refuses sends for {wait:.0f} s more")
+            yield Observation(str(broker), f"it refuses sends for {wait:.0f} s more")
 
 
-def _auto_create(facts: Facts) -> Iterator[Said]:
+def _auto_create(facts: Facts) -> Iterator[Observation]:
     masters = [b for b in facts.answering() if b.is_master]
     for broker in masters:
         if len(masters) > 1 and broker.config.get("autoCreateTopicEnable") == "true":
-            yield Said(str(broker), f"autoCreateTopicEnable=true with {len(masters)} masters")
+            yield Observation(
+                str(broker), f"autoCreateTopicEnable=true with {len(masters)} masters"
+            )
 
 
 RULES = (

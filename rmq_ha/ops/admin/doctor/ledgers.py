@@ -5,7 +5,7 @@ from typing import Any
 
 from rmq_ha.base.model.broker_identity import MASTER_ID
 from rmq_ha.ops.admin.doctor.facts import Broker, Facts
-from rmq_ha.ops.admin.doctor.findings import Rule, Said, Severity
+from rmq_ha.ops.admin.doctor.findings import Observation, Rule, Severity
 
 STALLED_S = 10.0
 """For so long entries may wait before somebody has to look."""
@@ -26,14 +26,14 @@ def _ledgers(facts: Facts) -> Iterator[tuple[Broker, dict[str, Any]]]:
             yield broker, ledger
 
 
-def _no_leader(facts: Facts) -> Iterator[Said]:
+def _no_leader(facts: Facts) -> Iterator[Observation]:
     for name, members in _groups(facts):
         if not any(item.broker_id == MASTER_ID for item in members):
             who = ", ".join(item.address for item in members)
-            yield Said(name, f"no name server has a leader of this group, only {who}")
+            yield Observation(name, f"no name server has a leader of this group, only {who}")
 
 
-def _members_missing(facts: Facts) -> Iterator[Said]:
+def _members_missing(facts: Facts) -> Iterator[Observation]:
     for name, members in _groups(facts):
         answering = [item for item in members if item.is_dledger]
         peers = dict(
@@ -46,30 +46,32 @@ def _members_missing(facts: Facts) -> Iterator[Said]:
             present = {item.config.get("dLegerSelfId", "") for item in answering}
             absent = [f"{peer} at {peers[peer]}" for peer in peers if peer not in present]
             named = "" if "" in present else f"; no answer comes from {', '.join(absent)}"
-            yield Said(name, f"{len(answering)} of its {len(peers)} members answer{quorum}{named}")
+            yield Observation(
+                name, f"{len(answering)} of its {len(peers)} members answer{quorum}{named}"
+            )
 
 
-def _refuses(facts: Facts) -> Iterator[Said]:
+def _refuses(facts: Facts) -> Iterator[Observation]:
     for broker, ledger in _ledgers(facts):
         if ledger["refuses"]:
-            yield Said(str(broker), f"its ledger takes no entries: {ledger['refuses']}")
+            yield Observation(str(broker), f"its ledger takes no entries: {ledger['refuses']}")
 
 
-def _behind(facts: Facts) -> Iterator[Said]:
+def _members_behind(facts: Facts) -> Iterator[Observation]:
     for broker, ledger in _ledgers(facts):
         for member, lacks in ledger["lacks"].items():
             if lacks["seconds"] >= STALLED_S:
-                yield Said(
+                yield Observation(
                     str(broker),
                     f"member {member} lacks {lacks['entries']} entries of this leader, and has "
                     f"taken none for {lacks['seconds']:.0f} s",
                 )
 
 
-def _stalled(facts: Facts) -> Iterator[Said]:
+def _stalled(facts: Facts) -> Iterator[Observation]:
     for broker, ledger in _ledgers(facts):
         if ledger["stalled_seconds"] >= STALLED_S:
-            yield Said(
+            yield Observation(
                 str(broker),
                 f"it leads, and has committed nothing for {ledger['stalled_seconds']:.0f} s while "
                 "messages wait",
@@ -108,7 +110,7 @@ RULES = (
         "stored",
         "look at that member's `/healthz`, its disk and the network to it; if it does not run, "
         "start it",
-        _behind,
+        _members_behind,
     ),
     Rule(
         "nothing-committed",

@@ -4,58 +4,60 @@ import ipaddress
 from collections.abc import Iterator
 
 from rmq_ha.ops.admin.doctor.facts import Facts
-from rmq_ha.ops.admin.doctor.findings import Rule, Said, Severity
+from rmq_ha.ops.admin.doctor.findings import Observation, Rule, Severity
 
 SLOW_MS = 1_000
 _CONTAINERS = ipaddress.ip_network("172.17.0.0/16")
 
 
-def _silent_name_servers(facts: Facts) -> Iterator[Said]:
+def _silent_name_servers(facts: Facts) -> Iterator[Observation]:
     for server in facts.name_servers:
         if server.problem is not None and server.resolves:
-            yield Said(server.address, f"the name server does not answer: {server.problem}")
+            yield Observation(server.address, f"the name server does not answer: {server.problem}")
 
 
-def _unresolved(facts: Facts) -> Iterator[Said]:
+def _unresolved(facts: Facts) -> Iterator[Observation]:
     for server in facts.name_servers:
         if not server.resolves:
-            yield Said(server.address, "no address is known for this name of a name server")
+            yield Observation(server.address, "no address is known for this name of a name server")
     for name in facts.local.unresolved if facts.local else ():
-        yield Said(name, "a name in the properties file stands for no address")
+        yield Observation(name, "a name in the properties file stands for no address")
 
 
-def _no_name_server(facts: Facts) -> Iterator[Said]:
+def _no_name_server(facts: Facts) -> Iterator[Observation]:
     for server in facts.name_servers:
         if server.refused is not None:
-            yield Said(server.address, f"asked for the brokers it says: {server.refused}")
+            yield Observation(server.address, f"asked for the brokers it says: {server.refused}")
 
 
-def _one_name_server(facts: Facts) -> Iterator[Said]:
+def _one_name_server(facts: Facts) -> Iterator[Observation]:
     if len(facts.name_servers) == 1:
-        yield Said(facts.name_servers[0].address, "it is the only name server that was given")
+        yield Observation(
+            facts.name_servers[0].address, "it is the only name server that was given"
+        )
 
 
-def _no_brokers(facts: Facts) -> Iterator[Said]:
+def _no_brokers(facts: Facts) -> Iterator[Observation]:
     """Where brokers wait for their controllers, `nobody-leads` or `no-controller` says it."""
     waits = bool(facts.controllers) and not facts.controllers_lead()
     if facts.none_registered() and (facts.leaderless or waits):
         return
     for server in facts.name_servers:
         if server.answers and not server.brokers:
-            yield Said(server.address, "no broker is registered with this name server")
+            yield Observation(server.address, "no broker is registered with this name server")
 
 
-def _differ(facts: Facts) -> Iterator[Said]:
+def _differ(facts: Facts) -> Iterator[Observation]:
     telling = [server for server in facts.name_servers if server.answers]
     every = {(n, i) for s in telling for n, ids in s.brokers.items() for i in ids}
     for name, number in sorted(every):
         seen = {s.address: s.brokers.get(name, {}).get(number) for s in telling}
         if len(set(seen.values())) > 1:
             told = ", ".join(f"{who}: {what or 'none'}" for who, what in seen.items())
-            yield Said(name, f"name servers differ about id {number} of it ({told})")
+            yield Observation(name, f"name servers differ about id {number} of it ({told})")
 
 
-def _silent_brokers(facts: Facts) -> Iterator[Said]:
+def _silent_brokers(facts: Facts) -> Iterator[Observation]:
     known_why = {said.about for why in (_loopback, _container) for said in why(facts)}
     for broker in facts.brokers:
         refuses = broker.plain is None or broker.plain.problem is not None
@@ -63,88 +65,93 @@ def _silent_brokers(facts: Facts) -> Iterator[Said]:
         if broker.problem is None or not refuses or own or str(broker) in known_why:
             continue
         what = "registered, but nobody answers there" if broker.name else "nobody answers there"
-        yield Said(str(broker), f"{what}: {broker.problem}")
+        yield Observation(str(broker), f"{what}: {broker.problem}")
 
 
-def _speaks_otherwise(facts: Facts) -> Iterator[Said]:
+def _speaks_otherwise(facts: Facts) -> Iterator[Observation]:
     for broker in facts.brokers:
         if broker.problem is not None and broker.plain and broker.plain.problem is None:
-            yield Said(
+            yield Observation(
                 str(broker),
                 f"the port takes connections, but does not answer as a broker: {broker.problem}",
             )
 
 
-def _not_allowed(facts: Facts) -> Iterator[Said]:
+def _not_allowed(facts: Facts) -> Iterator[Observation]:
     for broker in facts.brokers:
         if broker.refused is not None:
-            yield Said(str(broker), broker.refused)
+            yield Observation(str(broker), broker.refused)
 
 
-def _loopback(facts: Facts) -> Iterator[Said]:
-    if all(_is(server.address.rpartition(":")[0], "is_loopback") for server in facts.name_servers):
+def _loopback(facts: Facts) -> Iterator[Observation]:
+    if all(
+        _address_is(server.address.rpartition(":")[0], "is_loopback")
+        for server in facts.name_servers
+    ):
         return
     for broker in facts.brokers:
-        if _is(broker.host, "is_loopback"):
-            yield Said(str(broker), "it registered an address that means this very machine")
+        if _address_is(broker.host, "is_loopback"):
+            yield Observation(str(broker), "it registered an address that means this very machine")
 
 
-def _container(facts: Facts) -> Iterator[Said]:
+def _container(facts: Facts) -> Iterator[Observation]:
     for broker in facts.brokers:
         try:
             inside = ipaddress.ip_address(broker.host) in _CONTAINERS
         except ValueError:
             inside = False
         if inside and broker.problem is not None:
-            yield Said(str(broker), "it registered an address of Docker's own network")
+            yield Observation(str(broker), "it registered an address of Docker's own network")
 
 
-def _is(host: str, what: str) -> bool:
+def _address_is(host: str, what: str) -> bool:
     try:
         return bool(getattr(ipaddress.ip_address(host.strip("[]")), what))
     except ValueError:
         return what == "is_loopback" and host == "localhost"
 
 
-def _slow(facts: Facts) -> Iterator[Said]:
+def _slow(facts: Facts) -> Iterator[Observation]:
     for broker in facts.answering():
         if broker.took_ms > SLOW_MS:
-            yield Said(str(broker), f"its answer took {broker.took_ms / 1000:.1f} s")
+            yield Observation(str(broker), f"its answer took {broker.took_ms / 1000:.1f} s")
 
 
-def _ha_blocked(facts: Facts) -> Iterator[Said]:
+def _ha_blocked(facts: Facts) -> Iterator[Observation]:
     """Slaves may have a network of their own: where one follows, the port is no fault."""
     for broker in facts.answering():
         if broker.ha is not None and broker.ha.problem is not None and not broker.slaves:
-            yield Said(
+            yield Observation(
                 str(broker),
                 f"clients reach it, but not its port for slaves, {broker.ha.address}: "
                 f"{broker.ha.problem}",
             )
 
 
-def _fast_blocked(facts: Facts) -> Iterator[Said]:
+def _fast_blocked(facts: Facts) -> Iterator[Observation]:
     for broker in facts.answering():
         if broker.fast is not None and broker.fast.problem is not None:
-            yield Said(str(broker), f"its fast port, {broker.fast.address}: {broker.fast.problem}")
+            yield Observation(
+                str(broker), f"its fast port, {broker.fast.address}: {broker.fast.problem}"
+            )
 
 
-def _status_silent(facts: Facts) -> Iterator[Said]:
+def _status_silent(facts: Facts) -> Iterator[Observation]:
     for broker in facts.answering():
         if broker.status is not None and broker.status.problem is not None:
-            yield Said(
+            yield Observation(
                 str(broker), f"no /healthz at {broker.status.address}: {broker.status.problem}"
             )
 
 
-def _not_ready(facts: Facts) -> Iterator[Said]:
+def _not_ready(facts: Facts) -> Iterator[Observation]:
     for broker in facts.answering():
         status = broker.status
         if status is not None and status.problem is None and not status.is_ready:
-            yield Said(str(broker), f"/healthz: {status.health}")
+            yield Observation(str(broker), f"/healthz: {status.health}")
 
 
-def _unrouted(facts: Facts) -> Iterator[Said]:
+def _unrouted(facts: Facts) -> Iterator[Observation]:
     for server in facts.name_servers:
         for broker in facts.answering():
             if server.topics is None or broker.topics is None or not broker.is_master:
@@ -154,7 +161,7 @@ def _unrouted(facts: Facts) -> Iterator[Said]:
             missing = sorted(broker.topics - server.topics)
             if missing:
                 named = ", ".join(missing[:5]) + (" ..." if len(missing) > 5 else "")
-                yield Said(
+                yield Observation(
                     server.address,
                     f"it has no route for {len(missing)} topics of {broker}: {named}",
                 )

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from rmq_ha.ops.admin.doctor.facts import Broker, Facts, master_of, number
-from rmq_ha.ops.admin.doctor.findings import Rule, Said, Severity
+from rmq_ha.ops.admin.doctor.findings import Observation, Rule, Severity
 
 FOLLOWING = "following"
 HEARTBEAT_MS = 5_000
@@ -35,25 +35,25 @@ def _pairs(facts: Facts) -> Iterator[tuple[Broker, Broker]]:
             yield from ((item, master) for item in members if item.answers and item.is_slave)
 
 
-def _stays_out(facts: Facts, state: str) -> Iterator[Said]:
+def _stays_out(facts: Facts, state: str) -> Iterator[Observation]:
     for slave in _slaves(facts):
         if slave.link.get("state") == state:
-            yield Said(str(slave), str(slave.link.get("fault") or state))
+            yield Observation(str(slave), str(slave.link.get("fault") or state))
 
 
-def _diverged(facts: Facts) -> Iterator[Said]:
+def _diverged(facts: Facts) -> Iterator[Observation]:
     return _stays_out(facts, "diverged")
 
 
-def _unreadable(facts: Facts) -> Iterator[Said]:
+def _unreadable(facts: Facts) -> Iterator[Observation]:
     return _stays_out(facts, "unreadable")
 
 
-def _stranded(facts: Facts) -> Iterator[Said]:
+def _stranded(facts: Facts) -> Iterator[Observation]:
     return _stays_out(facts, "stranded")
 
 
-def _not_following(facts: Facts) -> Iterator[Said]:
+def _not_following(facts: Facts) -> Iterator[Observation]:
     """Where a set has no master to follow, `nobody-leads` says it."""
     leaderless = {item.name for item in facts.leaderless}
     for slave in _slaves(facts):
@@ -64,56 +64,60 @@ def _not_following(facts: Facts) -> Iterator[Said]:
                 continue
             told = f"it does not follow {whom}" if whom else "it knows no master to follow"
             why = f": {slave.link['fault']}" if slave.link.get("fault") else ""
-            yield Said(str(slave), f"{state}: {told}{why}", _FIXES.get(state, ""))
+            yield Observation(str(slave), f"{state}: {told}{why}", _FIXES.get(state, ""))
 
 
-def _silent(facts: Facts) -> Iterator[Said]:
+def _silent(facts: Facts) -> Iterator[Observation]:
     for slave in _slaves(facts):
         silent = slave.link.get("silent_ms") or 0
         heartbeat = number(slave.config, "haSendHeartbeatInterval", HEARTBEAT_MS) or HEARTBEAT_MS
         if slave.link.get("state") == FOLLOWING and silent > _MISSED * heartbeat:
-            yield Said(str(slave), f"it heard nothing of its master for {silent / 1000:.0f} s")
+            yield Observation(
+                str(slave), f"it heard nothing of its master for {silent / 1000:.0f} s"
+            )
 
 
-def _behind(facts: Facts) -> Iterator[Said]:
+def _slaves_behind(facts: Facts) -> Iterator[Observation]:
     for master in facts.answering():
         for slave in master.slaves or () if master.is_master else ():
             seconds = slave.get("lag_seconds") or 0
             if seconds > BEHIND_S:
-                yield Said(
+                yield Observation(
                     str(master),
                     f"{slave.get('address')} lacks {slave.get('lag')} bytes, for {seconds:.0f} s",
                 )
     for follower, master in _pairs(facts):
         most = number(master.config, "haSlaveFallbehindMax", 256 << 20)
         if not master.is_ours and master.end - follower.end > most:
-            yield Said(
+            yield Observation(
                 str(follower), f"it lacks {master.end - follower.end} bytes of {master.address}"
             )
 
 
-def _ahead(facts: Facts) -> Iterator[Said]:
+def _slaves_ahead(facts: Facts) -> Iterator[Observation]:
     for slave, master in _pairs(facts):
         if slave.end > master.end:
-            yield Said(
+            yield Observation(
                 str(slave),
                 f"its log ends at {slave.end}, {slave.end - master.end} bytes behind the end of "
                 f"its master's ({master.address}), which was asked later",
             )
 
 
-def _tables_old(facts: Facts) -> Iterator[Said]:
+def _tables_old(facts: Facts) -> Iterator[Observation]:
     for slave in _slaves(facts):
         if not slave.is_ours or (slave.runs_s or 0) < TABLES_S:
             continue
         seconds = slave.replication.get("tables_seconds")
         if seconds is None:
-            yield Said(str(slave), "it never got a copy of one of its master's tables")
+            yield Observation(str(slave), "it never got a copy of one of its master's tables")
         elif seconds > TABLES_S:
-            yield Said(str(slave), f"its copies of its master's tables are {seconds:.0f} s old")
+            yield Observation(
+                str(slave), f"its copies of its master's tables are {seconds:.0f} s old"
+            )
 
 
-def _topics_missing(facts: Facts) -> Iterator[Said]:
+def _topics_missing(facts: Facts) -> Iterator[Observation]:
     for slave, master in _pairs(facts):
         if slave.topics is None or master.topics is None:
             continue
@@ -124,28 +128,30 @@ def _topics_missing(facts: Facts) -> Iterator[Said]:
             seconds = (facts.now_ms - changed) / 1000
         if missing and seconds > NEW_S:
             named = ", ".join(missing[:5]) + (" ..." if len(missing) > 5 else "")
-            yield Said(str(slave), f"it lacks {len(missing)} topics of its master: {named}")
+            yield Observation(str(slave), f"it lacks {len(missing)} topics of its master: {named}")
 
 
-def _history_missing(facts: Facts) -> Iterator[Said]:
+def _history_missing(facts: Facts) -> Iterator[Observation]:
     for slave, master in _pairs(facts):
         begins = [number(item.info, "commitLogMinOffset") for item in (slave, master)]
         file_size = number(master.config, "mappedFileSizeCommitLog", 1 << 30)
         if None not in begins and begins[0] - begins[1] > 2 * file_size:  # type: ignore[operator]
-            yield Said(
+            yield Observation(
                 str(slave),
                 f"its log begins at {begins[0]:.0f}, its master's at {begins[1]:.0f}",
             )
 
 
-def _set_aside(facts: Facts) -> Iterator[Said]:
+def _set_aside(facts: Facts) -> Iterator[Observation]:
     for slave in _slaves(facts):
         count = slave.link.get("set_aside") or 0
         if count:
-            yield Said(str(slave), f"in this run it set the end of its log aside {count} times")
+            yield Observation(
+                str(slave), f"in this run it set the end of its log aside {count} times"
+            )
 
 
-def _follows_another(facts: Facts) -> Iterator[Said]:
+def _follows_another(facts: Facts) -> Iterator[Observation]:
     for slave, master in _pairs(facts):
         whom = str(slave.link.get("address") or "")
         port = master.config.get("haListenPort")
@@ -154,7 +160,9 @@ def _follows_another(facts: Facts) -> Iterator[Said]:
         known = {f"{host}:{port}" for host in hosts} | {master.address}
         is_address = whom.replace(".", "").replace(":", "").isdecimal()  # a name may be its
         if is_address and port and slave.link.get("state") == FOLLOWING and whom not in known:
-            yield Said(str(slave), f"it follows {whom}, but the master of its name is {master}")
+            yield Observation(
+                str(slave), f"it follows {whom}, but the master of its name is {master}"
+            )
 
 
 RULES = (
@@ -207,7 +215,7 @@ RULES = (
         Severity.WARNING,
         "a slave lives but does not keep up: after a fail-over the rest is lost",
         "look at the slave's disk and at the line between; do not promote it before it caught up",
-        _behind,
+        _slaves_behind,
     ),
     Rule(
         "slave-ahead",
@@ -216,7 +224,7 @@ RULES = (
         "master came back as slave",
         "decide first whose messages count; if the slave's do, `rmqha-admin promote` it; "
         'docs/operations.md, "Logs that part"',
-        _ahead,
+        _slaves_ahead,
     ),
     Rule(
         "tables-old",

@@ -5,7 +5,7 @@ from statistics import median_low
 
 from rmq_ha.base.model.status import BrokerRole, FlushDiskType
 from rmq_ha.ops.admin.doctor.facts import Broker, Facts, number, size_in
-from rmq_ha.ops.admin.doctor.findings import Rule, Said, Severity
+from rmq_ha.ops.admin.doctor.findings import Observation, Rule, Severity
 
 APART_MS = 3_000
 DISPATCH_BYTES = 10_000_000
@@ -17,17 +17,17 @@ _LEAST_S = _HOUR_S
 _GB = 1e9
 
 
-def _clocks(facts: Facts) -> Iterator[Said]:
+def _clocks(facts: Facts) -> Iterator[Observation]:
     known = [(b, b.clock_ahead_ms) for b in facts.answering() if b.clock_ahead_ms is not None]
     if not known:
         return
     usual = median_low([ahead for _, ahead in known])
     apart = [(b, ahead) for b, ahead in known if abs(ahead - usual) > APART_MS]
     for broker, ahead in apart:
-        yield Said(str(broker), f"its clock is {_seconds(ahead - usual)} the other brokers'")
+        yield Observation(str(broker), f"its clock is {_seconds(ahead - usual)} the other brokers'")
     if abs(usual) > APART_MS:
         whose = "the brokers' clocks are" if len(known) > 1 else f"the clock of {known[0][0]} is"
-        yield Said("this machine", f"{whose} {_seconds(usual)} the one here")
+        yield Observation("this machine", f"{whose} {_seconds(usual)} the one here")
 
 
 def _seconds(ahead_ms: int) -> str:
@@ -44,24 +44,24 @@ def _level(broker: Broker, key: str, default: int) -> float:
     return (number(broker.config, key, default) or default) / 100
 
 
-def _disk_full(facts: Facts) -> Iterator[Said]:
+def _disk_full(facts: Facts) -> Iterator[Observation]:
     for broker in facts.answering():
         if _ratio(broker) >= _level(broker, "diskSpaceWarningLevelRatio", 90):
-            yield Said(str(broker), f"its disk is {_ratio(broker) * 100:.0f} % full")
+            yield Observation(str(broker), f"its disk is {_ratio(broker) * 100:.0f} % full")
 
 
-def _disk_cleans(facts: Facts) -> Iterator[Said]:
+def _disk_cleans(facts: Facts) -> Iterator[Observation]:
     for broker in facts.answering():
         limits = [("diskSpaceCleanForciblyRatio", 85), ("diskSpaceWarningLevelRatio", 90)]
         low, high = (_level(broker, key, default) for key, default in limits)
         if low <= _ratio(broker) < high:
-            yield Said(
+            yield Observation(
                 str(broker),
                 f"its disk is {_ratio(broker) * 100:.0f} % full, {low * 100:.0f} allowed",
             )
 
 
-def _disk_forecast(facts: Facts) -> Iterator[Said]:
+def _disk_forecast(facts: Facts) -> Iterator[Observation]:
     """From how fast the log grew since its oldest message, until messages are old enough."""
     for broker in facts.answering():
         oldest = number(broker.info, "earliestMessageTimeStamp", 0)
@@ -77,7 +77,7 @@ def _disk_forecast(facts: Facts) -> Iterator[Said]:
         room = free - (1 - low) * total
         hours = max(room, 0) / max(rate, 1) / _HOUR_S
         if rate > 0 and room < rate * (broker.reserved_s - age_s):
-            yield Said(
+            yield Observation(
                 str(broker),
                 f"its log grew by {rate * _HOUR_S / _GB:.1f} GB an hour over "
                 f"{age_s / _HOUR_S:.0f} h; its disk is {low * 100:.0f} % full in {hours:.1f} h, "
@@ -85,57 +85,59 @@ def _disk_forecast(facts: Facts) -> Iterator[Said]:
             )
 
 
-def _dispatch(facts: Facts) -> Iterator[Said]:
+def _dispatch(facts: Facts) -> Iterator[Observation]:
     for broker in facts.answering():
         behind = number(broker.info, "dispatchBehindBytes", 0)
         if behind > DISPATCH_BYTES:
-            yield Said(str(broker), f"{behind:.0f} bytes of its log are not in its queues yet")
+            yield Observation(
+                str(broker), f"{behind:.0f} bytes of its log are not in its queues yet"
+            )
 
 
-def _flush(facts: Facts) -> Iterator[Said]:
+def _flush(facts: Facts) -> Iterator[Observation]:
     for broker in facts.answering():
         text = broker.info.get("remainHowManyDataToFlush", "")
         if (size_in(text) or 0) > UNFLUSHED_BYTES:
-            yield Said(str(broker), f"{text} of its log are not on its disk yet")
+            yield Observation(str(broker), f"{text} of its log are not on its disk yet")
 
 
-def _slow_puts(facts: Facts) -> Iterator[Said]:
+def _slow_puts(facts: Facts) -> Iterator[Observation]:
     for broker in facts.answering():
         latency = number(broker.info, "putLatency99", 0.0)
         if latency > SLOW_PUT_MS:
-            yield Said(str(broker), f"one put in a hundred takes more than {latency:.0f} ms")
+            yield Observation(str(broker), f"one put in a hundred takes more than {latency:.0f} ms")
 
 
-def _failed_puts(facts: Facts) -> Iterator[Said]:
+def _failed_puts(facts: Facts) -> Iterator[Observation]:
     for broker in facts.answering():
         failed = number(broker.info, "putMessageFailedTimes", 0)
         if failed:
-            yield Said(str(broker), f"{failed:.0f} puts failed since its start")
+            yield Observation(str(broker), f"{failed:.0f} puts failed since its start")
 
 
-def _memory_only(facts: Facts) -> Iterator[Said]:
+def _memory_only(facts: Facts) -> Iterator[Observation]:
     for broker in facts.answering():
         flush = broker.config.get("flushDiskType")
         if (
             broker.role == BrokerRole.ASYNC_MASTER.value
             and flush == FlushDiskType.ASYNC_FLUSH.value
         ):
-            yield Said(str(broker), "ASYNC_MASTER with ASYNC_FLUSH")
+            yield Observation(str(broker), "ASYNC_MASTER with ASYNC_FLUSH")
 
 
-def _open_to_all(facts: Facts) -> Iterator[Said]:
+def _open_to_all(facts: Facts) -> Iterator[Observation]:
     for broker in facts.answering():
         is_open = broker.config.get("aclEnable") == "false"
         if broker.config.get("bindAddress", "").startswith(("127.", "::1")):
             continue
         if is_open and broker.config.get("tls.server.mode") != "enforcing":
-            yield Said(str(broker), "aclEnable=false, and TLS is not enforced")
+            yield Observation(str(broker), "aclEnable=false, and TLS is not enforced")
 
 
-def _restarted(facts: Facts) -> Iterator[Said]:
+def _restarted(facts: Facts) -> Iterator[Observation]:
     for broker in facts.answering():
         if broker.runs_s is not None and broker.runs_s < SETTLED_S:
-            yield Said(str(broker), f"it runs for {broker.runs_s} s")
+            yield Observation(str(broker), f"it runs for {broker.runs_s} s")
 
 
 RULES = (

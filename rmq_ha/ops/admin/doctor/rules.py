@@ -1,7 +1,7 @@
 """All rules, in the order of the document."""
 
 from rmq_ha.ops.admin.doctor import (
-    before,
+    before_start,
     consumers,
     controllers,
     counters,
@@ -24,5 +24,5 @@ RULES: tuple[Rule, ...] = (
     *consumers.RULES,
     *counters.RULES,
     *files.RULES,
-    *before.RULES,
+    *before_start.RULES,
 )

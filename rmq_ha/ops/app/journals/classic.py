@@ -26,9 +26,9 @@ class PairShown:
         self._config = broker.configuration.store
         self._most_alone = broker.configuration.ours.slave_alone_seconds
 
-    def tell(self, samples: Samples) -> None:
+    def collect(self, samples: Samples) -> None:
         """What its slaves lack, and how it follows its master."""
-        tell_replication(samples, self._statistics() or _UNTOLD, self._broker.is_slave)
+        collect_replication(samples, self._statistics() or _UNTOLD, self._broker.is_slave)
 
     def health(self, name: str) -> Health:
         """A master is ready when it takes puts, a slave as long as it is not alone for too long."""
@@ -74,18 +74,20 @@ class PairShown:
         return members_of_pair(statistics, self._config.broker_role, address, why_no_puts)
 
 
-def tell_replication(samples: Samples, statistics: ReplicationStatistics, is_slave: bool) -> None:
+def collect_replication(
+    samples: Samples, statistics: ReplicationStatistics, is_slave: bool
+) -> None:
     """
     Add to a scrape what slaves lack, and how a slave follows its master.
 
     :param statistics: those of a pair, or of a set in controller mode.
     """
-    _tell_slaves(samples, statistics)
+    _collect_slaves(samples, statistics)
     if is_slave:
-        _tell_link(samples, statistics.master or NO_LINK)
+        _collect_link(samples, statistics.master or NO_LINK)
 
 
-def _tell_slaves(samples: Samples, statistics: ReplicationStatistics) -> None:
+def _collect_slaves(samples: Samples, statistics: ReplicationStatistics) -> None:
     serving = statistics.served_slaves
     samples.add("rmqha_connections", len(statistics.slaves), port="replication")
     samples.add("rmqha_replication_slaves", len(serving))
@@ -104,7 +106,7 @@ def _tell_slaves(samples: Samples, statistics: ReplicationStatistics) -> None:
     samples.add("rmqha_replication_unacknowledged_seconds", statistics.unacknowledged_seconds)
 
 
-def _tell_link(samples: Samples, master: MasterStatistics) -> None:
+def _collect_link(samples: Samples, master: MasterStatistics) -> None:
     samples.add("rmqha_slave_following", master.is_followed)
     samples.add("rmqha_slave_diverged", master.state == Fault.DIVERGED.value)
     samples.add("rmqha_slave_stranded", master.state == STRANDED)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from rmq_ha.ops.app.journals.classic import tell_replication
+from rmq_ha.ops.app.journals.classic import collect_replication
 from rmq_ha.ops.app.journals.members import members_of_set
 from rmq_ha.ops.app.page.values import Member
 from rmq_ha.ops.app.status.health import Health, follows_nobody
@@ -14,11 +14,11 @@ class SetShown:
     def __init__(self, broker: Any) -> None:
         self._broker = broker
 
-    def tell(self, samples: Samples) -> None:
+    def collect(self, samples: Samples) -> None:
         """As of a pair, and its place in the set."""
         statistics: SetStatistics = self._broker.journal.statistics()
-        tell_replication(samples, statistics, self._broker.is_slave)
-        tell_set(samples, statistics)
+        collect_replication(samples, statistics, self._broker.is_slave)
+        collect_set(samples, statistics)
 
     def health(self, name: str) -> Health:
         journal = self._broker.journal
@@ -39,7 +39,7 @@ class SetShown:
         return members_of_set(statistics, self._broker.identity.address, why_no_puts)
 
 
-def tell_set(samples: Samples, statistics: SetStatistics) -> None:
+def collect_set(samples: Samples, statistics: SetStatistics) -> None:
     """
     Add to a scrape.
 

@@ -18,9 +18,9 @@ class GroupShown:
     def __init__(self, broker: Any) -> None:
         self._broker = broker
 
-    def tell(self, samples: Samples) -> None:
+    def collect(self, samples: Samples) -> None:
         """Election, ledger, and what the followers lack."""
-        tell_group(samples, self._broker.journal.statistics())
+        collect_group(samples, self._broker.journal.statistics())
 
     def health(self, name: str) -> Health:
         statistics: DLedgerStatistics = self._broker.journal.statistics()
@@ -43,7 +43,7 @@ def lacking_members(statistics: DLedgerStatistics) -> Iterator[str]:
             yield f"{member} lacks {follower.entries_behind} entries{takes}"
 
 
-def tell_group(samples: Samples, statistics: DLedgerStatistics) -> None:
+def collect_group(samples: Samples, statistics: DLedgerStatistics) -> None:
     """
     Add to a scrape.
 

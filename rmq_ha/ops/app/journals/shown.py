@@ -15,7 +15,7 @@ from rmq_ha.server.replication.statistics import SetStatistics
 class JournalShown(Protocol):
     """A broker's journal, as its metrics, /healthz and the page show it."""
 
-    def tell(self, samples: Samples) -> None: ...
+    def collect(self, samples: Samples) -> None: ...
 
     def health(self, name: str) -> Health:
         """

@@ -66,10 +66,10 @@ class Answers:
                 ),
                 "topic": lambda arguments, host: board.topic_sheet(
                     host, _needed(arguments, "name")
-                ).addCallback(_there, "topic", arguments),
+                ).addCallback(_checked_sheet, "topic", arguments),
                 "group": lambda arguments, host: board.group_sheet(
                     host, _needed(arguments, "name")
-                ).addCallback(_there, "group", arguments),
+                ).addCallback(_checked_sheet, "group", arguments),
                 "search": lambda arguments, host: board.searches.run(host, _wanted(arguments)),
             }
 
@@ -123,7 +123,7 @@ def encoded(value: msgspec.Struct) -> bytes:
         return json.dumps(msgspec.to_builtins(value)).encode()
 
 
-def _there(sheet: Any, what: str, arguments: Arguments) -> Any:
+def _checked_sheet(sheet: Any, what: str, arguments: Arguments) -> Any:
     if sheet is None:
         raise NotThere(f"there is no {what} {arguments['name'][:MOST_TEXT]!r} on this broker")
     return sheet

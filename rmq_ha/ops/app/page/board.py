@@ -12,7 +12,7 @@ from rmq_ha.ops.app.build import build_labels
 from rmq_ha.ops.app.page.events import Events, Kind, Severity, Timeline
 from rmq_ha.ops.app.page.history import COARSE_S, FINE_S, History
 from rmq_ha.ops.app.page.values import Certificate, EventPage, Notice, Overview, Series, Tone
-from rmq_ha.ops.app.page.watch import Seen, Watch
+from rmq_ha.ops.app.page.watch import ServerState, Watch
 from rmq_ha.ops.app.status.health import Health
 
 LOOK_S = 2.0
@@ -50,7 +50,7 @@ class Board:
 
     def look(self) -> None:
         now_ms = self.host.now_ms()
-        self.watch.look(now_ms, self.seen())
+        self.watch.look(now_ms, self.observe())
         if self._looks % (FINE_S / LOOK_S) == 0:
             self._last = self.measured()
             self.past.add(now_ms, self._last)
@@ -58,7 +58,7 @@ class Board:
 
     # ------------------------------------------------------------ what a subclass knows
 
-    def seen(self) -> Seen:
+    def observe(self) -> ServerState:
         raise NotImplementedError
 
     def measured(self) -> Mapping[str, float | None]:
@@ -69,7 +69,7 @@ class Board:
 
     # ------------------------------------------------------------ what all tell alike
 
-    def told(self, name: str, address: str, health: Health, **more: Any) -> Overview:
+    def overview_with(self, name: str, address: str, health: Health, **more: Any) -> Overview:
         """The sheet, with what every server has."""
         return Overview(
             now_ms=self.host.now_ms(),
@@ -83,7 +83,7 @@ class Board:
             rates={key: value for key, value in self._last.items() if ":" not in key},
             lanes=self.timeline.lanes(),
             members=self.watch.members,
-            last_event=self.events.last,
+            last_event=self.events.last_number,
             **more,
         )
 
@@ -98,11 +98,11 @@ class Board:
             names = [name for name in ring.names if name.startswith(prefix)]
         else:
             names = [name for name in ring.names if ":" not in name]
-        points = ring.since(after_ms, names)
+        points = ring.points_after(after_ms, names)
         return Series(COARSE_S if is_coarse else FINE_S, points.at_ms, points.series)
 
     def event_page(self, after: int) -> EventPage:
-        return EventPage(self.events.last, self.events.since(after))
+        return EventPage(self.events.last_number, self.events.newer_than(after))
 
     def note(self, kind: Kind, severity: Severity, text: str) -> None:
         """Something happened that the watch does not see."""

@@ -13,7 +13,7 @@ from rmq_ha.base.wire.command import VERSION
 from rmq_ha.base.wire.versions import version_name
 from rmq_ha.ops.app.page.board import Board, certificate_notices, certificates
 from rmq_ha.ops.app.page.fleet import Fleet
-from rmq_ha.ops.app.page.listing import Listing, Picked, pick
+from rmq_ha.ops.app.page.listing import Listing, Selection, pick
 from rmq_ha.ops.app.page.measures import PEAKS, BrokerMeasures
 from rmq_ha.ops.app.page.members import ask_members
 from rmq_ha.ops.app.page.rows import Rows
@@ -34,7 +34,7 @@ from rmq_ha.ops.app.page.values import (
     Topics,
     TopicSheet,
 )
-from rmq_ha.ops.app.page.watch import GONE, Seen
+from rmq_ha.ops.app.page.watch import GONE, ServerState
 from rmq_ha.ops.app.status.broker import BrokerStatus
 from rmq_ha.server.acl.service import PlainAccessControl
 from rmq_ha.server.broker.own_calls import signed
@@ -77,11 +77,11 @@ class BrokerBoard(Board):
         self._measures.look()
         super().look()
 
-    def seen(self) -> Seen:
+    def observe(self) -> ServerState:
         broker, health = self._broker, self._status.health()
         why_no_puts = broker.store.why_not_writable() or broker.journal.why_no_puts()
         members = self._status.journal.members(why_no_puts)
-        return Seen(
+        return ServerState(
             broker.configuration.store.broker_role.name,
             health.is_ready,
             health.reason,
@@ -123,13 +123,13 @@ class BrokerBoard(Board):
         identity, role = broker.identity, broker.configuration.store.broker_role
         tls_certificates = certificates(broker.tls.certificates())
         disk = self._disk()
-        return self.told(
+        return self.overview_with(
             f"{identity.broker_name}",
             identity.address,
             self._status.health(),
             cluster=identity.cluster,
             role=role.name,
-            role_since_ms=self._since(),
+            role_since_ms=self._state_since(),
             mode=self._status.journal.mode(),
             notices=[
                 *self._notices(disk),
@@ -144,7 +144,7 @@ class BrokerBoard(Board):
             name_servers=list(broker.registration.name_servers),
         )
 
-    def _since(self) -> int | None:
+    def _state_since(self) -> int | None:
         here = [member.since_ms for member in self.watch.members if member.is_here]
         return here[0] if here else None
 
@@ -246,7 +246,7 @@ class BrokerBoard(Board):
         return notices + self._of_dead()
 
     def _of_dead(self) -> list[Notice]:
-        points = self.past.fine.since(0, ["dead"]).series.get("dead", [])
+        points = self.past.fine.points_after(0, ["dead"]).series.get("dead", [])
         counts = [item for item in points if item is not None]
         # A broker that starts counts what is there already.
         grown = int(counts[-1] - min(counts[1:])) if len(counts) > 2 else 0
@@ -268,7 +268,7 @@ class BrokerBoard(Board):
         text = text.lower()
         key = _sorting(sort, ("messages", "total", "put_rate", "put_bytes", "queues"))
 
-        def picked(rows: list[Topic]) -> "Deferred[Picked[Topic]]":
+        def picked(rows: list[Topic]) -> "Deferred[Selection[Topic]]":
             return pick(
                 self.lane,
                 host,
@@ -286,7 +286,7 @@ class BrokerBoard(Board):
         text = text.lower()
         key = _sorting(sort, ("lag", "members", "get_rate", "dead", "retrying", "topics"))
 
-        def picked(rows: list[Group]) -> "Deferred[Picked[Group]]":
+        def picked(rows: list[Group]) -> "Deferred[Selection[Group]]":
             return pick(
                 self.lane,
                 host,
@@ -304,7 +304,7 @@ class BrokerBoard(Board):
         """Clients whose id, address or group has this text in it."""
         text = text.lower()
 
-        def picked(rows: list[Client]) -> "Deferred[Picked[Client]]":
+        def picked(rows: list[Client]) -> "Deferred[Selection[Client]]":
             return pick(
                 self.lane,
                 host,

@@ -63,7 +63,7 @@ class Events:
         self._last = 0
 
     @property
-    def last(self) -> int:
+    def last_number(self) -> int:
         """The number of the newest one; 0: there is none."""
         return self._last
 
@@ -83,7 +83,7 @@ class Events:
                 break
         self._events.append(Event(self._last, at_ms, kind, severity, text, times))
 
-    def since(self, number: int, most: int = MOST_EVENTS) -> list[Event]:
+    def newer_than(self, number: int, most: int = MOST_EVENTS) -> list[Event]:
         """Those after this number, newest first."""
         events: list[Event] = []
         for event in reversed(self._events):
@@ -123,7 +123,7 @@ class Timeline:
         lane.append(Span(at_ms, state))
         return True
 
-    def since(self, name: str) -> int | None:
+    def state_since(self, name: str) -> int | None:
         """When the member got the state that it has."""
         lane = self._lanes.get(name)
         return lane[-1].from_ms if lane else None

@@ -58,9 +58,9 @@ class Fleet:
         if self._asking or (self._at is not None and now - self._at < EVERY_S):
             return
         self._at, self._asking = now, True
-        Deferred.fromCoroutine(self._ask_all()).addErrback(self._failed).addBoth(self._asked)
+        Deferred.fromCoroutine(self._ask_all()).addErrback(self._failed).addBoth(self._ask_ended)
 
-    def _asked(self, _: object) -> None:
+    def _ask_ended(self, _: object) -> None:
         self._asking = False
 
     def _failed(self, failure: Any) -> None:
@@ -125,7 +125,7 @@ class Fleet:
             return succeed(own)
         asked = Deferred.fromCoroutine(self._run(runtime_info(address), address))
 
-        def told(info: dict[str, str]) -> Machine:
+        def machine(info: dict[str, str]) -> Machine:
             pair = replication_of(info)
             role = "" if number is None else ("master" if number == 0 else "slave")
             return Machine(
@@ -155,7 +155,7 @@ class Fleet:
                 note=str(failure.getErrorMessage())[:200],
             )
 
-        return asked.addCallback(told).addErrback(silent)
+        return asked.addCallback(machine).addErrback(silent)
 
     async def _run(self, asking: Asking[T], address: str) -> T:
         """Each question goes to this address, unless it names another one."""

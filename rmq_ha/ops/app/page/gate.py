@@ -114,7 +114,7 @@ class Gate:
         self._used[challenge] = ends
         return self._begin(now, account or "token")
 
-    def who(self, now: float, session: str) -> str | None:
+    def account_of(self, now: float, session: str) -> str | None:
         """Whose session this is; None: nobody's, any more."""
         entry = self._sessions.get(session)
         return entry.who if entry is not None and entry.ends > now else None

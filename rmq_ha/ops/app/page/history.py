@@ -65,7 +65,7 @@ class Ring:
                 self._written[name] = self._count
         self._count += 1
 
-    def since(self, after_ms: int, names: Iterable[str]) -> Points:
+    def points_after(self, after_ms: int, names: Iterable[str]) -> Points:
         """
         The points that were taken later than this.
 
@@ -77,7 +77,7 @@ class Ring:
         columns = {name: self._columns[name] for name in names if name in self._columns}
         return Points(
             [int(self._at[place]) for place in order],
-            {name: _told(column, order) for name, column in columns.items()},
+            {name: _in_order(column, order) for name, column in columns.items()},
         )
 
     def _new(self, name: str) -> "array[float] | None":
@@ -91,7 +91,7 @@ class Ring:
         return column
 
 
-def _told(column: "array[float]", order: list[int]) -> list[float | None]:
+def _in_order(column: "array[float]", order: list[int]) -> list[float | None]:
     values: list[float | None] = []
     for place in order:
         value = column[place]
@@ -124,10 +124,10 @@ class History:
         self._taken += 1
         if self._taken * FINE_S < COARSE_S:
             return
-        self.coarse.add(at_ms, {name: self._one(name) for name in self._minute})
+        self.coarse.add(at_ms, {name: self._reduce_one(name) for name in self._minute})
         self._minute.clear()
         self._taken = 0
 
-    def _one(self, name: str) -> float:
+    def _reduce_one(self, name: str) -> float:
         values = self._minute[name]
         return max(values) if name in self._peaks else sum(values) / len(values)

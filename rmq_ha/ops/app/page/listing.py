@@ -86,7 +86,7 @@ class Listing(Generic[T]):
             answer.errback(failure)
 
 
-class Picked(Generic[T]):
+class Selection(Generic[T]):
     """:ivar total: how many the filter lets through; `rows`: the first of them."""
 
     def __init__(self, total: int, rows: list[T]) -> None:
@@ -103,14 +103,14 @@ def pick(
     most: int,
     *,
     largest: bool,
-) -> "Deferred[Picked[T]]":
+) -> "Deferred[Selection[T]]":
     """
     Those that match, the largest or smallest first.
 
     :param host: who asks.
     :param most: rows in the answer.
     """
-    best = Picked[T](0, [])
+    best = Selection[T](0, [])
     take = nlargest if largest else nsmallest
     most = max(1, min(most, MOST_ROWS))
 

@@ -24,7 +24,7 @@ class Rate:
     def __init__(self) -> None:
         self._before: tuple[float, float] | None = None
 
-    def of(self, seconds: float, count: float) -> float | None:
+    def per_second(self, seconds: float, count: float) -> float | None:
         """By second since the last call; None at the first one, and when it began anew."""
         before, self._before = self._before, (seconds, count)
         if before is None or seconds <= before[0] or count < before[1]:
@@ -39,7 +39,7 @@ class Quantile:
         self._share = share
         self._before: list[int] = []
 
-    def of(self, histogram: Histogram) -> float | None:
+    def upper_limit(self, histogram: Histogram) -> float | None:
         """The limit of its bucket, of the last one the largest limit there is; None: nothing."""
         counts, before = list(histogram.counts), self._before
         self._before = counts
@@ -132,7 +132,10 @@ class BrokerMeasures:
         statistics = store.statistics
         lags = [member.lag_bytes for member in members if member.lag_bytes is not None]
         seconds = [member.lag_seconds for member in members if member.lag_seconds is not None]
-        p99, turn = self._puts.of(statistics.outcomes.seconds), self._turns.of(self._reactor)
+        p99, turn = (
+            self._puts.upper_limit(statistics.outcomes.seconds),
+            self._turns.upper_limit(self._reactor),
+        )
         values: dict[str, float | None] = {
             "put_rate": self._rate("put_rate", statistics.put_times),
             "put_bytes": self._rate("put_bytes", statistics.put_size),
@@ -158,7 +161,9 @@ class BrokerMeasures:
         return int(ends - sum([store.min_offset_in_queue(topic, number) for number in queues]))
 
     def _rate(self, name: str, count: float) -> float | None:
-        return self._rates.setdefault(name, Rate()).of(self._broker.host.clock.seconds(), count)
+        return self._rates.setdefault(name, Rate()).per_second(
+            self._broker.host.clock.seconds(), count
+        )
 
 
 class DeadMeter:

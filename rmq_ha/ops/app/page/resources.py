@@ -18,7 +18,7 @@ from rmq_ha.base.tls.refusals import Refusals
 from rmq_ha.ops.app.page.answers import Answers, BadQuestion, NotThere
 from rmq_ha.ops.app.page.files import PageFile
 from rmq_ha.ops.app.page.gate import SESSION_S, Gate, NotAllowed
-from rmq_ha.ops.app.page.search import Refused
+from rmq_ha.ops.app.page.search import SearchRefused
 from rmq_ha.ops.app.page.values import Fault, Session
 
 _JSON = b"application/json"
@@ -102,7 +102,7 @@ class Api(Resource):
             return say_fault(request, HTTPStatus.MISDIRECTED_REQUEST, refusal)
         if path == "session":
             return _say(request, HTTPStatus.OK, self._session(request))
-        if not self._may(request):
+        if not self._is_allowed(request):
             return say_fault(request, HTTPStatus.UNAUTHORIZED, "say who you are: /api/session")
         answers = self._answers()
         if answers is None:
@@ -114,7 +114,7 @@ class Api(Resource):
             return self._failed(request, error)
         if isinstance(answer, bytes):
             return _raw(request, HTTPStatus.OK, answer)
-        return self._later(request, answer)
+        return self._answer_later(request, answer)
 
     def render_POST(self, request: Request) -> bytes:
         """Begin a session, or with an empty object end one."""
@@ -153,14 +153,14 @@ class Api(Resource):
         gate, now = self._gate, self._clock.seconds()
         if gate.is_open:
             return Session(True)
-        who = gate.who(now, _cookie(request))
+        who = gate.account_of(now, _cookie(request))
         if who is not None:
             return Session(True, gate.ways, who=who)
         return Session(False, gate.ways, gate.challenge(now))
 
-    def _may(self, request: Request) -> bool:
+    def _is_allowed(self, request: Request) -> bool:
         gate, now = self._gate, self._clock.seconds()
-        if gate.is_open or gate.who(now, _cookie(request)) is not None:
+        if gate.is_open or gate.account_of(now, _cookie(request)) is not None:
             return True
         bearer = (request.getHeader(b"authorization") or b"").decode("utf-8", "replace")
         kind, _, text = bearer.partition(" ")
@@ -179,15 +179,15 @@ class Api(Resource):
                 "{host} may not look at the page: {why}{more}", host=host, why=why, more=more
             )
 
-    def _later(self, request: Request, answer: "Deferred[bytes]") -> int:
+    def _answer_later(self, request: Request, answer: "Deferred[bytes]") -> int:
         is_gone = False
 
-        def gone(_: object) -> None:
+        def on_end(_: object) -> None:
             nonlocal is_gone
             is_gone = True
             answer.cancel()
 
-        def told(data: bytes) -> None:
+        def on_data(data: bytes) -> None:
             if not is_gone:
                 _finish(request, _raw(request, HTTPStatus.OK, data))
 
@@ -197,15 +197,15 @@ class Api(Resource):
                 return
             _finish(request, self._failed(request, failure.value))
 
-        request.notifyFinish().addErrback(gone)
-        answer.addCallbacks(told, failed)
+        request.notifyFinish().addErrback(on_end)
+        answer.addCallbacks(on_data, failed)
         answer.addErrback(lambda failure: self.log.failure("an answer was lost", failure))
         return NOT_DONE_YET
 
     def _failed(self, request: Request, error: Any) -> bytes:
         if isinstance(error, NotThere):
             return say_fault(request, HTTPStatus.NOT_FOUND, str(error))
-        if isinstance(error, BadQuestion | Refused):
+        if isinstance(error, BadQuestion | SearchRefused):
             return say_fault(request, HTTPStatus.BAD_REQUEST, str(error))
         if repr(error) != self._last_error:
             self.log.failure("the page cannot be told", Failure(error))  # type: ignore[no-untyped-call]

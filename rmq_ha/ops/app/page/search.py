@@ -21,7 +21,7 @@ from rmq_ha.base.timing.slices import Lane
 from rmq_ha.client.lookup.lookups import KeyQuery, PlaceId
 from rmq_ha.client.rules.messages import MessageExt, message_of
 from rmq_ha.ops.app.page.rows import Rows
-from rmq_ha.ops.app.page.values import Consumption, Found, Search
+from rmq_ha.ops.app.page.values import Consumption, FoundMessage, Search
 
 MOST_FOUND = 50
 MOST_BODY = 2048
@@ -50,7 +50,7 @@ class Query(NamedTuple):
     to_ms: int = _FOREVER
 
 
-class Refused(Exception):
+class SearchRefused(Exception):
     """The search cannot be done; the text says why."""
 
 
@@ -74,9 +74,9 @@ class Searches:
         :raises Refused: at once, for what cannot be looked for.
         """
         if sum(map(len, self._lane.waiting.values())) >= MOST_WAITING:
-            raise Refused(f"{MOST_WAITING} searches wait already; try again in a moment")
+            raise SearchRefused(f"{MOST_WAITING} searches wait already; try again in a moment")
         steps, notes = self._steps(query)
-        messages: list[Found] = []
+        messages: list[FoundMessage] = []
         later = self._lane.run(host, self._judged(steps, messages))
         return later.addCallback(lambda _: Search(notes[-1], messages))
 
@@ -84,16 +84,18 @@ class Searches:
         place = PlaceId.parse(query.value) if query.by == "id" else None
         if place is not None:
             notes = [f"the record at {place.offset} of the commit log"]
-            return self._at(place, notes), notes
+            return self._find_at(place, notes), notes
         if query.by in ("id", "key") and not query.value:
-            raise Refused(f"give the {query.by} to look for")
+            raise SearchRefused(f"give the {query.by} to look for")
         if not query.topic:
-            raise Refused("give a topic: only an offsetMsgId says by itself where a message is")
+            raise SearchRefused(
+                "give a topic: only an offsetMsgId says by itself where a message is"
+            )
         if query.topic not in self._broker.topics.table:
-            raise Refused(f"there is no topic {query.topic!r} on this broker")
+            raise SearchRefused(f"there is no topic {query.topic!r} on this broker")
         if query.by == "time":
             notes = []
-            return self._between(query, notes), notes
+            return self._find_between(query, notes), notes
         key_query = KeyQuery(
             query.topic,
             query.value,
@@ -103,12 +105,12 @@ class Searches:
             query.to_ms,
         )
         if self._broker.store.index is None:
-            raise Refused("this broker keeps no index of keys (messageIndexEnable=false)")
+            raise SearchRefused("this broker keeps no index of keys (messageIndexEnable=false)")
         what = "id" if key_query.unique else "key"
         notes = [f"messages with this {what}, the newest {MOST_FOUND} at most"]
         return self._by_key(key_query), notes
 
-    def _at(self, place: PlaceId, notes: list[str]) -> Iterator[MessageExt | None]:
+    def _find_at(self, place: PlaceId, notes: list[str]) -> Iterator[MessageExt | None]:
         record = self._broker.store.record_starting_at(place.offset)
         yield None
         if record is not None:
@@ -129,7 +131,7 @@ class Searches:
             for message in self._message(record):
                 yield message if message is not None and query.matches(message) else None
 
-    def _between(self, query: Query, notes: list[str]) -> Iterator[MessageExt | None]:
+    def _find_between(self, query: Query, notes: list[str]) -> Iterator[MessageExt | None]:
         """The oldest of all queues first, one record of each queue in memory."""
         store, config = self._broker.store, self._broker.topics.table[query.topic]
         queues = max(config.read_queue_nums, config.write_queue_nums)
@@ -167,7 +169,9 @@ class Searches:
         except CorruptRecord:
             yield None
 
-    def _judged(self, steps: Iterator[MessageExt | None], messages: list[Found]) -> Iterator[None]:
+    def _judged(
+        self, steps: Iterator[MessageExt | None], messages: list[FoundMessage]
+    ) -> Iterator[None]:
         """A turn for so many steps; groups are looked up once for each topic."""
         groups: dict[str, list[str]] = {}
         try:
@@ -177,18 +181,18 @@ class Searches:
                         names: list[str] = []
                         yield from self._rows.groups_with(message.topic, names)
                         groups[message.topic] = sorted(names)[:MOST_GROUPS]
-                    messages.append(self._told(message, groups[message.topic]))
+                    messages.append(self._found_message(message, groups[message.topic]))
                     if len(messages) >= MOST_FOUND:
                         return
                 if message is None or number % 4 == 3:
                     yield
         except StoreError as error:
-            raise Refused(f"the store cannot be read: {error}") from error
+            raise SearchRefused(f"the store cannot be read: {error}") from error
 
-    def _told(self, message: MessageExt, groups: list[str]) -> Found:
+    def _found_message(self, message: MessageExt, groups: list[str]) -> FoundMessage:
         body, kind = beginning(message.body, message.sys_flag)
         properties = list(message.properties.items())[:MOST_PROPERTIES]
-        return Found(
+        return FoundMessage(
             id=message.msg_id,
             place_id=message.offset_msg_id,
             topic=message.topic,

@@ -303,7 +303,7 @@ class Consumption(Struct, frozen=True):
     committed: int
 
 
-class Found(Struct, frozen=True, kw_only=True):
+class FoundMessage(Struct, frozen=True, kw_only=True):
     """
     One message.
 
@@ -334,7 +334,7 @@ class Search(Struct, frozen=True):
     """:ivar note: what was looked through, and what was not."""
 
     note: str
-    messages: list[Found] = field(name="found")
+    messages: list[FoundMessage] = field(name="found")
 
 
 class Session(Struct, frozen=True):

@@ -25,7 +25,7 @@ _SEVERITY = {
 }
 
 
-class Seen(NamedTuple):
+class ServerState(NamedTuple):
     """
     One look.
 
@@ -54,10 +54,10 @@ class Watch:
         self.members: list[Member] = []
         self._events = events
         self._timeline = timeline
-        self._before: Seen | None = None
+        self._before: ServerState | None = None
         self._gone: dict[str, tuple[Member, int]] = {}
 
-    def look(self, now_ms: int, seen: Seen) -> None:
+    def look(self, now_ms: int, seen: ServerState) -> None:
         before, self._before = self._before, seen
         if before is None:
             is_named = seen.health.startswith(seen.role)
@@ -70,7 +70,7 @@ class Watch:
     def _tell(self, now_ms: int, kind: Kind, severity: Severity, text: str, times: int = 1) -> None:
         self._events.add(now_ms, kind, severity, text, times)
 
-    def _compare(self, now_ms: int, before: Seen, seen: Seen) -> None:
+    def _compare(self, now_ms: int, before: ServerState, seen: ServerState) -> None:
         if seen.role != before.role:
             text = f"{before.role} became {seen.role}"
             self._tell(now_ms, Kind.ROLE, Severity.WARN, text)
@@ -102,7 +102,7 @@ class Watch:
             key, name = member.key, member.name
             self._gone.pop(key, None)
             is_news = self._timeline.note(now_ms, key, f"{member.role}: {member.state}")
-            shown[key] = replace(member, since_ms=self._timeline.since(key))
+            shown[key] = replace(member, since_ms=self._timeline.state_since(key))
             if is_news and not is_first and not member.is_here:
                 text = f"{name}: {member.state}"
                 self._tell(now_ms, Kind.REPLICATION, _SEVERITY[member.tone], text)
@@ -113,7 +113,7 @@ class Watch:
             self._forget(now_ms)
         for key, member in before.items():
             if key not in shown and key not in self._gone:
-                self._left(now_ms, member, leads)
+                self._note_left(now_ms, member, leads)
         for key, (member, looks) in list(self._gone.items()):
             self._gone[key] = (member, looks + 1)
             if looks >= KEPT_LOOKS:
@@ -128,7 +128,7 @@ class Watch:
             self._timeline.note(now_ms, key, UNSEEN)
         self._gone.clear()
 
-    def _left(self, now_ms: int, member: Member, leads: bool) -> None:
+    def _note_left(self, now_ms: int, member: Member, leads: bool) -> None:
         """A slave that a master misses is gone; of all others this broker knows nothing."""
         if member.role != "slave" or member.is_here or not leads:
             self._timeline.note(now_ms, member.key, UNSEEN)

@@ -9,7 +9,7 @@ from rmq_ha.base.wire.codes import ResponseCode
 from rmq_ha.base.wire.command import VERSION
 from rmq_ha.base.wire.versions import version_name
 from rmq_ha.ops.app.journals.shown import journal_shown
-from rmq_ha.ops.app.status.exporter import tell_runtime
+from rmq_ha.ops.app.status.exporter import collect_runtime
 from rmq_ha.ops.app.status.health import Health
 from rmq_ha.ops.app.status.samples import Samples
 from rmq_ha.ops.app.status.traffic import OTHERS, Traffic
@@ -58,18 +58,18 @@ class BrokerStatus:
             "broker_version": str(VERSION),
         }
 
-    def tell(self, samples: Samples) -> None:
-        self._tell_broker(samples)
-        self._tell_store(samples)
-        self._tell_puts(samples)
-        self._tell_network(samples)
-        self.journal.tell(samples)
+    def collect(self, samples: Samples) -> None:
+        self._collect_broker(samples)
+        self._collect_store(samples)
+        self._collect_puts(samples)
+        self._collect_network(samples)
+        self.journal.collect(samples)
         if self._broker.is_slave:
-            self._tell_slave(samples)
+            self._collect_slave(samples)
         else:
-            self._tell_delayed(samples)
-        self._tell_exporter(samples)
-        self._traffic.tell(samples)
+            self._collect_delayed(samples)
+        self._collect_exporter(samples)
+        self._traffic.collect(samples)
 
     def health(self) -> Health:
         """Whether clients can be served, and what is not as it should be."""
@@ -79,7 +79,7 @@ class BrokerStatus:
             return Health(False, f"{name}: the store is not open")
         return self.journal.health(name)
 
-    def _tell_broker(self, samples: Samples) -> None:
+    def _collect_broker(self, samples: Samples) -> None:
         broker = self._broker
         role, version = self._store_config.broker_role.name, version_name(VERSION)
         samples.add("rmqha_broker_info", 1, role=role, version=version)
@@ -90,7 +90,7 @@ class BrokerStatus:
         samples.add("rocketmq_consumer_group_number", len(broker.groups.table))
         samples.add("rmqha_registration_failures_total", broker.registration.failures)
 
-    def _tell_store(self, samples: Samples) -> None:
+    def _collect_store(self, samples: Samples) -> None:
         store = self._broker.store
         log, dispatched = store.log, store.dispatcher.position
         offsets = {
@@ -116,7 +116,7 @@ class BrokerStatus:
         samples.add("rmqha_disk_used_ratio", store.cleaner.log_ratio(), of="commitlog")
         samples.add("rmqha_disk_used_ratio", store.cleaner.queue_ratio(), of="consumequeue")
 
-    def _tell_puts(self, samples: Samples) -> None:
+    def _collect_puts(self, samples: Samples) -> None:
         outcomes = self._broker.store.statistics.outcomes
         samples.add_histogram("rmqha_put_seconds", outcomes.seconds)
         samples.add_histogram("rmqha_replica_wait_seconds", outcomes.replica_seconds)
@@ -130,7 +130,7 @@ class BrokerStatus:
         for status, count in refused.items():
             samples.add("rmqha_refused_puts_total", count, reason=status.name)
 
-    def _tell_network(self, samples: Samples) -> None:
+    def _collect_network(self, samples: Samples) -> None:
         broker = self._broker
         negative: dict[int, int] = {}
         violations = 0
@@ -167,7 +167,7 @@ class BrokerStatus:
             samples.add("rmqha_refused_properties_total", count, reason=name)
         samples.add("rmqha_held_pulls", len(broker.hold))
 
-    def _tell_slave(self, samples: Samples) -> None:
+    def _collect_slave(self, samples: Samples) -> None:
         since_start = self._clock.seconds() - self._began
         copies: SlaveCopies = self._broker.slave_synchronize.statistics()
         samples.add("rmqha_slave_sync_streamed", copies.is_streamed)
@@ -178,7 +178,7 @@ class BrokerStatus:
             )
             samples.add("rmqha_slave_sync_failures_total", copy.failures, table=table)
 
-    def _tell_delayed(self, samples: Samples) -> None:
+    def _collect_delayed(self, samples: Samples) -> None:
         store, delivered = self._broker.store, self._broker.delay_offset_table()
         for level in sorted({*store.schedule.levels, *delivered}):
             end = store.max_offset_in_queue(SCHEDULE_TOPIC, level - 1)
@@ -187,7 +187,7 @@ class BrokerStatus:
                 waiting = max(0, end - max(first, delivered.get(level, 0)))
                 samples.add("rmqha_delayed_messages", waiting, level=level)
 
-    def _tell_exporter(self, samples: Samples) -> None:
+    def _collect_exporter(self, samples: Samples) -> None:
         broker, store = self._broker, self._broker.store
         starts = broker.configuration.broker.start_accept_send_request_time_stamp
         info = {
@@ -195,7 +195,7 @@ class BrokerStatus:
             **broker.stats.runtime_info(),
             **store.runtime_info(),
         }
-        tell_runtime(samples, info)
+        collect_runtime(samples, info)
         usage = broker.host.disk.usage(store.log.directories[0])
         if usage is not None:
             samples.add("rocketmq_brokeruntime_commitlogdir_capacity_total", usage.total)

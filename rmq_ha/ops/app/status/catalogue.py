@@ -5,7 +5,7 @@ units; ours begin with `rmqha_`.
 """
 
 from rmq_ha.ops.app.status.exporter import EXPORTER
-from rmq_ha.ops.app.status.samples import Described, Kind
+from rmq_ha.ops.app.status.samples import Kind, MetricDescription
 
 OURS = ("cluster", "broker", "broker_id")
 FIVE = ("cluster", "node_type", "node_id")
@@ -15,108 +15,112 @@ PROCESS = ("server",)
 _GAUGE, _COUNTER, _HISTOGRAM = Kind.GAUGE, Kind.COUNTER, Kind.HISTOGRAM
 
 
-def _ours(name: str, kind: Kind, unit: str, meaning: str, *labels: str) -> Described:
-    return Described(f"rmqha_{name}", kind, unit, (*OURS, *labels), meaning)
+def _own_metric(name: str, kind: Kind, unit: str, meaning: str, *labels: str) -> MetricDescription:
+    return MetricDescription(f"rmqha_{name}", kind, unit, (*OURS, *labels), meaning)
 
 
 _BROKER = (
-    _ours("broker_info", _GAUGE, "1", "Role and version, as labels", "role", "version"),
-    _ours("broker_ready", _GAUGE, "0 or 1", "What /healthz says: clients can be served"),
-    _ours("broker_uptime_seconds", _GAUGE, "seconds", "Since the broker was built"),
-    _ours(
+    _own_metric("broker_info", _GAUGE, "1", "Role and version, as labels", "role", "version"),
+    _own_metric("broker_ready", _GAUGE, "0 or 1", "What /healthz says: clients can be served"),
+    _own_metric("broker_uptime_seconds", _GAUGE, "seconds", "Since the broker was built"),
+    _own_metric(
         "damaged_messages_total",
         _COUNTER,
         "messages",
         "That pulls and queries left out, as the log has no whole record of them",
     ),
-    _ours(
+    _own_metric(
         "mended_units_total", _COUNTER, "messages", "Damaged places of queues, mended from the log"
     ),
-    _ours(
+    _own_metric(
         "forced_deletions_total",
         _COUNTER,
         "files",
         "Of the commit log, before they expired, because the disk was too full",
     ),
-    _ours("set_aside_bytes_total", _COUNTER, "bytes", "Of the log, moved into the folder setaside"),
-    _ours("set_aside_messages_total", _COUNTER, "messages", "Whole ones in them"),
-    _ours("store_writable", _GAUGE, "0 or 1", "Puts are taken; 0 on a slave"),
-    _ours(
+    _own_metric(
+        "set_aside_bytes_total", _COUNTER, "bytes", "Of the log, moved into the folder setaside"
+    ),
+    _own_metric("set_aside_messages_total", _COUNTER, "messages", "Whole ones in them"),
+    _own_metric("store_writable", _GAUGE, "0 or 1", "Puts are taken; 0 on a slave"),
+    _own_metric(
         "log_offset_bytes",
         _GAUGE,
         "bytes",
         "Offsets of the commit log: min, max, flushed, dispatched",
         "which",
     ),
-    _ours("queues", _GAUGE, "queues", "Consume queues in memory"),
-    _ours("disk_used_ratio", _GAUGE, "0 to 1", "How full the disk is; above 0.9 puts stop", "of"),
-    _ours(
+    _own_metric("queues", _GAUGE, "queues", "Consume queues in memory"),
+    _own_metric(
+        "disk_used_ratio", _GAUGE, "0 to 1", "How full the disk is; above 0.9 puts stop", "of"
+    ),
+    _own_metric(
         "put_seconds",
         _HISTOGRAM,
         "seconds",
         "From the append of a message to its answer: disk and slave waited for",
     ),
-    _ours(
+    _own_metric(
         "replica_wait_seconds",
         _HISTOGRAM,
         "seconds",
         "Of it, waiting for a slave's acknowledgement; by batch that waited",
     ),
-    _ours(
+    _own_metric(
         "flush_wait_seconds",
         _HISTOGRAM,
         "seconds",
         "Of it, waiting for the disk (SYNC_FLUSH); by batch that waited",
     ),
-    _ours("puts_waiting", _GAUGE, "messages", "Stored, not yet answered"),
-    _ours(
+    _own_metric("puts_waiting", _GAUGE, "messages", "Stored, not yet answered"),
+    _own_metric(
         "degraded_acks_total",
         _COUNTER,
         "messages",
         "Stored, but less safely than configured: answered with this reason instead of SEND_OK",
         "reason",
     ),
-    _ours("refused_puts_total", _COUNTER, "messages", "Not stored, by reason", "reason"),
-    _ours(
+    _own_metric("refused_puts_total", _COUNTER, "messages", "Not stored, by reason", "reason"),
+    _own_metric(
         "duplicate_sends_total",
         _COUNTER,
         "messages",
         "Sent again, and not stored again, within duplicateWindowMillis",
     ),
-    _ours(
+    _own_metric(
         "negative_answers_total",
         _COUNTER,
         "answers",
         "Answers other than SUCCESS by code; refusals of ACL are SYSTEM_ERROR",
         "code",
     ),
-    _ours(
+    _own_metric(
         "acl_refused_total",
         _COUNTER,
         "requests",
         "That access control refused; the reason is a key, or what was wrong",
         "reason",
     ),
-    _ours(
+    _own_metric(
         "acl_odd_times_total",
         _COUNTER,
         "requests",
         "With a signed time that is too far from ours; let pass while aclRequiresSignedTime=false",
     ),
-    _ours(
+    _own_metric(
         "acl_previous_secret_total",
         _COUNTER,
         "requests",
         "Signed with the previousSecretKey of their account; while it grows, somebody needs it",
     ),
-    _ours(
+    _own_metric(
         "refused_offsets_total",
         _COUNTER,
         "commits",
         "Offsets of clients that no queue has: no such queue, below 0, or beyond its end "
         "(checkCommittedOffsets)",
     ),
-    _ours(
+    _own_metric(
         "refused_properties_total",
         _COUNTER,
         "messages",
@@ -124,71 +128,73 @@ _BROKER = (
         "(refuseUnservedProperties), by the name of the property",
         "reason",
     ),
-    _ours(
+    _own_metric(
         "protocol_violations_total",
         _COUNTER,
         "connections",
         "Closed by us because of what the peer sent; refusals of TLS are here",
     ),
-    _ours(
+    _own_metric(
         "oversized_requests_total",
         _COUNTER,
         "requests",
         "Refused, because they ask for too much at once, by the key that says so",
         "reason",
     ),
-    _ours(
+    _own_metric(
         "put_off_requests_total",
         _COUNTER,
         "turns",
         "In which a connection's requests had to wait for the next one (turnMillis)",
     ),
-    _ours(
+    _own_metric(
         "held_back_connections_total",
         _COUNTER,
         "waits",
         "Of a connection whose address or account is above its quota, by the key that says so",
         "reason",
     ),
-    _ours(
+    _own_metric(
         "not_created_total",
         _COUNTER,
         "requests",
         "Of clients that named a topic or group for which there is no room (maxTopics, maxGroups)",
         "reason",
     ),
-    _ours("unfinished_bytes", _GAUGE, "bytes", "Of frames that are not whole yet"),
-    _ours(
+    _own_metric("unfinished_bytes", _GAUGE, "bytes", "Of frames that are not whole yet"),
+    _own_metric(
         "put_off_frames_total",
         _COUNTER,
         "frames",
         "That were not read on until older ones of their address were whole "
         "(maxUnfinishedBytesPerIp)",
     ),
-    _ours(
+    _own_metric(
         "dropped_frames_total",
         _COUNTER,
         "connections",
         "Closed because of a frame that was not whole, by the key that says so",
         "reason",
     ),
-    _ours("connections", _GAUGE, "connections", "Open, by port: main, fast, replication", "port"),
-    _ours("connections_accepted_total", _COUNTER, "connections", "Accepted, by port", "port"),
-    _ours("held_pulls", _GAUGE, "requests", "Pulls that wait for a message (long polling)"),
-    _ours(
+    _own_metric(
+        "connections", _GAUGE, "connections", "Open, by port: main, fast, replication", "port"
+    ),
+    _own_metric("connections_accepted_total", _COUNTER, "connections", "Accepted, by port", "port"),
+    _own_metric("held_pulls", _GAUGE, "requests", "Pulls that wait for a message (long polling)"),
+    _own_metric(
         "delayed_messages",
         _GAUGE,
         "messages",
         "Waiting for their time, by level: each level that ever had a message",
         "level",
     ),
-    _ours(
+    _own_metric(
         "registration_failures_total",
         _COUNTER,
         "attempts",
         "A name server did not take the registration",
     ),
-    _ours(
+    _own_metric(
         "series_left_out",
         _GAUGE,
         "series",
@@ -198,95 +204,95 @@ _BROKER = (
 )
 
 _REPLICATION = (
-    _ours("replication_slaves", _GAUGE, "slaves", "Connected slaves that can be served"),
-    _ours("replication_lag_bytes", _GAUGE, "bytes", "Of our log, not acknowledged", "slave"),
-    _ours(
+    _own_metric("replication_slaves", _GAUGE, "slaves", "Connected slaves that can be served"),
+    _own_metric("replication_lag_bytes", _GAUGE, "bytes", "Of our log, not acknowledged", "slave"),
+    _own_metric(
         "replication_lag_seconds",
         _GAUGE,
         "seconds",
         "For how long there has been something that this slave lacks; 0 when it has all",
         "slave",
     ),
-    _ours("replication_acked_bytes", _GAUGE, "bytes", "Offset that it acknowledged", "slave"),
-    _ours(
+    _own_metric("replication_acked_bytes", _GAUGE, "bytes", "Offset that it acknowledged", "slave"),
+    _own_metric(
         "replication_unacknowledged_bytes",
         _GAUGE,
         "bytes",
         "What no slave of this run ever acknowledged; grows while there is none",
     ),
-    _ours(
+    _own_metric(
         "replication_unacknowledged_seconds",
         _GAUGE,
         "seconds",
         "For how long there has been such; absent before the first slave",
     ),
-    _ours(
+    _own_metric(
         "replication_diverged_total",
         _COUNTER,
         "connections",
         "Slaves of ours that came with another log at its end, or more of it, than we have",
     ),
-    _ours(
+    _own_metric(
         "replication_within_record_total",
         _COUNTER,
         "connections",
         "Slaves that cannot compare, and came with an end within a record that they were not sent",
     ),
-    _ours(
+    _own_metric(
         "replication_refused_total",
         _COUNTER,
         "connections",
         "Of hosts that are not in haAllowedSlaves, or do not know haSecret",
     ),
-    _ours(
+    _own_metric(
         "replication_turned_away_total",
         _COUNTER,
         "connections",
         "That had to leave the replication port, as there were more than haMaxSlaves",
     ),
-    _ours(
+    _own_metric(
         "replication_refused_ahead",
         _GAUGE,
         "machines",
         "Whose Java slave came with more than we had; refused until it comes with less",
     ),
-    _ours(
+    _own_metric(
         "replication_stranded",
         _GAUGE,
         "slaves",
         "Whose log ends before this master's first file begins, so that they cannot follow",
     ),
-    _ours(
+    _own_metric(
         "slave_stranded",
         _GAUGE,
         "0 or 1",
         "This slave cannot follow: its master has deleted what comes next",
     ),
-    _ours(
+    _own_metric(
         "slave_diverged",
         _GAUGE,
         "0 or 1",
         "This slave stays away from its master: the two logs are not the same",
     ),
-    _ours(
+    _own_metric(
         "slave_log_unreadable",
         _GAUGE,
         "0 or 1",
         "This slave's log holds what is no record, and acknowledges nothing",
     ),
-    _ours("slave_following", _GAUGE, "0 or 1", "This slave gets its master's log"),
-    _ours("slave_alone_seconds", _GAUGE, "seconds", "For how long this slave follows nobody"),
-    _ours("slave_reported_bytes", _GAUGE, "bytes", "Offset that it told its master last"),
-    _ours("slave_master_silence_seconds", _GAUGE, "seconds", "Since the master was heard"),
-    _ours(
+    _own_metric("slave_following", _GAUGE, "0 or 1", "This slave gets its master's log"),
+    _own_metric("slave_alone_seconds", _GAUGE, "seconds", "For how long this slave follows nobody"),
+    _own_metric("slave_reported_bytes", _GAUGE, "bytes", "Offset that it told its master last"),
+    _own_metric("slave_master_silence_seconds", _GAUGE, "seconds", "Since the master was heard"),
+    _own_metric(
         "slave_sync_age_seconds",
         _GAUGE,
         "seconds",
         "Since the last good copy of the master's table; of none: since the start",
         "table",
     ),
-    _ours("slave_sync_failures_total", _COUNTER, "copies", "Copies that failed", "table"),
-    _ours(
+    _own_metric("slave_sync_failures_total", _COUNTER, "copies", "Copies that failed", "table"),
+    _own_metric(
         "slave_sync_streamed",
         _GAUGE,
         "0 or 1",
@@ -295,7 +301,7 @@ _REPLICATION = (
 )
 
 _DLEDGER = (
-    _ours(
+    _own_metric(
         "dledger_info",
         _GAUGE,
         "1",
@@ -305,77 +311,85 @@ _DLEDGER = (
         "role",
         "leader",
     ),
-    _ours("dledger_term", _GAUGE, "terms", "The current one"),
-    _ours("dledger_is_leader", _GAUGE, "0 or 1", "This member leads"),
-    _ours("dledger_has_leader", _GAUGE, "0 or 1", "This member knows a leader"),
-    _ours(
+    _own_metric("dledger_term", _GAUGE, "terms", "The current one"),
+    _own_metric("dledger_is_leader", _GAUGE, "0 or 1", "This member leads"),
+    _own_metric("dledger_has_leader", _GAUGE, "0 or 1", "This member knows a leader"),
+    _own_metric(
         "dledger_index",
         _GAUGE,
         "entries",
         "Of the ledger: begin, end, committed; -1: none",
         "which",
     ),
-    _ours(
+    _own_metric(
         "dledger_lag_entries",
         _GAUGE,
         "entries",
         "Of the leader's ledger, not acknowledged; told by the leader",
         "member",
     ),
-    _ours("dledger_lag_bytes", _GAUGE, "bytes", "The same in bytes", "member"),
-    _ours(
+    _own_metric("dledger_lag_bytes", _GAUGE, "bytes", "The same in bytes", "member"),
+    _own_metric(
         "dledger_lag_seconds",
         _GAUGE,
         "seconds",
         "For how long a member has lacked entries and has acknowledged none; told by the leader",
         "member",
     ),
-    _ours(
+    _own_metric(
         "dledger_takes_entries",
         _GAUGE,
         "0 or 1",
         "This member's ledger takes entries; 0: its disk is full or has failed",
     ),
-    _ours(
+    _own_metric(
         "dledger_stalled_seconds",
         _GAUGE,
         "seconds",
         "For how long messages wait at this leader and none was committed",
     ),
-    _ours(
+    _own_metric(
         "dledger_elections_total",
         _COUNTER,
         "elections",
         "Times that this member lost its role or its leader",
     ),
-    _ours(
+    _own_metric(
         "dledger_diverged",
         _GAUGE,
         "0 or 1",
         "The leader has another entry where this member has a committed one",
     ),
-    _ours(
+    _own_metric(
         "dledger_refused_total",
         _COUNTER,
         "requests",
         "That came from another address than the member's that they name",
     ),
-    _ours("dledger_pending_appends", _GAUGE, "batches", "Stored here, waiting for a quorum"),
+    _own_metric("dledger_pending_appends", _GAUGE, "batches", "Stored here, waiting for a quorum"),
 )
 
 
 _CONTROLLED = (
-    _ours("controller_epoch", _GAUGE, "epochs", "The newest that this log has"),
-    _ours("controller_is_master", _GAUGE, "0 or 1", "This broker leads its set"),
-    _ours("controller_has_lease", _GAUGE, "0 or 1", "It may accept: no other can be elected yet"),
-    _ours("controller_in_sync", _GAUGE, "brokers", "In sync, with this one; told by the master"),
-    _ours("controller_unconfirmed_bytes", _GAUGE, "bytes", "Of the log that may not be read yet"),
-    _ours("controller_role_changes_total", _COUNTER, "changes", "Roles that this broker was given"),
+    _own_metric("controller_epoch", _GAUGE, "epochs", "The newest that this log has"),
+    _own_metric("controller_is_master", _GAUGE, "0 or 1", "This broker leads its set"),
+    _own_metric(
+        "controller_has_lease", _GAUGE, "0 or 1", "It may accept: no other can be elected yet"
+    ),
+    _own_metric(
+        "controller_in_sync", _GAUGE, "brokers", "In sync, with this one; told by the master"
+    ),
+    _own_metric(
+        "controller_unconfirmed_bytes", _GAUGE, "bytes", "Of the log that may not be read yet"
+    ),
+    _own_metric(
+        "controller_role_changes_total", _COUNTER, "changes", "Roles that this broker was given"
+    ),
 )
 
 
-def _five(name: str, kind: Kind, unit: str, meaning: str, *labels: str) -> Described:
-    return Described(f"rocketmq_{name}", kind, unit, (*FIVE, *labels), meaning)
+def _five(name: str, kind: Kind, unit: str, meaning: str, *labels: str) -> MetricDescription:
+    return MetricDescription(f"rocketmq_{name}", kind, unit, (*FIVE, *labels), meaning)
 
 
 _ROCKETMQ_5 = (
@@ -418,18 +432,20 @@ _ROCKETMQ_5 = (
     ),
     _five("topic_number", _GAUGE, "topics", "Configured"),
     _five("consumer_group_number", _GAUGE, "groups", "Configured"),
-    Described("rocketmq_storage_size", _GAUGE, "bytes", STORAGE, "The commit log, min to max"),
-    Described(
+    MetricDescription(
+        "rocketmq_storage_size", _GAUGE, "bytes", STORAGE, "The commit log, min to max"
+    ),
+    MetricDescription(
         "rocketmq_storage_flush_behind_bytes", _GAUGE, "bytes", STORAGE, "Not yet on this disk"
     ),
-    Described(
+    MetricDescription(
         "rocketmq_storage_dispatch_behind_bytes",
         _GAUGE,
         "bytes",
         STORAGE,
         "Not yet in queues and index",
     ),
-    Described(
+    MetricDescription(
         "rocketmq_storage_message_reserve_time",
         _GAUGE,
         "milliseconds",
@@ -439,42 +455,44 @@ _ROCKETMQ_5 = (
 )
 
 _PROCESS = (
-    Described(
+    MetricDescription(
         "rmqha_build_info",
         _GAUGE,
         "1",
         (*PROCESS, "version", "python", "twisted"),
         "Versions of rmq-ha and of what it stands on",
     ),
-    Described(
+    MetricDescription(
         "rmqha_certificate_end_seconds",
         _GAUGE,
         "seconds since 1970",
         (*PROCESS, "setting", "who"),
         "When a certificate ends that this server shows or believes",
     ),
-    Described(
+    MetricDescription(
         "rmqha_reactor_lag_seconds",
         _HISTOGRAM,
         "seconds",
         PROCESS,
         "How late a timer ran, looked at twice a second: what everything here waits",
     ),
-    Described(
+    MetricDescription(
         "rmqha_reactor_lag_max_seconds", _GAUGE, "seconds", PROCESS, "The worst of the last minute"
     ),
-    Described("rmqha_reactor_delayed_calls", _GAUGE, "timers", PROCESS, "Timers that are armed"),
-    Described(
+    MetricDescription(
+        "rmqha_reactor_delayed_calls", _GAUGE, "timers", PROCESS, "Timers that are armed"
+    ),
+    MetricDescription(
         "rmqha_open_connections", _GAUGE, "connections", PROCESS, "That all ports have taken"
     ),
-    Described(
+    MetricDescription(
         "rmqha_connection_places",
         _GAUGE,
         "connections",
         PROCESS,
         "How many all ports take together: maxConnections, or what the open files leave",
     ),
-    Described(
+    MetricDescription(
         "rmqha_refused_connections_total",
         _COUNTER,
         "connections",
@@ -484,66 +502,66 @@ _PROCESS = (
 )
 
 _NAMESRV = (
-    Described("rmqha_namesrv_brokers", _GAUGE, "brokers", PROCESS, "Registered addresses"),
-    Described("rmqha_namesrv_topics", _GAUGE, "topics", PROCESS, "Known topics"),
-    Described(
+    MetricDescription("rmqha_namesrv_brokers", _GAUGE, "brokers", PROCESS, "Registered addresses"),
+    MetricDescription("rmqha_namesrv_topics", _GAUGE, "topics", PROCESS, "Known topics"),
+    MetricDescription(
         "rmqha_namesrv_refused_total",
         _COUNTER,
         "requests",
         PROCESS,
         "For a broker, from elsewhere than namesrvAllowedBrokers",
     ),
-    Described(
+    MetricDescription(
         "rmqha_namesrv_acl_refused_total",
         _COUNTER,
         "requests",
         (*PROCESS, "reason"),
         "That access control refused; the reason is a key, or what was wrong",
     ),
-    Described(
+    MetricDescription(
         "rmqha_namesrv_acl_odd_times_total",
         _COUNTER,
         "requests",
         PROCESS,
         "With a signed time that is too far from ours; let pass while aclRequiresSignedTime=false",
     ),
-    Described(
+    MetricDescription(
         "rmqha_namesrv_acl_previous_secret_total",
         _COUNTER,
         "requests",
         PROCESS,
         "Signed with the previousSecretKey of their account; while it grows, somebody needs it",
     ),
-    Described("rmqha_namesrv_connections", _GAUGE, "connections", PROCESS, "Open"),
-    Described(
+    MetricDescription("rmqha_namesrv_connections", _GAUGE, "connections", PROCESS, "Open"),
+    MetricDescription(
         "rmqha_namesrv_refused_registrations_total",
         _COUNTER,
         "requests",
         PROCESS,
         "Of brokers, because they were too large or could not be read",
     ),
-    Described(
+    MetricDescription(
         "rmqha_namesrv_takeovers_total",
         _COUNTER,
         "registrations",
         PROCESS,
         "That took brokerName and brokerId from a connected broker; elections do not count",
     ),
-    Described(
+    MetricDescription(
         "rmqha_namesrv_rivals",
         _GAUGE,
         "brokers",
         PROCESS,
         "That claimed within 120 s a brokerName and brokerId which another broker holds",
     ),
-    Described(
+    MetricDescription(
         "rmqha_namesrv_dropped_frames_total",
         _COUNTER,
         "connections",
         (*PROCESS, "reason"),
         "Closed because of a frame that was not whole, by the key that says so",
     ),
-    Described(
+    MetricDescription(
         "rmqha_namesrv_registration_age_seconds",
         _GAUGE,
         "seconds",
@@ -552,7 +570,7 @@ _NAMESRV = (
     ),
 )
 
-CATALOGUE: dict[str, Described] = {
+CATALOGUE: dict[str, MetricDescription] = {
     item.name: item
     for item in (
         *_BROKER,

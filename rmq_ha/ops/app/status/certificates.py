@@ -23,7 +23,7 @@ class CertificatesStatus:
     def constants(self) -> Mapping[str, str]:
         return {"server": self._server}
 
-    def tell(self, samples: Samples) -> None:
+    def collect(self, samples: Samples) -> None:
         ends = sorted(self._tls.certificates().items(), key=lambda item: item[1])
         for (setting, who), end in ends[:_MOST]:
             samples.add("rmqha_certificate_end_seconds", end, setting=setting, who=who)

@@ -42,7 +42,7 @@ class PortTurns(Turns):
         """Answer, and count the time that it took."""
         began = self._clock.seconds()
         request.serve()
-        self.took(channel.host, self._clock.seconds() - began)
+        self.note_turn(channel.host, self._clock.seconds() - began)
 
 
 class StatusRequest(Request):

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from rmq_ha.ops.app.status.samples import Described, Kind, Samples
+from rmq_ha.ops.app.status.samples import Kind, MetricDescription, Samples
 
 RUNTIME_LABELS = ("cluster", "brokerIP", "brokerHost", "des", "boottime", "broker_version")
 _BROKER_LABELS = ("cluster", "brokerIP", "broker")
@@ -97,11 +97,11 @@ _BUCKETS = {
 }
 
 
-def _gauge(name: str, unit: str, labels: tuple[str, ...], meaning: str) -> Described:
-    return Described(f"rocketmq_{name}", Kind.GAUGE, unit, labels, meaning)
+def _gauge(name: str, unit: str, labels: tuple[str, ...], meaning: str) -> MetricDescription:
+    return MetricDescription(f"rocketmq_{name}", Kind.GAUGE, unit, labels, meaning)
 
 
-EXPORTER: tuple[Described, ...] = (
+EXPORTER: tuple[MetricDescription, ...] = (
     _gauge("broker_tps", "1/s", _BROKER_LABELS, "Messages put, over a minute"),
     _gauge("broker_qps", "1/s", _BROKER_LABELS, "Messages read, over a minute"),
     _gauge("producer_tps", "1/s", _TOPIC_LABELS, "Messages put, over a minute"),
@@ -139,7 +139,7 @@ EXPORTER: tuple[Described, ...] = (
 )
 
 
-def tell_runtime(samples: Samples, info: Mapping[str, str]) -> None:
+def collect_runtime(samples: Samples, info: Mapping[str, str]) -> None:
     """
     The numbers of brokerStatus.
 

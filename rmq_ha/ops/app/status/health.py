@@ -14,7 +14,7 @@ class Health(NamedTuple):
     is_ready: bool
     reason: str
 
-    def beside(self, other: "Health") -> "Health":
+    def combined(self, other: "Health") -> "Health":
         """Of a process that runs two servers: ready when both are; what the other says, too."""
         return Health(self.is_ready and other.is_ready, f"{self.reason}; {other.reason}")
 

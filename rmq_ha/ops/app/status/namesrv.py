@@ -20,7 +20,7 @@ class NamesrvStatus:
     def constants(self) -> Mapping[str, str]:
         return {"server": "rmqnamesrv"}
 
-    def tell(self, samples: Samples) -> None:
+    def collect(self, samples: Samples) -> None:
         routes, now = self._namesrv.routes, self._clock.seconds()
         live = routes.registrations()
         samples.add("rmqha_namesrv_brokers", len(live))

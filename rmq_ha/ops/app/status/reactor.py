@@ -35,13 +35,13 @@ class ReactorLag:
             self._timer = None
 
     @property
-    def worst(self) -> float:
+    def worst_seconds(self) -> float:
         """Seconds, of the last one to two minutes."""
         return max(self._worst, self._worst_before)
 
-    def tell(self, samples: Samples) -> None:
+    def collect(self, samples: Samples) -> None:
         samples.add_histogram("rmqha_reactor_lag_seconds", self.histogram)
-        samples.add("rmqha_reactor_lag_max_seconds", self.worst)
+        samples.add("rmqha_reactor_lag_max_seconds", self.worst_seconds)
         samples.add("rmqha_reactor_delayed_calls", len(self._clock.getDelayedCalls()))
 
     def _arm(self) -> None:

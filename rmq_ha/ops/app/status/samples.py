@@ -22,7 +22,7 @@ class Kind(StrEnum):
     HISTOGRAM = "histogram"
 
 
-class Described(NamedTuple):
+class MetricDescription(NamedTuple):
     """
     One metric of the catalogue.
 
@@ -45,7 +45,9 @@ class Samples:
     :param constants: labels that have one value for the whole server.
     """
 
-    def __init__(self, catalogue: Mapping[str, Described], constants: Mapping[str, str]) -> None:
+    def __init__(
+        self, catalogue: Mapping[str, MetricDescription], constants: Mapping[str, str]
+    ) -> None:
         self._catalogue = catalogue
         self._constants = constants
         self._families: dict[str, Family] = {}

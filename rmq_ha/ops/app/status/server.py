@@ -26,7 +26,7 @@ from rmq_ha.ops.app.status.site import Scrape, make_site
 class Subject(Protocol):
     def constants(self) -> Mapping[str, str]: ...
 
-    def tell(self, samples: Samples) -> None: ...
+    def collect(self, samples: Samples) -> None: ...
 
 
 class SubjectCollector(Collector):
@@ -40,7 +40,7 @@ class SubjectCollector(Collector):
     def collect(self) -> Iterable[Metric]:
         """Once a scrape."""
         samples = Samples(CATALOGUE, self._subject.constants())
-        self._subject.tell(samples)
+        self._subject.collect(samples)
         return samples.families()
 
 
@@ -56,10 +56,10 @@ class _Process:
         """Which server of a process this is: `rmqha` or `rmqnamesrv`."""
         return {"server": self._server}
 
-    def tell(self, samples: Samples) -> None:
+    def collect(self, samples: Samples) -> None:
         """The build, lag and timers, and the connections of all ports."""
         samples.add("rmqha_build_info", 1, **build_labels())
-        self._lag.tell(samples)
+        self._lag.collect(samples)
         connections = self._connections
         if connections is None:
             return

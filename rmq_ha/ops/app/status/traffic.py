@@ -31,11 +31,11 @@ class Traffic:
         self._limit = limit
         self._lags = GroupLags(limit, lambda key: lag_of(broker, key))
 
-    def tell(self, samples: Samples) -> None:
-        self._tell_topics(samples)
-        self._tell_groups(samples)
-        self._tell_lags(samples)
-        self._tell_clients(samples)
+    def collect(self, samples: Samples) -> None:
+        self._collect_topics(samples)
+        self._collect_groups(samples)
+        self._collect_lags(samples)
+        self._collect_clients(samples)
 
     def _busiest(self, table: str) -> list[tuple[Any, StatsItem]]:
         items = self._broker.stats.tables[table].items()
@@ -45,7 +45,7 @@ class Traffic:
         growths = self._broker.stats.growths(name, key)
         return None if growths is None else growths[0].per_second
 
-    def _tell_topics(self, samples: Samples) -> None:
+    def _collect_topics(self, samples: Samples) -> None:
         configured = self._broker.topics.table
         busiest = self._busiest("topics")
         for topic, item in busiest:
@@ -60,10 +60,10 @@ class Traffic:
                 break
             chosen[topic] = None
         for topic in chosen:
-            self._tell_offset(samples, topic, configured[topic])
+            self._collect_offset(samples, topic, configured[topic])
         samples.add("rmqha_series_left_out", len(configured) - len(chosen), of="topics")
 
-    def _tell_offset(self, samples: Samples, topic: str, config: Any) -> None:
+    def _collect_offset(self, samples: Samples, topic: str, config: Any) -> None:
         queues = range(max(config.read_queue_nums, config.write_queue_nums))
         end_of = self._broker.store.max_offset_in_queue
         total = sum([end_of(topic, queue_id) for queue_id in queues])
@@ -75,7 +75,7 @@ class Traffic:
         else:
             samples.add("rocketmq_producer_offset", total, topic=topic)
 
-    def _tell_groups(self, samples: Samples) -> None:
+    def _collect_groups(self, samples: Samples) -> None:
         for (topic, group), item in self._busiest("groups"):
             five = {"topic": topic, "consumer_group": group}
             samples.add("rocketmq_messages_out_total", item.messages, **five)
@@ -88,7 +88,7 @@ class Traffic:
             rate = self._rate("SNDBCK_PUT_NUMS", f"{topic}@{group}")
             samples.add("rocketmq_send_back_nums", rate, topic=topic, group=group)
 
-    def _tell_lags(self, samples: Samples) -> None:
+    def _collect_lags(self, samples: Samples) -> None:
         table = self._broker.consumer_offsets.table
         lags = self._lags.measure(table)
         for messages, key in lags:
@@ -108,7 +108,7 @@ class Traffic:
             )
         samples.add("rmqha_series_left_out", max(0, len(table) - len(lags)), of="groups")
 
-    def _tell_clients(self, samples: Samples) -> None:
+    def _collect_clients(self, samples: Samples) -> None:
         producers, consumers = self._broker.producers, self._broker.consumers
         kinds: Counter[tuple[str, ...]] = Counter()
         for group in producers.groups():

@@ -79,7 +79,7 @@ class AdminStatsProcessor:
         """GET_BROKER_CONSUME_STATS: every group, over the write queues of what it consumes."""
         fields.text(fields.header(request), "isOrder")
         is_order = fields.flag(fields.header(request), "isOrder")
-        rows: list[dict[str, list[fastjson.Written]]] = []
+        rows: list[dict[str, list[fastjson.RawJson]]] = []
         behind = 0
 
         def slices() -> Iterator[None]:
@@ -87,7 +87,7 @@ class AdminStatsProcessor:
             queues = 0
             topics = self._consume_tables.topics_by_group()
             for group in list(self._groups.table):
-                bodies: list[fastjson.Written] = []
+                bodies: list[fastjson.RawJson] = []
                 rows.append({group: bodies})
                 for config in self._consume_tables.topics_of(group, topics.get(group, ())):
                     if is_order and not config.order:

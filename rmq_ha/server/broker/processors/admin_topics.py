@@ -180,7 +180,7 @@ class AdminTopicsProcessor:
         if config is None:
             return request.response(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist")
         broker_name, queues = self._configuration.broker.broker_name or "", config.write_queue_nums
-        parts: list[fastjson.Written] = []
+        parts: list[fastjson.RawJson] = []
 
         def slices() -> Iterator[None]:
             for start in range(0, queues, _QUEUES_A_TURN):

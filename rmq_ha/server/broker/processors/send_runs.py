@@ -25,7 +25,7 @@ from rmq_ha.base.model.properties import (
     WAIT,
 )
 from rmq_ha.base.model.status import PutMessageStatus
-from rmq_ha.base.model.unserved import UNSERVED
+from rmq_ha.base.model.unserved_properties import UNSERVED
 from rmq_ha.base.remoting.channel import Channel
 from rmq_ha.base.wire.command import FLAG_ONEWAY, RemotingCommand
 from rmq_ha.base.wire.frame import Frame

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from rmq_ha.base.config.ours import RmqHaConfig
 from rmq_ha.base.errors import RequestRejected
 from rmq_ha.base.model.properties import decode_properties
-from rmq_ha.base.model.unserved import MARKS, UNSERVED, unserved_property
+from rmq_ha.base.model.unserved_properties import MARKS, UNSERVED, unserved_property
 from rmq_ha.base.wire.batch import BatchMember
 from rmq_ha.base.wire.codes import ResponseCode
 

@@ -14,7 +14,7 @@ from rmq_ha.base.filter.cache import SelectorCache
 from rmq_ha.base.filter.selector import Selector
 from rmq_ha.base.model.message import DispatchRequest
 from rmq_ha.base.model.subscription import SQL92, TAG_TYPES, SubscriptionData
-from rmq_ha.base.persisted import PersistedTable
+from rmq_ha.base.persisted_table import PersistedTable
 from rmq_ha.base.seams import Disk, Worker
 from rmq_ha.base.wire import fastjson
 from rmq_ha.base.wire.bodies import optional_text, read_body, text

@@ -6,7 +6,7 @@ Spec: store.md, section 12.4; remoting.md, section 7.4 and chapter 8.
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from rmq_ha.base.persisted import PersistedTable
+from rmq_ha.base.persisted_table import PersistedTable
 from rmq_ha.base.seams import Disk, Worker
 from rmq_ha.base.wire import fastjson
 from rmq_ha.base.wire.bodies import decode_offset_table

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from twisted.internet.defer import Deferred
 
 from rmq_ha.base.errors import ProtocolViolation
-from rmq_ha.base.persisted import PersistedTable
+from rmq_ha.base.persisted_table import PersistedTable
 from rmq_ha.base.wire import fastjson
 from rmq_ha.base.wire.bodies import decode_delay_offsets
 

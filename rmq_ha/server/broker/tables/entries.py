@@ -24,13 +24,13 @@ class WrittenEntries(Generic[T]):
     """
 
     def __init__(self) -> None:
-        self._known: dict[str, tuple[T, fastjson.Written]] = {}
+        self._known: dict[str, tuple[T, fastjson.RawJson]] = {}
 
     def changed(self, name: str) -> None:
         """The entry is the same object, with other contents."""
         self._known.pop(name, None)
 
-    def of(self, table: Mapping[str, T]) -> dict[str, fastjson.Written]:
+    def of(self, table: Mapping[str, T]) -> dict[str, fastjson.RawJson]:
         """:returns: by name what stands for the entry, at depth `ENTRY_DEPTH`."""
         known, self._known = self._known, {}
         for name, entry in table.items():

@@ -11,7 +11,7 @@ import msgspec
 from twisted.internet.defer import Deferred
 
 from rmq_ha.base.model.data_version import DataVersion
-from rmq_ha.base.persisted import PersistedTable
+from rmq_ha.base.persisted_table import PersistedTable
 from rmq_ha.base.seams import Disk, Worker
 from rmq_ha.base.wire import fastjson
 from rmq_ha.base.wire.pages import page_of

@@ -6,7 +6,7 @@ Spec: store.md, section 10.4.
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 
-from rmq_ha.base.persisted import PersistedTable
+from rmq_ha.base.persisted_table import PersistedTable
 from rmq_ha.base.seams import Disk, Worker
 from rmq_ha.base.wire import fastjson
 from rmq_ha.base.wire.bodies import decode_delay_offsets

@@ -12,7 +12,7 @@ from twisted.logger import Logger
 from rmq_ha.base.errors import ConfigurationError, CorruptRecord, StoreError
 from rmq_ha.base.model.message import Row
 from rmq_ha.base.seams import Disk
-from rmq_ha.base.store_format.checkpoint import NOTHING_WHOLE, Whole
+from rmq_ha.base.store_format.checkpoint import NOTHING_WHOLE, CompletePositions
 from rmq_ha.base.store_format.index import (
     FILE_NAME_LENGTH,
     HEADER_SIZE,
@@ -81,7 +81,7 @@ class IndexService:
         index_msg_timestamp: int,
         *,
         is_killed: bool = False,
-        whole: Whole = NOTHING_WHOLE,
+        whole: CompletePositions = NOTHING_WHOLE,
     ) -> None:
         """
         Read the headers of all files; after a crash delete what the checkpoint does not vouch for.

@@ -13,7 +13,7 @@ from rmq_ha.base.store_format.checkpoint import (
     CHECKPOINT_SIZE,
     NOTHING_WHOLE,
     CheckpointTimes,
-    Whole,
+    CompletePositions,
 )
 
 
@@ -71,7 +71,7 @@ class Checkpoint:
         data = self._file.pread(CHECKPOINT_BYTES, 0)
         self._place = self._disk.place_of(self._path)
         self.written = CheckpointTimes.decode(data)
-        self.whole = Whole.decode(data, self._place)
+        self.whole = CompletePositions.decode(data, self._place)
         self.set(self.written)
 
     def _reserve(self, file: File) -> None:
@@ -87,7 +87,7 @@ class Checkpoint:
         except OSError as error:
             self.log.warn("cannot reserve room for {path}: {error}", path=self._path, error=error)
 
-    def write(self, times: CheckpointTimes, whole: Whole = NOTHING_WHOLE) -> None:
+    def write(self, times: CheckpointTimes, whole: CompletePositions = NOTHING_WHOLE) -> None:
         """
         Put these on the disk. Blocks: for the worker.
 
@@ -114,7 +114,7 @@ class Checkpoint:
             self.whole,
         )
 
-    def take_whole(self) -> Whole:
+    def take_whole(self) -> CompletePositions:
         """
         What was whole; nothing is any more, also on the disk: a start changes it. Blocks.
 

@@ -16,7 +16,7 @@ from rmq_ha.base.config.store import MessageStoreConfig
 from rmq_ha.base.errors import NotNow, StoreError
 from rmq_ha.base.model.status import Decided, FlushDiskType, PutMessageStatus
 from rmq_ha.base.seams import File, Worker
-from rmq_ha.base.store_format.checkpoint import CheckpointTimes, Whole
+from rmq_ha.base.store_format.checkpoint import CheckpointTimes, CompletePositions
 from rmq_ha.server.store.log.checkpoint import Checkpoint
 from rmq_ha.server.store.log.commitlog import CommitLog
 
@@ -261,7 +261,7 @@ class FlushedFiles(NamedTuple):
 
     sync: Callable[[], None]
     sync_index: Callable[[], None]
-    whole: Callable[[], Whole]
+    whole: Callable[[], CompletePositions]
 
 
 class QueueFlusher:
@@ -375,7 +375,7 @@ class QueueFlusher:
         written = self._worker.call(self._write, times, self.index_end, whole)
         written.addCallbacks(self._written, self._failed).addBoth(self._done, running)
 
-    def _write(self, times: CheckpointTimes, index_end: int, whole: Whole) -> int:
+    def _write(self, times: CheckpointTimes, index_end: int, whole: CompletePositions) -> int:
         """In the worker: what is stored must not be newer than what was flushed before."""
         self._sync()
         if index_end > times.index_msg_timestamp or whole != self._checkpoint.whole:

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from twisted.internet.defer import Deferred
 
-from rmq_ha.base.persisted import PersistedTable
+from rmq_ha.base.persisted_table import PersistedTable
 from rmq_ha.base.seams import Disk, Worker
 from rmq_ha.base.store_format.deleted_queues import NAME, decode_beginnings, encode_beginnings
 

@@ -9,12 +9,12 @@ from rmq_ha.base.filter.nodes import (
     Cast,
     Constant,
     Equal,
-    In,
     IsNull,
     Logic,
+    Membership,
     Negate,
+    Negation,
     Node,
-    Not,
     Order,
     Property,
 )
@@ -33,13 +33,13 @@ def one(value: object) -> Constant:
     ("text", "tree"),
     [
         ("a = 1", Equal(A, one(1), 2)),
-        ("a <> 'x'", Not(Equal(A, one("x"), 2), 3)),
+        ("a <> 'x'", Negation(Equal(A, one("x"), 2), 3)),
         ("a", Cast(A)),
         ("a AND b OR a", Logic(True, (Logic(False, (Cast(A), Cast(B)), 3), Cast(A)), 4)),
         ("a OR b OR a", Logic(True, (Cast(A), Cast(B), Cast(A)), 3)),
-        ("NOT a = 1", Equal(Not(Cast(A), 3), one(1), 4)),
+        ("NOT a = 1", Equal(Negation(Cast(A), 3), one(1), 4)),
         ("a IS NULL", IsNull(A, 2)),
-        ("a IS NOT NULL", Not(IsNull(A, 2), 3)),
+        ("a IS NOT NULL", Negation(IsNull(A, 2), 3)),
         ("a > -1", Order(">", A, Negate(one(1), 2), 3)),
         ("a > +1", Order(">", A, one(1), 2)),
         (
@@ -50,8 +50,8 @@ def one(value: object) -> Constant:
             "a NOT BETWEEN 5 AND 1",
             Logic(True, (Order("<", A, one(5), 2), Order(">", A, one(1), 2)), 3),
         ),
-        ("(a) IN ('x', 'it''s')", In(A, frozenset({"x", "it's"}), False)),
-        ("a not in ('x')", In(A, frozenset({"x"}), True)),
+        ("(a) IN ('x', 'it''s')", Membership(A, frozenset({"x", "it's"}), False)),
+        ("a not in ('x')", Membership(A, frozenset({"x"}), True)),
         ("a = 3000000000", Equal(A, one(Long(3000000000)), 2)),
         ("a = 2147483647", Equal(A, one(2147483647), 2)),
         ("a = 9223372036854775807", Equal(A, one(Long(2**63 - 1)), 2)),
@@ -172,7 +172,7 @@ _TESTS: st.SearchStrategy[Node] = st.one_of(
         lambda item: Order(item[0], Property(item[1]), item[2], 2)
     ),
     st.tuples(_NAMES, st.frozensets(st.text(max_size=3), min_size=1), st.booleans()).map(
-        lambda item: In(Property(item[0]), item[1], item[2])
+        lambda item: Membership(Property(item[0]), item[1], item[2])
     ),
     _NAMES.map(lambda name: IsNull(Property(name), 2)),
     st.sampled_from([True, False, None]).map(Constant),
@@ -187,7 +187,7 @@ _TREES = st.recursive(
     _TESTS,
     lambda inner: st.one_of(
         st.builds(_logic, st.lists(inner, min_size=2, max_size=4), st.booleans()),
-        inner.map(lambda node: Not(node, node.depth + 1)),
+        inner.map(lambda node: Negation(node, node.depth + 1)),
     ),
     max_leaves=12,
 )
@@ -208,12 +208,12 @@ def written(node: Node) -> str:
             return f"{written(left)} = {written(right)}"
         case Order(sign=sign, left=left, right=right):
             return f"{written(left)} {sign} {written(right)}"
-        case In(operand=operand, values=values, is_not=is_not):
+        case Membership(operand=operand, values=values, is_not=is_not):
             texts = ", ".join(written(Constant(value)) for value in values)
             return f"{operand.name} {'NOT ' if is_not else ''}IN ({texts})"
         case IsNull(operand=operand):
             return f"{written(operand)} IS NULL"
-        case Not(operand=operand):
+        case Negation(operand=operand):
             return f"NOT ({written(operand)})"
         case Logic(is_or=is_or, operands=operands):
             return (" OR " if is_or else " AND ").join(f"({written(item)})" for item in operands)

@@ -18,7 +18,7 @@ def come(gate, host, count=1):
     let_in = 0
     for _ in range(count):
         if gate.why_not(host) is None:
-            gate.came(host)
+            gate.connection_made(host)
             let_in += 1
     return let_in
 
@@ -69,10 +69,10 @@ def test_of_few_places_an_eighth_is_kept():
 def test_who_leaves_makes_room():
     gate = admission(1024, by_address=2)
     assert come(gate, "10.0.0.1", 3) == 2
-    gate.went("10.0.0.1")
+    gate.connection_lost("10.0.0.1")
     assert come(gate, "10.0.0.1", 3) == 1
-    gate.went("10.0.0.1")
-    gate.went("10.0.0.1")
+    gate.connection_lost("10.0.0.1")
+    gate.connection_lost("10.0.0.1")
     assert gate.taken == 0
     assert gate._by_address == {}
 

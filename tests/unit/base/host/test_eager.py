@@ -105,7 +105,7 @@ def test_who_may_not_come_gets_no_protocol() -> None:
     admitting = network._Admitting(factory, gate, refusals)
     peer = IPv4Address("TCP", "10.0.0.1", 7)
     assert admitting.buildProtocol(peer) == "protocol"
-    gate.came("10.0.0.1")
+    gate.connection_made("10.0.0.1")
     assert admitting.buildProtocol(peer) is None
     assert built == [peer]
 

@@ -132,7 +132,7 @@ class RemotingClientTests(ClientCase):
 
     def test_a_connection_that_closes_slowly_does_not_take_the_next_one_with_it(self):
         self.result(self.client.invoke(self.address, RemotingCommand(1), 3000))
-        (slow,) = self.world.network.between("far", "near")
+        (slow,) = self.world.network.connections_between("far", "near")
         slow.pauseProducing()
         self.client.oneway(self.address, RemotingCommand(1, body=bytes(1 << 20)))
         self.client.close(self.address)
@@ -147,7 +147,7 @@ class RemotingClientTests(ClientCase):
         pushed = []
         self.client.routes[40] = lambda channel, request: pushed.append(request)
         self.result(self.client.invoke(self.address, RemotingCommand(1), 3000))
-        (slow,) = self.world.network.between("far", "near")
+        (slow,) = self.world.network.connections_between("far", "near")
         slow.pauseProducing()
         self.client.oneway(self.address, RemotingCommand(1, body=bytes(1 << 20)))
         self.advance(1)

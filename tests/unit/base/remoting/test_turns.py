@@ -14,7 +14,7 @@ from rmq_ha.base.config.netty import NettyServerConfig
 from rmq_ha.base.remoting.dispatcher import RequestDispatcher
 from rmq_ha.base.remoting.protocol import PeerLimits, ServerProtocol
 from rmq_ha.base.remoting.turns import Turns
-from rmq_ha.base.remoting.unfinished import UnfinishedFrames
+from rmq_ha.base.remoting.unfinished_frames import UnfinishedFrames
 from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.base.wire.frame import FrameReader, decode_frame, encode_frame
 
@@ -255,7 +255,7 @@ def test_who_owes_all_of_a_share_is_passed_over_and_not_put_off_again():
     server = Server(turn_millis=0, turn_millis_per_ip=125)
     server.dispatcher.routes[1] = server.serve_for_an_eighth
     server.connect(1).dataReceived(requests(2))
-    server.turns.took("10.0.0.1", 0.125)
+    server.turns.note_turn("10.0.0.1", 0.125)
     for served, put_off in ((1, 1), (2, 1)):
         server.clock.turn()
         assert (len(server.served), server.turns.put_off) == (served, put_off)

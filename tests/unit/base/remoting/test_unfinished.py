@@ -14,7 +14,7 @@ from twisted.python.failure import Failure
 from rmq_ha.base.config.netty import NettyServerConfig
 from rmq_ha.base.remoting.dispatcher import RequestDispatcher
 from rmq_ha.base.remoting.protocol import PeerLimits, ServerProtocol
-from rmq_ha.base.remoting.unfinished import FREE_BYTES, LOOK_S, UnfinishedFrames
+from rmq_ha.base.remoting.unfinished_frames import FREE_BYTES, LOOK_S, UnfinishedFrames
 from rmq_ha.base.tls.refusals import Refusals
 from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.base.wire.frame import encode_frame

@@ -51,13 +51,13 @@ def test_the_last_turn_comes_once_after_each_silence() -> None:
     clock, calls = Clock(), []
     turn = LastTurn()
     for _ in range(2):
-        assert turn.again(clock, lambda: calls.append("again")) is not None
+        assert turn.look_again(clock, lambda: calls.append("again")) is not None
         clock.advance(0)
-        assert turn.again(clock, lambda: calls.append("again")) is None
+        assert turn.look_again(clock, lambda: calls.append("again")) is None
     assert calls == ["again"] * 2
-    turn.again(clock, lambda: None)
+    turn.look_again(clock, lambda: None)
     turn.reset()
-    assert turn.again(clock, lambda: None) is not None
+    assert turn.look_again(clock, lambda: None) is not None
 
 
 def test_the_next_turn_comes_after_what_is_due_now() -> None:

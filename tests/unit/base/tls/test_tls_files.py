@@ -419,7 +419,7 @@ def test_when_certificates_end_is_a_metric(files: Files) -> None:
     options = files.put_pair("tls.server", "box", ends=timedelta(days=3))
     tls = TlsReload(World(1).add("h").seams, [server(files, options)])
     found = Samples(CATALOGUE, {"server": "rmqnamesrv"})
-    CertificatesStatus("rmqnamesrv", tls).tell(found)
+    CertificatesStatus("rmqnamesrv", tls).collect(found)
     (family,) = found.families()
     (sample,) = family.samples
     assert sample.labels == {"server": "rmqnamesrv", "setting": "tls.server.certPath", "who": "box"}

@@ -36,7 +36,7 @@ from rmq_ha.base.wire.route_bodies import (
     RegisterBrokerBody,
     RegistrationLimits,
     _inflate,
-    _Inflated,
+    _InflatedReader,
 )
 from rmq_ha.base.wire.stat_bodies import Connection
 from rmq_ha.base.wire.versions import V3_0_11
@@ -61,7 +61,7 @@ def test_an_empty_object_that_is_a_key_is_as_deep_as_any() -> None:
 
 
 def test_every_member_of_an_object_that_is_a_key_is_flat() -> None:
-    assert read("{{a:1,b:2}:3}") == {ObjectKey.of(a=1, b=2): 3}
+    assert read("{{a:1,b:2}:3}") == {ObjectKey.from_members(a=1, b=2): 3}
     with pytest.raises(ProtocolViolation, match="flat object"):
         read("{{a:1,b:[2]}:3}")
 
@@ -175,7 +175,7 @@ def test_each_kind_of_value_has_one_form(value: object, written: bytes) -> None:
 
 
 def test_the_pretty_form_indents_by_depth() -> None:
-    key = ObjectKey.of(a="x")
+    key = ObjectKey.from_members(a="x")
     assert pretty({"t": {key: 1}}) == b'{\n\t"t":{{\n\t\t\t"a":"x"\n\t\t}:1\n\t}\n}'
     assert pretty({"a": {"b": {"c": 1}}}) == (b'{\n\t"a":{\n\t\t"b":{\n\t\t\t"c":1\n\t\t}\n\t}\n}')
 
@@ -208,9 +208,12 @@ def piece(data: bytes, size: int | None = None) -> bytes:
 @pytest.mark.parametrize("size", [3, 4, -1])
 def test_a_piece_of_a_registration_that_is_not_all_there_is_a_violation(size: int) -> None:
     whole = piece(b'{"counter":1,"timestamp":2}') + struct.pack(">i", 0)
-    assert _Inflated(whole + piece(b"[]")).registration(RegistrationLimits()).version.counter == 1
+    assert (
+        _InflatedReader(whole + piece(b"[]")).registration(RegistrationLimits()).version.counter
+        == 1
+    )
     with pytest.raises(ProtocolViolation, match="malformed"):
-        _Inflated(whole + piece(b"[]", size)).registration(RegistrationLimits())
+        _InflatedReader(whole + piece(b"[]", size)).registration(RegistrationLimits())
 
 
 def test_a_compressed_registration_that_is_cut_anywhere_is_a_violation() -> None:
@@ -227,11 +230,11 @@ def test_a_compressed_registration_has_filter_servers_or_none() -> None:
         body = RegisterBrokerBody(DataVersion(1, 2), {}, servers).encode(compressed=True)
         assert RegisterBrokerBody.decode(body, compressed=True).filter_servers == servers
     whole = piece(b"{}") + struct.pack(">i", 0) + piece(b"null")
-    assert _Inflated(whole).registration(RegistrationLimits()).filter_servers == []
+    assert _InflatedReader(whole).registration(RegistrationLimits()).filter_servers == []
 
 
 def test_an_object_that_is_a_key_elsewhere_is_an_object_as_a_value() -> None:
-    key = ObjectKey.of(a="x", b=1)
+    key = ObjectKey.from_members(a="x", b=1)
     assert encode([key, {"k": key}]) == b'[{"a":"x","b":1},{"k":{"a":"x","b":1}}]'
 
 

@@ -12,7 +12,7 @@ from rmq_ha.base.errors import ProtocolViolation
 from rmq_ha.base.wire.fastjson import ObjectKey, encode, encode_browser, parse, pretty
 
 CONFIG = Path(__file__).parents[3] / "vectors" / "remoting" / "config"
-QUEUE = ObjectKey.of(brokerName="b", queueId=0, topic="T")
+QUEUE = ObjectKey.from_members(brokerName="b", queueId=0, topic="T")
 SCALARS = st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.text(max_size=8)
 KEYS = st.text(max_size=5) | st.integers(-1000, 1000)
 VALUES = st.recursive(

@@ -11,8 +11,8 @@ from rmq_ha.lake.scan.fleet.facts import SCHEMAS, WINDOWS, Replica, State, direc
 from rmq_ha.lake.scan.fleet.judging import BrokerVerdict, Patience, differing, judge
 from rmq_ha.lake.scan.replica.codes import finding
 from rmq_ha.ops.offsets.findings import Finding, Outcome
-from rmq_ha.ops.offsets.kept import append
 from rmq_ha.ops.offsets.model import SLAVE_ROLE, Snapshot, log_fact
+from rmq_ha.ops.offsets.snapshot_history import append
 from rmq_ha.ops.offsets.verdict import Limits
 
 Window = tuple[int, int, str]

@@ -27,8 +27,8 @@ from rmq_ha.lake.spark.offsets import job as offsets_job
 from rmq_ha.lake.spark.offsets import many_pairs
 from rmq_ha.lake.spark.replica import command as replica_command
 from rmq_ha.lake.spark.replica import job as replica_job
-from rmq_ha.ops.offsets import kept, opening, repair
-from rmq_ha.ops.offsets.command import Asked as Limited
+from rmq_ha.ops.offsets import opening, repair, snapshot_history
+from rmq_ha.ops.offsets.command import OffsetOptions as Limited
 from rmq_ha.ops.offsets.places import StorePlace, parse_place
 from rmq_ha.ops.offsets.sampling import Patience
 from rmq_ha.ops.offsets.verdict import Limits
@@ -245,7 +245,7 @@ class Pair:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.done: list[Any] = []
         for of, name in (
-            *((opening, "seen"), (kept, "append_pairings")),
+            *((opening, "seen"), (snapshot_history, "append_pairings")),
             *((offsets_job, "verify"), (repair, "save"), (many_pairs, "verify")),
         ):
             step = f"{of.__name__.rpartition('.')[2]}.{name}"

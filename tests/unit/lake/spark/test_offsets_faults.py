@@ -13,7 +13,7 @@ from rmq_ha.ops.offsets.opening import store_of
 from rmq_ha.ops.offsets.pairing import cases
 from rmq_ha.ops.offsets.rules import Case, judge
 from rmq_ha.ops.offsets.sampling import Patience, sample
-from rmq_ha.ops.offsets.stored import StoredReplica
+from rmq_ha.ops.offsets.store_snapshot import StoredReplica
 from tests.sim_kit.store_faults import table_faults
 from tests.sim_kit.store_faults.image import StoreImage
 from tests.sim_kit.store_faults.ours import write_our_pair

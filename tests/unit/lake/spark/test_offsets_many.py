@@ -14,7 +14,7 @@ from rmq_ha.lake.spark.offsets.history import HistoryFindings, Trend
 from rmq_ha.lake.spark.offsets.job import lag
 from rmq_ha.lake.spark.offsets.many_pairs import PAIRS, PairWork, decided, verify
 from rmq_ha.ops.offsets.findings import COLUMNS, Outcome
-from rmq_ha.ops.offsets.opening import seen
+from rmq_ha.ops.offsets.opening import look_at_pair
 from rmq_ha.ops.offsets.pairing import Forecast
 from rmq_ha.ops.offsets.places import StorePlace
 from rmq_ha.ops.offsets.sampling import Patience
@@ -73,7 +73,7 @@ def test_a_pairs_row_is_what_the_command_would_say_of_it(tmp_path: Path, records
     places = [StorePlace(str(place)) for place in (master, bad, good)]
     folder = str(tmp_path / "history") if records else None
     line = PairWork(ClientConfig(), Patience(), Limits(), folder).row(7, places)
-    told = answer(seen(ClientConfig(), places, Patience()), Limits())
+    told = answer(look_at_pair(ClientConfig(), places, Patience()), Limits())
     assert (line["number"], line["master"]) == (7, str(master))
     assert line["slaves"] == [str(bad), str(good)]
     assert (line["safe"], line["exitCode"]) == (told.numbers["safe"], int(told.outcome))

@@ -16,7 +16,7 @@ from rmq_ha.lake.spark.offsets.history import Trend
 from rmq_ha.lake.spark.replica import report as of_replica
 from rmq_ha.lake.spark.result import Plot, Table
 from rmq_ha.ops.offsets.findings import Outcome
-from rmq_ha.ops.offsets.judged import Worst
+from rmq_ha.ops.offsets.judgement import WorstGroup
 from rmq_ha.ops.offsets.model import NUMBERS, TEXTS, Fact, Snapshot
 from rmq_ha.ops.offsets.pairing import Forecast, Pairing
 from rmq_ha.ops.offsets.repair import Step
@@ -119,7 +119,7 @@ def test_replicas_and_what_a_fail_over_does_are_shown_in_any_case() -> None:
 
 
 def test_groups_that_suffer_a_trend_and_a_plan_are_shown_where_there_are_some() -> None:
-    worst = [Worst("s", f"g{number}", 30 - number, number, "t", 0) for number in range(25)]
+    worst = [WorstGroup("s", f"g{number}", 30 - number, number, "t", 0) for number in range(25)]
     trend = Trend([0, 60_000], {"g": [1.0, 2.0]})
     plans = [[Step("a", "one")], [Step("b", "two")] * 400]
     pairings = [Pairing([side("m", 1, resting=True)], side("s", 1, resting=True), True)]

@@ -18,11 +18,11 @@ from rich.console import Console
 from rmq_ha.base.errors import ConfigurationError, RemotingTimeout
 from rmq_ha.client.rules.errors import BrokerRefused, NoNameServer, NoRoute
 from rmq_ha.ops.admin.main import COMMANDS, main
+from rmq_ha.ops.admin.message_text import body_text, body_values, time_text
 from rmq_ha.ops.admin.options import Options, common_options, current_options
 from rmq_ha.ops.admin.output import Output
+from rmq_ha.ops.admin.points_in_time import PointInTime, WhenType
 from rmq_ha.ops.admin.session import FAILED, NO_ANSWER, NOT_FOUND, USAGE, NothingFound, exit_code
-from rmq_ha.ops.admin.shown import body_text, body_values, time_text
-from rmq_ha.ops.admin.when import When, WhenType
 
 
 def options_of(*arguments: str, **environ: str) -> Options:
@@ -85,27 +85,27 @@ def test_every_command_is_where_the_table_says() -> None:
     assert CliRunner().invoke(main, ["nonsense"]).exit_code == USAGE
 
 
-def when(text: str) -> When:
+def when(text: str) -> PointInTime:
     return WhenType().convert(text, None, None)
 
 
 def test_times() -> None:
     """Ends of queues, so long ago, ISO 8601, ms."""
-    assert when("earliest").at(5000) == 0
-    assert when("latest").at(5000) == -1
-    assert when("2s").at(5000) == 3000
-    assert when("2h").at(5000) == 1
-    assert when("1700000000000").at(5) == 1700000000000
-    assert when("2026-01-31T12:00:00+01:00").at(5) == 1769857200000
+    assert when("earliest").to_ms(5000) == 0
+    assert when("latest").to_ms(5000) == -1
+    assert when("2s").to_ms(5000) == 3000
+    assert when("2h").to_ms(5000) == 1
+    assert when("1700000000000").to_ms(5) == 1700000000000
+    assert when("2026-01-31T12:00:00+01:00").to_ms(5) == 1769857200000
     local = datetime(2026, 1, 31, 12).timestamp() * 1000
-    assert when("2026-01-31T12:00:00").at(5) == local
+    assert when("2026-01-31T12:00:00").to_ms(5) == local
 
 
 @given(st.text(max_size=30))
 def test_any_text_is_a_time_or_refused(text: str) -> None:
     """With the one error that click knows."""
     with suppress(click.BadParameter):
-        assert isinstance(when(text), When)
+        assert isinstance(when(text), PointInTime)
 
 
 def output(as_json: bool) -> tuple[Output, io.StringIO, io.StringIO]:

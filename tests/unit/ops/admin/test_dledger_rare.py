@@ -18,7 +18,7 @@ from rmq_ha.ops.admin.dledger_group import (
     MemberStatus,
     leader_of,
 )
-from rmq_ha.ops.admin.handover import _best
+from rmq_ha.ops.admin.handover import _best_follower
 from rmq_ha.ops.admin.handover_set import ControlledSet, Leading, _chosen, set_of
 from rmq_ha.ops.admin.role_change import ChangeRefused
 from rmq_ha.ops.admin.session import FAILED, NO_ANSWER, NOT_FOUND, USAGE
@@ -117,10 +117,13 @@ def test_who_lacks_least_takes_over_and_the_first_of_equals() -> None:
         return MemberStatus(name, name, lag=lag, problem=problem)
 
     leader = one("n0", 0)
-    assert _best([leader, one("n1", 9), one("n2", 3), one("n3", 3)], leader) == "n2"
-    assert _best([leader, one("n1", 9), one("n2", 0, "silent"), one("n3", None)], leader) == "n1"
-    assert _best([leader, one("n1", None)], leader) is None
-    assert _best([leader], leader) is None
+    assert _best_follower([leader, one("n1", 9), one("n2", 3), one("n3", 3)], leader) == "n2"
+    assert (
+        _best_follower([leader, one("n1", 9), one("n2", 0, "silent"), one("n3", None)], leader)
+        == "n1"
+    )
+    assert _best_follower([leader, one("n1", None)], leader) is None
+    assert _best_follower([leader], leader) is None
 
 
 def test_a_transfer_that_comes_to_nothing_says_why() -> None:

@@ -18,7 +18,7 @@ from rmq_ha.client.lookup.requests import send_request
 from rmq_ha.ops.admin.confirm import must_be_askable
 from rmq_ha.ops.admin.demote import demote_broker
 from rmq_ha.ops.admin.promote import promote_broker
-from rmq_ha.ops.admin.role_change import How, RoleChange
+from rmq_ha.ops.admin.role_change import ChangeOptions, RoleChange
 from rmq_ha.ops.admin.role_file import RoleFile
 from rmq_ha.ops.admin.session import FAILED, NO_ANSWER, USAGE, Session
 from rmq_ha.server.broker.broker import Broker
@@ -121,7 +121,9 @@ class Pair:
 
         async def work(session: Session) -> int | None:
             surroundings = Surroundings({}, "/root", "host", host.ip, "/")
-            change = RoleChange(session, RoleFile(host.disk, PATH, surroundings), How(**given))
+            change = RoleChange(
+                session, RoleFile(host.disk, PATH, surroundings), ChangeOptions(**given)
+            )
             if what == "promote":
                 return await promote_broker(change, BrokerRole.SYNC_MASTER, less=less)
             return await demote_broker(change, None)

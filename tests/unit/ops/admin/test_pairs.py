@@ -11,7 +11,7 @@ from rmq_ha.base.wire.bodies import MessageQueue
 from rmq_ha.base.wire.stat_bodies import TopicOffset
 from rmq_ha.ops.admin import pair
 from rmq_ha.ops.admin.ha import _faults, _rows
-from rmq_ha.ops.admin.pair import Lack, Member, Registered, fullness, lacks
+from rmq_ha.ops.admin.pair import Lack, Member, RegisteredName, fullness, lacks
 from rmq_ha.ops.admin.targets import Target, first_of_each, masters
 from rmq_ha.ops.admin.top import Sample, _is_own, tables_of
 from tests.unit.client.sim_cluster import SimCluster
@@ -147,8 +147,8 @@ def test_who_is_a_master_and_whom_clients_send_to() -> None:
     assert member("m", "SYNC_MASTER").is_master
     assert not member("s", "SLAVE").is_master
     assert not member("x", None).is_master
-    assert Registered({0: "m", 1: "s"}).master == "m"
-    assert Registered({1: "s"}).master is None
+    assert RegisteredName({0: "m", 1: "s"}).master == "m"
+    assert RegisteredName({1: "s"}).master is None
 
 
 @pytest.mark.parametrize(

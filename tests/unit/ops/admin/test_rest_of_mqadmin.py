@@ -42,9 +42,9 @@ from rmq_ha.ops.admin.main import main
 from rmq_ha.ops.admin.message import Spot, at_spot
 from rmq_ha.ops.admin.options import Options
 from rmq_ha.ops.admin.output import Output
+from rmq_ha.ops.admin.points_in_time import PointInTime
 from rmq_ha.ops.admin.session import FAILED, NO_ANSWER, NOT_FOUND, USAGE, Session, perform
 from rmq_ha.ops.admin.trace import show_trace
-from rmq_ha.ops.admin.when import When
 from rmq_ha.testing.host import World
 from tests.unit.client.sim_cluster import SimCluster
 from tests.unit.ops.admin.admin_kit import Said, say
@@ -211,22 +211,22 @@ def test_a_message_is_found_at_the_place_that_tail_shows(cluster_of_two: SimClus
 def test_tail_shows_one_queue_only(cluster_of_two: SimCluster) -> None:
     send(cluster_of_two, 16)
 
-    def shown(*only: tail.Only) -> Said:
+    def shown(*only: tail.QueueFilter) -> Said:
         async def work(session: Session) -> None:
             asker = Asker(await session.client())
             reading = tail.Tail(session, asker, "T", PullTerms("TOOLS"), None)
-            await reading.run(When(EARLIEST), only, follow=False)
+            await reading.run(PointInTime(EARLIEST), only, follow=False)
 
         return say(cluster_of_two, work)
 
     places = {
         (row["broker_name"], row["queue_id"])
-        for row in map(json.loads, shown(tail.Only("", 1)).out.splitlines())
+        for row in map(json.loads, shown(tail.QueueFilter("", 1)).out.splitlines())
     }
     assert places == {("one", 1), ("two", 1)}
-    one = shown(tail.Only("one", 1), tail.Only("two", 2)).out.splitlines()
+    one = shown(tail.QueueFilter("one", 1), tail.QueueFilter("two", 2)).out.splitlines()
     assert {json.loads(line)["queue_id"] for line in one} == {1, 2}
-    assert shown(tail.Only("one", 77)).code == NOT_FOUND
+    assert shown(tail.QueueFilter("one", 77)).code == NOT_FOUND
 
 
 def test_a_trace_says_who_sent_and_who_consumed(cluster_of_two: SimCluster) -> None:

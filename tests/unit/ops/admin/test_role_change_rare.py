@@ -13,7 +13,7 @@ from twisted.internet.defer import Deferred
 from rmq_ha.base.config.surroundings import Surroundings
 from rmq_ha.base.errors import ConfigurationError
 from rmq_ha.base.model.status import BrokerRole
-from rmq_ha.ops.admin.role_change import How, RoleChange
+from rmq_ha.ops.admin.role_change import ChangeOptions, RoleChange
 from rmq_ha.ops.admin.role_file import Change, RoleFile
 from rmq_ha.ops.admin.session import FAILED, USAGE, Session
 from rmq_ha.testing.host import World
@@ -259,7 +259,7 @@ def test_what_is_said_while_it_is_carried_out(pair: Pair) -> None:
         async def work(session: Session) -> None:
             around = Surroundings({}, "/root", "host", host.ip, "/")
             file = RoleFile(host.disk, PATH, around)
-            change = RoleChange(session, file, How(run=run, **how))
+            change = RoleChange(session, file, ChangeOptions(run=run, **how))
             role = BrokerRole.SLAVE if how.get("wait") == 7.0 else BrokerRole.SYNC_MASTER
             await change.carry_out(file.changes(role, 1), restarts=True)
 
@@ -287,9 +287,11 @@ def test_waiting_ends_in_time_when_it_is_found_or_when_somebody_has_had_enough(p
 
         async def work(session: Session) -> None:
             around = Surroundings({}, "/root", "host", host.ip, "/")
-            change = RoleChange(session, RoleFile(host.disk, PATH, around), How(wait=wait))
+            change = RoleChange(
+                session, RoleFile(host.disk, PATH, around), ChangeOptions(wait=wait)
+            )
             session.host.clock.callLater(enough_at, session.interrupted.callback, None)
-            session.output.fields({"found": await change.until("until", look)})
+            session.output.fields({"found": await change.wait_until("until", look)})
 
         return say(pair.cluster, work, host.seams).json["found"]
 

@@ -26,8 +26,8 @@ from rmq_ha.ops.admin.hints import hint
 from rmq_ha.ops.admin.main import main
 from rmq_ha.ops.admin.options import Options, common_options, current_options
 from rmq_ha.ops.admin.output import Output, Rows
+from rmq_ha.ops.admin.points_in_time import PointInTime, WhenType
 from rmq_ha.ops.admin.session import FAILED, USAGE, Session, run_in_reactor
-from rmq_ha.ops.admin.when import When, WhenType
 from rmq_ha.testing.host import World
 from tests.unit.client.sim_cluster import SimCluster
 from tests.unit.ops.admin.admin_kit import say
@@ -276,8 +276,8 @@ def test_what_to_try_next_depends_on_who_asked(
 def test_times_at_their_edges() -> None:
     kind = WhenType()
     assert kind.get_metavar() == "earliest|latest|TIME|10m"
-    assert kind.convert(When(5), None, None) == When(5)
-    assert kind.convert("9" * 15, None, None) == When(int("9" * 15))
+    assert kind.convert(PointInTime(5), None, None) == PointInTime(5)
+    assert kind.convert("9" * 15, None, None) == PointInTime(int("9" * 15))
     for text in ("9" * 16, "²", "yesterday", "2026-13-01"):
         with pytest.raises(click.BadParameter, match="is no time"):
             kind.convert(text, None, None)

@@ -21,7 +21,7 @@ from rmq_ha.ops.admin import store_repair
 from rmq_ha.ops.admin.main import main
 from rmq_ha.ops.admin.session import FAILED, USAGE
 from rmq_ha.ops.admin.store import dump_records, show_faults
-from rmq_ha.ops.admin.store_repair import How, repair_store
+from rmq_ha.ops.admin.store_repair import RepairOptions, repair_store
 from rmq_ha.ops.offline.directory import StoreFiles
 from rmq_ha.ops.offline.queues import QueueFiles
 from rmq_ha.ops.offline.verify import INDEX, QUEUES
@@ -80,7 +80,7 @@ def config_of(root: Path, tmp_path: Path) -> str:
 
 
 def repair(root: Path, tmp_path: Path, *parts: str, dry_run: bool = False) -> Said:
-    how = How(AROUND, frozenset(parts), yes=not dry_run, dry_run=dry_run)
+    how = RepairOptions(AROUND, frozenset(parts), yes=not dry_run, dry_run=dry_run)
     config = config_of(root, tmp_path)
     return told(lambda s: repair_store(s, config, how))
 
@@ -284,7 +284,7 @@ def test_what_cannot_be_built_is_put_back(root: Path, tmp_path: Path) -> None:
     disk = RealDisk()
     path = Path(config_of(root, tmp_path))
     path.write_text(path.read_text() + "mappedFileSizeCommitLog=999424\n")
-    said = told(lambda s: repair_store(s, str(path), How(AROUND, yes=True)))
+    said = told(lambda s: repair_store(s, str(path), RepairOptions(AROUND, yes=True)))
     assert (said.code, "everything is as it was" in said.err) == (FAILED, True)
     assert kept(root) == before
     assert disk.exists(f"{root}/checkpoint")
@@ -333,7 +333,7 @@ def test_power_that_is_lost_while_it_is_set_aside_leaves_nothing_that_looks_whol
     before, disk = kept(root), Watched(moves)
     cluster = SimCluster()
     host = replace(cluster.world.add("admin").seams, disk=disk)
-    how = How(AROUND, frozenset({QUEUES, INDEX}), yes=True)
+    how = RepairOptions(AROUND, frozenset({QUEUES, INDEX}), yes=True)
     config = config_of(root, tmp_path)
     with pytest.raises(PowerLost):
         say(cluster, lambda s: repair_store(s, config, how), host)

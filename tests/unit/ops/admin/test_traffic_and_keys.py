@@ -14,7 +14,7 @@ from rmq_ha.client.rules.consumer_settings import PushConsumerConfig
 from rmq_ha.client.rules.messages import Message
 from rmq_ha.client.rules.settings import ProducerConfig
 from rmq_ha.client.send.producer import Producer
-from rmq_ha.ops.admin import kv, stats, white, writes
+from rmq_ha.ops.admin import kv, stats, white_addresses, writes
 from rmq_ha.ops.admin.main import main
 from rmq_ha.ops.admin.session import NO_ANSWER, NOT_FOUND, USAGE, Session
 from tests.unit.client.sim_cluster import SimCluster
@@ -114,7 +114,7 @@ def test_white_addresses_are_set_on_all_brokers() -> None:
         def work(session: Session) -> Any:
             account = Credentials("adminadmin", "adminsecret")
             session.options = replace(session.options, credentials=account)
-            return white.set_white(session, addresses, **sure)
+            return white_addresses.set_white(session, addresses, **sure)
 
         return say(cluster, work)
 

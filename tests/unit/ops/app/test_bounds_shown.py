@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from rmq_ha.base.errors import StoreError
-from rmq_ha.ops.app.journals.classic import tell_replication
+from rmq_ha.ops.app.journals.classic import collect_replication
 from rmq_ha.ops.app.journals.controlled import SetShown
 from rmq_ha.ops.app.page.events import Kind, Severity
-from rmq_ha.ops.app.page.other import NamesrvBoard
 from rmq_ha.ops.app.page.rows import AT_ONCE, MOST_QUEUES, Rows
-from rmq_ha.ops.app.page.search import MOST_FOUND, Refused, Searches, beginning
+from rmq_ha.ops.app.page.search import MOST_FOUND, Searches, SearchRefused, beginning
+from rmq_ha.ops.app.page.server_boards import NamesrvBoard
 from rmq_ha.ops.app.page.values import Tone
 from rmq_ha.ops.app.status.broker import BrokerStatus
 from rmq_ha.ops.app.status.health import Health
@@ -37,7 +37,7 @@ def test_a_hundred_slaves_are_told_by_name_and_all_are_counted() -> None:
     ]
 
     def tell(samples: Samples) -> None:
-        tell_replication(samples, ReplicationStatistics(slaves=slaves), is_slave=False)
+        collect_replication(samples, ReplicationStatistics(slaves=slaves), is_slave=False)
 
     assert [value for _, value in scraped(tell)["rmqha_replication_lag_bytes"]] == [*range(100)]
     assert [value for _, value in scraped(tell)["rmqha_replication_slaves"]] == [101]
@@ -62,7 +62,7 @@ def test_kinds_of_clients_are_bounded_and_the_rest_is_one(more: int) -> None:
         ),
         consumers=SimpleNamespace(groups=lambda: ["g"], group=lambda _: info),
     )
-    tell = Traffic(broker, 10)._tell_clients
+    tell = Traffic(broker, 10)._collect_clients
     for name, first, modes in (
         ("rocketmq_producer_connections", "p0", {}),
         ("rocketmq_consumer_connections", "c0", {"consume_mode": "push"}),
@@ -93,7 +93,7 @@ def test_a_search_rests_at_each_fourth_message_and_at_each_step_without_one() ->
 
     made = searches()
     made._rows = SimpleNamespace(groups_with=groups_with)
-    made._told = lambda message, groups: (message.topic, groups)
+    made._found_message = lambda message, groups: (message.topic, groups)
     message = SimpleNamespace(topic="T")
     steps: list[Any] = [message, None, *[message] * (MOST_FOUND + 5)]
     taken = list[int]()
@@ -117,7 +117,7 @@ def test_a_search_in_a_store_that_fails_says_so() -> None:
 
     turns = searches()._judged(steps(), [])
     next(turns)
-    with pytest.raises(Refused, match="the store cannot be read: the disk is gone"):
+    with pytest.raises(SearchRefused, match="the store cannot be read: the disk is gone"):
         next(turns)
 
 
@@ -226,7 +226,7 @@ def test_delayed_messages_are_told_by_each_level_and_never_below_zero() -> None:
         delay_offset_table=lambda: {18: 5, 1: 7},
     )
     part: Any = SimpleNamespace(_broker=broker)
-    found = scraped(lambda samples: BrokerStatus._tell_delayed(part, samples))
+    found = scraped(lambda samples: BrokerStatus._collect_delayed(part, samples))
     delayed = found["rmqha_delayed_messages"]
     told = [(labels["level"], value) for labels, value in delayed]
     assert told == [("1", 3), ("5", 7), ("18", 0)], "nothing of level 5 was delivered yet"
@@ -236,7 +236,7 @@ def test_delayed_messages_are_told_by_each_level_and_never_below_zero() -> None:
 def test_connections_are_told_with_why_some_were_refused(places: int | None) -> None:
     clock: Any = World(1).add("b").seams.clock
     connections: Any = SimpleNamespace(taken=3, places=places, refused={"full": 2, "slow": 1})
-    tell = _Process("rmqha", ReactorLag(clock), connections).tell
+    tell = _Process("rmqha", ReactorLag(clock), connections).collect
     assert [value for _, value in scraped(tell)["rmqha_open_connections"]] == [3]
     refused = scraped(tell)["rmqha_refused_connections"]
     assert {labels["reason"]: value for labels, value in refused} == {"full": 2, "slow": 1}

@@ -165,12 +165,12 @@ def test_who_waits_waits_half_a_minute_and_no_longer_than_the_process_lives(told
         return False
 
     running, ended = SimpleNamespace(poll=lambda: None), SimpleNamespace(poll=lambda: 1)
-    told.wait(told.story.until(third_time, "x", running))
+    told.wait(told.story.wait_until(third_time, "x", running))
     assert len(asked) == 3
     for process, least, most in ((running, 29.9, 30.2), (None, 29.9, 30.2), (ended, 0, 0.1)):
         began = told.cluster.clock.seconds()
         with pytest.raises(click.ClickException, match="it never came"):
-            told.wait(told.story.until(never, "it never came", process))
+            told.wait(told.story.wait_until(never, "it never came", process))
         assert least <= told.cluster.clock.seconds() - began <= most
 
 

@@ -7,7 +7,7 @@ from prometheus_client.core import Metric
 
 from rmq_ha.base.config.dledger_settings import DLedgerSettings
 from rmq_ha.base.store_format.dledger_values import Role, Room, TermVote
-from rmq_ha.ops.app.journals.dledger import group_health, tell_group
+from rmq_ha.ops.app.journals.dledger import collect_group, group_health
 from rmq_ha.ops.app.status.catalogue import CATALOGUE
 from rmq_ha.ops.app.status.samples import Samples
 from rmq_ha.server.dledger.codes import RequestCode, VoteResult
@@ -23,7 +23,7 @@ SETTINGS = DLedgerSettings("g", "n0", {"n0": "h0:1", "n1": "h1:1", "n2": "h2:1"}
 def told(found: DLedgerStatistics) -> dict[tuple[str, str], float]:
     """Values by name and last label."""
     samples = Samples(CATALOGUE, {"cluster": "c", "broker": "b", "broker_id": "0"})
-    tell_group(samples, replace(found, waiting=3, elections=2, refused=5))
+    collect_group(samples, replace(found, waiting=3, elections=2, refused=5))
     families: list[Metric] = list(samples.families())
     return {
         (sample.name, str([*sample.labels.values()][-1])): sample.value

@@ -49,11 +49,11 @@ def test_the_token_signs_a_challenge_and_gets_a_session() -> None:
     it = gate()
     challenge = it.challenge(0)
     session = it.enter(1, HOST, "", challenge, signed(TOKEN, challenge))
-    assert it.who(2, session) == "token"
-    assert it.who(2, "another") is None
-    assert it.who(SESSION_S + 2, session) is None
+    assert it.account_of(2, session) == "token"
+    assert it.account_of(2, "another") is None
+    assert it.account_of(SESSION_S + 2, session) is None
     it.leave(session)
-    assert it.who(2, session) is None
+    assert it.account_of(2, session) is None
 
 
 def test_time_is_over_in_the_moment_in_which_it_ends() -> None:
@@ -64,7 +64,7 @@ def test_time_is_over_in_the_moment_in_which_it_ends() -> None:
     challenge = it.challenge(CHALLENGE_S)
     first = it.enter(CHALLENGE_S, HOST, "", challenge, signed(TOKEN, challenge))
     end = CHALLENGE_S + SESSION_S
-    assert (it.who(end - 1, first), it.who(end, first)) == ("token", None)
+    assert (it.account_of(end - 1, first), it.account_of(end, first)) == ("token", None)
     challenge = it.challenge(end)
     it.enter(end, HOST, "", challenge, signed(TOKEN, challenge))
     assert first not in it._sessions

@@ -5,15 +5,15 @@ from rmq_ha.ops.app.page.events import MOST_EVENTS, MOST_LANES, Events, Kind, Se
 from rmq_ha.ops.app.page.history import COARSE_POINTS, FINE_POINTS, MOST_SERIES, History, Ring
 from rmq_ha.ops.app.page.measures import KEYS_A_LOOK, DeadMeter, LagMeter, Quantile, Rate
 from rmq_ha.ops.app.page.values import Member, Tone
-from rmq_ha.ops.app.page.watch import KEPT_LOOKS, Seen, Watch
+from rmq_ha.ops.app.page.watch import KEPT_LOOKS, ServerState, Watch
 
 
 def test_a_ring_keeps_the_last_points() -> None:
     ring = Ring(3)
     for at in (10, 20, 30, 40):
         ring.add(at, {"x": at / 10})
-    assert ring.since(0, ["x"]) == ([20, 30, 40], {"x": [2.0, 3.0, 4.0]})
-    assert ring.since(30, ["x", "unknown"]) == ([40], {"x": [4.0]})
+    assert ring.points_after(0, ["x"]) == ([20, 30, 40], {"x": [2.0, 3.0, 4.0]})
+    assert ring.points_after(30, ["x", "unknown"]) == ([40], {"x": [4.0]})
     assert len(ring) == 3
 
 
@@ -21,7 +21,7 @@ def test_what_was_not_measured_is_no_number() -> None:
     ring = Ring(3)
     ring.add(1, {"x": 1, "y": None})
     ring.add(2, {"z": 5})
-    assert ring.since(0, ["x", "y", "z"]).series == {
+    assert ring.points_after(0, ["x", "y", "z"]).series == {
         "x": [1.0, None],
         "y": [None, None],
         "z": [None, 5.0],
@@ -42,7 +42,7 @@ def test_a_minute_is_the_mean_of_its_points_or_the_worst() -> None:
     history = History(["lag"])
     for number in range(12):
         history.add(number * 10_000, {"rate": number, "lag": number})
-    points = history.coarse.since(-1, ["rate", "lag"])
+    points = history.coarse.points_after(-1, ["rate", "lag"])
     assert points == ([50_000, 110_000], {"rate": [2.5, 8.5], "lag": [5.0, 11.0]})
 
 
@@ -60,10 +60,10 @@ def test_the_last_events_newest_first() -> None:
     events = Events()
     for number in range(MOST_EVENTS + 5):
         events.add(number, Kind.LOG, Severity.INFO, f"e{number}")
-    found = events.since(0)
+    found = events.newer_than(0)
     assert len(found) == MOST_EVENTS
     assert found[0].text == f"e{MOST_EVENTS + 4}"
-    assert [event.text for event in events.since(events.last - 1)] == [found[0].text]
+    assert [event.text for event in events.newer_than(events.last_number - 1)] == [found[0].text]
 
 
 def test_what_goes_on_is_one_event_with_a_count() -> None:
@@ -72,17 +72,17 @@ def test_what_goes_on_is_one_event_with_a_count() -> None:
     events.add(0, Kind.ROLE, Severity.WARN, "SLAVE became SYNC_MASTER")
     for number in range(2000):
         events.add(number * 2000, Kind.REFUSAL, Severity.WARN, "refused", 3)
-    first, second = events.since(0)
+    first, second = events.newer_than(0)
     assert (first.text, first.times) == ("refused", 6000)
     assert second.kind is Kind.ROLE
     events.add(2000 * 2000 + 500_000, Kind.REFUSAL, Severity.WARN, "refused")
-    assert len(events.since(0)) == 3
+    assert len(events.newer_than(0)) == 3
 
 
 def test_a_long_text_with_controls_is_cut_and_escaped() -> None:
     events = Events()
     events.add(0, Kind.LOG, Severity.WARN, "\x1b[31m" + "x" * 5000)
-    text = events.since(0)[0].text
+    text = events.newer_than(0)[0].text
     assert text.startswith("\\x1b")
     assert len(text) < 500
 
@@ -92,7 +92,7 @@ def test_the_timeline_tells_changes_and_forgets_the_oldest_lane() -> None:
     assert timeline.note(1, "s", "caught up")
     assert not timeline.note(2, "s", "caught up")
     assert timeline.note(3, "s", "gone")
-    assert timeline.since("s") == 3
+    assert timeline.state_since("s") == 3
     for number in range(MOST_LANES):
         timeline.note(4, f"m{number}", "x")
     assert "s" not in [lane.name for lane in timeline.lanes()]
@@ -118,10 +118,10 @@ class TestWatch:
         self, now_ms: int, *members: Member, role: str = "SYNC_MASTER", **more: object
     ) -> None:
         seen = {"is_ready": True, "health": "fine", **more}
-        self.watch.look(now_ms, Seen(role, members=list(members), **seen))  # type: ignore[arg-type]
+        self.watch.look(now_ms, ServerState(role, members=list(members), **seen))  # type: ignore[arg-type]
 
     def texts(self) -> list[str]:
-        return [event.text for event in reversed(self.events.since(0))]
+        return [event.text for event in reversed(self.events.newer_than(0))]
 
     def test_a_slave_comes_goes_and_comes_back(self) -> None:
         self.look(1, here())
@@ -157,7 +157,7 @@ class TestWatch:
         self.look(1, counts={"refused": 5})
         self.look(2, counts={"refused": 5})
         self.look(3, counts={"refused": 12})
-        last = self.events.since(0)[0]
+        last = self.events.newer_than(0)[0]
         assert (last.text, last.times, last.kind) == ("refused", 7, Kind.REFUSAL)
 
     def test_brokers_that_register_and_go(self) -> None:
@@ -172,22 +172,22 @@ class TestWatch:
 
 def test_a_rate_begins_anew_with_its_counter() -> None:
     rate = Rate()
-    assert rate.of(0, 100) is None
-    assert rate.of(10, 150) == 5
-    assert rate.of(20, 3) is None
-    assert rate.of(30, 13) == 1
+    assert rate.per_second(0, 100) is None
+    assert rate.per_second(10, 150) == 5
+    assert rate.per_second(20, 3) is None
+    assert rate.per_second(30, 13) == 1
 
 
 def test_a_quantile_is_of_what_came_since() -> None:
     histogram, quantile = Histogram(), Quantile(0.99)
     histogram.add(9.0, 1000)
-    assert quantile.of(histogram) is None
-    assert quantile.of(histogram) is None
+    assert quantile.upper_limit(histogram) is None
+    assert quantile.upper_limit(histogram) is None
     histogram.add(0.002, 99)
     histogram.add(0.3)
-    assert quantile.of(histogram) == 0.0025
+    assert quantile.upper_limit(histogram) == 0.0025
     histogram.add(77.0)
-    assert quantile.of(histogram) == 10.0
+    assert quantile.upper_limit(histogram) == 10.0
 
 
 def test_lags_are_measured_a_part_a_look() -> None:

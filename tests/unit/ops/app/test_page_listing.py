@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from rmq_ha.base.timing.slices import Lane
-from rmq_ha.ops.app.page.listing import FILTERED_AT_ONCE, FRESH_S, Listing, Picked, pick
+from rmq_ha.ops.app.page.listing import FILTERED_AT_ONCE, FRESH_S, Listing, Selection, pick
 from rmq_ha.testing.host import World
 
 
@@ -58,7 +58,7 @@ def test_the_first_of_those_that_are_wanted(largest: bool) -> None:
     world = World(1)
     lane = Lane(world.add("b").seams.clock)
     rows = list(range(FILTERED_AT_ONCE * 2 + 7))
-    found: list[Picked[int]] = outcome(
+    found: list[Selection[int]] = outcome(
         pick(lane, "h", rows, lambda row: row % 2 == 0, lambda row: row, 3, largest=largest)
     )
     world.clock.run_for(0.1)

@@ -12,8 +12,8 @@ from rmq_ha.base.config.broker_configuration import BrokerConfiguration
 from rmq_ha.base.config.controller import ControllerConfig, ControllerConfiguration
 from rmq_ha.base.config.namesrv_configuration import NamesrvConfiguration
 from rmq_ha.ops.app.exposure import controller_exposure, group_exposure, replication_exposure
-from rmq_ha.ops.app.journals.controlled import set_health, tell_set
-from rmq_ha.ops.app.make import _own
+from rmq_ha.ops.app.journals.controlled import collect_set, set_health
+from rmq_ha.ops.app.make import _own_settings
 from rmq_ha.ops.app.page.board import certificates
 from rmq_ha.ops.app.status.certificates import CertificatesStatus
 from rmq_ha.ops.app.status.namesrv import MOST_BROKERS, NamesrvStatus
@@ -44,7 +44,7 @@ def test_health_of_a_set(found: dict[str, Any], why: str, is_ready: bool, line: 
 @pytest.mark.parametrize(("epoch", "shown"), [(5, 5.0), (-1, 0.0)])
 def test_numbers_of_a_set(epoch: int, shown: float) -> None:
     told = replace(SET, epoch=epoch, has_lease=True, unconfirmed=7, elections=4)
-    found = scraped(lambda samples: tell_set(samples, told))
+    found = scraped(lambda samples: collect_set(samples, told))
     assert {name.removeprefix("rmqha_controller_"): row[0][1] for name, row in found.items()} == {
         "epoch": shown, "is_master": 0, "has_lease": 1, "in_sync": 2, "unconfirmed_bytes": 7,
         "role_changes": 4,
@@ -62,7 +62,7 @@ def test_numbers_and_health_of_a_name_server() -> None:
         refused_registrations=7, dropped_frames={"x": 1, "y": 2}, port=0,
     )  # fmt: skip
     status = NamesrvStatus(SimpleNamespace(clock=SimpleNamespace(seconds=lambda: 95.0)), namesrv)  # type: ignore[arg-type]
-    found = scraped(status.tell)
+    found = scraped(status.collect)
     ages = found.pop("rmqha_namesrv_registration_age_seconds")
     assert [age for _, age in ages[:7]] == [5.0, 4.0, 3.0, 2.0, 1.0, 0.0, 0.0]
     assert len(ages) == MOST_BROKERS
@@ -86,7 +86,7 @@ def test_numbers_and_health_of_a_name_server() -> None:
 def test_certificates_that_end_first_are_scraped() -> None:
     ends = {("setting", f"who{number}"): 1000 - number for number in range(60)}
     tls: Any = SimpleNamespace(certificates=lambda: ends)
-    (rows,) = scraped(CertificatesStatus("rmqha", tls).tell).values()
+    (rows,) = scraped(CertificatesStatus("rmqha", tls).collect).values()
     assert [end for _, end in rows] == sorted(ends.values())[:50]
     shown = certificates(ends)
     assert [item.ends_ms for item in shown] == [end * 1000 for end in sorted(ends.values())][
@@ -128,6 +128,6 @@ def test_each_server_has_settings_of_its_own() -> None:
         NamesrvConfiguration(),
         ControllerConfiguration(),
     )
-    assert _own(broker) is broker.ours
-    assert _own(namesrv) is namesrv.namesrv
-    assert _own(controller) is controller.controller
+    assert _own_settings(broker) is broker.ours
+    assert _own_settings(namesrv) is namesrv.namesrv
+    assert _own_settings(controller) is controller.controller

@@ -3,7 +3,7 @@
 from twisted.internet.task import Clock
 
 from rmq_ha.ops.app.status.catalogue import CATALOGUE
-from rmq_ha.ops.app.status.exporter import tell_runtime
+from rmq_ha.ops.app.status.exporter import collect_runtime
 from rmq_ha.ops.app.status.lags import SLICE, GroupLags
 from rmq_ha.ops.app.status.reactor import WINDOW_S, ReactorLag
 from rmq_ha.ops.app.status.samples import Kind, Samples
@@ -44,13 +44,13 @@ def test_a_late_timer_is_the_reactors_lag_and_is_forgotten_in_time() -> None:
     lag = ReactorLag(clock)  # type: ignore[arg-type]
     lag.start()
     clock.advance(0.5)
-    assert lag.worst == 0.0
+    assert lag.worst_seconds == 0.0
     clock.advance(3.5)  # 3 s late
-    assert lag.worst == 3.0
+    assert lag.worst_seconds == 3.0
     assert dict(lag.histogram.cumulative())[0.0005] == 1
     for _ in range(int(4 * WINDOW_S)):
         clock.advance(0.5)
-    assert lag.worst == 0.0
+    assert lag.worst_seconds == 0.0
     lag.stop()
     assert clock.getDelayedCalls() == []
 
@@ -61,7 +61,7 @@ def test_numbers_of_broker_status_that_are_missing_or_odd_are_left_out() -> None
             return "x"
 
     samples = Samples(CATALOGUE, Labels())
-    tell_runtime(
+    collect_runtime(
         samples,
         {
             "putTps": "1.5 2.5",

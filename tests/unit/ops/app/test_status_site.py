@@ -36,7 +36,7 @@ class Failing:
     def constants(self) -> dict[str, str]:
         return {}
 
-    def tell(self, samples: Any) -> None:
+    def collect(self, samples: Any) -> None:
         raise ZeroDivisionError("oops")
 
 

@@ -12,7 +12,7 @@ from rmq_ha.ops.offline.chain import Layout
 from rmq_ha.ops.offline.directory import StoreFiles
 from rmq_ha.ops.offline.end import end_of_log
 from rmq_ha.ops.offline.log_files import LogFile, log_files
-from rmq_ha.ops.offline.records import Damage, Found, records
+from rmq_ha.ops.offline.records import Damage, FoundRecord, records
 
 HOST = Address.parse("10.0.0.1", 10911)
 
@@ -82,7 +82,7 @@ def test_a_record_that_its_file_cuts_off_is_damage_and_the_next_file_is_read(
     assert end_of(tmp_path, one, cut, later + encode_blank(8)) == end
     store = StoreFiles(str(tmp_path), *files_of(str(tmp_path)))
     found = list(records(store))
-    read = [each.data for each in found if isinstance(each, Found)]
+    read = [each.data for each in found if isinstance(each, FoundRecord)]
     assert read == [record(0, 1), second, later]
     path = str(tmp_path / "commitlog" / f"{len(one):020}")
     assert [each for each in found if isinstance(each, Damage)] == [

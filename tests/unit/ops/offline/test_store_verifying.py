@@ -14,7 +14,7 @@ from rmq_ha.base.store_format.consumequeue import UNIT, UNIT_SIZE
 from rmq_ha.base.store_format.deleted_queues import encode_beginnings
 from rmq_ha.base.store_format.index import HEADER_SIZE, ITEM_SIZE, SLOT_SIZE, IndexHeader
 from rmq_ha.ops.offline.directory import StoreFiles
-from rmq_ha.ops.offline.records import Found, records
+from rmq_ha.ops.offline.records import FoundRecord, records
 from rmq_ha.ops.offline.verify import Finding, verify
 
 FIXTURES = Path(__file__).parents[3] / "fixtures" / "store"
@@ -41,16 +41,16 @@ def found_in(root: Path) -> dict[str, Finding]:
     return {finding.code: finding for finding in verify(opened(root)).findings}
 
 
-def of_queue(root: Path, topic: str, queue_id: int) -> list[Found]:
+def of_queue(root: Path, topic: str, queue_id: int) -> list[FoundRecord]:
     return [
         found
         for found in records(opened(root))
-        if isinstance(found, Found)
+        if isinstance(found, FoundRecord)
         and (found.request.topic, found.request.queue_id) == (topic, queue_id)
     ]
 
 
-def longest(root: Path) -> tuple[Path, list[Found]]:
+def longest(root: Path) -> tuple[Path, list[FoundRecord]]:
     """The queue with most messages: its directory, and what the log says of it."""
     store = opened(root)
     key = max(store.topics_on_disk(), key=lambda key: store.queue(*key).max_offset)

@@ -4,7 +4,7 @@ import pytest
 
 from rmq_ha.base.errors import CannotDecide, WrongUsage
 from rmq_ha.base.wire.route_bodies import BrokerRoute, ClusterInfo
-from rmq_ha.ops.offsets.listed import addresses_and_cluster, pairs_in, pairs_of
+from rmq_ha.ops.offsets.pair_lists import addresses_and_cluster, pairs_in, pairs_of
 from rmq_ha.ops.offsets.places import parse_place
 
 ONE, TWO, THREE = "10.0.0.1:1", "10.0.0.2:1", "10.0.0.3:1"

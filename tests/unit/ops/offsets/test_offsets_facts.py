@@ -152,7 +152,7 @@ def offset(value: int, group: str = "g") -> Fact:
 def test_the_sample_before_is_the_last_one_that_ended_before_the_slave_was_read() -> None:
     masters = [side("m", began=at, ended=at + 5) for at in (0, 10, 20)]
     for began, index in ((4, 0), (14, 0), (15, 1), (24, 1), (25, 2), (99, 2)):
-        assert Pairing(masters, side("s", began=began), True).before == index
+        assert Pairing(masters, side("s", began=began), True).sample_before == index
 
 
 @pytest.mark.parametrize(

@@ -12,17 +12,17 @@ from hypothesis import strategies as st
 from rmq_ha.base.errors import CannotDecide
 from rmq_ha.ops.admin.main import main
 from rmq_ha.ops.offsets import model
-from rmq_ha.ops.offsets.kept import (
+from rmq_ha.ops.offsets.model import Fact, Snapshot
+from rmq_ha.ops.offsets.pairing import Pairing, predict
+from rmq_ha.ops.offsets.snapshot_history import (
     append,
     append_pairings,
     decode,
     encode,
-    kept,
     kept_pairing,
     name_of,
+    snapshot_files,
 )
-from rmq_ha.ops.offsets.model import Fact, Snapshot
-from rmq_ha.ops.offsets.pairing import Pairing, predict
 from tests.unit.lake.spark.golden_stores import java_store
 
 ALL = frozenset(model.NUMBERS + model.TEXTS)
@@ -134,7 +134,7 @@ def test_a_history_of_several_brokers(tmp_path: Path) -> None:
 
 def test_an_empty_history_says_how_to_fill_it(tmp_path: Path) -> None:
     with pytest.raises(CannotDecide, match="rmqha-admin snapshot PLACE --to"):
-        kept(str(tmp_path), "slave")
+        snapshot_files(str(tmp_path), "slave")
 
 
 def run(*arguments: Any) -> tuple[int, str]:
@@ -150,7 +150,7 @@ def test_the_command_keeps_a_store(tmp_path: Path) -> None:
     name = ("--broker-name", "broker-a")
     code, output = run(store, "--to", tmp_path / "h", "--role", "slave", *name)
     assert code == 0, output
-    (found,) = kept(str(tmp_path / "h"), "slave")
+    (found,) = snapshot_files(str(tmp_path / "h"), "slave")
     assert output.strip() == found.path
     taken = found.read()
     assert taken.broker == "broker-a"

@@ -310,7 +310,7 @@ def test_a_slave_may_have_what_the_master_had_in_the_window(
 def test_the_window_begins_with_the_newest_sample_that_is_old_enough() -> None:
     pairing = pair(window(10, 20, 30, 40), at(15, 39_000), 20_000)
     assert [item.began for item in pairing.masters] == [10_000, 20_000, 30_000]
-    assert pairing.before == 2
+    assert pairing.sample_before == 2
 
 
 def test_a_short_window_proves_nothing() -> None:

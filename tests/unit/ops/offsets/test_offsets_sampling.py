@@ -31,7 +31,7 @@ from rmq_ha.ops.offsets.model import Fact, Snapshot
 from rmq_ha.ops.offsets.pairing import Pairing, predict
 from rmq_ha.ops.offsets.repair import merged_delays, merged_offsets, script, steps
 from rmq_ha.ops.offsets.sampling import Patience, sample
-from rmq_ha.ops.offsets.stored import StoredReplica
+from rmq_ha.ops.offsets.store_snapshot import StoredReplica
 from rmq_ha.ops.offsets.verdict import head_findings
 
 ALL = frozenset(model.NUMBERS + model.TEXTS)

@@ -3,7 +3,7 @@
 import pytest
 
 from rmq_ha.ops.offsets.findings import Outcome
-from rmq_ha.ops.offsets.judged import Worst, findings, judged, sums, worst
+from rmq_ha.ops.offsets.judgement import WorstGroup, findings, judged, sums, worst_groups
 from rmq_ha.ops.offsets.model import NUMBERS, OFFSET, Fact, Snapshot, queue_fact
 from rmq_ha.ops.offsets.pairing import Forecast, Pairing
 from rmq_ha.ops.offsets.verdict import Limits, best_of, decided, head_findings
@@ -38,7 +38,7 @@ def test_one_slave(forecast: Forecast, limits: Limits, outcome: Outcome, says: s
 
 def test_of_several_slaves_the_best_decides_but_a_fault_is_told() -> None:
     by_slave = {"bad": Forecast(errors=3, repeats=1), "good": Forecast(repeats=9)}
-    worst = [Worst("bad", "g", 1, 0, "t", 0), Worst("good", "h", 9, 0, "u", 4)]
+    worst = [WorstGroup("bad", "g", 1, 0, "t", 0), WorstGroup("good", "h", 9, 0, "u", 4)]
     outcome, verdict = decided(by_slave, worst, Limits(), 0)
     assert outcome is VIOLATED
     assert verdict == (
@@ -89,8 +89,8 @@ def test_what_is_said_of_each_key_adds_up() -> None:
 
     rows = judged([Pairing([snapshot("m", 9, 9, 12)], snapshot("s", 7, 2, 12), True)])
     assert sums(rows) == {"s": Forecast(repeats=9, errors=4)}
-    assert [item[:3] for item in worst(rows, 5)] == [("s", "g1", 7), ("s", "g0", 2)]
-    assert worst(rows, 1)[0].queue_id == 0
+    assert [item[:3] for item in worst_groups(rows, 5)] == [("s", "g1", 7), ("s", "g0", 2)]
+    assert worst_groups(rows, 1)[0].queue_id == 0
     told = {(one.code, one.group): one for one in findings(rows)}
     stale = told["STALE", "g1"]
     assert (stale.broker, stale.expected, stale.actual, stale.observed_at) == ("s", "9", "2", 7)

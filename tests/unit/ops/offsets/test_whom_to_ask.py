@@ -10,7 +10,7 @@ import pytest
 from rmq_ha.base.errors import CannotDecide, WrongUsage
 from rmq_ha.client.rules.settings import ClientConfig
 from rmq_ha.ops.offsets.model import Snapshot
-from rmq_ha.ops.offsets.opening import _address, opened, pairs_of_cluster, seen
+from rmq_ha.ops.offsets.opening import _address, look_at_pair, opened, pairs_of_cluster
 from rmq_ha.ops.offsets.pairing import pair
 from rmq_ha.ops.offsets.places import BrokerPlace, NamesrvPlace, SnapshotPlace
 from rmq_ha.ops.offsets.sampling import Patience
@@ -107,4 +107,4 @@ def test_two_that_are_at_rest_need_no_older_sample(skew_ms: int, is_proven: bool
 )
 def test_two_snapshots_are_compared_and_nothing_else_with_one(places: Any, error: Any) -> None:
     with pytest.raises(error):
-        seen(ClientConfig(), places, Patience())
+        look_at_pair(ClientConfig(), places, Patience())

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from rmq_ha.base.acl.refusals import Refused
+from rmq_ha.base.acl.refusals import RefusalReason
 from rmq_ha.base.errors import AccessRefused, ConfigurationError
 from rmq_ha.base.model.security import PLAIN, Security
 from rmq_ha.base.remoting.signing import Credentials, RequestSigner, SignedTimes, sign
@@ -63,9 +63,9 @@ def test_a_certificate_is_as_good_as_a_signature(strict: bool) -> None:
     assert outcome(made, send(), shown("app.example")) == "useruser"
     assert outcome(made, send(), shown("x", "spiffe://example/app")) == "useruser"
     assert outcome(made, send(), shown("app.example", "spiffe://example/app")) == "useruser"
-    assert outcome(made, send("theirs"), shown("app.example")) == Refused.PERMISSION
+    assert outcome(made, send("theirs"), shown("app.example")) == RefusalReason.PERMISSION
     delete = RemotingCommand(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "mine"})
-    assert outcome(made, delete, shown("app.example")) == Refused.PERMISSION
+    assert outcome(made, delete, shown("app.example")) == RefusalReason.PERMISSION
     assert outcome(made, delete, shown("ops.example")) == "adminadmin"
 
 
@@ -73,7 +73,7 @@ def test_a_certificate_is_as_good_as_a_signature(strict: bool) -> None:
 def test_a_certificate_of_nobody_saves_no_signature(strict: bool) -> None:
     made = rules(strict=strict)
     for security in (PLAIN, TLS, shown("elsewhere.example"), shown("APP.example")):
-        assert outcome(made, send(), security) == Refused.UNSIGNED
+        assert outcome(made, send(), security) == RefusalReason.UNSIGNED
         assert outcome(made, send("mine", OTHER), security) == "otheruser"
 
 
@@ -82,14 +82,17 @@ def test_signature_and_certificate_have_to_agree(strict: bool) -> None:
     made = rules(strict=strict)
     app = shown("app.example")
     assert outcome(made, send("mine", USER), app) == "useruser"
-    assert outcome(made, send("mine", OTHER), app) == Refused.CERTIFICATE
-    assert outcome(made, send("mine", ADMIN), app) == Refused.CERTIFICATE
-    assert outcome(made, send("mine", Credentials("useruser", "wrong")), app) == Refused.SIGNATURE
+    assert outcome(made, send("mine", OTHER), app) == RefusalReason.CERTIFICATE
+    assert outcome(made, send("mine", ADMIN), app) == RefusalReason.CERTIFICATE
+    assert (
+        outcome(made, send("mine", Credentials("useruser", "wrong")), app)
+        == RefusalReason.SIGNATURE
+    )
     key_alone = send()
     key_alone.ext = {**(key_alone.ext or {}), "AccessKey": "useruser"}
     assert outcome(made, key_alone, app) == "useruser"
-    assert outcome(made, key_alone, TLS) == Refused.SIGNATURE
-    assert outcome(made, send(), shown("app.example", "ops.example")) == Refused.CERTIFICATE
+    assert outcome(made, key_alone, TLS) == RefusalReason.SIGNATURE
+    assert outcome(made, send(), shown("app.example", "ops.example")) == RefusalReason.CERTIFICATE
     assert outcome(made, send("mine", OTHER), app, "10.9.9.9") == "nobody", "asked for nothing"
 
 
@@ -114,13 +117,15 @@ def test_a_name_is_one_accounts() -> None:
 @pytest.mark.parametrize("strict", [True, False])
 def test_signatures_by_plain_tcp_are_refused_where_tls_is_required(strict: bool) -> None:
     made = rules(strict=strict, requires_tls=True)
-    assert outcome(made, send("mine", USER)) == Refused.PLAIN
+    assert outcome(made, send("mine", USER)) == RefusalReason.PLAIN
     assert outcome(made, send("mine", USER), TLS) == "useruser"
-    assert outcome(made, send("mine", USER), PLAIN, "10.8.8.8") == Refused.PLAIN, "need not sign"
+    assert outcome(made, send("mine", USER), PLAIN, "10.8.8.8") == RefusalReason.PLAIN, (
+        "need not sign"
+    )
     unsigned = send()
     unsigned.ext = {**(unsigned.ext or {}), "AccessKey": "useruser"}
     assert outcome(made, unsigned, PLAIN, "10.8.8.8") == "useruser"
-    assert outcome(made, send(), PLAIN) == Refused.UNSIGNED
+    assert outcome(made, send(), PLAIN) == RefusalReason.UNSIGNED
     assert outcome(made, send("mine", USER), PLAIN, "10.9.9.9") == "nobody"
     with pytest.raises(AccessRefused, match=r"aclRequiresTls=true: connect with TLS"):
         made.check(send("mine", USER), "10.0.0.1")
@@ -133,9 +138,9 @@ def test_a_certificate_is_as_good_as_a_signed_time() -> None:
     app = shown("app.example")
     assert outcome(made, send(), app) == "useruser"
     assert outcome(made, send("mine", USER), app) == "useruser"
-    assert outcome(made, send("mine", USER), TLS) == Refused.NOT_TIMED
+    assert outcome(made, send("mine", USER), TLS) == RefusalReason.NOT_TIMED
     late = RequestSigner(USER, SignedTimes(lambda: 1, Random(1))).sign(send())
-    assert outcome(made, late, app) == Refused.TIME
+    assert outcome(made, late, app) == RefusalReason.TIME
 
 
 def test_the_file_is_told_with_its_certificates() -> None:

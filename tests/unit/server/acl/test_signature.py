@@ -32,7 +32,7 @@ GOLDEN_EXT = {
 
 def signing_content(ext: Mapping[str, str]) -> bytes:
     """By somebody who has seen no order of keys before."""
-    return SigningContent().of(ext)
+    return SigningContent().bytes_of(ext)
 
 
 def test_golden_signature() -> None:
@@ -120,5 +120,5 @@ def test_a_remembered_order_changes_nothing(maps: list[dict[str, str]]) -> None:
 def test_hostile_key_sets_fill_no_memory() -> None:
     content = SigningContent()
     for number in range(1000):
-        assert content.of({str(number): "v", "x": "w"}) == b"vw"
+        assert content.bytes_of({str(number): "v", "x": "w"}) == b"vw"
     assert content._joiner.cache_info().currsize <= 256

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmq_ha.base.acl.refusals import Refused
+from rmq_ha.base.acl.refusals import RefusalReason
 from rmq_ha.base.acl.signature import Signer, SigningContent
 from rmq_ha.base.acl.signed_time import (
     SIGNED_TIME,
@@ -68,7 +68,7 @@ exts = st.dictionaries(
 
 
 def test_a_single_field_is_one_value() -> None:
-    made = TimedContent().of(310, "s", {"topic": "Secret"})
+    made = TimedContent().bytes_of(310, "s", {"topic": "Secret"})
     assert made == b"rmq-ha request\n310\ns\n5:topic\n\nSecret\0"
 
 
@@ -100,7 +100,7 @@ def test_no_way_to_write_values_and_body_is_like_another() -> None:
     content = TimedContent()
     cuts = [("a\0", "b"), ("a", "\0b"), ("a", "b"), ("", "a\0b"), ("a\0b", ""), ("ab", "")]
     signed = {
-        content.of(1, "s", dict(zip("xy", cut, strict=True))) + body
+        content.bytes_of(1, "s", dict(zip("xy", cut, strict=True))) + body
         for cut in cuts
         for body in (b"", b"b", b"\0", b"\0b", b"b\0")
     }
@@ -120,7 +120,7 @@ def changed(request: RemotingCommand, change: dict[str, str], body: bytes) -> Re
     """A request with other fields and body, signed again as 4.9 does, and only so."""
     ext = {**(request.ext or {}), **change}
     del ext["Signature"]
-    ext["Signature"] = Signer(ADMIN.secret_key).sign(SigningContent().of(ext), body)
+    ext["Signature"] = Signer(ADMIN.secret_key).sign(SigningContent().bytes_of(ext), body)
     return RemotingCommand(request.code, ext, body)
 
 
@@ -136,10 +136,10 @@ def test_each_change_of_a_request_shows(strict: bool) -> None:
     assert refused(made, changed(asked(), {}, b"x")) == ""
     other = asked()
     other.code = 215
-    assert refused(made, other) == Refused.SIGNATURE
-    assert refused(made, changed(asked(), {}, b"y")) == Refused.SIGNATURE
+    assert refused(made, other) == RefusalReason.SIGNATURE
+    assert refused(made, changed(asked(), {}, b"y")) == RefusalReason.SIGNATURE
     for change in ({"topic": "abc", "z": "T"}, {"new": ""}, {SIGNED_TIME: "nonsense"}):
-        assert refused(made, changed(asked(), change, b"x")) == Refused.SIGNATURE, change
+        assert refused(made, changed(asked(), change, b"x")) == RefusalReason.SIGNATURE, change
 
 
 def test_a_request_is_taken_once_and_in_its_time() -> None:
@@ -150,15 +150,15 @@ def test_a_request_is_taken_once_and_in_its_time() -> None:
     first, second = (client.sign(RemotingCommand(28), "a:1") for _ in range(2))
     assert refused(made, second) == ""
     assert refused(made, first) == "", "they may overtake each other"
-    assert refused(made, first) == Refused.REPLAY
-    assert refused(made, second) == Refused.REPLAY
+    assert refused(made, first) == RefusalReason.REPLAY
+    assert refused(made, second) == RefusalReason.REPLAY
     late = client.sign(RemotingCommand(28), "a:1")
     now.ms += 300_001
-    assert refused(made, late) == Refused.TIME
-    assert refused(made, first) == Refused.TIME
+    assert refused(made, late) == RefusalReason.TIME
+    assert refused(made, first) == RefusalReason.TIME
     early = client.sign(RemotingCommand(28), "a:1")
     now.ms -= 300_001
-    assert refused(made, early) == Refused.TIME
+    assert refused(made, early) == RefusalReason.TIME
     now.ms += 1
     assert refused(made, early) == ""
 
@@ -175,7 +175,7 @@ def test_a_clock_that_is_wrong_stops_nobody_where_nothing_is_required() -> None:
     assert account == "adminadmin"
     assert "3600 s before this server's clock" in reason
     good = client.sign(RemotingCommand(28), "a:1")
-    assert [refused(made, good) for _ in range(2)] == ["", Refused.REPLAY]
+    assert [refused(made, good) for _ in range(2)] == ["", RefusalReason.REPLAY]
     assert len(told) == 1
 
 
@@ -196,7 +196,7 @@ def test_only_who_must_signs_the_time() -> None:
     now = Now()
     plain = RequestSigner(ADMIN).sign(RemotingCommand(28))
     assert refused(rules(Freshness(now)), plain) == ""
-    assert refused(rules(Freshness(now, is_required=True)), plain) == Refused.NOT_TIMED
+    assert refused(rules(Freshness(now, is_required=True)), plain) == RefusalReason.NOT_TIMED
     now.ms += 1
     assert refused(rules(None), signer(now).sign(RemotingCommand(28))) == ""
 
@@ -206,7 +206,7 @@ def test_a_start_forgets_and_knows_it() -> None:
     now = Now()
     recorded = signer(now).sign(RemotingCommand(28))
     now.ms += 1000
-    assert refused(rules(Freshness(now, is_required=True)), recorded) == Refused.TIME
+    assert refused(rules(Freshness(now, is_required=True)), recorded) == RefusalReason.TIME
     assert refused(rules(Freshness(now)), recorded) == ""
     now.ms += 1
     made = rules(Freshness(now, is_required=True))
@@ -239,9 +239,9 @@ def test_what_fell_out_of_the_numbers_that_are_kept_stays_out() -> None:
 def test_hostile_names_of_fields_fill_no_memory() -> None:
     content = TimedContent()
     for number in range(1000):
-        content.of(1, "s", {str(number): "v"})
+        content.bytes_of(1, "s", {str(number): "v"})
     assert content._order.cache_info().currsize == 256
-    assert content.of(1, "s", {"0": "v"}) == TimedContent().of(1, "s", {"0": "v"})
+    assert content.bytes_of(1, "s", {"0": "v"}) == TimedContent().bytes_of(1, "s", {"0": "v"})
 
 
 def test_sessions_are_bounded_and_what_was_forgotten_stays_out() -> None:
@@ -257,7 +257,7 @@ def test_sessions_are_bounded_and_what_was_forgotten_stays_out() -> None:
         assert stale is not None
     again = fresh.take("a", stamp(950, 1, NOW + 951))
     assert again is not None
-    assert again.kind is Refused.REPLAY
+    assert again.kind is RefusalReason.REPLAY
     assert fresh.take("a", stamp(950, 2, NOW)) is None, "who is known may be late"
 
 

@@ -149,7 +149,7 @@ class Peer:
 
 def ask(code: int, handler: Any, ext: Any = None, body: bytes = b"", *, peer: Any = None) -> Any:
     """What a handler of this code answers with the log around it."""
-    audited = AuditLog(Clock(), ACTS).around(code, handler)
+    audited = AuditLog(Clock(), ACTS).wrap(code, handler)
     return audited(peer or Peer(), RemotingCommand(code, ext or {}, body))
 
 
@@ -179,7 +179,7 @@ def test_no_field_of_a_line_is_longer_than_promised(lines: list[Any]) -> None:
 
 
 def test_a_code_that_changes_nothing_costs_nothing(lines: list[Any]) -> None:
-    assert AuditLog(Clock(), ACTS).around(10, agrees) is agrees
+    assert AuditLog(Clock(), ACTS).wrap(10, agrees) is agrees
 
 
 def test_a_handler_that_refuses_later_or_at_once_is_told_and_heard(lines: list[Any]) -> None:
@@ -205,7 +205,7 @@ def test_one_peers_lines_leave_out_no_others() -> None:
     kept: list[Any] = []
     budget = LogBudget(kept.append)
     globalLogPublisher.addObserver(budget)
-    handler = AuditLog(Clock(), ACTS).around(102, agrees)
+    handler = AuditLog(Clock(), ACTS).wrap(102, agrees)
     one: Any = Peer("10.0.0.1")
     other: Any = Peer("10.0.0.2")
     try:

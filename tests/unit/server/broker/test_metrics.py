@@ -12,7 +12,7 @@ from rmq_ha.base.store_flags import Flag
 from rmq_ha.base.wire.codes import RequestCode
 from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.client.lookup.requests import pull_request
-from rmq_ha.ops.app.journals.classic import tell_replication
+from rmq_ha.ops.app.journals.classic import collect_replication
 from rmq_ha.ops.app.status.broker import BrokerStatus
 from rmq_ha.ops.app.status.catalogue import CATALOGUE
 from rmq_ha.ops.app.status.server import SubjectCollector
@@ -162,7 +162,7 @@ def test_what_slaves_were_refused_is_told() -> None:
         unacknowledged=7,
         unacknowledged_seconds=8,
     )
-    rows = scraped(lambda samples: tell_replication(samples, told, is_slave=False))
+    rows = scraped(lambda samples: collect_replication(samples, told, is_slave=False))
     found = {name: row[0][1] for name, row in rows.items()}
     names = {
         "diverged": 2, "within_record": 3, "refused": 4, "turned_away": 5, "refused_ahead": 6,

@@ -12,7 +12,7 @@ Told = dict[tuple[str, str], float]
 def scrape(status: BrokerStatus) -> Told:
     """Values by name and last label."""
     samples = Samples(CATALOGUE, status.constants())
-    status.tell(samples)
+    status.collect(samples)
     return {
         (sample.name, list(sample.labels.values())[-1]): sample.value
         for family in samples.families()

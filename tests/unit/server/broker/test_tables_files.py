@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from rmq_ha.base.config.broker import BrokerConfig
 from rmq_ha.base.errors import ProtocolViolation
-from rmq_ha.base.persisted import PersistedTable
+from rmq_ha.base.persisted_table import PersistedTable
 from rmq_ha.base.wire import fastjson
 from rmq_ha.server.broker.tables.consumer_offsets import ConsumerOffsetManager
 from rmq_ha.server.broker.tables.delay_offsets import DelayOffsetCopy, delay_offset_body

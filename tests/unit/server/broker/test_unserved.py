@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from rmq_ha.base.model.topic_config import TopicConfig
-from rmq_ha.base.model.unserved import UNSERVED
+from rmq_ha.base.model.unserved_properties import UNSERVED
 from rmq_ha.base.wire.batch import encode_batch
 from rmq_ha.base.wire.command import RemotingCommand
 from tests.unit.server.broker.sim_broker import SimBroker

@@ -130,7 +130,7 @@ def test_refusals_are_counted_by_reason(host: SimHost) -> None:
     assert outcome(controller.access, RemotingCommand(318), THERE) == 1
     status = NamesrvStatus(host.seams, controller)
     samples = Samples(CATALOGUE, status.constants())
-    status.tell(samples)
+    status.collect(samples)
     found = {
         (sample.name, sample.labels.get("reason")): sample.value
         for family in samples.families()

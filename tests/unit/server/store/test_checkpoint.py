@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from rmq_ha.base.errors import NotNow
 from rmq_ha.base.host.disk import RealDisk
-from rmq_ha.base.store_format.checkpoint import NOTHING_WHOLE, CheckpointTimes, Whole
+from rmq_ha.base.store_format.checkpoint import NOTHING_WHOLE, CheckpointTimes, CompletePositions
 from rmq_ha.server.store.log.checkpoint import Checkpoint
 from rmq_ha.testing.disk import SimDisk
 
@@ -106,7 +106,7 @@ def test_what_is_written_is_safe(disk):
 def test_nothing_is_whole_any_more_once_a_start_has_asked(disk):
     """Also where lost power ends that start: it may have changed anything."""
     checkpoint = loaded(disk)
-    whole = Whole(700, 20, 3)
+    whole = CompletePositions(700, 20, 3)
     checkpoint.write(CheckpointTimes(1, 2, 3, 4), whole)
     disk = disk.crash()
     assert loaded(disk).take_whole() == whole

@@ -7,7 +7,7 @@ from twisted.internet.defer import Deferred
 
 from rmq_ha.base.errors import StoreError
 from rmq_ha.base.model.status import FlushDiskType, PutMessageStatus
-from rmq_ha.base.store_format.checkpoint import CheckpointTimes, Whole
+from rmq_ha.base.store_format.checkpoint import CheckpointTimes, CompletePositions
 from rmq_ha.server.store.log.checkpoint import Checkpoint
 from rmq_ha.server.store.log.flush import FlushedFiles, QueueFlusher, _sync_all
 
@@ -550,7 +550,7 @@ class Rounds:
             self.worker,
             configuration,
             self.checkpoint,
-            FlushedFiles(self.sync, list, Whole),
+            FlushedFiles(self.sync, list, CompletePositions),
             list,
         )
         self.worker.later = True

@@ -30,7 +30,7 @@ class DyingDisk(SimDisk):
         self.left = last
         self._dirs = dict(source._dirs)
         self._files = {
-            path: Inode.of(bytes(inode.cache), 0) for path, inode in source._files.items()
+            path: Inode.from_bytes(bytes(inode.cache), 0) for path, inode in source._files.items()
         }
 
     def check(self):

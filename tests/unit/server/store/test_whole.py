@@ -13,7 +13,7 @@ from random import Random
 import pytest
 
 from rmq_ha.base.errors import StoreError
-from rmq_ha.base.store_format.checkpoint import NOTHING_WHOLE, CheckpointTimes, Whole
+from rmq_ha.base.store_format.checkpoint import NOTHING_WHOLE, CheckpointTimes, CompletePositions
 from rmq_ha.base.store_format.walk import walk
 from rmq_ha.server.store.index.file import IndexFile
 from rmq_ha.server.store.local.rebuild import QueueRebuild
@@ -96,19 +96,23 @@ def test_it_is_said_at_each_128_mib(machine, message, monkeypatch):
 @pytest.mark.parametrize("change", [7, 15, 23])
 def test_java_has_written_since(change):
     """Then nothing is known; Java keeps our bytes as they are."""
-    times, whole = CheckpointTimes(3, 4, 5, 100, 0), Whole(100, 20260101000000000, 7)
+    times, whole = CheckpointTimes(3, 4, 5, 100, 0), CompletePositions(100, 20260101000000000, 7)
     data = bytearray(times.encode() + whole.encode(times, b"1 2"))
-    assert Whole.decode(bytes(data), b"1 2") == whole
+    assert CompletePositions.decode(bytes(data), b"1 2") == whole
     data[change] += 1
-    assert Whole.decode(bytes(data), b"1 2") == NOTHING_WHOLE
+    assert CompletePositions.decode(bytes(data), b"1 2") == NOTHING_WHOLE
 
 
 def test_a_copy_of_the_store_is_not_whole():
     """Its files may be of different times."""
-    times, whole = CheckpointTimes(3, 4, 5, 100, 0), Whole(100, 20260101000000000, 7)
+    times, whole = CheckpointTimes(3, 4, 5, 100, 0), CompletePositions(100, 20260101000000000, 7)
     data = times.encode() + whole.encode(times, b"1 2")
-    assert Whole.decode(data, b"1 3") == Whole.decode(data, b"") == NOTHING_WHOLE
-    assert Whole.decode(times.encode() + whole.encode(times, b""), b"") == NOTHING_WHOLE
+    assert (
+        CompletePositions.decode(data, b"1 3")
+        == CompletePositions.decode(data, b"")
+        == NOTHING_WHOLE
+    )
+    assert CompletePositions.decode(times.encode() + whole.encode(times, b""), b"") == NOTHING_WHOLE
 
 
 def test_nothing_is_whole_while_a_start_changes_it(machine, message):

@@ -8,7 +8,7 @@ absence, for everything.
 from struct import Struct
 
 from rmq_ha.base.model.status import FlushDiskType, PutMessageStatus
-from rmq_ha.base.store_format.checkpoint import CheckpointTimes, Whole
+from rmq_ha.base.store_format.checkpoint import CheckpointTimes, CompletePositions
 from rmq_ha.base.store_format.consumequeue import FILLER_SIZE
 from rmq_ha.base.store_format.index import HEADER_SIZE, ITEM_SIZE, SLOT_SIZE, IndexHeader
 
@@ -45,7 +45,7 @@ def check_checkpoint(disk, store, path):
     if not disk.paths(path) or store.queue_flusher.is_broken:
         return
     page = disk.content(path)
-    times, whole = CheckpointTimes.decode(page), Whole.decode(page, disk.place_of(path))
+    times, whole = CheckpointTimes.decode(page), CompletePositions.decode(page, disk.place_of(path))
     if times == store.found_times:
         return
     assert disk.is_safe(path), "the checkpoint was written and not synced"

@@ -66,7 +66,7 @@ def test_a_slave_that_cannot_reach_its_master() -> None:
     slave = fleet.set.other(leader).host
     network = fleet.world.network
     network.block(leader.host.name, HA_PORT, slave.name)
-    for end in network.between(slave.name, leader.host.name):
+    for end in network.connections_between(slave.name, leader.host.name):
         network.drop(end)
     fleet.run(30)
     told = fleet.finds("not-following")

@@ -109,7 +109,7 @@ def test_a_name_server_that_the_broker_cannot_reach() -> None:
     """Clients do, for a while: it is known there still."""
     fleet = one()
     fleet.world.network.block("ns", 9876, "a")
-    for end in fleet.world.network.between("a", "ns"):
+    for end in fleet.world.network.connections_between("a", "ns"):
         fleet.world.network.half_open(end)
     fleet.run(40)
     fleet.finds("registration-fails")

@@ -151,7 +151,7 @@ def test_a_port_for_slaves_behind_a_firewall() -> None:
     network = fleet.world.network
     network.block("a", HA_PORT)
     fleet.is_well()
-    for end in network.between("b", "a"):
+    for end in network.connections_between("b", "a"):
         network.drop(end)
     fleet.run(5)
     told = fleet.finds("ha-port-blocked", "not-following", "no-slave")

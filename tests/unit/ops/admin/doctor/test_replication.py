@@ -127,7 +127,7 @@ def test_tables_that_are_not_copied() -> None:
     network = fleet.world.network
     for port in (LISTEN_PORT - 2, LISTEN_PORT):
         network.block("a", port, "b")
-    for end in network.between("b", "a"):
+    for end in network.connections_between("b", "a"):
         if end.getPeer().port != HA_PORT:
             network.drop(end)
     fleet.make_topic("Late")

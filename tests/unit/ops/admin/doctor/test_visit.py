@@ -9,7 +9,7 @@ import pytest
 from twisted.internet.defer import Deferred
 
 from rmq_ha.client.rules.errors import BrokerRefused
-from rmq_ha.ops.admin.doctor.before import CODES
+from rmq_ha.ops.admin.doctor.before_start import CODES
 from rmq_ha.ops.admin.doctor.brokers import _clock_of, metrics_at
 from rmq_ha.ops.admin.doctor.command import doctor, examine
 from rmq_ha.ops.admin.doctor.gather import Scope

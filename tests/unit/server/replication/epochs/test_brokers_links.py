@@ -28,7 +28,7 @@ def test_a_lost_connection_comes_back_at_once_and_is_no_fault() -> None:
     master = brokers.in_sync()
     slave = brokers.other(master)
     for number in range(5):
-        for end in brokers.world.network.between(master.host.name, slave.host.name):
+        for end in brokers.world.network.connections_between(master.host.name, slave.host.name):
             brokers.world.network.drop(end)
         brokers.until(lambda: master_of(slave).state != "following", 1.0)
         assert master_of(slave).fault is None

@@ -203,7 +203,7 @@ def test_hazard_26_a_master_that_answers_nothing_holds_no_election_up() -> None:
     assert brokers.send(first, b"kept") == 0
     for other in (second.host.name, brokers.desk.hosts[0].name):
         brokers.world.network.partition(first.host.name, other)
-    for end in brokers.world.network.between(second.host.name, first.host.name):
+    for end in brokers.world.network.connections_between(second.host.name, first.host.name):
         brokers.world.network.drop(end)
     brokers.run(1.0)
     assert second.replication.statistics().master.state == "connecting"

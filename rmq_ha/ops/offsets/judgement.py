@@ -11,7 +11,7 @@ from rmq_ha.ops.offsets.pairing import Forecast, Pairing, cases, forecast
 from rmq_ha.ops.offsets.rules import Case, Ruling, judge
 
 
-class Worst(NamedTuple):
+class WorstGroup(NamedTuple):
     """What a fail-over does to one group; topic and queue: where it is worst."""
 
     slave: str
@@ -22,7 +22,7 @@ class Worst(NamedTuple):
     queue_id: int | None
 
 
-class Judged(NamedTuple):
+class JudgedKey(NamedTuple):
     """
     One key of one slave.
 
@@ -37,10 +37,10 @@ class Judged(NamedTuple):
     ruling: Ruling
 
 
-def judged(pairings: Sequence[Pairing], max_lag: int = 0) -> list[Judged]:
+def judged(pairings: Sequence[Pairing], max_lag: int = 0) -> list[JudgedKey]:
     """All keys that either side of each pair has."""
     return [
-        Judged(
+        JudgedKey(
             pairing.slave.place,
             pairing.masters[-1].place,
             pairing.slave.ended,
@@ -52,7 +52,7 @@ def judged(pairings: Sequence[Pairing], max_lag: int = 0) -> list[Judged]:
     ]
 
 
-def sums(rows: Iterable[Judged]) -> dict[str, Forecast]:
+def sums(rows: Iterable[JudgedKey]) -> dict[str, Forecast]:
     """What a fail-over does, by slave."""
     by_slave: dict[str, list[tuple[Case, Ruling]]] = defaultdict(list)
     for row in rows:
@@ -60,9 +60,9 @@ def sums(rows: Iterable[Judged]) -> dict[str, Forecast]:
     return {slave: forecast(mine) for slave, mine in by_slave.items()}
 
 
-def worst(rows: Iterable[Judged], most: int) -> list[Worst]:
+def worst_groups(rows: Iterable[JudgedKey], most: int) -> list[WorstGroup]:
     """The groups with most repeats and skips, and the queue in which it is worst for each."""
-    groups: dict[tuple[str, str], list[Judged]] = defaultdict(list)
+    groups: dict[tuple[str, str], list[JudgedKey]] = defaultdict(list)
     for row in rows:
         if row.case.key.kind == OFFSET and row.ruling.repeats + row.ruling.skipped > 0:
             groups[row.slave, row.case.key.group or ""].append(row)
@@ -71,11 +71,11 @@ def worst(rows: Iterable[Judged], most: int) -> list[Worst]:
         queue = max(mine, key=lambda row: row.ruling.repeats + row.ruling.skipped).case.key
         repeats = sum(row.ruling.repeats for row in mine)
         skipped = sum(row.ruling.skipped for row in mine)
-        harmed.append(Worst(slave, group, repeats, skipped, queue.topic, queue.queue_id))
+        harmed.append(WorstGroup(slave, group, repeats, skipped, queue.topic, queue.queue_id))
     return sorted(harmed, key=lambda item: (-item.repeats - item.skipped, item[:2]))[:most]
 
 
-def findings(rows: Iterable[Judged]) -> Iterator[Finding]:
+def findings(rows: Iterable[JudgedKey]) -> Iterator[Finding]:
     """One for each code of each key."""
     for row in rows:
         for code in row.ruling.codes:
@@ -85,7 +85,7 @@ def findings(rows: Iterable[Judged]) -> Iterator[Finding]:
 _OF_MASTER = ("MASTER_BEYOND_MAX", "MASTER_DAMAGED")
 
 
-def _finding(row: Judged, code: str) -> Finding:
+def _finding(row: JudgedKey, code: str) -> Finding:
     case, key = row.case, row.case.key
     severity, sentence = MEANINGS[code]
     expected: object = case.master

@@ -15,7 +15,7 @@ from rmq_ha.client.connection.asks import Asker
 from rmq_ha.client.lookup.brokers import broker_config
 from rmq_ha.client.rules.errors import BrokerRefused
 from rmq_ha.ops.admin.doctor.facts import Broker, Facts, NotLooked
-from rmq_ha.ops.admin.doctor.findings import Finding, Rule, Said, Severity, judge
+from rmq_ha.ops.admin.doctor.findings import Finding, Observation, Rule, Severity, judge
 from rmq_ha.ops.admin.doctor.gather import Scope, look_at_machine, look_at_names, resolve_names
 from rmq_ha.ops.admin.doctor.local import Local
 from rmq_ha.ops.admin.doctor.probe import port_at
@@ -136,34 +136,36 @@ def _starting(facts: Facts) -> Local | None:
     return facts.local if facts.local is not None and facts.local.is_starting else None
 
 
-def _id_in_use(facts: Facts) -> Iterator[Said]:
+def _id_in_use(facts: Facts) -> Iterator[Observation]:
     local = _starting(facts)
     for broker in facts.brokers if local else ():
         is_ours = local and (broker.name, broker.broker_id) == (local.broker_name, local.broker_id)
         if is_ours and broker.plain is not None and broker.plain.problem is None:
             name = f"{broker.name} with id {broker.broker_id}"
-            yield Said(local.file if local else "", f"{broker.address} runs, and is {name} already")
+            yield Observation(
+                local.file if local else "", f"{broker.address} runs, and is {name} already"
+            )
 
 
-def _port_taken(facts: Facts) -> Iterator[Said]:
+def _port_taken(facts: Facts) -> Iterator[Observation]:
     local = _starting(facts)
     for text in local.taken_ports if local else ():
-        yield Said(local.file if local else "", f"something listens on port {text}")
+        yield Observation(local.file if local else "", f"something listens on port {text}")
 
 
-def _store_open(facts: Facts) -> Iterator[Said]:
+def _store_open(facts: Facts) -> Iterator[Observation]:
     local = _starting(facts)
     if local and local.is_open:
-        yield Said(local.store, "another broker has it open")
+        yield Observation(local.store, "another broker has it open")
 
 
-def _store_unusable(facts: Facts) -> Iterator[Said]:
+def _store_unusable(facts: Facts) -> Iterator[Observation]:
     local = _starting(facts)
     if local and not local.is_writable:
-        yield Said(local.store, "nothing can be written or made there by this user")
+        yield Observation(local.store, "nothing can be written or made there by this user")
 
 
-def _without_master(facts: Facts) -> Iterator[Said]:
+def _without_master(facts: Facts) -> Iterator[Observation]:
     local = _starting(facts)
     if local is None or local.role != BrokerRole.SLAVE.value:
         return
@@ -171,28 +173,30 @@ def _without_master(facts: Facts) -> Iterator[Said]:
     known = [server.brokers.get(local.broker_name, {}) for server in answering]
     has_address = bool(local.settings.get("haMasterAddress"))
     if answering and not has_address and not any(MASTER_ID in ids for ids in known):
-        yield Said(local.file, f"no name server knows a master called {local.broker_name}")
+        yield Observation(local.file, f"no name server knows a master called {local.broker_name}")
 
 
-def _bind_elsewhere(facts: Facts) -> Iterator[Said]:
+def _bind_elsewhere(facts: Facts) -> Iterator[Observation]:
     if facts.local:
         yield from _no_address(facts.local, facts.local.not_here)
 
 
-def _address_elsewhere(facts: Facts) -> Iterator[Said]:
+def _address_elsewhere(facts: Facts) -> Iterator[Observation]:
     if facts.local:
         yield from _no_address(facts.local, facts.local.elsewhere)
 
 
-def _no_address(local: Local, texts: list[str]) -> Iterator[Said]:
+def _no_address(local: Local, texts: list[str]) -> Iterator[Observation]:
     for text in texts:
-        yield Said(local.file, f"{text} is no address of this machine")
+        yield Observation(local.file, f"{text} is no address of this machine")
 
 
-def _master_unreachable(facts: Facts) -> Iterator[Said]:
+def _master_unreachable(facts: Facts) -> Iterator[Observation]:
     local = _starting(facts)
     if local and local.master_problem is not None:
-        yield Said(local.file, f"its master's {local.master_address}: {local.master_problem}")
+        yield Observation(
+            local.file, f"its master's {local.master_address}: {local.master_problem}"
+        )
 
 
 RULES = (

@@ -101,7 +101,7 @@ def append_pairings(pairings: Sequence[Pairing], directory: str) -> None:
         append(replace(snapshot, role=snapshot.role or role), directory)
 
 
-class Kept(NamedTuple):
+class SnapshotFile(NamedTuple):
     moment: int
     role: str
     path: str
@@ -117,7 +117,7 @@ class Kept(NamedTuple):
         return decode(read_small(self.path), self.path)
 
 
-def kept(directory: str, role: str) -> list[Kept]:
+def snapshot_files(directory: str, role: str) -> list[SnapshotFile]:
     """
     The snapshots of a role, oldest first.
 
@@ -130,7 +130,7 @@ def kept(directory: str, role: str) -> list[Kept]:
         moment = entry.name.removeprefix("ts=")
         if moment.isdecimal() and moment != entry.name:
             files += [
-                Kept(int(moment), role, f"{root}/{entry.name}/{file.name}")
+                SnapshotFile(int(moment), role, f"{root}/{entry.name}/{file.name}")
                 for file in listing(f"{root}/{entry.name}")
                 if file.name.startswith(f"{role}-") and file.name.endswith(".json.gz")
             ]
@@ -143,8 +143,8 @@ def kept(directory: str, role: str) -> list[Kept]:
 
 
 def of_one_broker(
-    masters: Sequence[Kept], slaves: Sequence[Kept]
-) -> tuple[Sequence[Kept], Sequence[Kept]]:
+    masters: Sequence[SnapshotFile], slaves: Sequence[SnapshotFile]
+) -> tuple[Sequence[SnapshotFile], Sequence[SnapshotFile]]:
     """
     Those of the broker that both are of; stores that were kept without a name are of any.
 
@@ -170,7 +170,9 @@ def kept_pairing(of_master: str, of_slave: str, skew_ms: int) -> Pairing:
 
     :raises CannotDecide: there are none.
     """
-    masters, slaves = of_one_broker(kept(of_master, "master"), kept(of_slave, "slave"))
+    masters, slaves = of_one_broker(
+        snapshot_files(of_master, "master"), snapshot_files(of_slave, "slave")
+    )
     newest = masters[-1].moment
     chosen = next((item for item in reversed(slaves) if item.moment <= newest), slaves[-1])
     slave = chosen.read()

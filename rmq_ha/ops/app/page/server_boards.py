@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from rmq_ha.base.seams import Host
 from rmq_ha.ops.app.page.board import Board, certificate_notices, certificates
 from rmq_ha.ops.app.page.values import Machine, Member, Notice, Overview, Tone
-from rmq_ha.ops.app.page.watch import Seen
+from rmq_ha.ops.app.page.watch import ServerState
 from rmq_ha.ops.app.status.health import Health
 from rmq_ha.server.controller.service import ControllerService
 from rmq_ha.server.namesrv.controller import NamesrvController
@@ -25,7 +25,7 @@ class NamesrvBoard(Board):
         self._namesrv = namesrv
         self._health = health
 
-    def seen(self) -> Seen:
+    def observe(self) -> ServerState:
         namesrv, health = self._namesrv, self._health()
         counts = {
             "strangers who spoke for brokers": namesrv.addresses.refused,
@@ -39,7 +39,7 @@ class NamesrvBoard(Board):
         registered = {
             item.address: f"{item.set_name} {item.broker_id}" for item in self._machines()
         }
-        return Seen("name server", health.is_ready, "it serves", [], counts, registered)
+        return ServerState("name server", health.is_ready, "it serves", [], counts, registered)
 
     def measured(self) -> Mapping[str, float | None]:
         routes = self._namesrv.routes
@@ -56,7 +56,7 @@ class NamesrvBoard(Board):
         ]
         live = len(namesrv.routes.registrations())
         more = live - len(machines)
-        return self.told(
+        return self.overview_with(
             "name server",
             f"port {namesrv.port}",
             self._health(),
@@ -103,9 +103,9 @@ class ControllerBoard(Board):
         super().__init__(host, host.now_ms())
         self._controller = controller
 
-    def seen(self) -> Seen:
+    def observe(self) -> ServerState:
         is_ready, text = self._controller.state()
-        return Seen(self._role(), is_ready, text, self._members(), {})
+        return ServerState(self._role(), is_ready, text, self._members(), {})
 
     def measured(self) -> Mapping[str, float | None]:
         machines = self._machines()
@@ -123,7 +123,7 @@ class ControllerBoard(Board):
             for name in controller.sets.names()
             if getattr(controller.sets.get(name), "master", None) is None
         ]
-        return self.told(
+        return self.overview_with(
             controller.group.settings.self_id,
             f"port {controller.port}",
             health,

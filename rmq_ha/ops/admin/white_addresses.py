@@ -13,18 +13,17 @@ from rmq_ha.ops.admin.targets import targets
 COLUMNS = ("broker", "address", "before", "after")
 
 
-@click.command()
+@click.command("white")
 @click.argument("addresses", metavar="[ADDRESS...]", nargs=-1)
 @on_option
 @sure_options
 @common_options
-def white(addresses: tuple[str, ...], which: str, **sure: bool) -> None:
+def set_white_addresses(addresses: tuple[str, ...], which: str, **sure: bool) -> None:
     """
-    Set the addresses from where nobody needs an account (globalWhiteRemoteAddresses), on all
-    brokers: like 10.0.1.*; what there was goes, so none at all means: from nowhere.
+    Replace the addresses that need no account (globalWhiteRemoteAddresses), on all brokers.
 
-    Whoever reaches a broker from there may do everything. Exit code 1: a broker has something
-    else afterwards.
+    ADDRESS is like 10.0.1.*. Without any ADDRESS every client needs an account. A client at one of
+    these addresses may do everything. Exit code 1: a broker has other addresses afterwards.
     """
     must_be_askable(**sure)
 

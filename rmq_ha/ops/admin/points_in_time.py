@@ -9,12 +9,12 @@ from rmq_ha.base.spans import span_ms
 from rmq_ha.client.lookup.groups import EARLIEST, LATEST
 
 if TYPE_CHECKING:  # a generic from click 8.3 on only
-    _ParamType = click.ParamType["When"]
+    _ParamType = click.ParamType["PointInTime"]
 else:
     _ParamType = click.ParamType
 
 
-class When(NamedTuple):
+class PointInTime(NamedTuple):
     """
     A time, or an end of a queue.
 
@@ -24,7 +24,7 @@ class When(NamedTuple):
     ms: int
     is_ago: bool = False
 
-    def at(self, now_ms: int) -> int:
+    def to_ms(self, now_ms: int) -> int:
         """ms since the epoch; EARLIEST or LATEST."""
         return max(1, now_ms - self.ms) if self.is_ago else self.ms
 
@@ -37,22 +37,22 @@ class WhenType(_ParamType):
     def get_metavar(self, *_: Any, **__: Any) -> str:
         return "earliest|latest|TIME|10m"
 
-    def convert(self, value: Any, param: Any, ctx: Any) -> When:
+    def convert(self, value: Any, param: Any, ctx: Any) -> PointInTime:
         """Fails with the forms that there are."""
-        if isinstance(value, When):
+        if isinstance(value, PointInTime):
             return value
         text = str(value)
         if text == "earliest":
-            return When(EARLIEST)
+            return PointInTime(EARLIEST)
         if text == "latest":
-            return When(LATEST)
+            return PointInTime(LATEST)
         ago = span_ms(text)
         if ago is not None:
-            return When(ago, True)
+            return PointInTime(ago, True)
         if text.isascii() and text.isdecimal() and len(text) <= 15:
-            return When(int(text))
+            return PointInTime(int(text))
         try:
-            return When(int(datetime.fromisoformat(text).timestamp() * 1000))
+            return PointInTime(int(datetime.fromisoformat(text).timestamp() * 1000))
         except (ValueError, OverflowError, OSError):
             self.fail(
                 f"{text!r} is no time: give earliest, latest, 2026-01-31T23:59:59 (local time, or"
