@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import pytest
 from twisted.internet.protocol import Factory, Protocol
 
 from rmq_ha.base.wire.frame import encode_frame
@@ -16,7 +15,8 @@ SIZE = 100_000
 class Silent(Protocol):
     """Sends what it is told to."""
 
-    received = b""
+    def __init__(self) -> None:
+        self.received = bytearray()
 
     def dataReceived(self, data: bytes) -> None:
         self.received += data
@@ -62,7 +62,6 @@ def test_pulls_that_were_held() -> None:
     broker.stop()
 
 
-@pytest.mark.trials
 def test_requests_that_it_goes_on_sending() -> None:
     """They stay in the sockets: 300 pulls of 100 kB each, unread."""
     broker = SimBroker()

@@ -9,6 +9,7 @@ from rmq_ha.server.store.log.windows import MAX_GAP, WINDOW_SIZE, LogWindows
 RECORD = 1000
 SIZE = 3 * WINDOW_SIZE
 QUEUES = 8
+DATA = b"".join(number.to_bytes(8, "big") for number in range(SIZE // 8))
 
 
 class Log:
@@ -18,7 +19,7 @@ class Log:
     min_offset = flushed_offset = cuts = 0
 
     def __init__(self, max_offset=SIZE):
-        self.data = b"".join(number.to_bytes(8, "big") for number in range(SIZE // 8))
+        self.data = DATA
         self.max_offset = max_offset
         self.reads = []
 
@@ -120,7 +121,6 @@ def test_neighbours_are_read_together_up_to_a_gap(gap):
     assert len(log.reads) == (3 if gap > MAX_GAP else 2)
 
 
-@pytest.mark.trials
 @given(data=st.data())
 def test_whatever_is_asked_for_comes_as_it_is_in_the_log(data):
     """In whatever order, over the ends of files, and where a damaged queue says nonsense."""
