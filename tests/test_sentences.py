@@ -46,6 +46,7 @@ FINISHED = [
     "docs/reference/metrics.md",
     "docs/reference/peers.md",
     "docs/reference/repeated-sends.md",
+    "docs/reference/request-codes.md",
     "docs/reference/spark-findings.md",
     "docs/reference/spark-source.md",
     "docs/reference/status-port.md",

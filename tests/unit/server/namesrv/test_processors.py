@@ -1,6 +1,8 @@
 """The name server's requests. Spec: remoting.md, section 2.3 and chapter 9."""
 
+import re
 import zlib
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -14,10 +16,11 @@ from rmq_ha.base.config.netty import NettyServerConfig
 from rmq_ha.base.errors import RequestRejected
 from rmq_ha.base.model.data_version import DataVersion
 from rmq_ha.base.model.topic_config import TopicConfig
-from rmq_ha.base.wire.codes import ResponseCode
+from rmq_ha.base.wire.codes import RequestCode, ResponseCode
 from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.base.wire.route_bodies import RegisterBrokerBody, Rival, decode_rivals
 from rmq_ha.base.wire.versions import V5_0_0
+from rmq_ha.server.namesrv.access import OF_ADMINS, OF_BROKERS
 from rmq_ha.server.namesrv.config_processor import ConfigProcessor
 from rmq_ha.server.namesrv.kv_config import KVConfigManager
 from rmq_ha.server.namesrv.processors import RouteProcessor
@@ -32,6 +35,7 @@ BODY_A6 = bytes.fromhex(
     "78da63606050af564ace2fcd2b492d52b232d6512ac9cc4d2d2e49cc2d50b232343740805a0606062620160f"
     "c92fc84c7654b000423385604f3f771fd7f8104777b09453b8a1811158ca1c558a293a1600859d18b8"
 )
+REQUEST_CODES = (Path(__file__).parents[4] / "docs/reference/request-codes.md").read_text()
 KV_PATH, PROPERTIES_PATH = "/ns/kvConfig.json", "/ns/namesrv.properties"
 
 
@@ -54,6 +58,16 @@ class ProcessorTests(SynchronousTestCase):
         self.events: list[Any] = []
         globalLogPublisher.addObserver(self.events.append)
         self.addCleanup(globalLogPublisher.removeObserver, self.events.append)
+
+    def test_a_page_for_operators_has_each_request(self) -> None:
+        """With the name and the sender of each."""
+        rows = re.findall(r"^\| (\d+) \| `(\w+)` \| (\w+) \|", REQUEST_CODES, re.MULTILINE)
+        senders = dict.fromkeys(OF_ADMINS, "operators") | dict.fromkeys(OF_BROKERS, "brokers")
+        expected = [
+            (str(int(code)), RequestCode(code).name, senders.get(RequestCode(code), "clients"))
+            for code in sorted(self.handlers)
+        ]
+        self.assertEqual(rows, expected)
 
     def log(self) -> list[str]:
         """What was said since the last time."""
