@@ -47,6 +47,7 @@ FINISHED = [
     "docs/reference/peers.md",
     "docs/reference/repeated-sends.md",
     "docs/reference/request-codes.md",
+    "docs/reference/settings.md",
     "docs/reference/spark-findings.md",
     "docs/reference/spark-source.md",
     "docs/reference/status-port.md",

@@ -62,17 +62,16 @@ class RmqHaConfig(EveryServerConfig):
     verify_log_at_start: bool = own_key(
         "verifyLogAtStart",
         False,
-        "after a clean stop, read the last three commit-log files as RocketMQ does, up to the "
-        "first damaged record (see keepDamagedLog), and after lost power from the "
-        "checkpoint's times on; false: begin at the last message that is surely on the disk",
+        "after a clean stop, read the last three commit-log files up to the first damaged "
+        "record, and after lost power from the checkpoint's times on, as RocketMQ does (see "
+        "keepDamagedLog). false: begin at the last message that is surely on the disk",
     )
     trust_page_cache_after_kill: bool = own_key(
         "trustPageCacheAfterKill",
         True,
-        "a start after a process that was killed, on the same boot of the machine, goes on "
-        "where queues and index end, as all that was written is in the page cache; false: it "
-        "reads the log from the checkpoint on, as after a loss of power (for network file "
-        "systems)",
+        "after a kill of the process, on the same boot of the machine, the start goes on where "
+        "queues and index end, because all written bytes are in the page cache. false: it reads "
+        "the log from the checkpoint on, as after lost power; for network file systems",
     )
     keep_damaged_log: bool = own_key(
         "keepDamagedLog",
@@ -110,10 +109,9 @@ class RmqHaConfig(EveryServerConfig):
     check_committed_offsets: bool = own_key(
         "checkCommittedOffsets",
         True,
-        "commit consumers' offsets only on queues that their topic has, none below 0, and "
-        "none beyond the queue's end; a broker that becomes the master sets larger ones to "
-        "the end; false: every offset is stored for ever, and groups skip messages, as with "
-        "RocketMQ",
+        "commit consumers' offsets only on queues that their topic has, from 0 to the queue's "
+        "end; a broker that becomes the master sets larger ones to the end. false: every offset "
+        "is stored for ever, and groups skip messages, as with RocketMQ",
     )
     refuse_unserved_properties: bool = own_key(
         "refuseUnservedProperties",
@@ -126,9 +124,9 @@ class RmqHaConfig(EveryServerConfig):
     time_search_nearest: bool = own_key(
         "timeSearchNearest",
         False,
-        "answer searches by time, and with them resets of groups and consumers that begin by "
-        "time, with the message that was stored nearest, as RocketMQ 4.9 does; false: with "
-        "the first one that was stored then or later, as RocketMQ 5 does",
+        "answer searches by time, resets of groups and consumers that begin by time with the "
+        "message that was stored nearest, as RocketMQ 4.9 does. false: with the first one that "
+        "was stored then or later, as RocketMQ 5 does",
         mutable=True,
     )
     slave_drops_deleted_topics: bool = own_key(
@@ -170,10 +168,9 @@ class RmqHaConfig(EveryServerConfig):
     ha_refetch_stranded_store: bool = own_key(
         "haRefetchStrandedStore",
         True,
-        "in controller mode a slave whose log ends before its master's first file begins (it "
-        "was away for longer than the master keeps messages) moves its log into a folder "
-        "below setaside and fetches all of the master's; false: it changes nothing and stays "
-        "away",
+        "in controller mode: a slave that was away for longer than its master keeps messages "
+        "moves its log into a folder below setaside and fetches all of the master's. false: it "
+        "changes nothing and stays away",
     )
     ha_refetch_stranded_pair: bool = own_key(
         "haRefetchStrandedPair",
