@@ -1,12 +1,15 @@
 """What a message takes in the client, in one process with brokers that are bytes.
 
     python bench/clientpath.py [--path reactor|asyncio|blocking|consume|pull] [--in-flight 64]
-                               [--messages 6400] [--profile]
+                               [--messages 6400] [--profile | --memory]
 
 `reactor`, `asyncio` and `blocking` send, `consume` is a push consumer with a plain listener,
 `pull` asks for 32 messages at a time. Counted are Python calls and C calls a message, exactly:
 nothing else on the machine changes them, so tests/unit/client/test_call_budget.py holds us to it.
 Who answers is not counted. `blocking` has real sockets, the others have none.
+
+`--memory` shows objects and resident memory after each tenth of the messages: both have to stay
+where they are, with `--messages 1000000` as with fewer.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ import argparse
 import asyncio
 import cProfile
 import gc
+import os
 import pstats
 import re
 import socket
@@ -23,6 +27,7 @@ import threading
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from pathlib import Path as StatFile
 from random import Random
 from typing import Any
 
@@ -454,13 +459,33 @@ def calls(name: str, in_flight: int, messages: int) -> tuple[Counts, cProfile.Pr
         path.close()
 
 
+def show_memory(name: str, in_flight: int, messages: int) -> None:
+    """Objects and resident memory, after each tenth of the messages."""
+    path = PATHS[name](in_flight)
+    path.run(max(1_000, in_flight))
+    try:
+        for tenth in range(11):
+            gc.collect()
+            pages = int(StatFile("/proc/self/statm").read_text().split()[1])
+            kib = pages * os.sysconf("SC_PAGE_SIZE") // 1024
+            print(f"{path.done:>9,} messages: {len(gc.get_objects()):,} objects, {kib:,} KiB")
+            if tenth < 10:
+                path.run(messages // 10)
+    finally:
+        path.close()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--path", choices=PATHS, default="reactor")
     parser.add_argument("--in-flight", type=int, default=64)
     parser.add_argument("--messages", type=int, default=6400)
     parser.add_argument("--profile", action="store_true", help="functions by calls")
+    parser.add_argument("--memory", action="store_true", help="objects and resident memory")
     options = parser.parse_args()
+    if options.memory:
+        show_memory(options.path, options.in_flight, options.messages)
+        return
     counts, profile = calls(options.path, options.in_flight, options.messages)
     print(f"{options.path}, {options.in_flight} in flight: {counts} a message")
     if options.profile:
