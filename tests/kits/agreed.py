@@ -42,12 +42,13 @@ def _agreed(value: Any, key: str = "") -> Any:
     if isinstance(value, dict):
         return {name: _agreed(item, name) for name, item in value.items() if is_ours(name)}
     if isinstance(value, list):
-        return [_agreed(item) for item in value]
+        return [_agreed(item, key) for item in value]
     if isinstance(value, int) and key.endswith("_ms"):
         return value // _COARSE_MS
     if isinstance(value, str):
         return _AGE.sub(lambda age: f"{age[1]} {float(age[2]):.0f}", value)
-    return round(value, 0 if key.endswith("_s") else 6) if isinstance(value, float) else value
+    digits = -1 if key.endswith("_ms") else 0 if key.endswith("_s") else 6
+    return round(value, digits) if isinstance(value, float) else value
 
 
 def is_ours(text: str) -> bool:
