@@ -77,6 +77,10 @@ def test_no_page_names_an_issue_of_this_project(page: Path) -> None:
     assert _ISSUE.findall(page.read_text()) == []
 
 
+def test_the_readme_is_short() -> None:
+    assert len((REPO / "README.md").read_text().splitlines()) <= 90
+
+
 def test_a_page_is_cut_into_sentences_with_their_lines() -> None:
     page = (
         "# A heading has no sentence. None.\n"

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -56,7 +57,8 @@ class Shell:
     def end(self) -> None:
         """Ends whatever a page has left behind."""
         for pid in (self.folder / "demo").glob("*.pid"):
-            subprocess.run(["kill", "-9", pid.read_text().strip()], check=False)
+            with suppress(FileNotFoundError):  # a server that is ending removes its file
+                subprocess.run(["kill", "-9", pid.read_text()], check=False)
 
 
 @pytest.fixture
