@@ -346,9 +346,9 @@ def test_threads_that_cancel_one_after_the_other(bench: whole_broker.Bench) -> N
         asyncio.run_coroutine_threadsafe(send(it, b"%d" % number), client.loop)
         for number in range(300)
     ]
-    for later in sends:
-        later.cancel()
-    for later in sends:
+    cancelled = [later for later in sends if later.cancel()]  # an answer may have come before
+    assert cancelled
+    for later in cancelled:
         with pytest.raises(ThreadCancelled):
             later.result(LIMIT_S)
     thread.run(send(it, b"last"))
