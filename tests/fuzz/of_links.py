@@ -43,7 +43,7 @@ from rmq_ha.server.replication.epochs.frames import encode_report as switch_repo
 from rmq_ha.server.replication.epochs.replica import EpochReplica
 from rmq_ha.server.replication.epochs.settings import ReplicationSettings
 from rmq_ha.server.replication.epochs.sync_state import SyncState
-from rmq_ha.server.replication.protocol import FeedProtocol, OpenSockets, ReplicaProtocol
+from rmq_ha.server.replication.protocol import FeedProtocol, ReplicaProtocol
 from rmq_ha.server.replication.secret import ANSWER, CHALLENGE, PROOF, MasterProof, SlaveProof
 from tests.fuzz.of_wire import RECORDS
 from tests.fuzz.target import target
@@ -118,7 +118,7 @@ def read_reports(data: bytes) -> None:
     """A feed, and what it sends then; it vouches for nothing that was not sent or proven."""
     clock, configuration = Clock(), BrokerConfiguration()
     feed = Feed(a_log(), configuration, 0.0)
-    protocol = FeedProtocol(feed, Owner(), clock, OpenSockets())
+    protocol = FeedProtocol(feed, Owner(), clock, lambda: None)
     deliver(protocol, data)
     assert feed.vouched <= len(LOG)
     ReportReader().receive_data(data)
@@ -209,7 +209,7 @@ def read_slave_of_controller_mode(data: bytes) -> None:
     log, settings = a_log(), ReplicationSettings()
     state = SyncState(1, log, EPOCHS, SyncStateSet((1,), 1), settings, 0.0)
     feed = EpochFeed(log, state, settings, 0.0)
-    deliver(FeedProtocol(feed, Owner(), Clock(), OpenSockets()), data)
+    deliver(FeedProtocol(feed, Owner(), Clock(), lambda: None), data)
 
 
 class AtOnceOwner(Owner):

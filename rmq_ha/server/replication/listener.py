@@ -14,11 +14,40 @@ from rmq_ha.base.tls.refusals import Refusals
 from rmq_ha.server.replication.connector import MasterConnector
 from rmq_ha.server.replication.entrance import Entrance
 from rmq_ha.server.replication.lag import AppendTimes
-from rmq_ha.server.replication.protocol import FeedOwner, FeedProtocol, OpenSockets
+from rmq_ha.server.replication.protocol import FeedOwner, FeedProtocol
 from rmq_ha.server.replication.shared_secrets import SharedSecrets
 from rmq_ha.server.replication.statistics import SlaveStatistics
 
 F = TypeVar("F", bound=Any)
+
+
+class _OpenSockets:
+    """
+    A master's connections as sockets: one that counts no more still closes for a moment.
+
+    A service has stopped when all have closed; until then their timers could still come.
+    """
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._waiting: list[Deferred[None]] = []
+
+    def add(self) -> None:
+        self._count += 1
+
+    def remove(self) -> None:
+        self._count -= 1
+        if not self._count:
+            waiting, self._waiting = self._waiting, []
+            for closed in waiting:
+                closed.callback(None)
+
+    async def wait(self) -> None:
+        """Until all are closed; nobody is let in any more."""
+        if self._count:
+            closed: Deferred[None] = Deferred()
+            self._waiting.append(closed)
+            await closed
 
 
 class ReplicationListener(Factory, Generic[F]):
@@ -49,7 +78,7 @@ class ReplicationListener(Factory, Generic[F]):
         self._configuration = configuration
         self._make_feed = make_feed
         self._owner = owner
-        self._sockets = OpenSockets()
+        self._sockets = _OpenSockets()
         self._port: IListeningPort | None = None
         self.connections: list[FeedProtocol[F]] = []
         self.times = AppendTimes()
@@ -90,7 +119,9 @@ class ReplicationListener(Factory, Generic[F]):
         return self.entrance.meet(addr)
 
     def _accept(self) -> FeedProtocol[F]:
-        connection = FeedProtocol(self._make_feed(), self._owner, self._host.clock, self._sockets)
+        self._sockets.add()
+        clock, closed = self._host.clock, self._sockets.remove
+        connection = FeedProtocol(self._make_feed(), self._owner, clock, closed)
         self.connections.append(connection)
         return connection
 

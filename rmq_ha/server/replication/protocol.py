@@ -132,35 +132,6 @@ class _Timed(Protocol):
         raise NotImplementedError
 
 
-class OpenSockets:
-    """
-    A master's connections as sockets: one that counts no more still closes for a moment.
-
-    A service has stopped when all have closed; until then their timers could still come.
-    """
-
-    def __init__(self) -> None:
-        self._count = 0
-        self._waiting: list[Deferred[None]] = []
-
-    def add(self) -> None:
-        self._count += 1
-
-    def remove(self) -> None:
-        self._count -= 1
-        if not self._count:
-            waiting, self._waiting = self._waiting, []
-            for closed in waiting:
-                closed.callback(None)
-
-    async def wait(self) -> None:
-        """Until all are closed; nobody is let in any more."""
-        if self._count:
-            closed: Deferred[None] = Deferred()
-            self._waiting.append(closed)
-            await closed
-
-
 class FeedOwner(Interface):
     """Hears of a master's connections; each method is called with the connection that changed."""
 
@@ -189,7 +160,7 @@ class FeedProtocol(_Timed, Generic[F]):
     A push producer, since the transport's writes are eager: it asks for a pause as soon as a
     frame does not go out at once, so a slow slave slows only itself.
 
-    :param sockets: hears when the socket is closed.
+    :param closed: is called when the socket is closed, which may be after the owner was told.
     :ivar peer: `host:port` of the slave.
     :ivar is_open: the connection counts still.
     """
@@ -198,15 +169,14 @@ class FeedProtocol(_Timed, Generic[F]):
     transport: ITransport
 
     def __init__(
-        self, feed: F, owner: FeedOwner, clock: IReactorTime, sockets: OpenSockets
+        self, feed: F, owner: FeedOwner, clock: IReactorTime, closed: Callable[[], None]
     ) -> None:
         super().__init__(clock)
-        sockets.add()
         self.feed = feed
         self.peer = ""
         self.is_open = True
         self._owner = owner
-        self._sockets = sockets
+        self._closed = closed
         self._has_heard = False
 
     @property
@@ -317,7 +287,7 @@ class FeedProtocol(_Timed, Generic[F]):
         if self.is_open:
             self._leave(reason_text(reason), None)
         self._see_to_timer(None)
-        self._sockets.remove()
+        self._closed()
 
 
 class ReplicaCore(Interface):

@@ -14,7 +14,7 @@ from rmq_ha.server.replication.epochs.feed import EpochFeed, Report
 from rmq_ha.server.replication.epochs.replica import Cut, EpochReplica, Remember
 from rmq_ha.server.replication.epochs.settings import ReplicationSettings
 from rmq_ha.server.replication.epochs.sync_state import SyncState
-from rmq_ha.server.replication.protocol import FeedProtocol, OpenSockets, ReplicaProtocol
+from rmq_ha.server.replication.protocol import FeedProtocol, ReplicaProtocol
 from rmq_ha.testing.host import World
 from tests.sim_kit.controlled import until, wait
 from tests.unit.server.replication.memory_log import MemoryLog
@@ -52,7 +52,7 @@ class Link:
 
     def feed(self) -> FeedProtocol[EpochFeed]:
         feed = EpochFeed(self.log, self.state, SETTINGS, self.now)
-        self.feeds.append(FeedProtocol(feed, self, self.hosts[0].seams.clock, OpenSockets()))
+        self.feeds.append(FeedProtocol(feed, self, self.hosts[0].seams.clock, lambda: None))
         return self.feeds[-1]
 
     def connect(self) -> None:
