@@ -1,7 +1,7 @@
 """The facts of replication that metrics, health, the page and `rmqha-admin` show, in one type."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
 from typing import Any
 
 from rmq_ha.server.store.journal_statistics import JournalStatistics
@@ -76,6 +76,16 @@ class MasterStatistics:
     reported: int | None = None
     frames: int = 0
     silent_ms: int | None = None
+
+    @classmethod
+    def from_info(cls, info: Mapping[str, Any]) -> "MasterStatistics":
+        """
+        From the JSON that a broker tells `rmqha-admin`.
+
+        :param info: the facts that it does not have keep their defaults.
+        """
+        known = {field.name for field in fields(cls)}
+        return cls(**{name: value for name, value in info.items() if name in known})
 
     @property
     def is_followed(self) -> bool:

@@ -12,6 +12,7 @@ from rmq_ha.base.model.topic_config import TopicConfig
 from rmq_ha.base.wire.route_bodies import Rival
 from rmq_ha.base.wire.stat_bodies import ASIDE, Connection
 from rmq_ha.ops.admin.doctor.local import Local
+from rmq_ha.server.replication.statistics import MasterStatistics
 
 _RUNTIME = re.compile(r"(\d+) days, (\d+) hours, (\d+) minutes, (\d+) seconds")
 _SIZE = re.compile(r"([\d.]+) (B|KiB|MiB|GiB|TiB|PiB|EiB)")
@@ -226,10 +227,10 @@ class Broker:
         return int(number(self.info, "commitLogMaxOffset", 0))
 
     @property
-    def link(self) -> dict[str, Any]:
-        """Of a slave of ours: how it follows its master; else empty."""
+    def link(self) -> MasterStatistics | None:
+        """How a slave of rmq-ha follows its master; None: the broker says nothing of that."""
         link = self.replication.get("master")
-        return link if isinstance(link, dict) else {}
+        return MasterStatistics.from_info(link) if isinstance(link, dict) else None
 
     @property
     def slaves(self) -> list[dict[str, Any]] | None:

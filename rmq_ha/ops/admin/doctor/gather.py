@@ -194,7 +194,7 @@ async def _look_at_hidden_masters(asker: Asker, session: Session, facts: Facts, 
     clusters = {broker.name: broker.cluster for broker in facts.brokers if broker.name}
     hidden = [(rival.address, rival.broker_name) for rival in facts.rivals()]
     for slave in facts.brokers:
-        host, _, port = str(slave.link.get("address") or "").rpartition(":")
+        host, _, port = str((slave.link and slave.link.address) or "").rpartition(":")
         if port.isdecimal():
             hidden.append((f"{host}:{int(port) - 1}", slave.name))  # unless that was changed
     for address, name in hidden:

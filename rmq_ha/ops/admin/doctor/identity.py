@@ -9,7 +9,6 @@ from rmq_ha.base.model.status import BrokerRole
 from rmq_ha.ops.admin.doctor.facts import Broker, Facts, registered_master
 from rmq_ha.ops.admin.doctor.findings import Observation, Rule, Severity
 
-_FOLLOWING = "following"
 _SAME = tuple(name for name, row in ALL_KEYS.items() if row.is_same_in_set)
 
 
@@ -123,11 +122,12 @@ def _master_unregistered(facts: Facts) -> Iterator[Observation]:
         if registered_master(members) is not None or leads:
             continue
         for slave in members:
-            whom = slave.link.get("address")
-            if whom and slave.is_slave and slave.link.get("state") == _FOLLOWING:
+            link = slave.link
+            if link and link.address and slave.is_slave and link.is_followed:
                 yield Observation(
                     name,
-                    f"no name server has a master of it, but {slave.address} follows one at {whom}",
+                    f"no name server has a master of it, but {slave.address} follows one at "
+                    f"{link.address}",
                 )
 
 

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from rmq_ha.ops.admin.doctor.facts import Broker, Facts, master_of, number
 from rmq_ha.ops.admin.doctor.findings import Observation, Rule, Severity
 
-FOLLOWING = "following"
 HEARTBEAT_MS = 5_000
 NEW_S = 20.0
 BEHIND_S = 5.0
@@ -37,8 +36,8 @@ def _pairs(facts: Facts) -> Iterator[tuple[Broker, Broker]]:
 
 def _stays_out(facts: Facts, state: str) -> Iterator[Observation]:
     for slave in _slaves(facts):
-        if slave.link.get("state") == state:
-            yield Observation(str(slave), str(slave.link.get("fault") or state))
+        if slave.link and slave.link.state == state:
+            yield Observation(str(slave), str(slave.link.fault or state))
 
 
 def _diverged(facts: Facts) -> Iterator[Observation]:
@@ -57,21 +56,21 @@ def _not_following(facts: Facts) -> Iterator[Observation]:
     """Where a set has no master to follow, `nobody-leads` says it."""
     leaderless = {item.name for item in facts.leaderless}
     for slave in _slaves(facts):
-        state = slave.link.get("state", FOLLOWING)
-        if state != FOLLOWING and state not in _FAULTS:
-            whom = slave.link.get("address")
+        link = slave.link
+        if link and not link.is_followed and link.state not in _FAULTS:
+            whom = link.address
             if not whom and slave.name in leaderless:
                 continue
             told = f"it does not follow {whom}" if whom else "it knows no master to follow"
-            why = f": {slave.link['fault']}" if slave.link.get("fault") else ""
-            yield Observation(str(slave), f"{state}: {told}{why}", _FIXES.get(state, ""))
+            why = f": {link.fault}" if link.fault else ""
+            yield Observation(str(slave), f"{link.state}: {told}{why}", _FIXES.get(link.state, ""))
 
 
 def _silent(facts: Facts) -> Iterator[Observation]:
     for slave in _slaves(facts):
-        silent = slave.link.get("silent_ms") or 0
+        silent = (slave.link and slave.link.silent_ms) or 0
         heartbeat = number(slave.config, "haSendHeartbeatInterval", HEARTBEAT_MS) or HEARTBEAT_MS
-        if slave.link.get("state") == FOLLOWING and silent > _MISSED * heartbeat:
+        if slave.link and slave.link.is_followed and silent > _MISSED * heartbeat:
             yield Observation(
                 str(slave), f"it heard nothing of its master for {silent / 1000:.0f} s"
             )
@@ -144,7 +143,7 @@ def _history_missing(facts: Facts) -> Iterator[Observation]:
 
 def _set_aside(facts: Facts) -> Iterator[Observation]:
     for slave in _slaves(facts):
-        count = slave.link.get("set_aside") or 0
+        count = slave.link.set_aside if slave.link else 0
         if count:
             yield Observation(
                 str(slave), f"in this run it set the end of its log aside {count} times"
@@ -153,13 +152,14 @@ def _set_aside(facts: Facts) -> Iterator[Observation]:
 
 def _follows_another(facts: Facts) -> Iterator[Observation]:
     for slave, master in _pairs(facts):
-        whom = str(slave.link.get("address") or "")
+        link = slave.link
+        whom = str((link and link.address) or "")
         port = master.config.get("haListenPort")
         hosts = {master.host, master.config.get("brokerIP2", "")}
         # Controllers tell slaves where the master listens for clients.
         known = {f"{host}:{port}" for host in hosts} | {master.address}
         is_address = whom.replace(".", "").replace(":", "").isdecimal()  # a name may be its
-        if is_address and port and slave.link.get("state") == FOLLOWING and whom not in known:
+        if is_address and port and link and link.is_followed and whom not in known:
             yield Observation(
                 str(slave), f"it follows {whom}, but the master of its name is {master}"
             )

@@ -102,7 +102,7 @@ IDENTITY: dict[str, Spoil] = {
     "master-aside": stands_aside,
     "no-master": lambda facts: (
         facts.brokers.pop(),
-        slave(facts).link.update(state="unreachable"),
+        slave(facts).replication["master"].update(state="unreachable"),
     ),
     "master-unregistered": lambda facts: facts.brokers.pop(),
     "wrong-broker-name": wrong_name,

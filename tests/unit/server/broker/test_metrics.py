@@ -338,7 +338,7 @@ def test_a_slave_that_connects_anew_goes_on_with_its_series() -> None:
     machine = pair.slave_host.ip
     before = scrape(pair.of_master)["rmqha_replication_acked_bytes"].keys()
     (connection,) = pair.master.controller.journal.service.statistics().slaves
-    pair.slave.journal.service._link._connection.close()  # type: ignore[union-attr]
+    pair.slave.journal.service._link.connection.close()  # type: ignore[union-attr]
     pair.pass_time(3)
     (anew,) = pair.master.controller.journal.service.statistics().slaves
     assert anew.address != connection.address
