@@ -564,24 +564,22 @@ STILL_RIDDLES: dict[str, frozenset[str]] = {
     ),
     "server": words(
         """
-        AclFiles._nothing AclFiles._one AppendTimes.behind Asked Behind Beyond Broker._maybe
-        BrokerStats.got ClientCalls._over Committed Completed ControllerClient._do
-        ControllerClient._kept ControllerClient._over DamagedLog._behind DamagedLog._where
-        Dispatcher.behind DuplicateWindow._first DuplicateWindow._is DuplicateWindow._known
-        DuplicateWindow._later DuplicateWindow.over Epochs.above Epochs.at Epochs.last Fates.of
-        Fed Feed._ahead Follower._kept FrameLimits.most GroupEncoder._most Journal.kept
-        JournalBase.elsewhere JournalBase.kept Ledger._before Ledger._kept Left Liveness.gone
-        Liveness.last Lookups.again Member._be Member.between Owed Paged Pusher._most
-        QueueRebuild.again RecentEntries.some Recovered Registration._everywhere
-        Registration._told ReplicasInfoManager._first ReplicasManager._again
-        ReplicasManager._later ReplicasManager._seen ReplicasManager._told ReplicasManager.kept
-        Replicated Resignation._best RouteInfoManager._has SendHooks.after SendHooks.before Sent
-        Since StatsItem._at StreamedTables.whole Succession._both Tables.whole Tally.of
+        AclFiles._nothing AclFiles._one AppendTimes.behind Broker._maybe BrokerStats.got
+        ClientCalls._over ControllerClient._do ControllerClient._kept ControllerClient._over
+        DamagedLog._behind DamagedLog._where Dispatcher.behind DuplicateWindow._first
+        DuplicateWindow._is DuplicateWindow._known DuplicateWindow._later DuplicateWindow.over
+        Epochs.above Epochs.at Epochs.last Fates.of Fed Feed._ahead Follower._kept
+        FrameLimits.most GroupEncoder._most Journal.kept JournalBase.elsewhere JournalBase.kept
+        Ledger._before Ledger._kept Liveness.gone Liveness.last Lookups.again Member._be
+        Member.between Pusher._most QueueRebuild.again RecentEntries.some
+        Registration._everywhere Registration._told ReplicasInfoManager._first
+        ReplicasManager._again ReplicasManager._later ReplicasManager._seen
+        ReplicasManager._told ReplicasManager.kept Replicated Resignation._best
+        RouteInfoManager._has SendHooks.after SendHooks.before StatsItem._at
+        StreamedTables.whole Succession._both Tables.whole Tally.of
         TransactionalMessageCheckService._over Transfer._has TrustedMasters.only TurnWatch.came
-        TurnWatch.took VanishedTopics.seen Vouched WrittenEntries.of _Carried _Configs._have
-        _Configs.be _Held _Known _Memberships.of _Table.be _Timed _above _behind _given _gone
-        _same _who _why anew.py around.py audited.py best deleted.py delivered.py owed.py
-        refused.py unserved.py versioned.py vouched.py wiped.py
+        TurnWatch.took VanishedTopics.seen WrittenEntries.of _Configs._have _Configs.be _Known
+        _Memberships.of _Table.be _Timed _why anew.py refused.py
         """
     ),
     "ops": words(

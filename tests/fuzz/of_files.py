@@ -26,7 +26,7 @@ from rmq_ha.server.namesrv.kv_config import KVConfigManager
 from rmq_ha.server.replication.epochs.epochs import decode_epochs, encode_epochs
 from rmq_ha.server.replication.epochs.roles.identity import decode_identity
 from rmq_ha.server.store.delay.offsets import DelayOffsets
-from rmq_ha.server.store.queues.deleted import DeletedQueues
+from rmq_ha.server.store.queues.deleted_queues import DeletedQueues
 from rmq_ha.testing.disk import SimDisk
 from rmq_ha.testing.worker import AtOnce
 from tests.fuzz.target import target

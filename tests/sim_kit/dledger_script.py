@@ -8,9 +8,9 @@ from rmq_ha.base.store_format.dledger_values import Entry, Role, TermVote
 from rmq_ha.server.dledger.actions import (
     Action,
     Answer,
-    Committed,
-    Completed,
+    CommitIndexMoved,
     Persist,
+    PutsCompleted,
     RoleChanged,
     Send,
 )
@@ -251,4 +251,4 @@ class Script:
         return self.respond(call, answer)
 
 
-__all__ = ["Committed", "Completed", "Persist", "RoleChanged", "Script"]
+__all__ = ["CommitIndexMoved", "Persist", "PutsCompleted", "RoleChanged", "Script"]

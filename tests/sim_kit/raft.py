@@ -17,9 +17,9 @@ from rmq_ha.base.errors import LedgerFull
 from rmq_ha.base.store_format.dledger_values import Entry, Role, TermVote
 from rmq_ha.server.dledger.actions import (
     Answer,
-    Committed,
-    Completed,
+    CommitIndexMoved,
     Persist,
+    PutsCompleted,
     RoleChanged,
     Send,
     Sync,
@@ -254,11 +254,11 @@ class Machine:
             self._is_syncing = True
             context = (self.incarnation, self.ledger, *self.ledger.begin_sync())
             self.group.after(self._disk_time(), self._synced, context)
-        elif kind is Committed:
+        elif kind is CommitIndexMoved:
             term = self.node.term if self.node is not None else 0
             self.group.judge.commits(self, self._seen_commit, action.index, term)
             self._seen_commit = max(self._seen_commit, action.index)
-        elif kind is Completed:
+        elif kind is PutsCompleted:
             self._completed(action)
         elif kind is RoleChanged:
             self._role_changed(action)
@@ -368,7 +368,7 @@ class Machine:
         self.put(1)
         return self.ledger.entry(before + 1)
 
-    def _completed(self, action: Completed) -> None:
+    def _completed(self, action: PutsCompleted) -> None:
         pending = self.pending
         while pending and pending[0].entry.index <= action.index:
             self.group.judge.completed(self, pending.popleft(), action.code)

@@ -29,7 +29,7 @@ from rmq_ha.ops.admin.role_change import (
 )
 from rmq_ha.ops.admin.role_file import RoleFile, must_be_a_brokers
 from rmq_ha.ops.admin.session import NO_ANSWER, Session, run
-from rmq_ha.server.store.local.owed import OwedLog
+from rmq_ha.server.store.local.refetch import RefetchLog
 
 _COLUMNS = ("topic", "queue", "group", "here", "there", "lacks")
 _ROLES = (BrokerRole.SYNC_MASTER, BrokerRole.ASYNC_MASTER)
@@ -266,7 +266,7 @@ def _look_at_debts(change: RoleChange, own: Member) -> None:
     """
     if own.role is None or own.is_master:
         return
-    for owed in OwedLog(change.session.host.disk, own.root).open():
+    for owed in RefetchLog(change.session.host.disk, own.root).open():
         if owed.end <= own.end:
             continue
         text = (

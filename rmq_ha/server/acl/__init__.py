@@ -6,5 +6,6 @@ request.
 `Rules.check` decides and gives the request its `Grant`, so a request is validated once.
 
 `table` has one row a request code. A new route needs a row there, a request in
-`tests/unit/server/broker/guarded.py`, and, if it changes something, an act in `broker/audited.py`.
+`tests/unit/server/broker/guarded.py`, and, if it changes something, an act in
+`broker/audit_acts.py`.
 """

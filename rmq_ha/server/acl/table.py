@@ -27,7 +27,7 @@ _HALF_MARK = f"{TRAN_MSG}\x01"
 _NO_EXT: Ext = {}
 
 
-class Asked(NamedTuple):
+class RequestFacts(NamedTuple):
     """A request as the rules of the table see it."""
 
     request: RemotingCommand
@@ -68,7 +68,7 @@ class Rule(NamedTuple):
     """
 
     text: str
-    needs: Callable[[Asked], list[Need]]
+    needs: Callable[[RequestFacts], list[Need]]
 
 
 def needs_of(request: RemotingCommand, record_at: RecordAt) -> list[Need]:
@@ -85,7 +85,7 @@ def needs_of(request: RemotingCommand, record_at: RecordAt) -> list[Need]:
             f" request type {request.code} not supported: it is not in the table of permissions "
             "(aclStrict=true)",
         )
-    asked = Asked(request, request.ext or _NO_EXT, record_at)
+    asked = RequestFacts(request, request.ext or _NO_EXT, record_at)
     return [need for rule in rules for need in rule.needs(asked)]
 
 
@@ -104,7 +104,7 @@ def _group(name: str, permission: int = SUB, what: str = "group") -> Rule:
     )
 
 
-def _given(name: str, rule: Rule) -> Rule:
+def _if_named(name: str, rule: Rule) -> Rule:
     """What is needed only where a header field is there."""
     return Rule(
         f"{rule.text}, if the request names one",
@@ -119,7 +119,7 @@ def _send(topic_field: str, group_field: str, producer_field: str, properties_fi
     Half messages come back to their producer group when they are checked.
     """
 
-    def needs(asked: Asked) -> list[Need]:
+    def needs(asked: RequestFacts) -> list[Need]:
         ext, topic = asked.ext, asked.field(topic_field)
         resources = [(topic, PUB)]
         if topic.startswith(RETRY_PREFIX):
@@ -139,20 +139,20 @@ def _send(topic_field: str, group_field: str, producer_field: str, properties_fi
     )
 
 
-def _record_by_offset(asked: Asked) -> list[Need]:
+def _record_by_offset(asked: RequestFacts) -> list[Need]:
     """A record is found by its bytes' place alone: what it is of, only it can tell."""
     return _read(asked.record(_number(asked, "offset")))
 
 
-def _viewed(asked: Asked) -> list[Need]:
+def _viewed(asked: RequestFacts) -> list[Need]:
     return _record_by_offset(asked) or [NEEDS_ADMIN]
 
 
-def _record_by_id(asked: Asked) -> list[Need]:
+def _record_by_id(asked: RequestFacts) -> list[Need]:
     return _read(asked.record(place_of(asked.field("msgId"))))
 
 
-def _half_message(asked: Asked) -> list[Need]:
+def _half_message(asked: RequestFacts) -> list[Need]:
     record = asked.record(_number(asked, "commitLogOffset"))
     if record is None or record.topic != HALF_TOPIC:
         return []  # and so nothing to end
@@ -163,20 +163,20 @@ def _read(record: Record | None) -> list[Need]:
     return [] if record is None else [(record.topic, SUB)]
 
 
-def _number(asked: Asked, name: str) -> int:
+def _number(asked: RequestFacts, name: str) -> int:
     try:
         return int(asked.field(name)[:20])
     except ValueError:
         raise asked.refusal(f"the header field {name} is no number") from None
 
 
-def _locks(asked: Asked) -> list[Need]:
+def _locks(asked: RequestFacts) -> list[Need]:
     batch = asked.request.read(LockBatch.decode)
     topics = dict.fromkeys([queue.topic for queue in batch.queues])
     return [(group_resource(batch.consumer_group), SUB), *[(topic, SUB) for topic in topics]]
 
 
-def _check_client(asked: Asked) -> list[Need]:
+def _check_client(asked: RequestFacts) -> list[Need]:
     check = asked.request.read(CheckClient.decode)
     needs = [(group_resource(check.group), SUB)]
     return needs if check.subscription is None else [*needs, subscribed(check.subscription)]
@@ -214,7 +214,7 @@ TABLE: Mapping[int, tuple[Rule, ...]] = {
             lambda asked: heartbeat(asked.request),
         ),
     ),
-    RequestCode.UNREGISTER_CLIENT: (_given("consumerGroup", _group("consumerGroup")),),
+    RequestCode.UNREGISTER_CLIENT: (_if_named("consumerGroup", _group("consumerGroup")),),
     RequestCode.CHECK_CLIENT_CONFIG: (Rule("SUB on its group and topic", _check_client),),
     RequestCode.GET_CONSUMER_LIST_BY_GROUP: (_group("consumerGroup"),),
     RequestCode.CONSUMER_SEND_MSG_BACK: (_group("group"), Rule(_RECORD, _record_by_offset)),
@@ -231,7 +231,7 @@ TABLE: Mapping[int, tuple[Rule, ...]] = {
     RequestCode.GET_TOPIC_STATS_INFO: _BOUNDS,
     RequestCode.GET_CONSUMER_CONNECTION_LIST: (_group("consumerGroup"),),
     RequestCode.GET_PRODUCER_CONNECTION_LIST: (_group("producerGroup", PUB, "producer group"),),
-    RequestCode.GET_CONSUME_STATS: (_group("consumerGroup"), _given("topic", _topic())),
+    RequestCode.GET_CONSUME_STATS: (_group("consumerGroup"), _if_named("topic", _topic())),
     RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: _GROUPS_PROGRESS,
     RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS: _GROUPS_PROGRESS,
     RequestCode.QUERY_CONSUME_TIME_SPAN: _GROUPS_PROGRESS,

@@ -28,7 +28,7 @@ from rmq_ha.server.broker.processors.send_answers import SendAnswers
 from rmq_ha.server.broker.processors.send_back import SendBackProcessor
 from rmq_ha.server.broker.processors.send_checks import SendChecks
 from rmq_ha.server.broker.processors.send_hooks import SendHooks, SendPlugins
-from rmq_ha.server.broker.processors.unserved import UnservedProperties
+from rmq_ha.server.broker.processors.unserved_requests import UnservedProperties
 from rmq_ha.server.broker.registration import Registration
 from rmq_ha.server.broker.replication_info import replication_info
 from rmq_ha.server.broker.role import RoleKeeper, RoleParts, make_role_keeper

@@ -53,7 +53,7 @@ from rmq_ha.base.tls.reload import TlsReload
 from rmq_ha.base.tls.server import ServerTls
 from rmq_ha.base.wire.bodies import decode_delay_offsets
 from rmq_ha.server.broker.assembly import admin_processors, role_keeper, transaction_checks
-from rmq_ha.server.broker.audited import acts
+from rmq_ha.server.broker.audit_acts import acts
 from rmq_ha.server.broker.context import BrokerContext
 from rmq_ha.server.broker.frame_limits import FrameLimits
 from rmq_ha.server.broker.hold import PullRequestHoldService
@@ -67,7 +67,7 @@ from rmq_ha.server.broker.processors.pull import Deliveries, PullMessageProcesso
 from rmq_ha.server.broker.processors.send import SendMessageProcessor, SendRules
 from rmq_ha.server.broker.processors.send_checks import SendChecks
 from rmq_ha.server.broker.processors.send_hooks import SendHooks, SendPlugins
-from rmq_ha.server.broker.processors.unserved import UnservedProperties
+from rmq_ha.server.broker.processors.unserved_requests import UnservedProperties
 from rmq_ha.server.broker.registration import LearnedOfMaster, Registration
 from rmq_ha.server.broker.routes import Processor, add_routes
 from rmq_ha.server.broker.slave import SlaveSynchronize
@@ -88,7 +88,7 @@ from rmq_ha.server.broker.tables.queue_locks import RebalanceLockManager
 from rmq_ha.server.broker.tables.topics import TopicConfigManager
 from rmq_ha.server.broker.vanished_topics import QueuesOfTopics
 from rmq_ha.server.plugins import Find, checked, checked_journal, load_configured
-from rmq_ha.server.store.journal import BrokerAround
+from rmq_ha.server.store.journal import JournalBrokerContext
 from rmq_ha.server.store.message_store import DefaultMessageStore
 
 CLIENT_SCAN_S = 10.0
@@ -265,7 +265,7 @@ class Broker:
         )
         self.masters = TrustedMasters(Networks(own.ha_trusted_masters, with_names=True))
         self.journal.join(
-            BrokerAround(
+            JournalBrokerContext(
                 calls=calls,
                 identity=lambda: self.identity,
                 tables=self._streamed_tables,

@@ -61,7 +61,7 @@ Key = tuple[str, str]
 Put = Callable[[], "Deferred[PutMessageResult]"]
 
 
-class Sent(NamedTuple):
+class SendKey(NamedTuple):
     """
     What a send is known by.
 
@@ -82,7 +82,7 @@ class Sent(NamedTuple):
         return self.stored_in, self.uniq_key
 
 
-def sent(message: Message, stored_in: str) -> Sent | None:
+def sent(message: Message, stored_in: str) -> SendKey | None:
     """
     What is compared of a message; None: it is stored whatever was stored before.
 
@@ -95,7 +95,7 @@ def sent(message: Message, stored_in: str) -> Sent | None:
     topic = message.topic
     if not uniq_key or topic == HALF_TOPIC or topic.startswith(RETRY_PREFIX):
         return None
-    return Sent(stored_in, topic, uniq_key, message.properties.get(SENT_BY, ""))
+    return SendKey(stored_in, topic, uniq_key, message.properties.get(SENT_BY, ""))
 
 
 def sender_of(account: str) -> str:
@@ -139,7 +139,7 @@ class DuplicateWindow:
 
     # One by one
 
-    def put(self, message: Sent, wait: bool, put: Put) -> "Deferred[PutMessageResult]":
+    def put(self, message: SendKey, wait: bool, put: Put) -> "Deferred[PutMessageResult]":
         """
         Store it with `put`, unless it is known.
 
@@ -166,7 +166,7 @@ class DuplicateWindow:
         As `put`, of a batch: known where all of its messages lie side by side already.
 
         :param ids: of its messages; one without an id is stored, and with it the batch.
-        :param sender: of all of them, see `Sent`.
+        :param sender: of all of them, see `SendKey`.
         :param host: who sends it.
         """
         if not self._store.is_writable or topic.startswith(RETRY_PREFIX) or not all(ids):
@@ -176,7 +176,7 @@ class DuplicateWindow:
             if self._is_under_way(key):
                 again = partial(self.put_batch, topic, ids, sender, wait, host, put)
                 return self._later(key, again)
-        first = self._first(Sent(topic, topic, ids[0], sender))
+        first = self._first(SendKey(topic, topic, ids[0], sender))
         if first is None:
             return self._put_new(keys, put)
         records = [first]
@@ -203,7 +203,7 @@ class DuplicateWindow:
         for number in range(1, len(ids)):
             unit = None if queue is None else queue.unit(first.queue_offset + number)
             record = None if unit is None else self._record(unit[0])
-            message = Sent(first.topic, first.topic, ids[number], sender)
+            message = SendKey(first.topic, first.topic, ids[number], sender)
             if record is None or not self._is(record, message):
                 return
             records.append(record)
@@ -217,7 +217,7 @@ class DuplicateWindow:
         It is no repetition: it is under way from now on, and `watched` has to follow.
 
         :param uniq_key: empty: nothing is compared.
-        :param sender: see `Sent`.
+        :param sender: see `SendKey`.
         """
         if not uniq_key:
             return True
@@ -225,7 +225,7 @@ class DuplicateWindow:
         if key in self._under_way:
             return False
         try:
-            if self._first(Sent(topic, topic, uniq_key, sender)) is not None:
+            if self._first(SendKey(topic, topic, uniq_key, sender)) is not None:
                 return False
         except StoreError:
             return False  # told to whoever sent it, when it is looked at alone
@@ -302,7 +302,7 @@ class DuplicateWindow:
 
     # What is known
 
-    def _first(self, message: Sent) -> Record | None:
+    def _first(self, message: SendKey) -> Record | None:
         """
         The newest record of the window that is this message, and is in its queue.
 
@@ -331,7 +331,7 @@ class DuplicateWindow:
             return None
 
     @staticmethod
-    def _is(record: Record, message: Sent) -> bool:
+    def _is(record: Record, message: SendKey) -> bool:
         if record.topic != message.stored_in:
             return False
         properties = decode_properties(record.properties_string)

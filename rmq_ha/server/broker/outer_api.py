@@ -193,7 +193,7 @@ class BrokerOuterAPI:
         """
         bodies = await self._bodies(master, RequestCode.GET_ALL_TOPIC_CONFIG)
         pages = list(map(TopicTable.decode, bodies))
-        version = _same([page.version for page in pages], master)
+        version = _equal_versions([page.version for page in pages], master)
         return TopicTable(version, _joined([page.topics for page in pages], master, "topic"))
 
     async def consumer_offsets(self, master: str) -> dict[str, dict[int, int]]:
@@ -211,7 +211,7 @@ class BrokerOuterAPI:
         """GET_ALL_SUBSCRIPTIONGROUP_CONFIG; raises as `topic_configs`."""
         bodies = await self._bodies(master, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
         pages = list(map(GroupTable.decode, bodies))
-        version = _same([page.version for page in pages], master)
+        version = _equal_versions([page.version for page in pages], master)
         return GroupTable(version, _joined([page.groups for page in pages], master, "group"))
 
     async def max_offset(self, master: str, topic: str, queue_id: int) -> int:
@@ -270,7 +270,7 @@ def _check(response: RemotingCommand, address: str, command: RemotingCommand) ->
         )
 
 
-def _same(versions: Sequence[DataVersion], master: str) -> DataVersion:
+def _equal_versions(versions: Sequence[DataVersion], master: str) -> DataVersion:
     if any(version != versions[0] for version in versions):
         raise RemotingError(f"the table of {master} changed while its pages were copied")
     return versions[0]

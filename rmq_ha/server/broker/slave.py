@@ -21,7 +21,7 @@ from rmq_ha.base.timing.periodic import Periodic
 from rmq_ha.base.wire.bodies import GroupTable, TopicTable
 from rmq_ha.server.broker.outer_api import BrokerOuterAPI
 from rmq_ha.server.broker.tables.broker_tables import CopiedTables
-from rmq_ha.server.broker.tables.versioned import VersionedTable
+from rmq_ha.server.broker.tables.versioned_table import VersionedTable
 from rmq_ha.server.broker.vanished_topics import QueuesOfTopics, VanishedTopics
 
 T = TypeVar("T", bound=msgspec.Struct)

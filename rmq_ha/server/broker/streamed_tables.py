@@ -24,7 +24,7 @@ from rmq_ha.server.broker.tables.consumer_offsets import ConsumerOffsetManager
 from rmq_ha.server.broker.tables.delay_offsets import DelayOffsetCopy, delay_offset_body
 from rmq_ha.server.broker.tables.groups import SubscriptionGroupManager
 from rmq_ha.server.broker.tables.topics import TopicConfigManager
-from rmq_ha.server.broker.tables.versioned import VersionedTable
+from rmq_ha.server.broker.tables.versioned_table import VersionedTable
 from rmq_ha.server.replication.epochs.tables import Entry
 
 DELAY_LEVELS = "levels"

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from rmq_ha.server.controller.liveness import Heartbeat
 
 
-def best(candidates: Iterable[int], heartbeats: Mapping[int, Heartbeat]) -> int | None:
+def best_candidate(candidates: Iterable[int], heartbeats: Mapping[int, Heartbeat]) -> int | None:
     """
     The one with the newest and then longest log; among equals the smaller priority, then the id.
 

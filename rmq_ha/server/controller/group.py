@@ -26,8 +26,8 @@ from rmq_ha.server.controller.codes import ResponseCode
 from rmq_ha.server.dledger.actions import (
     Action,
     Answer,
-    Completed,
     Persist,
+    PutsCompleted,
     RoleChanged,
     Send,
     Sync,
@@ -289,7 +289,7 @@ class ControllerGroup:
             action.token.callback(action.message)
         elif isinstance(action, Sync):
             self._sync()
-        elif isinstance(action, Completed):
+        elif isinstance(action, PutsCompleted):
             self._completed(action)
         elif isinstance(action, RoleChanged):
             self._role_changed(action)
@@ -380,7 +380,7 @@ class ControllerGroup:
         if self._term_index is not None and self._applied >= self._term_index:
             self._lead(True)
 
-    def _completed(self, action: Completed) -> None:
+    def _completed(self, action: PutsCompleted) -> None:
         self._apply_committed()
         for index in [index for index in self._waiting if index <= action.index]:
             done = self._waiting.pop(index)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from rmq_ha.server.controller.broker_sets import BrokerSet, BrokerSets
 from rmq_ha.server.controller.codec import encode_elected, encode_replicas, encode_set
 from rmq_ha.server.controller.codes import ResponseCode
-from rmq_ha.server.controller.election import best, is_behind
+from rmq_ha.server.controller.election import best_candidate, is_behind
 from rmq_ha.server.controller.events import (
     AddressUpdated,
     BrokerDataCleaned,
@@ -318,7 +318,7 @@ class ReplicasInfoManager:
                 f"no heartbeat of {asker} has come yet, and others have data; ask again",
                 ElectMasterResponse(),
             )
-        chosen = best(better, living) if better else asker
+        chosen = best_candidate(better, living) if better else asker
         seen = [beat.epoch for beat in living.values() if 0 <= beat.epoch < _LAST_EPOCH]
         assert chosen is not None
         return self._elected(broker_set, name, chosen, max(seen, default=0) + 1, living)
@@ -330,7 +330,7 @@ class ReplicasInfoManager:
         if self._is_unclean_allowed():
             pools.append(tuple(broker_set.brokers))
         for pool in pools:
-            chosen = best([i for i in pool if designated in (None, i)], living)
+            chosen = best_candidate([i for i in pool if designated in (None, i)], living)
             if chosen is not None:
                 return chosen
         return None

@@ -34,7 +34,7 @@ class Sync(NamedTuple):
     """The ledger shall be synced, then `Node.synced` told; never two at a time."""
 
 
-class Completed(NamedTuple):
+class PutsCompleted(NamedTuple):
     """
     Puts of this leadership up to an index, as far as they are not complete, are decided.
 
@@ -53,13 +53,13 @@ class RoleChanged(NamedTuple):
     leader_id: str | None
 
 
-class Committed(NamedTuple):
+class CommitIndexMoved(NamedTuple):
     """The ledger's committed index has moved."""
 
     index: int  # type: ignore[assignment]  # hides tuple.index
 
 
-Action = Persist | Send | Answer | Sync | Completed | RoleChanged | Committed
+Action = Persist | Send | Answer | Sync | PutsCompleted | RoleChanged | CommitIndexMoved
 
 
 class ILedger(Protocol):

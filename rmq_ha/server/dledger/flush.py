@@ -14,7 +14,7 @@ from rmq_ha.base.errors import NotNow, StoreError
 from rmq_ha.base.model.status import Decided, PutMessageStatus
 from rmq_ha.server.dledger.commit_log import DLedgerCommitLog
 from rmq_ha.server.dledger.ledger_sync import SyncJob
-from rmq_ha.server.store.journal import StoreAround
+from rmq_ha.server.store.journal import JournalStoreContext
 from rmq_ha.server.store.log.clean import CleaningLimits, LogCleaner
 
 FLUSH_S = 0.01
@@ -34,7 +34,7 @@ class LedgerFlusher:
 
     log = Logger()
 
-    def __init__(self, log: DLedgerCommitLog, store: StoreAround) -> None:
+    def __init__(self, log: DLedgerCommitLog, store: JournalStoreContext) -> None:
         self._log = log
         self._ledger = log.ledger
         self._store = store
@@ -186,7 +186,7 @@ class LedgerCleaner(LogCleaner):
     Spec: dledger.md, section 13.1 and chapter 14.
     """
 
-    def __init__(self, log: DLedgerCommitLog, store: StoreAround) -> None:
+    def __init__(self, log: DLedgerCommitLog, store: JournalStoreContext) -> None:
         configuration = store.configuration
         own = configuration.ours
         self._group_log = log

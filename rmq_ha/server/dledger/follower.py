@@ -8,11 +8,11 @@ from twisted.logger import Logger
 
 from rmq_ha.base.errors import InconsistentLedger, LedgerFull, StoreError
 from rmq_ha.base.store_format.dledger_values import Entry, Role
-from rmq_ha.server.dledger.actions import Committed
+from rmq_ha.server.dledger.actions import CommitIndexMoved
 from rmq_ha.server.dledger.codes import PushType, ResponseCode
+from rmq_ha.server.dledger.durable_index import DurableIndex
 from rmq_ha.server.dledger.member import NEVER, Member
 from rmq_ha.server.dledger.messages import PushEntryRequest, PushEntryResponse
-from rmq_ha.server.dledger.vouched import Vouched
 
 _OK = ResponseCode.SUCCESS
 _INCONSISTENT = ResponseCode.INCONSISTENT_STATE
@@ -48,7 +48,7 @@ class Follower:
 
     log = Logger()
 
-    def __init__(self, member: Member, vouched: Vouched) -> None:
+    def __init__(self, member: Member, vouched: DurableIndex) -> None:
         self._member = member
         self._vouched = vouched
         self._early: dict[int, _Waiting] = {}
@@ -383,4 +383,4 @@ class Follower:
             index = min(index, self._kept)
         if index > ledger.committed_index and index >= ledger.begin_index >= 0:
             ledger.commit(index)
-            self._member.outbox.append(Committed(index))
+            self._member.outbox.append(CommitIndexMoved(index))

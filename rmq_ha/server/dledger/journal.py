@@ -14,13 +14,13 @@ from rmq_ha.base.store_format.dledger_values import ENTRY_HEADER_SIZE
 from rmq_ha.server.dledger.assembly import dledger_directory, make_dledger_log
 from rmq_ha.server.dledger.commit_log import DLedgerCommitLog
 from rmq_ha.server.dledger.flush import LedgerCleaner, LedgerFlusher
-from rmq_ha.server.dledger.ledger_recovery import Recovered
+from rmq_ha.server.dledger.ledger_recovery import RecoveredLedger
 from rmq_ha.server.dledger.service import DLedgerService
 from rmq_ha.server.dledger.tail import LedgerTail
 from rmq_ha.server.dledger.term_file import GroupFile
-from rmq_ha.server.store.journal import Role, StoreAround
+from rmq_ha.server.store.journal import JournalStoreContext, Role
 from rmq_ha.server.store.journal_base import JournalBase
-from rmq_ha.server.store.log.boot import Left
+from rmq_ha.server.store.log.boot import LeftByCrash
 
 _HEAD = 128
 
@@ -37,7 +37,7 @@ class LedgerJournal(JournalBase):
     ) -> None:
         super().__init__(log, config, role or Role(config))
 
-    def attach(self, store: StoreAround) -> None:
+    def attach(self, store: JournalStoreContext) -> None:
         self._store = store
         self.tail = LedgerTail(self.log)
         self.flusher = LedgerFlusher(self.log, store)
@@ -52,18 +52,18 @@ class LedgerJournal(JournalBase):
     def check_presence(self) -> None:
         """See `Journal`: an empty ledger is filled by its group."""
 
-    def recover(self, left: Left) -> None:
+    def recover(self, left: LeftByCrash) -> None:
         """
         Cut the queues to the ledger; after a crash what was not surely written is dispatched again.
 
         Spec: dledger.md, section 15.2.
         """
         log, ledger, queues = self.log, self.log.ledger, self._store.queues
-        last_exit_ok = left is Left.CLEAN
+        last_exit_ok = left is LeftByCrash.CLEAN
         log.classic.load(ledger.end_index >= 0, last_exit_ok, queues)
         ledger.first_pos = log.classic.end
         if ledger.end_index < 0:
-            ledger.become(Recovered())  # behind what the classic log has now
+            ledger.become(RecoveredLedger())  # behind what the classic log has now
             self._recover_empty()
             return
         log.flushed_offset = ledger.end_pos
@@ -118,7 +118,7 @@ class GroupJournal(LedgerJournal):
         super().__init__(log, configuration.store, self.service.role)
         self.replicated_by(self.service)
 
-    def attach(self, store: StoreAround) -> None:
+    def attach(self, store: JournalStoreContext) -> None:
         super().attach(store)
         self.service.attach(self.flusher)
 

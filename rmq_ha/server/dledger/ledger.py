@@ -22,7 +22,7 @@ from rmq_ha.base.store_format.dledger_values import ENTRY_HEADER_SIZE, Entry, Ro
 from rmq_ha.server.dledger.codes import ResponseCode
 from rmq_ha.server.dledger.ledger_files import LedgerFiles
 from rmq_ha.server.dledger.ledger_reader import LedgerReader
-from rmq_ha.server.dledger.ledger_recovery import LedgerRecovery, Recovered
+from rmq_ha.server.dledger.ledger_recovery import LedgerRecovery, RecoveredLedger
 from rmq_ha.server.dledger.ledger_sync import SyncJob
 from rmq_ha.server.dledger.term_file import CheckpointFile, disk_error
 
@@ -255,7 +255,7 @@ class Ledger(LedgerReader):
 
     def _wipe(self) -> None:
         if self.end_index < 0:
-            self.become(Recovered())
+            self.become(RecoveredLedger())
             self.files.cut(0, 0)
         else:
             self.files.cut(self.end_pos, self.end_index + 1)
@@ -330,7 +330,7 @@ class Ledger(LedgerReader):
     def _empty(self) -> None:
         self._forget_synced(-1)
         self.recent.clear()
-        self.become(Recovered())
+        self.become(RecoveredLedger())
         self.committed_index, self.committed_pos = -1, 0
         self._cut(0, 0)
 

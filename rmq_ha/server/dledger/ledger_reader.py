@@ -11,7 +11,7 @@ from rmq_ha.base.errors import StoreError
 from rmq_ha.base.store_format.dledger import BLANK_SIZE, IndexEntry, place_after
 from rmq_ha.base.store_format.dledger_values import ENTRY_HEADER_SIZE, MAX_ENTRY_SIZE, Entry
 from rmq_ha.server.dledger.ledger_files import LedgerFiles
-from rmq_ha.server.dledger.ledger_recovery import Recovered
+from rmq_ha.server.dledger.ledger_recovery import RecoveredLedger
 
 _READ_COUNT = 1024
 
@@ -97,12 +97,12 @@ class LedgerReader:
         self.largest_body = min(MAX_ENTRY_SIZE, files.file_size - BLANK_SIZE) - ENTRY_HEADER_SIZE
         self.recent = RecentEntries(cached_bytes)
         self.first_pos = first_pos
-        self.become(Recovered())
+        self.become(RecoveredLedger())
 
-    def become(self, recovered: Recovered) -> None:
+    def become(self, recovered: RecoveredLedger) -> None:
         """Begin and end are others; an empty ledger begins at its first position."""
         if recovered.end_index < 0:
-            recovered = Recovered(begin_pos=self.first_pos, end_pos=self.first_pos)
+            recovered = RecoveredLedger(begin_pos=self.first_pos, end_pos=self.first_pos)
         self.begin_index, self.begin_pos, self.end_index, self.end_term, self.end_pos = recovered
 
     @property

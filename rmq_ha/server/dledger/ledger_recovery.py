@@ -29,7 +29,7 @@ _COLUMN = 1 << 15
 _FILES_BACK = 3
 
 
-class Recovered(NamedTuple):
+class RecoveredLedger(NamedTuple):
     """
     What a ledger holds; -1 when it is empty.
 
@@ -98,14 +98,14 @@ class LedgerRecovery:
         self._index = _Column(files.index, INDEX_UNIT)
         self._checksums = _Column(files.checksums, CHECKSUM_UNIT)
 
-    def run(self) -> Recovered:
+    def run(self) -> RecoveredLedger:
         """
         Find the end, and mend the index up to there; what lies behind it is left for `cut`.
 
         :raises StoreError: the beginning of the ledger is damaged, or the disk cannot read it.
         """
         if not self._row.starts:
-            return Recovered()
+            return RecoveredLedger()
         begin_pos, begin = self._beginning()
         start = self._first_unsure(begin)
         last_header = self._walk(start) if start != self._row.starts[0] else None
@@ -116,9 +116,9 @@ class LedgerRecovery:
         if self._index.count_mended:
             self.log.warn("{count} index entries made anew", count=self._index.count_mended)
         if begin is None or last_header is None:
-            return Recovered()
+            return RecoveredLedger()
         self._check_synced(last_header)
-        return Recovered(
+        return RecoveredLedger(
             begin.index,
             begin_pos,
             last_header.index,

@@ -12,6 +12,7 @@ from rmq_ha.base.errors import StoreError
 from rmq_ha.base.store_format.dledger_values import Entry, MemberStanding, Role, Room, TermVote
 from rmq_ha.server.dledger.actions import Action, ILedger
 from rmq_ha.server.dledger.codes import RequestCode, ResponseCode
+from rmq_ha.server.dledger.durable_index import DurableIndex
 from rmq_ha.server.dledger.election import Election
 from rmq_ha.server.dledger.follower import Follower
 from rmq_ha.server.dledger.heartbeat import HeartBeats
@@ -32,7 +33,6 @@ from rmq_ha.server.dledger.messages import (
 from rmq_ha.server.dledger.push import Pusher
 from rmq_ha.server.dledger.quorum import Quorum
 from rmq_ha.server.dledger.transfer import Transfer
-from rmq_ha.server.dledger.vouched import Vouched
 
 _RESPONSES: dict[int, type[GroupMessage]] = {
     RequestCode.METADATA: MetadataResponse,
@@ -76,7 +76,7 @@ class Node:
         self.settings = settings
         self.ledger = ledger
         self.member = Member(settings, ledger, term_vote, random, now_ms)
-        self._vouched = Vouched(self.member)
+        self._vouched = DurableIndex(self.member)
         self.quorum = Quorum(self.member, self._vouched)
         self._follower = Follower(self.member, self._vouched)
         self._pushers = {peer: Pusher(self.member, self.quorum, peer) for peer in settings.others}

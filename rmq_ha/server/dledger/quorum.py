@@ -4,10 +4,10 @@ from collections import deque
 from collections.abc import Iterable
 
 from rmq_ha.base.store_format.dledger_values import Role
-from rmq_ha.server.dledger.actions import Committed, Completed
+from rmq_ha.server.dledger.actions import CommitIndexMoved, PutsCompleted
 from rmq_ha.server.dledger.codes import ResponseCode
+from rmq_ha.server.dledger.durable_index import DurableIndex
 from rmq_ha.server.dledger.member import NEVER, Member
-from rmq_ha.server.dledger.vouched import Vouched
 
 
 def quorum_index(marks: Iterable[int]) -> int:
@@ -29,7 +29,7 @@ class Quorum:
     :ivar wake: when `tick` has something to do.
     """
 
-    def __init__(self, member: Member, vouched: Vouched) -> None:
+    def __init__(self, member: Member, vouched: DurableIndex) -> None:
         self._member = member
         self._vouched = vouched
         self._is_leading = False
@@ -88,7 +88,7 @@ class Quorum:
     def _fail_puts(self) -> None:
         """Tell those who wait that this member decides nothing any more (18.1, 7)."""
         if self._last_put > self._member.ledger.committed_index:
-            self._member.outbox.append(Completed(self._last_put, ResponseCode.NOT_LEADER))
+            self._member.outbox.append(PutsCompleted(self._last_put, ResponseCode.NOT_LEADER))
 
     def appended(self, last_index: int) -> None:
         """A put of this leadership has been written up to here."""
@@ -125,9 +125,9 @@ class Quorum:
             return
         ledger.commit(index)
         self._uncommitted_since = member.now if self.pending > 0 else None
-        member.outbox.append(Committed(index))
+        member.outbox.append(CommitIndexMoved(index))
         if index >= self._first_own:
-            member.outbox.append(Completed(index, ResponseCode.SUCCESS))
+            member.outbox.append(PutsCompleted(index, ResponseCode.SUCCESS))
         while self._waiting and self._waiting[0][0] <= index:
             self._waiting.popleft()
 
@@ -138,4 +138,4 @@ class Quorum:
             last = self._waiting.popleft()[0]
         if last >= 0:
             code = ResponseCode.WAIT_QUORUM_ACK_TIMEOUT
-            self._member.outbox.append(Completed(last, code))
+            self._member.outbox.append(PutsCompleted(last, code))

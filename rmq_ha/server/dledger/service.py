@@ -34,9 +34,9 @@ from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.server.dledger.actions import (
     Action,
     Answer,
-    Committed,
-    Completed,
+    CommitIndexMoved,
     Persist,
+    PutsCompleted,
     RoleChanged,
     Send,
     Sync,
@@ -50,12 +50,12 @@ from rmq_ha.server.dledger.member import NEVER
 from rmq_ha.server.dledger.messages import GroupMessage, LeadershipTransferRequest
 from rmq_ha.server.dledger.node import Node
 from rmq_ha.server.dledger.protocol import Answered, PeerRequests, read_response, request_frame
+from rmq_ha.server.dledger.put_refusal import why_no_puts
 from rmq_ha.server.dledger.puts import WaitingPuts
 from rmq_ha.server.dledger.resignation import Resignation
 from rmq_ha.server.dledger.statistics import DLedgerStatistics, statistics_of
 from rmq_ha.server.dledger.term_file import TermFile
 from rmq_ha.server.dledger.transfer import HAND_OVER_S, order_to_best
-from rmq_ha.server.dledger.why_not import why_no_puts
 from rmq_ha.server.store.journal import Role
 
 _RETRY_S = 1.0
@@ -128,9 +128,9 @@ class DLedgerService:
             Send: self._send,
             Answer: self._answer,
             Sync: self._sync,
-            Completed: self._completed,
+            PutsCompleted: self._completed,
             RoleChanged: self._role_changed,
-            Committed: self._committed,
+            CommitIndexMoved: self._committed,
         }
         log.leadership = self
 
@@ -308,7 +308,7 @@ class DLedgerService:
             self._is_running = False
         if self._ledger.end_index != self._seen_end:
             self._seen_end = self._ledger.end_index
-            self._act(Committed(self._ledger.committed_index))
+            self._act(CommitIndexMoved(self._ledger.committed_index))
         self._resign()
         self._arm()
 
@@ -382,10 +382,10 @@ class DLedgerService:
         if self.node is not None and not self._is_stopped:
             self._enter(self.node.synced, index)
 
-    def _completed(self, action: Completed) -> None:
+    def _completed(self, action: PutsCompleted) -> None:
         self._puts.complete(action.index, action.code)
 
-    def _committed(self, action: Committed) -> None:
+    def _committed(self, action: CommitIndexMoved) -> None:
         self._log.grown()
 
     def _role_changed(self, action: RoleChanged) -> None:

@@ -97,7 +97,7 @@ def statistics_of(
 
 def _follower(node: Node, ledger: Ledger, peer: str) -> FollowerStatistics:
     standing = node.standing(peer)
-    entries, size = _behind(ledger, standing.watermark)
+    entries, size = _lag_after(ledger, standing.watermark)
     return FollowerStatistics(
         watermark=standing.watermark,
         entries_behind=entries,
@@ -107,7 +107,7 @@ def _follower(node: Node, ledger: Ledger, peer: str) -> FollowerStatistics:
     )
 
 
-def _behind(ledger: Ledger, index: int) -> tuple[int, int | None]:
+def _lag_after(ledger: Ledger, index: int) -> tuple[int, int | None]:
     """Entries and bytes after an entry; None: the disk does not say."""
     if index >= ledger.end_index:
         return 0, 0

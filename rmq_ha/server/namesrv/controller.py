@@ -23,13 +23,13 @@ from rmq_ha.base.timing.timer import next_turn
 from rmq_ha.base.tls.reload import TlsReload
 from rmq_ha.base.tls.server import ServerTls
 from rmq_ha.server.namesrv.access import BrokerAddresses, make_access
-from rmq_ha.server.namesrv.audited import ACTS
+from rmq_ha.server.namesrv.audit_acts import ACTS
 from rmq_ha.server.namesrv.config_processor import ConfigProcessor
 from rmq_ha.server.namesrv.kv_config import KVConfigManager
 from rmq_ha.server.namesrv.processors import RouteProcessor
 from rmq_ha.server.namesrv.routes import RouteInfoManager
 from rmq_ha.server.namesrv.settings import NamesrvSettings
-from rmq_ha.server.namesrv.wiped import WipedBrokers
+from rmq_ha.server.namesrv.wiped_brokers import WipedBrokers
 
 SCAN_FIRST_SECONDS = 5.0
 SCAN_EVERY_SECONDS = 10.0

@@ -37,7 +37,7 @@ from rmq_ha.base.wire.versions import V5_0_0
 from rmq_ha.server.namesrv.answers import Answer, Handler, required, when_written
 from rmq_ha.server.namesrv.kv_config import ORDER_TOPIC_CONFIG, KVConfigManager
 from rmq_ha.server.namesrv.routes import RegisterResult, RouteInfoManager
-from rmq_ha.server.namesrv.wiped import WipedBrokers
+from rmq_ha.server.namesrv.wiped_brokers import WipedBrokers
 
 MOST_RIVALS = 20
 

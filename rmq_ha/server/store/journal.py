@@ -25,14 +25,14 @@ from rmq_ha.server.store.index.index import IndexService
 from rmq_ha.server.store.journal_statistics import JournalStatistics
 from rmq_ha.server.store.log.append import Group
 from rmq_ha.server.store.log.batch import BatchLayout
-from rmq_ha.server.store.log.boot import BootMark, Left
+from rmq_ha.server.store.log.boot import BootMark, LeftByCrash
 from rmq_ha.server.store.log.checkpoint import Checkpoint
 from rmq_ha.server.store.log.dispatch import Dispatcher
 from rmq_ha.server.store.log.flush import QueueFlusher
 from rmq_ha.server.store.log.journal_log import JournalLog
 from rmq_ha.server.store.log.setaside import TailAside
 from rmq_ha.server.store.log.tail import Tail
-from rmq_ha.server.store.queues.deleted import DeletedQueues
+from rmq_ha.server.store.queues.deleted_queues import DeletedQueues
 from rmq_ha.server.store.queues.table import ConsumeQueueTable
 from rmq_ha.server.store.statistics import StoreStatistics
 
@@ -129,7 +129,7 @@ class Role:
             self._observer.lead(term)
 
 
-class StoreAround(Protocol):
+class JournalStoreContext(Protocol):
     """
     What of a store its journal works with.
 
@@ -179,7 +179,7 @@ class Masters(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerAround:
+class JournalBrokerContext:
     """
     What of a broker its journal works with.
 
@@ -351,10 +351,10 @@ class Journal(Protocol):
 
     # Beginning and end
 
-    def attach(self, store: StoreAround) -> None:
+    def attach(self, store: JournalStoreContext) -> None:
         """A store is being built around it."""
 
-    def join(self, broker: BrokerAround) -> None:
+    def join(self, broker: JournalBrokerContext) -> None:
         """A broker is being built around the store."""
 
     def load(self) -> None:
@@ -371,7 +371,7 @@ class Journal(Protocol):
         :raises StoreError: there is no log where there was one.
         """
 
-    def recover(self, left: Left) -> None:
+    def recover(self, left: LeftByCrash) -> None:
         """
         Find the end of the log, and cut queues that reach behind it; they are loaded.
 

@@ -10,12 +10,12 @@ from rmq_ha.base.errors import StoreError
 from rmq_ha.base.model.message import AppendResult, Draft
 from rmq_ha.base.model.status import Decided, FlushDiskType, PutMessageStatus
 from rmq_ha.server.store.journal import (
-    BrokerAround,
     Cleaner,
     Flusher,
+    JournalBrokerContext,
+    JournalStoreContext,
     Replication,
     Role,
-    StoreAround,
 )
 from rmq_ha.server.store.journal_statistics import JournalStatistics
 from rmq_ha.server.store.log.append import Group
@@ -48,11 +48,11 @@ class JournalBase:
         self._config = config
         self._has_started = False
 
-    def attach(self, store: StoreAround) -> None:
+    def attach(self, store: JournalStoreContext) -> None:
         self._outcomes = store.statistics.outcomes
         self.once_a_turn.append(self.flusher.appended)
 
-    def join(self, broker: BrokerAround) -> None:
+    def join(self, broker: JournalBrokerContext) -> None:
         pass
 
     def replicated_by(self, replication: Replication | None) -> None:

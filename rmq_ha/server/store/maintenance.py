@@ -16,7 +16,7 @@ from rmq_ha.server.store.journal import Cleaner, Journal
 from rmq_ha.server.store.log.clean import disk_ratio
 from rmq_ha.server.store.log.dispatch import Dispatcher
 from rmq_ha.server.store.log.setaside import TailAside
-from rmq_ha.server.store.queues.deleted import DeletedQueues
+from rmq_ha.server.store.queues.deleted_queues import DeletedQueues
 from rmq_ha.server.store.reading.reads import StoreReads
 from rmq_ha.server.store.statistics import readable_size
 

@@ -43,7 +43,7 @@ from rmq_ha.server.store.log.dispatch import Dispatcher
 from rmq_ha.server.store.log.flush import FlushedFiles, QueueFlusher
 from rmq_ha.server.store.log.layout import make_commit_log, store_root
 from rmq_ha.server.store.maintenance import StoreMaintenance
-from rmq_ha.server.store.queues.deleted import DeletedQueues
+from rmq_ha.server.store.queues.deleted_queues import DeletedQueues
 from rmq_ha.server.store.queues.files import most_queue_files
 from rmq_ha.server.store.queues.queue import Restarted
 from rmq_ha.server.store.queues.table import ConsumeQueueTable

@@ -36,9 +36,9 @@ from rmq_ha.base.store_format.dledger_values import Entry, TermVote
 from rmq_ha.server.dledger import messages
 from rmq_ha.server.dledger.actions import (
     Answer,
-    Committed,
-    Completed,
+    CommitIndexMoved,
     Persist,
+    PutsCompleted,
     RoleChanged,
     Send,
     Sync,
@@ -279,9 +279,9 @@ class Player:
                 yield f"persist term={action.state.term} vote={action.state.voted_for}"
             elif isinstance(action, RoleChanged):
                 yield f"role {action.role.value} term={action.term} leader={action.leader_id}"
-            elif isinstance(action, Committed):
+            elif isinstance(action, CommitIndexMoved):
                 yield f"committed {action.index}"
-            elif isinstance(action, Completed):
+            elif isinstance(action, PutsCompleted):
                 yield f"completed {action.index} {action.code}"
             elif isinstance(action, Sync):
                 yield "sync"

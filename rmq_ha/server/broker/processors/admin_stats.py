@@ -93,7 +93,7 @@ class AdminStatsProcessor:
                     if is_order and not config.order:
                         continue
                     table = self._consume_tables.offsets(config, group, config.write_queue_nums)
-                    behind += sum(map(_behind, table.values()))
+                    behind += sum(map(_lag, table.values()))
                     rate = self._stats.group_get_rate(config.topic_name, group)
                     bodies.append(fastjson.part(ConsumeStats(table, float(rate))))
                     queues += len(table)
@@ -126,5 +126,5 @@ def _producer(client: ClientChannelInfo) -> ProducerClient:
     )
 
 
-def _behind(offset: ConsumeOffset) -> int:
+def _lag(offset: ConsumeOffset) -> int:
     return offset.broker_offset - offset.consumer_offset

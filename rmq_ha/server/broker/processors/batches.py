@@ -15,7 +15,7 @@ from rmq_ha.base.remoting.channel import Channel
 from rmq_ha.base.wire.batch import BatchMember, read_batch
 from rmq_ha.base.wire.codes import ResponseCode
 from rmq_ha.server.broker.frame_limits import MESSAGES, FrameLimits
-from rmq_ha.server.broker.processors.unserved import UnservedProperties
+from rmq_ha.server.broker.processors.unserved_requests import UnservedProperties
 from rmq_ha.server.store.log.batch import MEMBERS_A_TURN
 
 

@@ -25,7 +25,7 @@ INT64_MAX = (1 << 63) - 1
 _NO_FIELDS: Mapping[str, str] = {}
 
 
-class Paged(Protocol):
+class PagedTable(Protocol):
     def to_body(self) -> bytes: ...
 
     def page(self, first: int) -> tuple[bytes, dict[str, str]]:
@@ -83,7 +83,7 @@ def flag(fields: Mapping[str, str], name: str) -> bool:
 
 
 def table_answer(
-    request: RemotingCommand, table: Paged, ext: dict[str, str] | None = None
+    request: RemotingCommand, table: PagedTable, ext: dict[str, str] | None = None
 ) -> RemotingCommand:
     """
     A table as a whole, or the page of it that is asked for, see `rmq_ha.base.wire.pages`.

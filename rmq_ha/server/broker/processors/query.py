@@ -125,11 +125,11 @@ def answer_over_turns(
         later: Deferred[Any] = lane.run(channel.host, slices)
         release = hold(channel, len(request.body or b""), later)
         later.addCallback(lambda _: answer())
-        return later.addErrback(_gone).addBoth(release)
+        return later.addErrback(_ignore_cancelled).addBoth(release)
     return answer()
 
 
-def _gone(failure: Failure) -> None:
+def _ignore_cancelled(failure: Failure) -> None:
     """Of a query whose connection is gone nobody hears."""
     failure.trap(CancelledError)  # type: ignore[no-untyped-call]
 

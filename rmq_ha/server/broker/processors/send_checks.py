@@ -12,7 +12,7 @@ from rmq_ha.base.model.topic_config import TopicConfig
 from rmq_ha.base.model.topics import RETRY_PREFIX, is_for_brokers, topic_fault
 from rmq_ha.base.wire.codes import ResponseCode
 from rmq_ha.base.wire.send_header import SendHeader
-from rmq_ha.server.broker.processors.unserved import UnservedProperties
+from rmq_ha.server.broker.processors.unserved_requests import UnservedProperties
 from rmq_ha.server.broker.tables.topics import TopicConfigManager
 
 

@@ -16,7 +16,7 @@ from rmq_ha.server.broker.tables.entries import WrittenEntries
 _NOTHING: Mapping[int, int] = {}
 
 
-class Beyond(NamedTuple):
+class OffsetBeyondEnd(NamedTuple):
     """
     A group's offset behind the end of its queue.
 
@@ -162,7 +162,7 @@ class ConsumerOffsetManager(PersistedTable):
 
     def end_at_queues(
         self, end_of: Callable[[str, int], int], is_exempt: Callable[[str, str], bool]
-    ) -> list[Beyond]:
+    ) -> list[OffsetBeyondEnd]:
         """
         Set each offset that lies beyond the end of its queue to that end.
 
@@ -174,7 +174,7 @@ class ConsumerOffsetManager(PersistedTable):
         :returns: the offsets as they were.
         """
         beyond = [
-            Beyond(topic, group, queue_id, offset, end)
+            OffsetBeyondEnd(topic, group, queue_id, offset, end)
             for key, topic, group in self._split()
             if not is_exempt(topic, group)
             for queue_id, offset in self.table[key].items()

@@ -15,7 +15,7 @@ from rmq_ha.base.model.topic_config import SubscriptionGroupConfig
 from rmq_ha.base.model.topics import BUILT_IN_GROUPS, SYSTEM_GROUP_PREFIX, group_fault
 from rmq_ha.base.seams import Disk, Worker
 from rmq_ha.base.wire.bodies import GroupTable
-from rmq_ha.server.broker.tables.versioned import VersionedTable
+from rmq_ha.server.broker.tables.versioned_table import VersionedTable
 
 
 class SubscriptionGroupManager(VersionedTable[SubscriptionGroupConfig]):

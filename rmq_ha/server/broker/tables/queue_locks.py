@@ -14,7 +14,7 @@ LOCK_ORPHAN_LIVE_MS = 30_000
 
 
 @dataclass(slots=True)
-class _Held:
+class _HeldLock:
     """:ivar is_orphan: the connection that took or renewed it is gone."""
 
     client_id: str
@@ -39,7 +39,7 @@ class RebalanceLockManager(Generic[Queue]):
     ) -> None:
         self._max_live_ms = max_live_ms
         self._orphan_live_ms = min(orphan_live_ms, max_live_ms)
-        self._groups: dict[str, dict[Queue, _Held]] = {}
+        self._groups: dict[str, dict[Queue, _HeldLock]] = {}
 
     def lock_batch(
         self, group: str, queues: Iterable[Queue], client_id: str, now_ms: int
@@ -54,7 +54,7 @@ class RebalanceLockManager(Generic[Queue]):
         for queue in queues:
             held = table.get(queue)
             if held is None or held.client_id == client_id or self._is_expired(held, now_ms):
-                table[queue] = _Held(client_id, now_ms)
+                table[queue] = _HeldLock(client_id, now_ms)
                 owned[queue] = None
         if not table:
             del self._groups[group]
@@ -99,6 +99,6 @@ class RebalanceLockManager(Generic[Queue]):
                 del self._groups[group]
         return dropped
 
-    def _is_expired(self, held: _Held, now_ms: int) -> bool:
+    def _is_expired(self, held: _HeldLock, now_ms: int) -> bool:
         limit = self._orphan_live_ms if held.is_orphan else self._max_live_ms
         return now_ms - held.renewed_ms > limit

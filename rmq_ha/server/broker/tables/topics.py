@@ -27,7 +27,7 @@ from rmq_ha.base.model.topics import (
 )
 from rmq_ha.base.seams import Disk, Worker
 from rmq_ha.base.wire.bodies import TopicTable
-from rmq_ha.server.broker.tables.versioned import VersionedTable
+from rmq_ha.server.broker.tables.versioned_table import VersionedTable
 
 T = TypeVar("T")
 

@@ -23,7 +23,7 @@ from rmq_ha.base.model.properties import (
 from rmq_ha.base.model.status import GetMessageStatus, PutMessageStatus
 from rmq_ha.base.model.topics import HALF_TOPIC, OP_HALF_TOPIC
 from rmq_ha.base.store_format.commitlog import Record, decode_record
-from rmq_ha.server.broker.transactions.around import CheckAround
+from rmq_ha.server.broker.transactions.context import CheckContext
 from rmq_ha.server.broker.transactions.fates import Fate, HalfPlace
 from rmq_ha.server.broker.transactions.messages import (
     GROUP,
@@ -74,7 +74,7 @@ class _Outcome(Enum):
     OVER = 3
 
 
-async def check_queue(around: CheckAround, queue_id: int, limits: CheckLimits) -> None:
+async def check_queue(around: CheckContext, queue_id: int, limits: CheckLimits) -> None:
     """
     Look at the open half messages of a queue, for 60 s at most.
 
@@ -88,7 +88,7 @@ async def check_queue(around: CheckAround, queue_id: int, limits: CheckLimits) -
         pass
 
 
-def starts_of(around: CheckAround, queue_id: int) -> tuple[int, int]:
+def starts_of(around: CheckContext, queue_id: int) -> tuple[int, int]:
     """
     Committed offsets of a half and its op queue, moved into them.
 
@@ -112,7 +112,7 @@ def starts_of(around: CheckAround, queue_id: int) -> tuple[int, int]:
     return half_low, op_low
 
 
-def _committed(around: CheckAround, topic: str, queue_id: int) -> tuple[int, int, int]:
+def _committed(around: CheckContext, topic: str, queue_id: int) -> tuple[int, int, int]:
     store = around.halves.store
     return (
         around.progress.query(topic, queue_id),
@@ -128,7 +128,7 @@ class _Pass:
 
     def __init__(
         self,
-        around: CheckAround,
+        around: CheckContext,
         queue_id: int,
         limits: CheckLimits,
         began_ms: int,

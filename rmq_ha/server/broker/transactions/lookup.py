@@ -13,7 +13,7 @@ from rmq_ha.base.model.properties import PGROUP, UNIQ_KEY
 from rmq_ha.base.model.status import GetMessageStatus
 from rmq_ha.base.model.topics import HALF_TOPIC, OP_HALF_TOPIC
 from rmq_ha.base.store_format.commitlog import Record, decode_record
-from rmq_ha.server.broker.transactions.around import HalfStore
+from rmq_ha.server.broker.transactions.context import HalfStore
 from rmq_ha.server.broker.transactions.fates import Fate, Fates, HalfPlace
 from rmq_ha.server.broker.transactions.messages import GROUP, read_mark
 

@@ -19,14 +19,14 @@ from rmq_ha.base.model.topics import HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC
 from rmq_ha.base.seams import Times
 from rmq_ha.server.broker.tables.consumer_offsets import ConsumerOffsetManager
 from rmq_ha.server.broker.tables.topics import TopicConfigManager
-from rmq_ha.server.broker.transactions.around import (
+from rmq_ha.server.broker.transactions.check import check_queue, starts_of
+from rmq_ha.server.broker.transactions.context import (
     Asker,
-    CheckAround,
+    CheckContext,
     HalfCopies,
     HalfLog,
     RoundPace,
 )
-from rmq_ha.server.broker.transactions.check import check_queue, starts_of
 from rmq_ha.server.broker.transactions.fates import Fates
 from rmq_ha.server.broker.transactions.lookup import HalfMessages
 from rmq_ha.server.broker.transactions.progress import CheckProgress
@@ -78,7 +78,7 @@ class TransactionalMessageCheckService:
             self._fates, store, store.record_at, self._pause, self._is_dispatched
         )
         self.put = self._put_together if front is store else self._put_in_order
-        self._around = CheckAround(
+        self._around = CheckContext(
             halves=HalfLog(
                 store,
                 lambda: store.log.max_offset,

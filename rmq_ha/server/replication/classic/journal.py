@@ -12,7 +12,7 @@ from rmq_ha.server.replication.anew import why_not_anew
 from rmq_ha.server.replication.classic.link import TailOfStore
 from rmq_ha.server.replication.classic.service import HAService
 from rmq_ha.server.replication.places import holds_nothing, whole_records_end
-from rmq_ha.server.store.journal import StoreAround
+from rmq_ha.server.store.journal import JournalStoreContext
 from rmq_ha.server.store.local.journal import LocalJournal
 from rmq_ha.server.store.log.commitlog import CommitLog
 from rmq_ha.server.store.log.layout import make_commit_log
@@ -36,7 +36,7 @@ class ClassicJournal(LocalJournal):
         self.service = HAService(host, configuration, self.log)
         self.replicated_by(self.service)
 
-    def attach(self, store: StoreAround) -> None:
+    def attach(self, store: JournalStoreContext) -> None:
         """See `Journal`."""
         super().attach(store)
         host, configuration, directory = store.host, store.configuration, self.log.directories[0]

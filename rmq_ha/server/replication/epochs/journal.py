@@ -13,9 +13,9 @@ from rmq_ha.server.replication.epochs.commit_log import ConfirmedTail, EpochComm
 from rmq_ha.server.replication.epochs.requests import ControllerModeRequests
 from rmq_ha.server.replication.epochs.service import AutoSwitchHAService
 from rmq_ha.server.replication.places import holds_nothing
-from rmq_ha.server.store.journal import BrokerAround, StoreAround
+from rmq_ha.server.store.journal import JournalBrokerContext, JournalStoreContext
 from rmq_ha.server.store.local.journal import LocalJournal
-from rmq_ha.server.store.log.boot import Left
+from rmq_ha.server.store.log.boot import LeftByCrash
 from rmq_ha.server.store.log.layout import log_files
 from rmq_ha.server.store.log.tail import LogTail
 
@@ -43,12 +43,12 @@ class EpochJournal(LocalJournal):
     def _make_tail(self) -> LogTail:
         return ConfirmedTail(self.log)
 
-    def attach(self, store: StoreAround) -> None:
+    def attach(self, store: JournalStoreContext) -> None:
         """See `Journal`."""
         super().attach(store)
         self.log.subscribe(self._note)
 
-    def join(self, broker: BrokerAround) -> None:
+    def join(self, broker: JournalBrokerContext) -> None:
         """See `Journal`."""
         self.service.attach(
             broker.calls, self, broker.tables(), broker.set_master_address, broker.masters
@@ -114,14 +114,14 @@ class EpochJournal(LocalJournal):
     def _note(self) -> None:
         self._store.checkpoint.confirmed = self.log.readable_end
 
-    def recover(self, left: Left) -> None:
+    def recover(self, left: LeftByCrash) -> None:
         """
         See `Journal`: what was dispatched was confirmed, and what the checkpoint says.
 
         What recovery builds anew beyond that is taken back, and nothing vouches for it any more.
         """
         log, queues, index = self.log, self._store.queues, self._store.index
-        log.is_whole = left is Left.CLEAN
+        log.is_whole = left is LeftByCrash.CLEAN
         dispatched = max(queues.max_physical_offset, 0)
         super().recover(left)
         known = max(dispatched, self._store.checkpoint.confirmed)

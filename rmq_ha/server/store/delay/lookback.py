@@ -14,7 +14,7 @@ from rmq_ha.base.errors import CorruptRecord
 from rmq_ha.base.model.topics import SCHEDULE_TOPIC
 from rmq_ha.base.store_format.commitlog import Record, decode_record
 from rmq_ha.base.store_format.consumequeue import FILLER_SIZE
-from rmq_ha.server.store.delay.delivered import ABSENT, DeliveredCopies, Since, Unit
+from rmq_ha.server.store.delay.delivered_messages import ABSENT, CopiesSince, DeliveredCopies, Unit
 from rmq_ha.server.store.delay.level import DelayLevel, check_deliverable
 from rmq_ha.server.store.queues.table import ConsumeQueue, ConsumeQueueTable
 
@@ -70,7 +70,7 @@ class LookBack:
         self._planned_ms = planned_ms
         self._levels: list[DelayLevel] = []
         self._walks: dict[int, _Walk] = {}
-        self._since: dict[int, Since] = {}
+        self._since: dict[int, CopiesSince] = {}
         self._copies: DeliveredCopies | None = None
         self._ended_ms = 0
 
@@ -146,7 +146,7 @@ class LookBack:
         due = min(self._planned_ms(level, unit), self._ended_ms)
         place = copies.glance(record, due)
         if place == ABSENT:
-            copy_at = copies.find(record, Since(record.physical_offset + 1, due))
+            copy_at = copies.find(record, CopiesSince(record.physical_offset + 1, due))
             if copy_at == ABSENT and copies.may_be_gone(record):
                 return _NOTHING_SAID
             return copy_at
@@ -172,7 +172,7 @@ class LookBack:
         if first is not None and first[1] != FILLER_SIZE:
             place = max(place, first[0] + 1)
             due = min(due, self._planned_ms(level, first))
-        self._since[level.number] = Since(place, due)
+        self._since[level.number] = CopiesSince(place, due)
         self.reached(level, level.offset)
 
     def _queue(self, level: DelayLevel) -> ConsumeQueue | None:

@@ -9,7 +9,7 @@ from twisted.logger import Logger
 
 from rmq_ha.base.errors import StoreError
 from rmq_ha.base.store_format.commitlog import BLANK_MAGIC, BLANK_SIZE, record_size_at
-from rmq_ha.server.store.local.owed import Owed, OwedLog
+from rmq_ha.server.store.local.refetch import RefetchLog, RefetchStretch
 from rmq_ha.server.store.log.commitlog import CommitLog
 from rmq_ha.server.store.log.setaside import Keeper, TailAside
 
@@ -30,7 +30,7 @@ class Promise(NamedTuple):
     source: str
 
 
-class Behind(NamedTuple):
+class RecordsBehind(NamedTuple):
     """
     The whole records behind the end.
 
@@ -67,7 +67,7 @@ class DamagedLog:
         self._is_slave = is_slave
         self._may_cut = may_cut
 
-    def settle_owed(self, end: int, owed_log: OwedLog) -> None:
+    def settle_owed(self, end: int, owed_log: RefetchLog) -> None:
         """
         What this store gave up as a slave, before the log is cut: has it come back?
 
@@ -125,7 +125,7 @@ class DamagedLog:
         )
         return aside
 
-    def _behind(self, end: int, newest: int, promise: Promise) -> Behind:
+    def _behind(self, end: int, newest: int, promise: Promise) -> RecordsBehind:
         """
         Look at what lies behind the end.
 
@@ -144,7 +144,7 @@ class DamagedLog:
                     promised += last <= promise.end or 0 < newest < promise.stamp
             if count > before:
                 files.append(self._row.path(start))
-        return Behind(count, last, promised, files)
+        return RecordsBehind(count, last, promised, files)
 
     def _is_short(self, end: int, promised: int) -> bool:
         """Bytes are missing that were there, and not just the rest of a record or a blank."""
@@ -166,7 +166,7 @@ class DamagedLog:
         starts = self._row.starts
         return min(promised, starts[-1] + self._row.file_size) if starts else 0
 
-    def _refusal(self, end: int, behind: Behind, promise: Promise) -> str:
+    def _refusal(self, end: int, behind: RecordsBehind, promise: Promise) -> str:
         path = self._where(end)
         if behind.messages:
             lost = (
@@ -183,7 +183,7 @@ class DamagedLog:
             "set aside"
         )
 
-    def _debt(self, end: int, owed: Owed) -> str:
+    def _debt(self, end: int, owed: RefetchStretch) -> str:
         return (
             f"the commit log ends at {end}, and went on to {owed.end}: as a slave this store set "
             f"aside what was behind damage, as {owed.path} says, and stopped before its master had "
@@ -192,7 +192,7 @@ class DamagedLog:
             f"{end}, and what was set aside stays there"
         )
 
-    def _reason(self, end: int, behind: Behind, promise: Promise, is_damage: bool) -> str:
+    def _reason(self, end: int, behind: RecordsBehind, promise: Promise, is_damage: bool) -> str:
         where = f"the commit log cannot be read at {end}, in {self._where(end)}"
         if not is_damage:
             return f"{where}: a crash came before that was on the disk"

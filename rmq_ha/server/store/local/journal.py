@@ -10,14 +10,14 @@ from twisted.logger import Logger
 
 from rmq_ha.base.config.store import MessageStoreConfig
 from rmq_ha.base.errors import StoreError
-from rmq_ha.server.store.journal import Role, StoreAround
+from rmq_ha.server.store.journal import JournalStoreContext, Role
 from rmq_ha.server.store.journal_base import JournalBase
 from rmq_ha.server.store.local.absent_log import AbsentLog, tell_lost_files
 from rmq_ha.server.store.local.damaged_log import DamagedLog, Promise
-from rmq_ha.server.store.local.owed import OwedLog
 from rmq_ha.server.store.local.rebuild import QueueRebuild
+from rmq_ha.server.store.local.refetch import RefetchLog
 from rmq_ha.server.store.local.tailcut import TailCut
-from rmq_ha.server.store.log.boot import Left
+from rmq_ha.server.store.log.boot import LeftByCrash
 from rmq_ha.server.store.log.clean import CleaningLimits, LogCleaner
 from rmq_ha.server.store.log.commitlog import CommitLog
 from rmq_ha.server.store.log.flush import CommitLogFlusher
@@ -29,9 +29,9 @@ from rmq_ha.server.store.queues.ends import FILE_NAME, QueueEnd, QueueEnds, read
 _FOR_EVER = 1 << 62
 _HOUR_MS = 3_600_000
 _HOW = {
-    Left.CLEAN: "a clean stop",
-    Left.KILLED: "a kill of the process",
-    Left.CRASHED: "an abnormal stop",
+    LeftByCrash.CLEAN: "a clean stop",
+    LeftByCrash.KILLED: "a kill of the process",
+    LeftByCrash.CRASHED: "an abnormal stop",
 }
 
 
@@ -55,7 +55,7 @@ class LocalJournal(JournalBase):
         super().__init__(log, config, role or Role(config))
         self._rebuild: QueueRebuild | None = None
 
-    def attach(self, store: StoreAround) -> None:
+    def attach(self, store: JournalStoreContext) -> None:
         host, configuration, log = store.host, store.configuration, self.log
         config = configuration.store
         self._store = store
@@ -113,19 +113,19 @@ class LocalJournal(JournalBase):
                 now_ms=store.host.now_ms(),
             )
 
-    def recover(self, left: Left) -> None:
+    def recover(self, left: LeftByCrash) -> None:
         """See `Journal`; after a crash what was not surely written is dispatched again."""
         store, log = self._store, self.log
         config, queues = store.configuration.store, store.queues
         recovery = LogRecovery(log, config.check_crcon_recover)
         ends = read_ends(store.host.disk, store.root)
         rebuild = QueueRebuild(log, queues, store.index)
-        if left is Left.CLEAN:
+        if left is LeftByCrash.CLEAN:
             verify = store.configuration.ours.verify_log_at_start
             lasts = () if verify else (ends.last if ends else None, queues.last_record())
             recovered = recovery.normal(*lasts, dispatched=queues.max_physical_offset)
             safe = recovered.end
-        elif left is Left.KILLED:
+        elif left is LeftByCrash.KILLED:
             begin = self._whole_to()
             queues.truncate(begin)  # a unit that is written in part would pass for a good one
             if store.index is not None:
@@ -149,7 +149,7 @@ class LocalJournal(JournalBase):
             how=_HOW[left],
             records=recovered.records,
         )
-        self._settle(recovered, self._promise(ends, left is Left.CLEAN))
+        self._settle(recovered, self._promise(ends, left is LeftByCrash.CLEAN))
         store.checkpoint.give_up(recovered.end, recovered.last_store_timestamp)
         recovery.cut(recovered.end, safe)
         log.last_store_timestamp = recovered.last_store_timestamp
@@ -159,9 +159,9 @@ class LocalJournal(JournalBase):
             store.index.truncate(recovered.end)
         kept_ms = config.file_reserved_time * _HOUR_MS
         tell_lost_files(log, queues, kept_ms, store.host.now_ms())
-        if left is Left.CLEAN:
+        if left is LeftByCrash.CLEAN:
             self._compare(rebuild, ends, recovered.end)
-        elif left is Left.KILLED:
+        elif left is LeftByCrash.KILLED:
             rebuild.look()
             self._rebuild = rebuild
 
@@ -245,7 +245,7 @@ class LocalJournal(JournalBase):
             is_slave=self.role.is_slave,
             may_cut=not store.configuration.ours.keep_damaged_log,
         )
-        damaged.settle_owed(recovered.end, OwedLog(store.host.disk, store.root))
+        damaged.settle_owed(recovered.end, RefetchLog(store.host.disk, store.root))
         newest = recovered.last_store_timestamp
         aside = damaged.settle(recovered.end, newest, promise, store.host.now_ms())
         if aside is not None:

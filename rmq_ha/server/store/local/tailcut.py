@@ -12,8 +12,8 @@ from twisted.logger import Logger
 from rmq_ha.base.errors import StoreError
 from rmq_ha.base.store_format.checkpoint import CheckpointTimes
 from rmq_ha.base.store_format.commitlog import store_timestamp_of
-from rmq_ha.server.store.journal import StoreAround
-from rmq_ha.server.store.local.owed import OwedLog
+from rmq_ha.server.store.journal import JournalStoreContext
+from rmq_ha.server.store.local.refetch import RefetchLog
 from rmq_ha.server.store.log.commitlog import CommitLog
 from rmq_ha.server.store.log.flush import CommitLogFlusher
 from rmq_ha.server.store.log.recovery import LogRecovery
@@ -40,7 +40,7 @@ class TailCut:
     log = Logger()
 
     def __init__(
-        self, store: StoreAround, log: CommitLog, flusher: CommitLogFlusher, tail: LogTail
+        self, store: JournalStoreContext, log: CommitLog, flusher: CommitLogFlusher, tail: LogTail
     ) -> None:
         self._store = store
         self._log = log
@@ -144,7 +144,7 @@ class TailCut:
         await self._flusher.hold()
         await store.queue_flusher.hold()
         folder = folder_for(
-            store.host.disk, _above(log.row.path(start)), f"all-{start}-{end}", now_ms
+            store.host.disk, _parent_directory(log.row.path(start)), f"all-{start}-{end}", now_ms
         )
         aside = TailAside(folder, start, end, counts.total())
         await worker.call(self._vouch_for_nothing)
@@ -169,7 +169,7 @@ class TailCut:
     def _vouch_for_nothing(self) -> None:
         """Or a start without the log's files would take them for lost; in the worker."""
         self._store.checkpoint.write(_NOTHING)
-        OwedLog(self._store.host.disk, self._store.root).give_up()
+        RefetchLog(self._store.host.disk, self._store.root).give_up()
 
     def _move(self, path: str, folder: str) -> None:
         self._store.host.disk.move(path, f"{folder}/{path.rsplit('/', 1)[1]}")
@@ -194,7 +194,7 @@ class TailCut:
         most = max(0, min(firsts) - 1)
         times = self._store.checkpoint.times.at_most(CheckpointTimes.ending(end, most))
         self._store.checkpoint.write(times)
-        OwedLog(self._store.host.disk, self._store.root).give_up()
+        RefetchLog(self._store.host.disk, self._store.root).give_up()
         return times
 
     def _forget(self, end: int) -> list[str]:
@@ -232,6 +232,6 @@ class TailCut:
             self._store.index.sync()
 
 
-def _above(path: str) -> str:
+def _parent_directory(path: str) -> str:
     """The directory that holds the one of a file: on the same disk, as far as can be told."""
     return path.rsplit("/", 2)[0]

@@ -18,7 +18,7 @@ from rmq_ha.base.seams import Disk
 FILE_NAME = "boot"
 
 
-class Left(Enum):
+class LeftByCrash(Enum):
     CLEAN = auto()
     """Everything is on the disk, and says so."""
     KILLED = auto()
@@ -44,7 +44,7 @@ class BootMark:
         self.path = f"{root}/{FILE_NAME}"
         self._is_wanted = is_wanted
 
-    def how_it_was_left(self, directories: Iterable[str]) -> Left:
+    def how_it_was_left(self, directories: Iterable[str]) -> LeftByCrash:
         """
         Look. What a killed process wrote is on the disk then. Blocks.
 
@@ -53,9 +53,9 @@ class BootMark:
         """
         disk = self._disk
         if not disk.exists(f"{self._root}/abort"):
-            return Left.CLEAN
+            return LeftByCrash.CLEAN
         if not self._is_trusted():
-            return Left.CRASHED
+            return LeftByCrash.CRASHED
         try:
             for directory in (self._root, *directories):
                 disk.sync_tree(directory)
@@ -65,8 +65,8 @@ class BootMark:
                 "{error}; the store is recovered as after a loss of power",
                 error=error,
             )
-            return Left.CRASHED
-        return Left.KILLED
+            return LeftByCrash.CRASHED
+        return LeftByCrash.KILLED
 
     def _is_trusted(self) -> bool:
         """The machine has not been down since the mark was set, and this is the same store."""

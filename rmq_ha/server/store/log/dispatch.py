@@ -32,7 +32,7 @@ _BULK_SLICE_EVERY_S = 0.05
 Target = Callable[[Sequence[Row]], bool | None]
 
 
-class _Carried(Enum):
+class _SliceProgress(Enum):
     """How far a slice got in one turn."""
 
     WHOLE = auto()
@@ -232,9 +232,9 @@ class Dispatcher:
         if run is None:
             return False
         end, rows = run.end, run.rows
-        carried = self._carry(rows) if rows else _Carried.WHOLE
-        if carried is not _Carried.WHOLE:
-            return carried is _Carried.PART
+        carried = self._carry(rows) if rows else _SliceProgress.WHOLE
+        if carried is not _SliceProgress.WHOLE:
+            return carried is _SliceProgress.PART
         self.position = end
         if rows:
             try:
@@ -245,18 +245,18 @@ class Dispatcher:
             self._waiting.pop(0)[1].callback(None)
         return end < readable
 
-    def _carry(self, rows: Sequence[Row]) -> _Carried:
+    def _carry(self, rows: Sequence[Row]) -> _SliceProgress:
         for need, target in self._targets:
             try:
                 is_part = target(rows) is False
             except Exception as error:
                 self._wait_and_retry(need, str(error))
-                return _Carried.FAILED
+                return _SliceProgress.FAILED
             if need.failures:
                 self._works(need)
             if is_part:
-                return _Carried.PART
-        return _Carried.WHOLE
+                return _SliceProgress.PART
+        return _SliceProgress.WHOLE
 
     def _works(self, need: _Need) -> None:
         need.failures = 0

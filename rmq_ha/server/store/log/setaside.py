@@ -54,7 +54,7 @@ class Keeper:
     Copies stretches of a log aside. Blocks: for the worker, or for a start.
 
     A file `about.json` says what it is: `from`, `to`, `messages` (whole ones), `topics` (messages
-    of each), `why`, `time` (ms), `owed` (see `server/store/local/owed.py`). It is written last: a
+    of each), `why`, `time` (ms), `owed` (see `local/refetch.py`). It is written last: a
     folder without it is not complete.
 
     :param root: the store's root directory.

@@ -16,7 +16,7 @@ from rmq_ha.base.wire.codes import RequestCode
 from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.client.lookup.requests import send_request
 from rmq_ha.ops.app.status.broker import BrokerStatus
-from rmq_ha.server.broker.duplicates import DuplicateWindow, Sent
+from rmq_ha.server.broker.duplicates import DuplicateWindow, SendKey
 from rmq_ha.testing.cluster import LISTEN_PORT
 from tests.unit.server.broker.sim_broker import TOPIC, SimBroker
 from tests.unit.server.broker.test_metrics import scrape, value
@@ -320,11 +320,11 @@ def test_what_a_record_is_the_message_of(
 ) -> None:
     """The index knows hashes, which others may have, too; a delayed one says where it goes."""
     same = DuplicateWindow._is
-    assert same(record(properties, topic=topic), Sent("T", "T", "A")) is is_the_same
+    assert same(record(properties, topic=topic), SendKey("T", "T", "A")) is is_the_same
     for number, is_number in (("3", True), ("x", False), ("", False)):
         place = {"REAL_TOPIC": topic, "REAL_QID": number}
         delayed = record(properties | place, topic="SCHEDULE_TOPIC_XXXX")
-        sent = Sent("SCHEDULE_TOPIC_XXXX", "T", "A")
+        sent = SendKey("SCHEDULE_TOPIC_XXXX", "T", "A")
         assert same(delayed, sent) is (is_the_same and is_number)
 
 

@@ -16,7 +16,7 @@ from rmq_ha.base.model.topics import HALF_TOPIC, OP_HALF_TOPIC, TRANS_CHECK_MAX_
 from rmq_ha.base.wire.codes import RequestCode, ResponseCode
 from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.server.broker.transactions import check
-from rmq_ha.server.broker.transactions.around import CheckAround
+from rmq_ha.server.broker.transactions.context import CheckContext
 from rmq_ha.server.broker.transactions.messages import GROUP as PROGRESS_GROUP
 from rmq_ha.server.broker.transactions.messages import op_mark, read_mark
 from tests.unit.server.broker.transaction_kit import (
@@ -156,7 +156,7 @@ def test_a_slice_is_no_larger_than_one_message_beyond_its_bytes(monkeypatch: Any
     assert put == [2 * 2] * 3  # each with its op message
 
 
-def set_steady(around: CheckAround, steady_ms: Callable[[], int]) -> None:
+def set_steady(around: CheckContext, steady_ms: Callable[[], int]) -> None:
     """Rounds take their time from this from now on."""
     times = SimpleNamespace(now_ms=around.times.now_ms, steady_ms=steady_ms)
     object.__setattr__(around, "times", times)

@@ -6,7 +6,7 @@ from twisted.logger import LogLevel, capturedLogs
 
 from rmq_ha.base.errors import CorruptRecord, LedgerFull
 from rmq_ha.base.store_format.dledger_values import Entry, Role
-from rmq_ha.server.dledger.actions import Answer, Committed, Sync
+from rmq_ha.server.dledger.actions import Answer, CommitIndexMoved, Sync
 from rmq_ha.server.dledger.codes import PushType, RequestCode, VoteResult
 from rmq_ha.server.dledger.messages import (
     GetEntriesRequest,
@@ -85,7 +85,7 @@ def test_20_5_first_entries_of_an_empty_follower():
         (200, 1, 1, 0, 1, 2),
         (200, None, 0, 0, 1, 2),
     ]
-    assert [action.index for action in script.of(Committed)] == [0, 1]
+    assert [action.index for action in script.of(CommitIndexMoved)] == [0, 1]
 
 
 def test_10_4_what_is_committed_is_told_once():
@@ -93,7 +93,7 @@ def test_10_4_what_is_committed_is_told_once():
     script = follower()
     for commit in (2, 2, 1, 3):
         script.push(COMMIT, 2, commit=commit)
-    assert [action.index for action in script.of(Committed)] == [2, 3]
+    assert [action.index for action in script.of(CommitIndexMoved)] == [2, 3]
 
 
 def test_12_a_batch_is_answered_as_one():

@@ -7,7 +7,14 @@ from hypothesis import strategies as st
 from rmq_ha.base.config.dledger_settings import DLedgerSettings, parse_ids, parse_peers
 from rmq_ha.base.errors import ConfigurationError, CorruptRecord, LedgerFull
 from rmq_ha.base.store_format.dledger_values import Role, Room
-from rmq_ha.server.dledger.actions import Answer, Committed, Completed, RoleChanged, Send, Sync
+from rmq_ha.server.dledger.actions import (
+    Answer,
+    CommitIndexMoved,
+    PutsCompleted,
+    RoleChanged,
+    Send,
+    Sync,
+)
 from rmq_ha.server.dledger.codes import PushType, RequestCode, ResponseCode, VoteResult
 from rmq_ha.server.dledger.messages import (
     AppendEntryRequest,
@@ -404,8 +411,8 @@ def test_10_3_a_quorum_completes_puts():
     script = appending()
     script.put(b"a")
     actions = script.pushed(last_push(script))
-    assert script.of(Committed, actions) == [Committed(4)]
-    assert script.of(Completed, actions) == [Completed(4, 200)]
+    assert script.of(CommitIndexMoved, actions) == [CommitIndexMoved(4)]
+    assert script.of(PutsCompleted, actions) == [PutsCompleted(4, 200)]
     assert script.ledger.committed_index == 4
 
 
@@ -414,10 +421,10 @@ def test_what_is_committed_is_told_once():
     script = appending()
     script.put(b"a")
     calls = [last_push(script, peer) for peer in ("n0", "n2")]
-    assert script.of(Committed, script.pushed(calls[0])) == [Committed(4)]
+    assert script.of(CommitIndexMoved, script.pushed(calls[0])) == [CommitIndexMoved(4)]
     actions = script.pushed(calls[1])
-    assert script.of(Committed, actions) == script.of(Completed, actions) == []
-    assert not script.of(Completed, script.run(3000))
+    assert script.of(CommitIndexMoved, actions) == script.of(PutsCompleted, actions) == []
+    assert not script.of(PutsCompleted, script.run(3000))
 
 
 def test_raft_5_4_2_earlier_terms_are_committed_with_an_own_entry_only():
@@ -435,8 +442,8 @@ def test_10_5_no_quorum_in_time():
     """After 2.5 s the put ends with 502; its entry stays, and may be committed later."""
     script = appending()
     script.put(b"a")
-    assert not script.of(Completed, script.run(2500))
-    assert script.of(Completed, script.run(1)) == [Completed(4, 502)]
+    assert not script.of(PutsCompleted, script.run(2500))
+    assert script.of(PutsCompleted, script.run(1)) == [PutsCompleted(4, 502)]
 
 
 def test_each_put_waits_for_its_own_time():
@@ -448,17 +455,17 @@ def test_each_put_waits_for_its_own_time():
     script.put(b"b")
     script.run(1000)
     script.put(b"c")
-    assert Completed(4, 200) in script.pushed(first)
-    assert not script.of(Completed, script.run(1500))
-    assert script.of(Completed, script.run(1)) == [Completed(5, 502)]
-    assert not script.of(Completed, script.run(999))
-    assert script.of(Completed, script.run(1)) == [Completed(6, 502)]
+    assert PutsCompleted(4, 200) in script.pushed(first)
+    assert not script.of(PutsCompleted, script.run(1500))
+    assert script.of(PutsCompleted, script.run(1)) == [PutsCompleted(5, 502)]
+    assert not script.of(PutsCompleted, script.run(999))
+    assert script.of(PutsCompleted, script.run(1)) == [PutsCompleted(6, 502)]
 
 
 def test_the_very_first_put_may_be_late_too():
     script = leader(entries=())
     script.put(b"first")
-    assert script.of(Completed, script.run(2501)) == [Completed(0, 502)]
+    assert script.of(PutsCompleted, script.run(2501)) == [PutsCompleted(0, 502)]
 
 
 def test_puts_that_nobody_has_are_late_one_after_the_other():
@@ -466,9 +473,9 @@ def test_puts_that_nobody_has_are_late_one_after_the_other():
     script.put(b"a")
     script.run(1000)
     script.put(b"b")
-    assert script.of(Completed, script.run(1501)) == [Completed(4, 502)]
-    assert not script.of(Completed, script.run(999))
-    assert script.of(Completed, script.run(1)) == [Completed(5, 502)]
+    assert script.of(PutsCompleted, script.run(1501)) == [PutsCompleted(4, 502)]
+    assert not script.of(PutsCompleted, script.run(999))
+    assert script.of(PutsCompleted, script.run(1)) == [PutsCompleted(5, 502)]
 
 
 def test_18_1_7_pending_puts_fail_on_step_down():
@@ -478,8 +485,8 @@ def test_18_1_7_pending_puts_fail_on_step_down():
     script.put(b"b")
     script.done.clear()
     script.beat("n0", 9)
-    told = [a for a in script.done if isinstance(a, Completed | RoleChanged)]
-    assert told == [Completed(5, 404), RoleChanged(Role.CANDIDATE, 2, None)]
+    told = [a for a in script.done if isinstance(a, PutsCompleted | RoleChanged)]
+    assert told == [PutsCompleted(5, 404), RoleChanged(Role.CANDIDATE, 2, None)]
 
 
 def test_10_1_why_not_append():
@@ -1084,7 +1091,7 @@ def test_18_1_7_who_leads_no_more_fails_no_put_that_is_committed():
     script.pushed(last_push(script))
     script.done.clear()
     script.beat("n0", 9)
-    assert script.of(Completed) == []
+    assert script.of(PutsCompleted) == []
 
 
 def test_10_5_puts_of_an_earlier_leadership_are_not_late_in_this_one():

@@ -3,7 +3,7 @@
 import pytest
 
 from rmq_ha.base.store_format.dledger_values import Role, TermVote
-from rmq_ha.server.dledger.actions import Completed, Persist, RoleChanged, Send
+from rmq_ha.server.dledger.actions import Persist, PutsCompleted, RoleChanged, Send
 from rmq_ha.server.dledger.codes import VoteResult
 from rmq_ha.server.dledger.election import Tally
 from rmq_ha.server.dledger.messages import HeartBeatRequest, VoteRequest, VoteResponse
@@ -258,7 +258,7 @@ def test_one_member_alone_leads():
     script = Script(nodes=1, self_id="n0")
     script.run(0)
     assert script.node.role is Role.LEADER
-    assert Completed(0, 200) in script.put(b"x")
+    assert PutsCompleted(0, 200) in script.put(b"x")
 
 
 def test_18_2_sticky_leader():

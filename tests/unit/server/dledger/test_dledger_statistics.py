@@ -13,13 +13,13 @@ from rmq_ha.base.store_format.dledger_values import Entry, Role, Room
 from rmq_ha.server.dledger.assembly import make_settings
 from rmq_ha.server.dledger.codes import PushType
 from rmq_ha.server.dledger.messages import PushEntryRequest
+from rmq_ha.server.dledger.put_refusal import why_no_puts
 from rmq_ha.server.dledger.statistics import (
     DLedgerStatistics,
     FollowerStatistics,
-    _behind,
+    _lag_after,
     statistics_of,
 )
-from rmq_ha.server.dledger.why_not import why_no_puts
 from tests.sim_kit.dledger_script import GROUP, Script
 
 
@@ -42,14 +42,14 @@ def ledger(**changes: Any) -> Any:
 )
 def test_how_far_a_member_is_behind(index: int, behind: tuple[int, int]) -> None:
     """Also of one that lacks what the leader has deleted."""
-    assert _behind(ledger(), index) == behind
+    assert _lag_after(ledger(), index) == behind
 
 
 def test_a_disk_that_does_not_say_leaves_the_entries_known() -> None:
     def refuse(index: int) -> None:
         raise StoreError("the checksum differs")
 
-    assert _behind(ledger(entry=refuse), 12) == (2, None)
+    assert _lag_after(ledger(entry=refuse), 12) == (2, None)
 
 
 def test_a_leader_tells_of_each_follower_and_nobody_else_does() -> None:

@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 
 from rmq_ha.server.dledger.actions import Sync
-from rmq_ha.server.dledger.vouched import Vouched
+from rmq_ha.server.dledger.durable_index import DurableIndex
 
 
 def vouched(end_index=9, sync_before_ack=True):
@@ -12,7 +12,7 @@ def vouched(end_index=9, sync_before_ack=True):
         ledger=SimpleNamespace(end_index=end_index),
         outbox=[],
     )
-    return Vouched(member), member
+    return DurableIndex(member), member
 
 
 def test_under_sync_flush_only_what_was_synced_counts():

@@ -26,7 +26,7 @@ from rmq_ha.server.namesrv.kv_config import KVConfigManager
 from rmq_ha.server.namesrv.processors import RouteProcessor
 from rmq_ha.server.namesrv.routes import RouteInfoManager
 from rmq_ha.server.namesrv.settings import NamesrvSettings
-from rmq_ha.server.namesrv.wiped import WipedBrokers
+from rmq_ha.server.namesrv.wiped_brokers import WipedBrokers
 from rmq_ha.testing.disk import SimDisk
 from rmq_ha.testing.worker import AtOnce
 from tests.kits.channel import FakeChannel

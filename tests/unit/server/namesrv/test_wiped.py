@@ -5,7 +5,7 @@ from random import Random
 from twisted.internet.defer import Deferred
 
 from rmq_ha.server.namesrv.kv_config import WIPED_WRITE_PERM, KVConfigManager
-from rmq_ha.server.namesrv.wiped import WipedBrokers
+from rmq_ha.server.namesrv.wiped_brokers import WipedBrokers
 from rmq_ha.testing.disk import SimDisk
 
 

@@ -13,7 +13,7 @@ from rmq_ha.base.model.status import BrokerRole
 from rmq_ha.base.store_format.checkpoint import NOTHING_WHOLE
 from rmq_ha.base.store_format.commitlog import MESSAGE_MAGIC, decode_record
 from rmq_ha.server.store.local.damaged_log import DamagedLog, Promise
-from rmq_ha.server.store.local.owed import OwedLog
+from rmq_ha.server.store.local.refetch import RefetchLog
 from rmq_ha.server.store.log.commitlog import CommitLog
 from rmq_ha.server.store.log.files import FileRow
 from rmq_ha.server.store.log.setaside import TailAside
@@ -569,7 +569,7 @@ def test_every_stretch_that_is_owed_counts(ends, settings):
     for number, end in enumerate(ends):
         content = json.dumps({"owed": True, "to": end}).encode()
         disk.replace(f"/s/setaside/{number}/about.json", content)
-    owed = OwedLog(disk, "/s")
+    owed = RefetchLog(disk, "/s")
     damaged = judged(disk=disk, **settings)
     if settings:
         damaged.settle_owed(500, owed)
@@ -589,7 +589,7 @@ def test_what_is_back_and_cannot_be_noted_so_stops_no_start():
     """The disk is full just then: a later start notes it."""
     disk = SimDisk(Random(1), lambda: 0)
     disk.replace("/s/setaside/0/about.json", json.dumps({"owed": True, "to": 900}).encode())
-    owed, damaged = OwedLog(disk, "/s"), judged(disk=disk)
+    owed, damaged = RefetchLog(disk, "/s"), judged(disk=disk)
     disk.is_full = True
     damaged.settle_owed(900, owed)
     assert [each.end for each in owed.open()] == [900]

@@ -8,8 +8,8 @@ import pytest
 from rmq_ha.base.model.status import BrokerRole
 from rmq_ha.base.model.topics import SCHEDULE_TOPIC
 from rmq_ha.base.store_format.commitlog import Record, decode_record
-from rmq_ha.server.store.delay import delivered
-from rmq_ha.server.store.delay.delivered import DeliveredCopies, Since
+from rmq_ha.server.store.delay import delivered_messages
+from rmq_ha.server.store.delay.delivered_messages import CopiesSince, DeliveredCopies
 from rmq_ha.server.store.delay.level import message_of
 from tests.unit.server.store.delayed_store import DelayedStore, a_store_that_delivered
 
@@ -129,7 +129,7 @@ def test_targets_are_read_in_pieces(seed: int) -> None:
         made.put(f"m{number}", random.choice((0, 1)))
     made.run(12)
     store = made.store
-    copies, since = DeliveredCopies(store.queues, store.record_at), Since(0, 0)
+    copies, since = DeliveredCopies(store.queues, store.record_at), CopiesSince(0, 0)
     queue = store.queues.get(SCHEDULE_TOPIC, 0)
     assert queue is not None
     asked, taken = 0, []
@@ -152,7 +152,7 @@ def test_a_message_that_is_unique_has_one_copy(
     monkeypatch: pytest.MonkeyPatch, unique: bool, pieces: int
 ) -> None:
     """Once it is found, the rest of the queue is left unread."""
-    monkeypatch.setattr(delivered, "_RECORDS_A_CALL", 2)
+    monkeypatch.setattr(delivered_messages, "_RECORDS_A_CALL", 2)
     made = DelayedStore()
     made.put("m", 1, unique=unique)
     made.run(3)
@@ -161,7 +161,7 @@ def test_a_message_that_is_unique_has_one_copy(
     made.run(0.1)
     record = the_delayed(made)
     copies, asked = DeliveredCopies(made.store.queues, made.store.record_at), 0
-    while (found := copies.take(record, Since(0, 0))) is None:
+    while (found := copies.take(record, CopiesSince(0, 0))) is None:
         asked += 1
     assert (found, asked) == (True, pieces)
 
@@ -180,8 +180,8 @@ def test_what_the_log_has_no_more_is_no_copy() -> None:
         store.queues, lambda at, size: None if at == gone else store.record_at(at, size)
     )
     record = the_delayed(made)
-    assert copies.take(record, Since(0, 0)) is None
-    assert copies.take(record, Since(0, 0)) is True
+    assert copies.take(record, CopiesSince(0, 0)) is None
+    assert copies.take(record, CopiesSince(0, 0)) is True
 
 
 def the_delayed(made: DelayedStore) -> Record:
@@ -230,7 +230,7 @@ def test_a_clock_that_is_set_forward() -> None:
     assert made.store.schedule.offset_table == {2: 200}
 
 
-def taken(copies: DeliveredCopies, record: Record, since: Since) -> bool:
+def taken(copies: DeliveredCopies, record: Record, since: CopiesSince) -> bool:
     """What `take` says in the end."""
     while (found := copies.take(record, since)) is None:
         pass
@@ -248,7 +248,7 @@ def test_a_copy_is_counted_once_from_wherever_it_is_looked_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Levels begin at places of their own: what one has read no other reads again."""
-    monkeypatch.setattr(delivered, "_RECORDS_A_CALL", 2)
+    monkeypatch.setattr(delivered_messages, "_RECORDS_A_CALL", 2)
     made = DelayedStore()
     for name in ("a", "b", "c", "same", "d"):
         made.put(name, 1 if name == "same" else 0, unique=False)
@@ -256,7 +256,7 @@ def test_a_copy_is_counted_once_from_wherever_it_is_looked_for(
     record, places = the_delayed(made), delivered_copies(made)
     for begins in ([3, 0], [0, 3], [4, 3, 0], [3, 0, 3]):
         copies = DeliveredCopies(made.store.queues, made.store.record_at)
-        found = [taken(copies, record, Since(places[at], 0)) for at in begins]
+        found = [taken(copies, record, CopiesSince(places[at], 0)) for at in begins]
         assert found.count(True) == 1
         assert found[begins.index(min(begins, key=lambda at: at == 4))] is True
 
@@ -269,7 +269,7 @@ def test_of_copies_that_are_alike_the_first_is_taken() -> None:
         made.run(3)
     record, places = the_delayed(made), delivered_copies(made)
     copies = DeliveredCopies(made.store.queues, made.store.record_at)
-    assert [taken(copies, record, Since(at, 0)) for at in (0, *places[1:], 0)] == [
+    assert [taken(copies, record, CopiesSince(at, 0)) for at in (0, *places[1:], 0)] == [
         True,
         True,
         True,
@@ -284,8 +284,8 @@ def test_a_copy_at_the_place_from_which_they_count_is_one() -> None:
     made.run(3)
     record, (place,) = the_delayed(made), delivered_copies(made)
     copies = DeliveredCopies(made.store.queues, made.store.record_at)
-    assert taken(copies, record, Since(place + 1, 0)) is False
-    assert taken(copies, record, Since(place, 0)) is True
+    assert taken(copies, record, CopiesSince(place + 1, 0)) is False
+    assert taken(copies, record, CopiesSince(place, 0)) is True
 
 
 @pytest.mark.parametrize(("most", "is_left"), [(1, True), (9, False)])
@@ -293,8 +293,8 @@ def test_what_was_too_much_to_remember_proves_nothing(
     monkeypatch: pytest.MonkeyPatch, most: int, is_left: bool
 ) -> None:
     """A copy that is not found may be behind the point where reading ended."""
-    monkeypatch.setattr(delivered, "_RECORDS_A_CALL", 1)
-    monkeypatch.setattr(delivered, "_MOST_COPIES", most)
+    monkeypatch.setattr(delivered_messages, "_RECORDS_A_CALL", 1)
+    monkeypatch.setattr(delivered_messages, "_MOST_COPIES", most)
     made = DelayedStore()
     for name in "abcdef":
         made.put(name, 1)
@@ -306,13 +306,13 @@ def test_what_was_too_much_to_remember_proves_nothing(
     physical_offset, size, _ = queue.units(6, 1)[0]
     waiting = decode_record(made.store.record_at(physical_offset, size) or b"")
     copies = DeliveredCopies(made.store.queues, made.store.record_at)
-    assert taken(copies, waiting, Since(0, 0)) is False
+    assert taken(copies, waiting, CopiesSince(0, 0)) is False
     assert copies.may_be_gone(waiting) is is_left
 
 
 def test_a_queue_that_is_gone_in_the_middle_proves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its topic was deleted while it was read."""
-    monkeypatch.setattr(delivered, "_RECORDS_A_CALL", 1)
+    monkeypatch.setattr(delivered_messages, "_RECORDS_A_CALL", 1)
     made = DelayedStore()
     for name in "abc":
         made.put(name, 1)
@@ -321,9 +321,9 @@ def test_a_queue_that_is_gone_in_the_middle_proves_nothing(monkeypatch: pytest.M
     copies = DeliveredCopies(made.store.queues, made.store.record_at)
     queue = made.store.queues.get("T", 0)
     assert queue is not None
-    assert copies.take(record, Since(0, 0)) is None
+    assert copies.take(record, CopiesSince(0, 0)) is None
     queue.truncate(delivered_copies(made)[1])
-    assert taken(copies, record, Since(0, 0)) is False
+    assert taken(copies, record, CopiesSince(0, 0)) is False
     assert copies.may_be_gone(record)
 
 
@@ -341,8 +341,8 @@ def test_a_damaged_copy_is_none() -> None:
         return data[:-1] if data and at == second else data
 
     copies = DeliveredCopies(store.queues, damaged)
-    assert taken(copies, record, Since(0, 0)) is True
-    assert taken(copies, record, Since(0, 0)) is False
+    assert taken(copies, record, CopiesSince(0, 0)) is True
+    assert taken(copies, record, CopiesSince(0, 0)) is False
 
 
 def test_a_delayed_message_is_no_copy_of_itself() -> None:
@@ -354,4 +354,4 @@ def test_a_delayed_message_is_no_copy_of_itself() -> None:
     record = the_delayed(made)
     assert record.properties["REAL_TOPIC"] == record.topic
     copies = DeliveredCopies(made.store.queues, made.store.record_at)
-    assert copies.glance(record, record.store_timestamp) == delivered.ABSENT
+    assert copies.glance(record, record.store_timestamp) == delivered_messages.ABSENT

@@ -16,7 +16,7 @@ from rmq_ha.server.broker.masters import TrustedMasters
 from rmq_ha.server.plugins import checked_journal, load_plugins
 from rmq_ha.server.replication.classic.journal import ClassicJournal
 from rmq_ha.server.replication.epochs.epochs import Epoch, Epochs, encode_epochs
-from rmq_ha.server.store.journal import BrokerAround, Journal, Role
+from rmq_ha.server.store.journal import Journal, JournalBrokerContext, Role
 from rmq_ha.server.store.journal_statistics import JournalStatistics
 from rmq_ha.server.store.message_store import DefaultMessageStore
 from rmq_ha.testing.cluster import small_configuration
@@ -51,7 +51,7 @@ class Rig:
         self.journal: Journal = checked_journal(plugin, made)
         self.store = DefaultMessageStore(host.seams, self.configuration, self.journal)
         self.journal.join(
-            BrokerAround(
+            JournalBrokerContext(
                 calls=self,
                 identity=lambda: BrokerIdentity("c", "b", 0, f"{host.ip}:1", f"{host.ip}:2"),
                 tables=NoTables,

@@ -8,7 +8,7 @@ import pytest
 
 from rmq_ha.base.model.topics import SCHEDULE_TOPIC
 from rmq_ha.base.store_format.commitlog import Record, decode_record
-from rmq_ha.server.store.delay.delivered import DeliveredCopies, Since, Unit
+from rmq_ha.server.store.delay.delivered_messages import CopiesSince, DeliveredCopies, Unit
 from rmq_ha.server.store.delay.level import DelayLevel, message_of
 from rmq_ha.server.store.delay.lookback import LookBack
 from rmq_ha.server.store.message_store import DefaultMessageStore
@@ -265,7 +265,7 @@ def test_copies_of_this_life_stand_for_none_of_the_last() -> None:
     made.store.put_message(message_of(delayed(made, 1, 0)))
     made.run(0.1)
     assert made.delivered() == ["other", "m"]
-    while (found := copies.take(delayed(made, 1, 0), Since(0, 0))) is None:
+    while (found := copies.take(delayed(made, 1, 0), CopiesSince(0, 0))) is None:
         pass
     assert found is False
 
@@ -332,7 +332,7 @@ def test_very_much_behind_a_place(
     step: bool, reads: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Then stamps may leave some of it out; not where the clock stands behind them."""
-    monkeypatch.setattr("rmq_ha.server.store.delay.delivered._MOST_BY_PLACE", 1000)
+    monkeypatch.setattr("rmq_ha.server.store.delay.delivered_messages._MOST_BY_PLACE", 1000)
     made = DelayedStore("1s 20s")
     if step:
         made.host.skew_ms += HOUR_MS

@@ -16,7 +16,7 @@ from rmq_ha.base.model.message import DispatchRequest
 from rmq_ha.base.model.status import BrokerRole
 from rmq_ha.base.store_format.commitlog import decode_record
 from rmq_ha.base.store_format.consumequeue import FILLER_SIZE
-from rmq_ha.server.store.queues.deleted import DeletedQueues
+from rmq_ha.server.store.queues.deleted_queues import DeletedQueues
 from rmq_ha.server.store.queues.table import ConsumeQueueTable
 from rmq_ha.testing.disk import SimDisk
 

@@ -11,7 +11,7 @@ from rmq_ha.base.store_format.commitlog import decode_record, dispatch_request_a
 from rmq_ha.base.store_format.run import Run
 from rmq_ha.server.store.log.flush import _sync_all
 from rmq_ha.server.store.log.setaside import folder_for
-from rmq_ha.server.store.queues.deleted import DeletedQueues
+from rmq_ha.server.store.queues.deleted_queues import DeletedQueues
 from rmq_ha.testing.disk import Inode, SimDisk
 from tests.unit.server.store.lookup import query
 

@@ -23,7 +23,7 @@ def why_no_puts(
         return f"member {node.leader_id} leads group {settings.group}, and takes the messages"
     answering = [peer for peer in settings.others if peer not in silent]
     missing = settings.quorum - 1 - len(answering)
-    who = _who(settings, answering, silent)
+    who = _members_text(settings, answering, silent)
     if missing > 0:
         them = "it" if missing == 1 else "them"
         return (
@@ -39,7 +39,9 @@ def why_no_puts(
     )
 
 
-def _who(settings: DLedgerSettings, answering: list[str], silent: Mapping[str, str]) -> str:
+def _members_text(
+    settings: DLedgerSettings, answering: list[str], silent: Mapping[str, str]
+) -> str:
     parts = []
     if answering:
         verb = "answers" if len(answering) == 1 else "answer"

@@ -94,7 +94,7 @@ class RoundPace:
 
 
 @dataclass(frozen=True)
-class CheckAround:
+class CheckContext:
     """
     What a round works with.
 

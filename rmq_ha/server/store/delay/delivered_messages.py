@@ -28,7 +28,7 @@ ABSENT = -1
 Unit = tuple[int, int, int]
 
 
-class Since(NamedTuple):
+class CopiesSince(NamedTuple):
     """
     Where the copies begin that count.
 
@@ -57,7 +57,7 @@ class _Target:
     def __init__(self, end: int) -> None:
         self.low = end
         self.parts: list[tuple[int, int]] = []
-        self.covered: set[Since] = set()
+        self.covered: set[CopiesSince] = set()
         self.copies: dict[str, list[int]] = {}
         self.has_gap = False
 
@@ -80,7 +80,7 @@ class DeliveredCopies:
         self._targets: dict[tuple[str, int], _Target] = {}
         self._count = 0
 
-    def take(self, delayed: Record, since: Since) -> bool | None:
+    def take(self, delayed: Record, since: CopiesSince) -> bool | None:
         """
         Whether a copy is there; each copy stands for one message only.
 
@@ -97,7 +97,7 @@ class DeliveredCopies:
         self._targets[key].copies[identity].remove(min(places))
         return True
 
-    def find(self, delayed: Record, since: Since) -> int | None:
+    def find(self, delayed: Record, since: CopiesSince) -> int | None:
         """
         Where a copy is, which is left there; `ABSENT` for none. Else as `take`.
 
@@ -144,7 +144,7 @@ class DeliveredCopies:
         )
 
     def _places(
-        self, key: tuple[str, int], identity: str, since: Since, *, is_unique: bool
+        self, key: tuple[str, int], identity: str, since: CopiesSince, *, is_unique: bool
     ) -> list[int] | None:
         """
         Where copies are, or one of them; None: not known yet.
@@ -165,7 +165,7 @@ class DeliveredCopies:
         self._read_on(queue, target)
         return None
 
-    def _cover(self, queue: ConsumeQueue, target: _Target, since: Since) -> None:
+    def _cover(self, queue: ConsumeQueue, target: _Target, since: CopiesSince) -> None:
         first = queue.offset_by_place(since.place)
         if target.low - first > _MOST_BY_PLACE:
             first = max(first, self._by_time(queue, since.ms))

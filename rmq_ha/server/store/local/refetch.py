@@ -14,7 +14,7 @@ from rmq_ha.base.wire import fastjson
 from rmq_ha.server.store.log.setaside import ABOUT, FOLDER
 
 
-class Owed(NamedTuple):
+class RefetchStretch(NamedTuple):
     """
     A stretch of the log that a slave gave up to fetch it anew.
 
@@ -28,7 +28,7 @@ class Owed(NamedTuple):
     about: dict[str, Any]
 
 
-class OwedLog:
+class RefetchLog:
     """
     The stretches that are owed to a store, by the folders in which they are kept.
 
@@ -44,7 +44,7 @@ class OwedLog:
         self._disk = disk
         self._folder = f"{root}/{FOLDER}"
 
-    def open(self) -> Iterator[Owed]:
+    def open(self) -> Iterator[RefetchStretch]:
         """
         What no start has seen come back.
 
@@ -57,13 +57,13 @@ class OwedLog:
             try:
                 about = fastjson.parse(self._disk.read_bytes(path))
                 if about.get("owed"):
-                    yield Owed(path, about["to"], about)
+                    yield RefetchStretch(path, about["to"], about)
             except (ProtocolViolation, AttributeError, KeyError) as error:
                 self.log.warn(
                     "{path} does not say what is kept there: {error}", path=path, error=error
                 )
 
-    def close(self, owed: Owed) -> None:
+    def close(self, owed: RefetchStretch) -> None:
         """It is there again, or given up. Where the disk refuses, the next start tries again."""
         try:
             self._disk.replace(owed.path, fastjson.pretty({**owed.about, "owed": False}))

@@ -4,7 +4,7 @@ from rmq_ha.server.dledger.actions import Sync
 from rmq_ha.server.dledger.member import Member
 
 
-class Vouched:
+class DurableIndex:
     """
     What was written or, with `sync_before_ack`, what was synced.
 
