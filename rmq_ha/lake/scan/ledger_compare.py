@@ -22,8 +22,8 @@ COPY, ABSENT, UNPRODUCED, UNLIKE, TWICE, TAKEN, UNGIVEN, ORDERED = range(8)
 """
 Kinds of rows:
 
-- a record whose id its topic has already: `n`, the how manieth it is, its `place`, and those of the
-  `first`, with its `firstCrc`;
+- a record whose id its topic has already: `n` counts the records of this id up to this one, and
+  `place`, `first` and `firstCrc` say where it is, where the first one is, and its checksum;
 - a ledger's, whose id is nowhere in the log;
 - a record that no producer tells of; one with another body than ledgers have under its id;
 - a delivery that a group was given `n` times;

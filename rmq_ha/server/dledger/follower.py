@@ -364,7 +364,12 @@ class Follower:
         )
 
     def _take_commit(self, request: PushEntryRequest) -> int:
-        """Another leader's has no effect; 406: what it commits may be something else here."""
+        """
+        Move our commit index to the leader's.
+
+        A commit of any other member is ignored. The answer is 406 when the leader has committed
+        entries beyond the last one that is known to be equal here: the leader then compares again.
+        """
         if self._is_from_leader(request):
             self._commit(request)
             end = self._member.ledger.end_index

@@ -64,9 +64,13 @@ class Members:
 
     def refusal(self, code: int, message: GroupMessage, host: str) -> str:
         """
-        Why a request is not taken; empty: it is.
+        Why a request of another member is refused, or an empty text if it is taken.
 
-        :param host: an address.
+        A request is taken if it names its sender and comes from an address of that member. Names
+        that
+        come from an unknown address are looked up again (`doubtful`): the member may have moved.
+
+        :param host: the IP address of the sender.
         """
         if code not in _OF_MEMBERS or host in self._further:
             return self.refusal_unread(code, host)

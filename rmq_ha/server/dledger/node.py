@@ -317,7 +317,13 @@ class Node:
         self.appended(entry.index, self.member.now)
 
     def _answer_appends(self) -> None:
-        """Those that are committed, that waited too long, or that others decide now."""
+        """
+        Answer the oldest appends as far as their result is known.
+
+        It is known when an entry is committed, when it waited for `max_wait_ack`, or when this
+        member
+        leads no more: then another leader decides what becomes of the entry.
+        """
         ledger, is_leader = self.ledger, self.member.role is Role.LEADER
         while self._appends:
             entry, token, request, deadline = self._appends[0]

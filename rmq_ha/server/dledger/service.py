@@ -247,9 +247,11 @@ class DLedgerService:
 
     def _enter(self, function: Callable[..., None], *args: Any) -> bool:
         """
-        Into the core, then do what it wants; what it does not expect must not end it.
+        Call a function of the core, then carry out what the core wants.
 
-        :returns: whether it went well.
+        An exception of the core is logged and must not end the member.
+
+        :returns: whether the function raised nothing.
         """
         is_done = True
         try:
@@ -257,7 +259,10 @@ class DLedgerService:
         except Exception:
             is_done = False
             self.log.failure("the DLedger member goes on after a failure")
-            if not args:  # a tick would come again at once; what peers send puts off no heartbeat
+            # A tick that fails would be due again at once and spin, so it rests. A message of a
+            # peer
+            # that fails sets no rest: it must not delay our own heartbeats.
+            if not args:
                 self._rests_until = self._host.clock.seconds() + _RETRY_S
         self._run()
         return is_done

@@ -168,7 +168,7 @@ class Shifts:
 
 
 def _first_of(changes: Iterable[int]) -> Iterator[int]:
-    """Those of the parts with changes that are told."""
+    """Yield the numbers of the parts whose changes are reported: the first ones with any."""
     before = 0
     for number, count in enumerate(changes):
         if count and before < _MOST:

@@ -118,6 +118,8 @@ class Answer(msgspec.Struct):
             if len(self.delays) < _MOST_DELAYS:
                 self.delays[key] = [*row]
             return
+        # A row is [messages, first, last, queue id and queue offset of the first]: the sums are
+        # added, and the place is that of the earlier one of the two first messages.
         first = min(had, row, key=lambda numbers: numbers[1])
         self.delays[key] = [had[0] + row[0], first[1], max(had[2], row[2]), *first[3:]]
 

@@ -15,7 +15,10 @@ from rmq_ha.server.broker.processors.fields import Handler
 from rmq_ha.server.broker.tables.queue_locks import RebalanceLockManager
 
 _MOST_LOCKERS = 1024
-"""Groups and client ids of one connection; the locks of more than that live as long as any."""
+"""
+How many pairs of group and client id are remembered of one connection, so that their queues are
+unlocked when it closes. Locks of further pairs end only after `lockMaxLiveTime`.
+"""
 
 
 class LockProcessor:

@@ -129,13 +129,16 @@ class SendRuns:
                 queue_id, text = header.queue_id, header.properties
                 is_odd = not 0 <= queue_id < queues or header.batch or text[_LONG:] != ""
             except UNDECODABLE:
-                text, is_odd = "", True
+                text, is_odd = "", True  # the general way answers with the error
+            # WAIT is true unless a client says otherwise, and is not stored then, as in RocketMQ.
             head, mark, tail = text.partition(_WAIT_TRUE)
             if mark and (not tail or tail[0] == "\x02"):
                 text = head + tail
             if text[-1:] == "\x02":  # as some clients end them
                 text = text[:-1]
             keys, uniq_key, tags = "", "", None
+            # One look at each property decides whether the frame is usual. Whatever needs more than
+            # an append (delay, transaction, several keys, duplicates, ...) goes the general way.
             for piece in text.split("\x02") if text else ():
                 name, _, value = piece.partition("\x01")
                 if name in _ODD or not (name and value):
@@ -151,6 +154,7 @@ class SendRuns:
                 is_odd = not window.begins(header.topic, uniq_key, sender)
             if is_odd:
                 topic = None  # the general way may create it
+                # What came before is appended first: answers keep the order of their requests.
                 self._put(channel, drafts, opaques, began, at)
                 drafts, opaques = [], []
                 general(channel, header_bytes, body)

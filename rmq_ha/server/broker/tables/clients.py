@@ -112,9 +112,10 @@ class _Memberships:
 
 class _ClientIds:
     """
-    Which channel a client id means: the one that said so last, of the account that said so first.
+    Maps a client id to the connection to which replies for this client are sent.
 
-    Replies are sent there: nobody gets another account's by its client id.
+    The account that used an id first owns it. Among the connections of that account the one that
+    sent a heartbeat last is used, so nobody gets the replies of another account by taking its id.
     """
 
     def __init__(self) -> None:

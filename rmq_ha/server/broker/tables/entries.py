@@ -31,7 +31,12 @@ class WrittenEntries(Generic[T]):
         self._known.pop(name, None)
 
     def of(self, table: Mapping[str, T]) -> dict[str, fastjson.RawJson]:
-        """:returns: by name what stands for the entry, at depth `ENTRY_DEPTH`."""
+        """
+        Lay out the entries of a table that changed since the last call; reuse the text of all
+        others.
+
+        :returns: the text of each entry by its name, indented for depth `ENTRY_DEPTH`.
+        """
         known, self._known = self._known, {}
         for name, entry in table.items():
             part = known.get(name)

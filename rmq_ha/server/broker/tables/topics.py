@@ -140,7 +140,15 @@ class TopicConfigManager(VersionedTable[TopicConfig]):
         )
 
     def ordinary_queues(self, name: str) -> int:
-        """How many queues a topic has for messages that go where they say; 0: look closer."""
+        """
+        How many queue numbers a send may name for a topic that needs no special treatment.
+
+        :returns: 0 when the topic has to go the general way: it is not known or not persisted
+            yet, is
+            a retry or system topic, or clients may not send to it. Else the larger one of its
+            numbers
+            of read and write queues, as RocketMQ accepts a queue that exists for either.
+        """
         topic = self._table.get(name)
         if (
             topic is None

@@ -154,7 +154,7 @@ class Comparison:
         A heartbeat: a master sends one before data, but not two.
 
         :raises DivergedTail: it has nothing at `place`, where we have something.
-        :raises NothingInCommon: so it is, and no whole record before it was equal.
+        :raises NothingInCommon: the same, and no whole record before `place` was equal either.
         """
         self._beats += 1
         self._quiet_since = now

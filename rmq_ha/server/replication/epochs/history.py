@@ -51,9 +51,10 @@ class EpochHistory:
 
     async def begin_mode(self, has_id: bool) -> None:
         """
-        The log of a classic pair is an epoch that no election made.
+        Note the log that a classic pair left as an epoch that no election made.
 
-        On the disk before there is an id: who has an id and no epochs has lost them.
+        The epoch is on the disk before the controller gives this broker an id. A broker that has
+        an id but no epochs has therefore lost its epoch file.
         """
         if has_id or self._file.epochs.entries or holds_nothing(self._log):
             return

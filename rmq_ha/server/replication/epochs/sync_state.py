@@ -40,8 +40,8 @@ class SyncState:
 
     :param confirm_offset: that of the log when it began to lead.
     :ivar epochs: of the log.
-    :ivar led_from: end of the log when it began to lead: behind that, others have of this log only
-        what it has sent them.
+    :ivar led_from: end of the log when this broker began to lead. Of the bytes behind it other
+        brokers have only those that this broker has sent them.
     :ivar known: the set as the controller has it.
     :ivar wanted: what it is asked for just now; None: nothing.
     :ivar confirm_offset: what lies below it may be read.
@@ -207,10 +207,10 @@ class SyncState:
 
     def refused(self, now: float, *, lacks_heartbeat: bool = False) -> None:
         """
-        The controller does not have the set that it was asked for, and never will.
+        The controller refused a proposed set, and its answer names the set that it has.
 
-        Not when it says so, but when it says besides what it has: an earlier try may have gone
-        through. Until then union has both sets.
+        A refusal without that set decides nothing, as an earlier try may have been accepted. Until
+        the controller names its set, puts wait for the members of both sets.
 
         The brokers that would have joined are not asked for again for some time.
 

@@ -139,12 +139,17 @@ class IndexFile:
         buffer = self._opened().map()
         slots, items_at = self._slots, self._items_at
         unpack, pack_slot, pack_item = SLOT.unpack_from, SLOT.pack_into, ITEM.pack_into
+        # For each key the item is written before its slot, and the header after all of them: a
+        # process that dies in between leaves slots that lead behind the last item that counts,
+        # and `undo_half_put` follows such a slot back to the older chain. Do not change the order.
         for key_hash, physical_offset, timestamp in entries:
             seconds = (timestamp - begin) // 1000 if begin > 0 else 0
             if not 0 <= seconds <= MAX_TIME_DIFFERENCE:
                 seconds = 0 if seconds < 0 else MAX_TIME_DIFFERENCE
             slot_at = HEADER_SIZE + key_hash % slots * SLOT_SIZE
             (previous,) = unpack(buffer, slot_at)
+            # 0: the slot is empty. A number that is not below this item's cannot be an older item.
+            # In both cases the chain begins here.
             if not 0 < previous < number:
                 used += previous == 0
                 previous = 0

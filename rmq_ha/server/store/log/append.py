@@ -105,9 +105,11 @@ class GroupEncoder:
     Turns messages into records; knows limits and the numbering of queues.
 
     :param delay_levels: ms of level 1, 2, ...
-    :param gap: bytes that the log puts before each record, and then also the blanks.
-    :param largest: bytes that a record may have.
-    :ivar gap: see above.
+    :param gap: size in bytes of the header that the log writes before every record: 48 in DLedger
+        mode, where each record is the body of an entry, else 0. The blank that closes a file has
+        such a header, too.
+    :param largest: how many bytes a record may have.
+    :ivar gap: as the parameter.
     :ivar queue_offsets: next queue offset by topic and queue.
     """
 
@@ -152,6 +154,8 @@ class GroupEncoder:
         largest = min(max_message_size + _RECORD_SLACK, self._largest)
         position = physical_offset
         file_size = self._file_size
+        # No record crosses the end of a file, and a blank must always fit behind the last record.
+        # `position` is the start of a record, so the gap before it is taken off to find its file.
         room_end = position - (position - gap) % file_size - gap + file_size - BLANK_SIZE
         topic, topic_bytes, topic_size = "", b"", 0
         born_host = store_host = None
@@ -161,6 +165,7 @@ class GroupEncoder:
             name, queue_id, body, born, store, born_ms, flag, sys_flag, reconsumed, prepared,
             keys, uniq_key, tags, text,
         ) in drafts:  # fmt: skip
+            # Consecutive drafts mostly share topic and hosts: both are laid out once a change.
             if name != topic:
                 topic, topic_bytes = name, topics.get(name) or self._topic_part(name)
                 topic_size = len(topic_bytes)
@@ -200,6 +205,7 @@ class GroupEncoder:
                 group.faults[place] = _ILLEGAL
                 place += 1
                 continue
+            # Only now: a draft that is refused must leave no hole in the numbers of its queue.
             if counted:
                 numbers[key] = number + 1
             parts += (head, body, topic_bytes, _SHORT.pack(stored_size), stored)

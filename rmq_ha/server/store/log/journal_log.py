@@ -91,7 +91,10 @@ class JournalLog(LogBytes, Protocol):
 
     @property
     def written_end(self) -> int:
-        """Where all ends that is there, also what may not be read yet; not before `max_offset`."""
+        """
+        The end of all that is written, also of what consumers may not read yet. At least
+        `max_offset`.
+        """
 
     def subscribe(self, callback: Callable[[], None]) -> None:
         """Have `callback` called when there is more of it."""

@@ -32,7 +32,7 @@ def make_commit_log(disk: Disk, config: MessageStoreConfig) -> CommitLog:
 
 
 def classic_commit_log(disk: Disk, config: MessageStoreConfig) -> CommitLog:
-    """The log of a broker that is in no group, where it is to be read by one that is."""
+    """Open the log of a broker that is in no DLedger group, for a caller that is in one."""
     return CommitLog(*log_files(disk, config))
 
 
