@@ -68,11 +68,6 @@ class AddressPatterns:
         )
 
 
-def host_of(remote_address: str) -> str:
-    """The host of `1.2.3.4:5` or `[::1]:5`."""
-    return remote_address.rpartition(":")[0].strip("[]")
-
-
 def _items(text: str) -> list[str]:
     """Cut at the commas that are in no set."""
     items: list[list[str]] = []

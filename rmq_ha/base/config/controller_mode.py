@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from rmq_ha.base.config.broker_configuration import BrokerConfiguration
 from rmq_ha.base.config.dledger_settings import parse_peers
 from rmq_ha.base.config.settings import Notice, Setting, without_effect
+from rmq_ha.base.model.host_port import parse_host_port
 from rmq_ha.base.model.status import BrokerRole
 
 UNDECIDED_BROKER_ID = -1
@@ -43,9 +44,10 @@ def apply_controller_mode(
     if not mode.controllers:
         raise where.error("controllerAddr is missing: host:port of every controller, with ;")
     for address in mode.controllers:
-        host, _, port = address.rpartition(":")
-        if not host or not port.isdecimal() or not 0 < int(port) < 65536:
-            raise settings["controllerAddr"].error(f"{address!r} is no host:port")
+        try:
+            parse_host_port(address)
+        except ValueError as error:
+            raise settings["controllerAddr"].error(str(error)) from None
     for name, value, least in (
         ("inSyncReplicas", mode.in_sync_replicas, 1),
         ("minInSyncReplicas", mode.min_in_sync_replicas, 1),

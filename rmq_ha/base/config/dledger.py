@@ -10,6 +10,7 @@ from rmq_ha.base.config.dledger_settings import parse_ids, parse_peers
 from rmq_ha.base.config.settings import Notice, Setting, without_effect
 from rmq_ha.base.config.surroundings import Surroundings
 from rmq_ha.base.errors import ConfigurationError
+from rmq_ha.base.model.host_port import parse_host_port
 from rmq_ha.base.model.status import BrokerRole
 
 UNDECIDED_BROKER_ID = -1
@@ -35,7 +36,7 @@ def dledger_port(configuration: BrokerConfiguration) -> int:
             f"dLegerSelfId={store.dleger_self_id} is not in dLegerPeers, which has "
             f"{', '.join(peers)}"
         )
-    return int(own.rpartition(":")[2])
+    return parse_host_port(own).port
 
 
 def apply_dledger(

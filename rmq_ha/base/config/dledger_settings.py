@@ -5,8 +5,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from rmq_ha.base.errors import ConfigurationError
+from rmq_ha.base.model.host_port import parse_host_port
 
-_PEER = re.compile(r"([A-Za-z]\d+)-(.+):(\d{1,5})")
+_PEER = re.compile(r"([A-Za-z]\d+)-(.+)")
 MIB = 1024 * 1024
 
 
@@ -129,12 +130,15 @@ def parse_peers(text: str) -> dict[str, str]:
     peers: dict[str, str] = {}
     for part in filter(None, (part.strip() for part in text.split(";"))):
         match = _PEER.fullmatch(part)
-        if match is None or not 0 < int(match[3]) < 65536:
+        try:
+            address = str(parse_host_port(match[2] if match else ""))
+        except ValueError:
             raise ConfigurationError(
                 f"dLegerPeers: {part!r} is not of the form n0-host:port (a letter and a number, "
                 "a host, a port)"
-            )
-        name, address = match[1], f"{match[2]}:{match[3]}"
+            ) from None
+        assert match is not None
+        name = match[1]
         if name in peers:
             raise ConfigurationError(f"dLegerPeers: {name} comes twice")
         if address in peers.values():

@@ -15,6 +15,7 @@ from rmq_ha.base.config.fields import EMBEDDED_NAMESRV, keys_of
 from rmq_ha.base.config.plans import embeds_namesrv, port_plan
 from rmq_ha.base.config.settings import Doubt, Notice, Setting, reason_to_doubt, without_effect
 from rmq_ha.base.config.surroundings import Surroundings
+from rmq_ha.base.model.host_port import parse_host_port
 from rmq_ha.base.model.networks import canonical, is_loopback
 from rmq_ha.base.model.printable import one_line
 from rmq_ha.base.model.status import BrokerRole
@@ -117,9 +118,9 @@ def _check_own_ports(
     }
     for key, addresses in configuration.dialled().items():
         for address in addresses:
-            host, _, port = address.rpartition(":")
-            purpose = purposes.get(int(port)) if port.isdecimal() else None
-            if purpose and _is_own(host.strip("[]"), configuration, surroundings):
+            host, port = parse_host_port(address)
+            purpose = purposes.get(port)
+            if purpose and _is_own(host, configuration, surroundings):
                 setting = settings.get(key) or Setting(key, address, "environment")
                 raise setting.error(
                     f"port {port} of this machine is this broker's own, for {purpose}; name the "

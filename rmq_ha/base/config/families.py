@@ -7,6 +7,7 @@ from rmq_ha.base.config.dledger_settings import parse_peers
 from rmq_ha.base.config.settings import Doubt, Notice, Setting
 from rmq_ha.base.config.surroundings import Surroundings
 from rmq_ha.base.errors import ConfigurationError
+from rmq_ha.base.model.host_port import host_of
 from rmq_ha.base.model.networks import canonical
 
 
@@ -82,4 +83,4 @@ def own_peer(peers: str, self_id: str) -> str:
         address = parse_peers(peers).get(self_id, "")
     except ConfigurationError:
         return ""  # which is said elsewhere
-    return address.rpartition(":")[0].strip("[]")
+    return host_of(address)

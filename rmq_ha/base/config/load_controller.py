@@ -21,6 +21,7 @@ from rmq_ha.base.config.settings import Notice, Setting, collect, fill, unknown_
 from rmq_ha.base.config.surroundings import Surroundings
 from rmq_ha.base.config.whose import with_unknown_keys
 from rmq_ha.base.errors import ConfigurationError
+from rmq_ha.base.model.host_port import parse_host_port
 
 
 class LoadedController(NamedTuple):
@@ -142,4 +143,4 @@ def _own_port(text: str, own: ControllerConfig) -> int:
     except ConfigurationError as error:
         reason = str(error).replace("dLegerPeers", "controllerDLegerPeers")
         raise ConfigurationError(f"{reason}; for one controller n0-<its address>:9878") from None
-    return int(address.rpartition(":")[2])
+    return parse_host_port(address).port

@@ -7,6 +7,7 @@ from rmq_ha.base.config.dledger import dledger_port, is_dledger
 from rmq_ha.base.config.dledger_settings import parse_peers
 from rmq_ha.base.config.namesrv_configuration import NamesrvConfiguration
 from rmq_ha.base.config.ports import CONTROLLER_PURPOSE, PlannedPort, metrics_port
+from rmq_ha.base.model.host_port import parse_host_port
 from rmq_ha.base.model.status import BrokerRole
 
 DLEDGER_PURPOSE = "the DLedger group's other members (dLegerPeers)"
@@ -61,4 +62,4 @@ def controller_port_plan(configuration: ControllerConfiguration) -> list[Planned
 def _controller_port(own: ControllerConfig) -> PlannedPort:
     """Of its own entry among its peers, which was looked up when it was loaded."""
     address = parse_peers(own.controller_dleger_peers)[own.controller_dleger_self_id]
-    return PlannedPort(int(address.rpartition(":")[2]), CONTROLLER_PURPOSE)
+    return PlannedPort(parse_host_port(address).port, CONTROLLER_PURPOSE)

@@ -3,6 +3,7 @@
 import re
 
 from rmq_ha.base.config.fields import TextRule
+from rmq_ha.base.model.host_port import parse_host_port
 from rmq_ha.base.model.networks import Networks
 
 LEAST_SECRET = 16
@@ -20,9 +21,7 @@ def _address(text: str) -> None:
         raise ValueError(f"{text.strip()!r} is a URL: write host:port alone")
     if "," in text:
         raise ValueError(f"{text.strip()!r}: between two addresses is a semicolon, no comma")
-    host, colon, port = text.strip().rpartition(":")
-    if not (host and colon and port.isdecimal() and 0 < int(port) < 65536):
-        raise ValueError(f"{text.strip()!r} is not host:port")
+    parse_host_port(text)
 
 
 def _secret(text: str) -> None:

@@ -20,6 +20,7 @@ from rmq_ha.base.errors import (
     RemotingTimeout,
 )
 from rmq_ha.base.host.process import process_id
+from rmq_ha.base.model.host_port import parse_host_port
 from rmq_ha.base.tls.options import TlsOptions, check_proof
 from rmq_ha.base.wire.command import FLAG_ONEWAY, RemotingCommand
 from rmq_ha.base.wire.frame import FrameReader, decode_frame, encode_frame
@@ -272,14 +273,16 @@ class _Connection:
         return None
 
     def _open(self, deadline: float) -> socket.socket:
-        host, _, port = self.address.rpartition(":")
-        host = host.strip("[]")
+        try:
+            host, port = parse_host_port(self.address)
+        except ValueError as error:
+            raise ConnectionError(str(error)) from None
         timeout = min(self._connect_timeout, _seconds_left(deadline))
         self._has_heard = False
         try:
-            opened = socket.create_connection((host, int(port)), timeout)
-        except (ValueError, OverflowError):
-            raise ConnectionError("this is no host:port") from None
+            opened = socket.create_connection((host, port), timeout)
+        except UnicodeError as error:
+            raise ConnectionError(f"{host!r} is no host name: {error}") from None
         except TimeoutError:
             raise ConnectionError(f"no connection within {timeout:.1f} s") from None
         opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -12,10 +12,10 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from rmq_ha.base.acl.addresses import host_of
 from rmq_ha.base.acl.refusals import RefusalLog
 from rmq_ha.base.config import properties
 from rmq_ha.base.errors import RequestRejected
+from rmq_ha.base.model.host_port import host_of
 from rmq_ha.base.model.printable import NamedValues
 from rmq_ha.base.remoting.channel import Channel
 from rmq_ha.base.remoting.dispatcher import Handler

@@ -12,6 +12,7 @@ from twisted.internet.interfaces import IReactorTime, ITransport
 from twisted.logger import Logger
 
 from rmq_ha.base.errors import RemotingConnectError, RmqHaError
+from rmq_ha.base.model.host_port import host_of
 from rmq_ha.base.model.message import Address
 from rmq_ha.base.model.security import PLAIN
 from rmq_ha.base.remoting.pending import PendingCalls
@@ -52,7 +53,7 @@ class Channel:
         except (AttributeError, ValueError):
             self.remote = _UNKNOWN_ADDRESS
         self.remote_text = str(self.remote)
-        self.host = self.remote_text.rpartition(":")[0]
+        self.host = host_of(self.remote_text)
         self.security = PLAIN
         self.is_open = True
         self.last_io = self.served_at = clock.seconds()

@@ -15,6 +15,7 @@ from twisted.python.failure import Failure
 
 from rmq_ha.base.config.netty import NettyClientConfig
 from rmq_ha.base.errors import RemotingConnectError, RemotingTimeout, may_pass
+from rmq_ha.base.model.host_port import parse_host_port
 from rmq_ha.base.remoting.channel import Channel
 from rmq_ha.base.remoting.dispatcher import Handler, RequestDispatcher
 from rmq_ha.base.remoting.protocol import RemotingProtocol
@@ -142,12 +143,11 @@ class RemotingClient:
             return fail(RemotingConnectError(f"{address}: this client is stopped"))
         peer = self._peers.get(address)
         if peer is None:
-            host, separator, port = address.strip().rpartition(":")
-            if not (separator and host and port.isascii() and port.isdigit()):
-                return fail(RemotingConnectError(f"{address!r} is not host:port"))
-            if int(port) > 65535:
-                return fail(RemotingConnectError(f"{address!r}: there is no such port"))
-            peer = self._peers[address] = _Peer(self, address, host.strip("[]"), int(port))
+            try:
+                host, port = parse_host_port(address)
+            except ValueError as error:
+                return fail(RemotingConnectError(str(error)))
+            peer = self._peers[address] = _Peer(self, address, host, port)
         return peer.connect(timeout)
 
     # For _Peer

@@ -455,7 +455,7 @@ class ServerProtocol(RemotingProtocol):
 
     def _tell(self, violation: RmqHaError) -> None:
         """Garbage and bad certificates: a line a minute for each host and reason."""
-        host = self.channel.remote_text.rpartition(":")[0]
+        host = self.channel.host
         more = "" if self._refusals is None else self._refusals.admit(host, str(violation))
         if more is not None:
             self.log.warn(

@@ -15,6 +15,7 @@ from twisted.internet.protocol import Factory, Protocol, connectionDone
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from rmq_ha.base.model.host_port import HostPort
 from rmq_ha.base.timing.timer import LastTurn, rearm
 from rmq_ha.base.tls.any_session import AnySession
 from rmq_ha.base.tls.first_byte import FirstByte
@@ -234,4 +235,4 @@ def _ignore(data: bytes) -> None:
 
 def _text(address: IAddress) -> str:
     host, port = getattr(address, "host", None), getattr(address, "port", None)
-    return str(address) if host is None else f"{host}:{port}"
+    return str(address) if host is None or port is None else str(HostPort(host, port))

@@ -13,6 +13,7 @@ from msgspec import field
 
 from rmq_ha.base.errors import ProtocolViolation
 from rmq_ha.base.model.data_version import DataVersion
+from rmq_ha.base.model.host_port import parse_host_port
 from rmq_ha.base.model.topic_config import TopicConfig
 from rmq_ha.base.wire.bodies import (
     Answer,
@@ -87,9 +88,10 @@ def decode_controllers(value: str | None) -> list[str]:
             f"{len(addresses)} controllers are named; {_MOST_CONTROLLERS} are the most"
         )
     for address in addresses:
-        host, _, port = address.rpartition(":")
-        if not (host and port.isascii() and port.isdecimal() and 0 < int(port[:6]) < 65536):
-            raise ProtocolViolation(f"{address[:100]!r} is no host:port of a controller")
+        try:
+            parse_host_port(address)
+        except ValueError as error:
+            raise ProtocolViolation(f"controller: {error}") from None
     return addresses
 
 

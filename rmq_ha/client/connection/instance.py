@@ -10,6 +10,7 @@ from twisted.internet.defer import Deferred, succeed
 from twisted.logger import Logger
 
 from rmq_ha.base.host.process import this_process
+from rmq_ha.base.model.host_port import parse_host_port
 from rmq_ha.base.remoting.calls import Calls
 from rmq_ha.base.remoting.channel import Channel
 from rmq_ha.base.remoting.client import ConnectingTls, RemotingClient
@@ -259,8 +260,7 @@ class ClientInstance:
         """The address to send to: another port when the VIP channel is on."""
         if not self.settings.vip_channel_enabled:
             return address
-        host, _, port = address.rpartition(":")
-        return f"{host}:{int(port) - VIP_DISTANCE}"
+        return str(parse_host_port(address).with_distance(-VIP_DISTANCE))
 
     # Calls
 

@@ -11,6 +11,7 @@ from twisted.logger import Logger
 
 from rmq_ha.base.errors import RequestRejected, RmqHaError
 from rmq_ha.base.model.flags import COMPRESSED
+from rmq_ha.base.model.host_port import parse_host_port
 from rmq_ha.base.model.message import Address
 from rmq_ha.base.model.properties import PGROUP, UNIQ_KEY, decode_properties
 from rmq_ha.base.remoting.channel import Channel
@@ -195,8 +196,7 @@ def _number(ext: Mapping[str, str], name: str) -> int:
 
 
 def _address(text: str) -> Address:
-    host, _, port = text.lstrip("/").rpartition(":")
     try:
-        return Address.parse(host.strip("[]"), int(port))
+        return Address.parse(*parse_host_port(text.lstrip("/")))
     except ValueError:
         return _NOWHERE

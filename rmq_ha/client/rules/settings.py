@@ -11,6 +11,7 @@ from ssl import SSLContext
 
 from rmq_ha.base.config.netty import NettyClientConfig
 from rmq_ha.base.errors import ConfigurationError
+from rmq_ha.base.model.host_port import parse_host_port
 from rmq_ha.base.model.process import Process
 from rmq_ha.base.model.topics import DEFAULT_TOPIC
 from rmq_ha.base.remoting.signing import Credentials, RequestSigner, SignedTimes
@@ -298,16 +299,14 @@ def name_servers(text: str) -> list[str]:
         address = piece.strip().removeprefix("http://").rstrip("/")
         if not address:
             continue
-        host, separator, port = address.rpartition(":")
-        if not separator:
-            host, port = address, str(DEFAULT_NAMESRV_PORT)
-        is_port = port.isascii() and port.isdecimal() and 0 < int(port) < 65536
-        if not host or not is_port or _NO_HOST.search(host):
+        try:
+            name_server = str(parse_host_port(address, DEFAULT_NAMESRV_PORT))
+        except ValueError as error:
             raise ConfigurationError(
-                f"namesrv_addr: {piece!r} is not host:port; between two of them is a semicolon"
-            )
-        if f"{host}:{port}" not in addresses:
-            addresses.append(f"{host}:{port}")
+                f"namesrv_addr: {error}; between two of them is a semicolon"
+            ) from None
+        if name_server not in addresses:
+            addresses.append(name_server)
     if not addresses:
         raise ConfigurationError(
             "no name server: set namesrv_addr, or the environment's NAMESRV_ADDR, to host:port"

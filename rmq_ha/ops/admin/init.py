@@ -8,6 +8,7 @@ import click
 
 from rmq_ha.base.errors import WrongUsage
 from rmq_ha.base.host.disk import RealDisk
+from rmq_ha.base.model.host_port import HostPort
 from rmq_ha.ops.admin.confirm import dry_run_option
 from rmq_ha.ops.admin.layouts import (
     SCRAPE_FILE,
@@ -21,7 +22,7 @@ from rmq_ha.ops.admin.layouts import (
 from rmq_ha.ops.admin.options import common_options, current_options
 from rmq_ha.ops.admin.output import Output
 from rmq_ha.ops.admin.session import FAILED
-from rmq_ha.ops.admin.sites import Site, joined, read_hosts
+from rmq_ha.ops.admin.sites import Site, read_hosts
 
 _LAYOUTS: dict[str, Callable[[Site], list[PlannedServer]]] = {
     "pair": pair,
@@ -155,4 +156,4 @@ def _one_of(layouts: Sequence[str]) -> str:
 
 
 def _page_of(item: PlannedServer) -> str:
-    return f"http://{joined(item.host, item.status)}/"
+    return f"http://{HostPort(item.host, item.status)}/"

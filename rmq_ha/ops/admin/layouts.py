@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from rmq_ha.base.errors import WrongUsage
+from rmq_ha.base.model.host_port import HostPort
 from rmq_ha.base.model.networks import canonical
 from rmq_ha.ops.admin.sites import (
     BROKER_STATUS,
@@ -13,7 +14,6 @@ from rmq_ha.ops.admin.sites import (
     Ports,
     Site,
     bound,
-    joined,
     status_lines,
 )
 
@@ -37,7 +37,7 @@ class PlannedServer(NamedTuple):
 
 def scrape_file(planned: Sequence[PlannedServer]) -> str:
     """What Prometheus reads to ask these servers."""
-    targets = ", ".join(f'"{joined(item.host, item.status)}"' for item in planned)
+    targets = ", ".join(f'"{HostPort(item.host, item.status)}"' for item in planned)
     return _text(
         [
             "# Prometheus for these servers. Check: promtool check config prometheus.yml",
@@ -63,7 +63,7 @@ def pair(place: Site) -> list[PlannedServer]:
     first, second = _hosts(place, 2)
     ports = Ports(place.base_port)
     servers = [_namesrv(place, host, number, ports) for number, host in enumerate((first, second))]
-    names = ";".join(joined(host, port) for host, port, _ in servers)
+    names = ";".join(str(HostPort(host, port)) for host, port, _ in servers)
     made = [planned for _, _, planned in servers]
     for host, role, number, file in (
         (first, "SYNC_MASTER", 0, "broker-master"),
@@ -89,8 +89,8 @@ def dledger(place: Site) -> list[PlannedServer]:
     hosts = _hosts(place, 3)
     ports = Ports(place.base_port)
     servers = [_namesrv(place, host, number, ports) for number, host in enumerate(hosts[:2])]
-    names = ";".join(joined(host, port) for host, port, _ in servers)
-    group = [f"n{number}-{joined(host, ports.member(host))}" for number, host in enumerate(hosts)]
+    names = ";".join(str(HostPort(host, port)) for host, port, _ in servers)
+    group = [f"n{number}-{HostPort(host, ports.member(host))}" for number, host in enumerate(hosts)]
     made = [planned for _, _, planned in servers]
     for number, host in enumerate(hosts):
         lines = [
@@ -117,7 +117,7 @@ def controller(place: Site) -> list[PlannedServer]:
         raise WrongUsage(f"one controller or three, not {len(hosts)}: --hosts A or A,B,C")
     ports = Ports(place.base_port)
     peers = [
-        f"n{number}-{joined(host, ports.controller(host))}" for number, host in enumerate(hosts)
+        f"n{number}-{HostPort(host, ports.controller(host))}" for number, host in enumerate(hosts)
     ]
     return [_controller(place, peers, number, host, ports) for number, host in enumerate(hosts)]
 
@@ -131,7 +131,7 @@ def failover(place: Site) -> list[PlannedServer]:
     hosts = _hosts(place, 3)
     ports = Ports(place.base_port)
     peers = [
-        f"n{number}-{joined(host, ports.controller(host))}" for number, host in enumerate(hosts)
+        f"n{number}-{HostPort(host, ports.controller(host))}" for number, host in enumerate(hosts)
     ]
     made, addresses = [], []
     for number, host in enumerate(hosts[:2]):
@@ -142,7 +142,7 @@ def failover(place: Site) -> list[PlannedServer]:
             *_listed("controllerAllowedBrokers", hosts[:2]),
         ]
         made.append(planned._replace(text=planned.text + _text(within)))
-        addresses.append(joined(address, port))
+        addresses.append(str(HostPort(address, port)))
     made.append(_controller(place, peers, 2, hosts[2], ports, brokers=hosts[:2]))
     for number, host in enumerate(hosts[:2]):
         lines = [

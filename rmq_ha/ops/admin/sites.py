@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from rmq_ha.base.errors import WrongUsage
+from rmq_ha.base.model.host_port import parse_host_port
 from rmq_ha.base.model.networks import canonical, is_loopback
 
 LOOPBACK = "127.0.0.1"
@@ -63,21 +64,17 @@ def _check_host(host: str) -> None:
         raise WrongUsage(f"{host} stands for all addresses: nobody can connect to it; name one")
     if address is not None or _HOST_NAME.fullmatch(host):
         return
-    name, colon, port = host.rpartition(":")
-    if colon and port.isdecimal():
-        raise WrongUsage(
-            f"{host}: give the machine without a port, {name}; --base-port moves the ports"
-        )
-    raise WrongUsage(f"{host} is no address and no name of a machine")
+    try:
+        name = parse_host_port(host).host
+    except ValueError:
+        raise WrongUsage(f"{host} is no address and no name of a machine") from None
+    raise WrongUsage(
+        f"{host}: give the machine without a port, {name}; --base-port moves the ports"
+    )
 
 
 def _is_local(host: str) -> bool:
     return host.lower() == "localhost" or is_loopback(host)
-
-
-def joined(host: str, port: int) -> str:
-    """`host:port`; an IPv6 address stands in brackets."""
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def bound(host: str) -> list[str]:

@@ -17,6 +17,7 @@ from rmq_ha.base.config.namesrv import NamesrvConfig
 from rmq_ha.base.config.plans import embeds_namesrv, port_plan
 from rmq_ha.base.config.ports import PlannedPort
 from rmq_ha.base.config.unserved_keys import Section
+from rmq_ha.base.model.host_port import HostPort
 from rmq_ha.base.model.networks import EVERYBODY, canonical
 from rmq_ha.base.seams import Host
 from rmq_ha.base.tls.options import TlsOptions
@@ -197,7 +198,7 @@ class BrokerServer:
         await namesrv.start()
         if self._status is not None:
             namesrv.add_to(self._status)
-        address = f"{address}:{namesrv.port}"
+        address = str(HostPort(address, namesrv.port))
         configuration.broker.namesrv_addr = configuration.broker.namesrv_addr or address
         self.log.info("embedded name server on {address}", address=address)
 

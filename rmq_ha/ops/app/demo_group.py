@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from rmq_ha.base.errors import RemotingError
+from rmq_ha.base.model.host_port import parse_host_port
 from rmq_ha.base.wire.codes import ResponseCode
 from rmq_ha.client.lookup.requests import pull_request
 from rmq_ha.ops.app.demo_parts import PROBE, TOPIC, Story, broker
@@ -66,7 +67,7 @@ class GroupStory(Story):
 
     def _addresses(self, namesrv: str) -> list[str]:
         """Of all members; before the first message there is no topic, and so no route."""
-        base = int(namesrv.rpartition(":")[2])
+        base = parse_host_port(namesrv).port
         return [f"127.0.0.1:{base + 3 + 4 * number}" for number in range(MEMBERS)]
 
     async def _wait_followers(self, namesrv: str, members: dict[str, Any]) -> None:

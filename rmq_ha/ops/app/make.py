@@ -8,6 +8,7 @@ from rmq_ha.base.config.broker_configuration import BrokerConfiguration
 from rmq_ha.base.config.controller import ControllerConfiguration
 from rmq_ha.base.config.settings import Notice
 from rmq_ha.base.errors import ConfigurationError
+from rmq_ha.base.model.host_port import host_of
 from rmq_ha.ops.app.build import build_text
 from rmq_ha.ops.app.check import finish_check
 from rmq_ha.ops.app.descriptors import allow_descriptors, complaint
@@ -106,7 +107,7 @@ def known_brokers(configuration: Any) -> list[str]:
             store.ha_master_address or "",
             *(peer.partition("-")[2] for peer in (store.dleger_peers or "").split(";")),
         ]
-    return [address.rpartition(":")[0].strip("[] ") for address in addresses if address]
+    return [host_of(address) for address in addresses if address]
 
 
 def _own_settings(configuration: Any) -> Any:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from urllib.parse import parse_qsl
 
 from rmq_ha.base.errors import WrongUsage
+from rmq_ha.base.model.host_port import parse_host_port
 
 FORMS = (
     "/path/of/a/store (or file:///..., s3://..., hdfs://...)",
@@ -13,7 +14,6 @@ FORMS = (
     "snapshot:DIRECTORY",
 )
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
-_ADDRESS = re.compile(r"(\[[0-9A-Fa-f:.%]+\]|[^\s:;/?\[\]]+):([0-9]{1,5})")
 
 
 @dataclass(frozen=True)
@@ -104,9 +104,10 @@ def addresses_of(listed: str, shown: str, *, single: bool = False) -> str:
     """
     parts = [part.strip() for part in listed.split(";")]
     for part in parts:
-        address = _ADDRESS.fullmatch(part)
-        if address is None or not 0 < int(address[2]) < 65536:
-            raise WrongUsage(f"{shown}: {part!r} is no host:port")
+        try:
+            parse_host_port(part)
+        except ValueError as error:
+            raise WrongUsage(f"{shown}: {error}") from None
     if single and len(parts) > 1:
         raise WrongUsage(f"{shown}: names {len(parts)} brokers; write one place for each")
     return ";".join(parts)

@@ -11,11 +11,11 @@ from twisted.internet.defer import Deferred, fail
 from twisted.logger import Logger
 from zope.interface import implementer
 
-from rmq_ha.base.acl.addresses import host_of
 from rmq_ha.base.acl.refusals import RefusalLog, RefusalReason
 from rmq_ha.base.errors import ConfigurationError, RequestRejected
 from rmq_ha.base.interfaces import IAccessControl, IBrokerContext
 from rmq_ha.base.model.data_version import DataVersion
+from rmq_ha.base.model.host_port import host_of
 from rmq_ha.base.model.topics import REPLY_SUFFIX
 from rmq_ha.base.seams import Host
 from rmq_ha.base.timing.one_by_one import OneByOne

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from twisted.logger import Logger
 
+from rmq_ha.base.model.host_port import host_of
 from rmq_ha.base.model.networks import Networks
 
 
@@ -42,7 +43,7 @@ class TrustedMasters:
         :param address: `host:port`.
         :param named_by: the server that named the address, for the log.
         """
-        if not self._trusted or address.rpartition(":")[0].strip("[]") in self._trusted:
+        if not self._trusted or host_of(address) in self._trusted:
             return True
         self.refused += 1
         if address != self._told:

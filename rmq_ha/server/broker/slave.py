@@ -15,6 +15,7 @@ from twisted.python.failure import Failure
 
 from rmq_ha.base.errors import ProtocolViolation, RemotingError, StoreError
 from rmq_ha.base.model.data_version import DataVersion
+from rmq_ha.base.model.host_port import parse_host_port
 from rmq_ha.base.model.message import Row
 from rmq_ha.base.model.topics import SYSTEM_TOPICS
 from rmq_ha.base.timing.periodic import Periodic
@@ -376,7 +377,7 @@ def fast_address(address: str) -> str:
 
     :raises ProtocolViolation: it is not `host:port`.
     """
-    host, _, port = address.rpartition(":")
-    if not host or not port.isdecimal():
-        raise ProtocolViolation(f"{address!r} is not host:port")
-    return f"{host}:{int(port) - FAST_PORT_DISTANCE}"
+    try:
+        return str(parse_host_port(address).with_distance(-FAST_PORT_DISTANCE))
+    except ValueError as error:
+        raise ProtocolViolation(str(error)) from None

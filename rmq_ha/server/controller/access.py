@@ -9,11 +9,11 @@ from typing import NamedTuple, TypeVar
 from twisted.logger import Logger
 from zope.interface import implementer
 
-from rmq_ha.base.acl.addresses import host_of
 from rmq_ha.base.acl.refusals import RefusalLog
 from rmq_ha.base.config.controller import ControllerConfig
 from rmq_ha.base.errors import ConfigurationError, RequestRejected
 from rmq_ha.base.interfaces import IAccessValidator
+from rmq_ha.base.model.host_port import host_of
 from rmq_ha.base.model.networks import Networks, canonical
 from rmq_ha.base.seams import Host
 from rmq_ha.base.wire.codes import ResponseCode
@@ -137,7 +137,7 @@ class ControllerAccess:
         self._steady_ms = host.steady_ms
         self._leads = leads
         self._names = HostNames(host)
-        self._peers = [address.rpartition(":")[0] for address in peers]
+        self._peers = [host_of(address) for address in peers]
         self._clock = host.clock
         self._refusals = RefusalLog(_REFUSAL_PERIOD_S)
         self.refused = 0
@@ -293,7 +293,7 @@ class ControllerAccess:
 
         Whoever connects from 127.0.0.1 may be any process of this machine, which is an operator's.
         """
-        host = address.rpartition(":")[0].strip("[]")
+        host = host_of(address)
         if peer.host in _THIS_MACHINE or (host and host in peer.names):
             return True
         place = canonical(host)

@@ -12,6 +12,7 @@ from twisted.internet.protocol import Factory, Protocol
 from twisted.logger import Logger
 
 from rmq_ha.base.errors import ConfigurationError, RequestRejected
+from rmq_ha.base.model.host_port import parse_host_port
 from rmq_ha.base.remoting.channel import Channel
 from rmq_ha.base.remoting.dispatcher import Answer, Handler
 from rmq_ha.base.seams import Host
@@ -287,6 +288,5 @@ def knock(host: Host, address: str, seconds: float) -> "Deferred[IProtocol]":
 
     :returns: fires when somebody does; fails with what the connection failed with.
     """
-    name, _, port = address.rpartition(":")
-    endpoint = host.network.client(name.strip("[]"), int(port), seconds)
+    endpoint = host.network.client(*parse_host_port(address), seconds)
     return endpoint.connect(Factory.forProtocol(Knock))

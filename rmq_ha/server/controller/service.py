@@ -14,6 +14,7 @@ from twisted.python.failure import Failure
 from rmq_ha.base.config.controller import ControllerConfig
 from rmq_ha.base.config.netty import NettyClientConfig, NettyServerConfig
 from rmq_ha.base.errors import RequestRejected
+from rmq_ha.base.model.host_port import parse_host_port
 from rmq_ha.base.remoting.channel import Channel
 from rmq_ha.base.remoting.client import RemotingClient
 from rmq_ha.base.remoting.dispatcher import RequestDispatcher
@@ -67,7 +68,7 @@ class ControllerService:
         self._config = config
         settings = group_settings(config)
         address = settings.peers[settings.self_id]
-        self.port = int(address.rpartition(":")[2])
+        self.port = parse_host_port(address).port
         self.sets, self.liveness = BrokerSets(), Liveness()
         self.elections = 0
         self._is_listening = False

@@ -6,6 +6,7 @@ Spec: dledger.md, sections 5.2 and 18.2.
 from collections.abc import Iterable
 
 from rmq_ha.base.config.dledger_settings import DLedgerSettings
+from rmq_ha.base.model.host_port import host_of
 from rmq_ha.base.model.networks import Networks, canonical, is_loopback
 from rmq_ha.server.dledger.codes import RequestCode
 from rmq_ha.server.dledger.messages import GroupMessage
@@ -39,7 +40,7 @@ class Members:
         self.names: dict[str, str] = {}
         self.doubtful: set[str] = set()
         for peer, address in settings.peers.items():
-            host = address.rpartition(":")[0].strip("[]")
+            host = host_of(address)
             host = _LOOPBACK if host == "localhost" else host
             if canonical(host) is None:
                 self.names[peer] = host

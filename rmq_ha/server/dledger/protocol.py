@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 from twisted.internet.defer import Deferred
 
-from rmq_ha.base.acl.addresses import host_of
 from rmq_ha.base.errors import ProtocolViolation, RemotingError
+from rmq_ha.base.model.host_port import host_of
 from rmq_ha.base.remoting.channel import Channel
 from rmq_ha.base.remoting.dispatcher import Handler
 from rmq_ha.base.wire.command import RemotingCommand

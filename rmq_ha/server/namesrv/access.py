@@ -6,10 +6,10 @@
 from twisted.logger import Logger
 from zope.interface import implementer
 
-from rmq_ha.base.acl.addresses import host_of
 from rmq_ha.base.config.namesrv import NamesrvConfig
 from rmq_ha.base.errors import ConfigurationError, RequestRejected
 from rmq_ha.base.interfaces import IAccessValidator
+from rmq_ha.base.model.host_port import host_of
 from rmq_ha.base.model.networks import Networks
 from rmq_ha.base.seams import Host
 from rmq_ha.base.tls.refusals import Refusals

@@ -14,6 +14,7 @@ from rmq_ha.base.config.namesrv import NamesrvConfig
 from rmq_ha.base.errors import ProtocolViolation, RequestRejected
 from rmq_ha.base.model.broker_identity import MASTER_ID, BrokerIdentity
 from rmq_ha.base.model.data_version import DataVersion
+from rmq_ha.base.model.host_port import host_of
 from rmq_ha.base.model.topic_config import TopicConfig
 from rmq_ha.base.model.topics import OFFSET_MOVED_EVENT, SCHEDULE_TOPIC, SELF_TEST_TOPIC
 from rmq_ha.base.tls.refusals import Refusals
@@ -330,7 +331,7 @@ class RouteProcessor:
     def _refuse(self, channel: ClosingChannel, error: ProtocolViolation) -> None:
         self.refused_registrations += 1
         peer = channel.remote_text
-        more = self._refusals.admit(peer.rpartition(":")[0], str(error))
+        more = self._refusals.admit(host_of(peer), str(error))
         if more is not None:
             self.log.warn(
                 "a registration by {peer} is refused: {error}{more}",

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from rmq_ha.base.model.broker_identity import MASTER_ID, BrokerIdentity
 from rmq_ha.base.model.data_version import DataVersion
 from rmq_ha.base.model.flags import PERM_READ, PERM_WRITE, TOPIC_UNIT, TOPIC_UNIT_SUB
+from rmq_ha.base.model.host_port import host_of
 from rmq_ha.base.model.topic_config import TopicConfig
 from rmq_ha.base.wire.route_bodies import BrokerRoute, ClusterInfo, QueueRoute, Rival, TopicRoute
 from rmq_ha.server.namesrv.claims import Claims
@@ -447,4 +448,4 @@ class RouteInfoManager:
 
 
 def _host(channel: BrokerChannel) -> str:
-    return channel.remote_text.rpartition(":")[0]
+    return host_of(channel.remote_text)

@@ -17,18 +17,6 @@ from rmq_ha.server.replication.protocol import ReplicaProtocol
 R = TypeVar("R", bound=Any)
 
 
-def split_address(address: str) -> tuple[str, int]:
-    """
-    Host and port of `host:port`; the host of an IPv6 address may stand in brackets.
-
-    :raises ValueError: it is none.
-    """
-    host, _, port = address.rpartition(":")
-    if not host or not port.isdecimal() or not 0 < int(port) < 65536:
-        raise ValueError(f"{address!r} is no host:port")
-    return host.strip("[]"), int(port)
-
-
 class MasterLink(ABC, Generic[R]):
     """
     One connection at a time, again and again from `start` to `stop`.

@@ -26,6 +26,7 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from rmq_ha.base.errors import ReplicationError, StoreError
+from rmq_ha.base.model.host_port import HostPort, host_of
 from rmq_ha.base.timing.timer import LastTurn, rearm
 from rmq_ha.base.tls.transport import TlsTransport
 
@@ -53,7 +54,7 @@ def prepare(transport: object) -> None:
 def address_text(address: IAddress) -> str:
     """`host:port`, or whatever the address says of itself."""
     host, port = getattr(address, "host", None), getattr(address, "port", None)
-    return str(address) if host is None else f"{host}:{port}"
+    return str(address) if host is None or port is None else str(HostPort(host, port))
 
 
 def reason_text(reason: Failure) -> str:
@@ -182,7 +183,7 @@ class FeedProtocol(_Timed, Generic[F]):
     @property
     def peer_host(self) -> str:
         """The slave's machine."""
-        return self.peer.rpartition(":")[0]
+        return host_of(self.peer)
 
     def connectionMade(self) -> None:
         """The timer starts: a peer that says nothing is dropped."""

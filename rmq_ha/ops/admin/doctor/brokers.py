@@ -7,6 +7,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from rmq_ha.base.config.addresses import ANY_ADDRESS
 from rmq_ha.base.errors import ProtocolViolation, RemotingError
+from rmq_ha.base.model.host_port import HostPort, parse_host_port
 from rmq_ha.base.tls.files import certificate_names, certificate_text
 from rmq_ha.client.connection.asks import Asker
 from rmq_ha.client.lookup.brokers import broker_config, replication_of, runtime_info, topic_table
@@ -14,7 +15,6 @@ from rmq_ha.client.rules.errors import BrokerRefused
 from rmq_ha.ops.admin.doctor.facts import Broker, Certificate, Facts, NotLooked, Sample, Status
 from rmq_ha.ops.admin.doctor.probe import certificate_at, page_at, port_at
 from rmq_ha.ops.admin.session import Session
-from rmq_ha.server.replication.link import split_address
 
 _FAST = 2
 _UNREADABLE = (ValueError, ArithmeticError, LookupError, TypeError, AttributeError)
@@ -82,19 +82,19 @@ async def _look_at_certificate(
             shown.not_valid_before_utc,
             shown.not_valid_after_utc,
             certificate_names(shown),
-            split_address(broker.address)[0],
+            parse_host_port(broker.address)[0],
         )
     )
     return []
 
 
 async def _look_at_ports(session: Session, broker: Broker, timeout_s: float) -> None:
-    name, port = split_address(broker.address)
-    broker.fast = await port_at(session.host, f"{name}:{port - _FAST}", timeout_s)
+    own = parse_host_port(broker.address)
+    broker.fast = await port_at(session.host, str(own.with_distance(-_FAST)), timeout_s)
     text = broker.config.get("haListenPort", "")
     if broker.is_master and text.isdecimal():
-        address = broker.config.get("brokerIP2") or name
-        broker.ha = await port_at(session.host, f"{address}:{text}", timeout_s)
+        address = broker.config.get("brokerIP2") or own.host
+        broker.ha = await port_at(session.host, str(HostPort(address, int(text))), timeout_s)
 
 
 async def _look_at_status(
@@ -104,7 +104,7 @@ async def _look_at_status(
     if port in ("", "0"):
         why = "metricsPort is not set there" if broker.is_ours else "it has none"
         return [NotLooked(f"/healthz and /metrics of {broker}", why)]
-    name, _ = split_address(broker.address)
+    name, _ = parse_host_port(broker.address)
     own = broker.config.get("metricsAddress", "")
     if own.startswith(_LOOPBACKS) and not (name.startswith(_LOOPBACKS) or name == here):
         why = f"it listens on {own} of its own machine only: run doctor there"

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any, NamedTuple, overload
 
 from rmq_ha.base.model.broker_identity import MASTER_ID
+from rmq_ha.base.model.host_port import host_of
 from rmq_ha.base.model.status import BrokerRole
 from rmq_ha.base.model.topic_config import TopicConfig
 from rmq_ha.base.wire.route_bodies import Rival
@@ -183,7 +184,7 @@ class Broker:
     @property
     def host(self) -> str:
         """The broker's address without its port."""
-        return self.address.rpartition(":")[0]
+        return host_of(self.address)
 
     @property
     def own_name(self) -> str:

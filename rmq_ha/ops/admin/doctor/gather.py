@@ -7,6 +7,7 @@ from twisted.internet.task import deferLater
 
 from rmq_ha.base.config.surroundings import Surroundings
 from rmq_ha.base.errors import ProtocolViolation, RemotingError
+from rmq_ha.base.model.host_port import host_of, parse_host_port
 from rmq_ha.base.wire.bodies import decode_string_list
 from rmq_ha.base.wire.codes import RequestCode
 from rmq_ha.base.wire.command import RemotingCommand
@@ -28,7 +29,6 @@ from rmq_ha.ops.admin.doctor.local import Local
 from rmq_ha.ops.admin.doctor.machine import look_at_file, look_at_store
 from rmq_ha.ops.admin.doctor.sets import look_at_controllers
 from rmq_ha.ops.admin.session import NothingFound, Session
-from rmq_ha.server.replication.link import split_address
 
 Step = Callable[[], object]
 
@@ -126,7 +126,7 @@ async def look_at_names(facts: Facts, session: Session, scope: Scope) -> Asker:
 async def resolve_names(local: Local, session: Session) -> None:
     addresses = [*local.name_servers.split(";"), local.settings.get("haMasterAddress", "")]
     for address in addresses:
-        name = address.strip().rpartition(":")[0]
+        name = host_of(address)
         if name and _is_name(name) and not await session.host.network.look_up(name):
             local.unresolved.append(name)
 
@@ -150,7 +150,7 @@ async def _look_again(asker: Asker, session: Session, facts: Facts, again_s: flo
 
 
 async def _look_at_name_server(asker: Asker, session: Session, address: str) -> NameServer:
-    host, _ = split_address(address)
+    host, _ = parse_host_port(address)
     resolves = bool(await session.host.network.look_up(host)) if _is_name(host) else True
     if not resolves:
         return NameServer(address=address, problem="unknown name", resolves=False)
@@ -194,9 +194,11 @@ async def _look_at_hidden_masters(asker: Asker, session: Session, facts: Facts, 
     clusters = {broker.name: broker.cluster for broker in facts.brokers if broker.name}
     hidden = [(rival.address, rival.broker_name) for rival in facts.rivals()]
     for slave in facts.brokers:
-        host, _, port = str((slave.link and slave.link.address) or "").rpartition(":")
-        if port.isdecimal():
-            hidden.append((f"{host}:{int(port) - 1}", slave.name))  # unless that was changed
+        try:
+            followed = parse_host_port(str((slave.link and slave.link.address) or ""))
+        except ValueError:
+            continue
+        hidden.append((str(followed.with_distance(-1)), slave.name))  # unless that was changed
     for address, name in hidden:
         if address in known or name not in clusters:
             continue

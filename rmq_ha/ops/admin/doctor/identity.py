@@ -5,6 +5,7 @@ from itertools import pairwise
 
 from rmq_ha.base.config.all_keys import ALL_KEYS
 from rmq_ha.base.model.broker_identity import MASTER_ID
+from rmq_ha.base.model.host_port import host_of
 from rmq_ha.base.model.status import BrokerRole
 from rmq_ha.ops.admin.doctor.facts import Broker, Facts, registered_master
 from rmq_ha.ops.admin.doctor.findings import Observation, Rule, Severity
@@ -81,7 +82,7 @@ def _unregistered_slave(facts: Facts) -> Iterator[Observation]:
         known = {m.host for m in members} | {m.config.get("brokerIP2", "") for m in members}
         for master in members:
             for slave in master.slaves or () if master.is_master else ():
-                host = str(slave.get("address", "")).rpartition(":")[0].strip("[]")
+                host = host_of(str(slave.get("address", "")))
                 if host not in known:
                     yield Observation(
                         name,

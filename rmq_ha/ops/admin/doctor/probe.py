@@ -9,10 +9,10 @@ from twisted.internet.error import ConnectError, ConnectionClosed, DNSLookupErro
 from twisted.internet.protocol import Factory, Protocol, connectionDone
 from twisted.python.failure import Failure
 
+from rmq_ha.base.model.host_port import parse_host_port
 from rmq_ha.base.seams import Host
 from rmq_ha.base.tls.context import client_context
 from rmq_ha.ops.admin.doctor.facts import Port
-from rmq_ha.server.replication.link import split_address
 
 P = TypeVar("P", bound=Protocol)
 _MOST = 16 << 20
@@ -64,7 +64,7 @@ async def exchange(host: Host, address: str, request: bytes, timeout_s: float) -
 
 
 async def _connected(host: Host, address: str, protocol: P, timeout_s: float) -> P:
-    name, port = split_address(address)
+    name, port = parse_host_port(address)
     factory = Factory.forProtocol(lambda: protocol)
     try:
         await host.network.client(name, port, timeout_s).connect(factory)

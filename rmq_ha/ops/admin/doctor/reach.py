@@ -3,6 +3,7 @@
 import ipaddress
 from collections.abc import Iterator
 
+from rmq_ha.base.model.host_port import host_of
 from rmq_ha.ops.admin.doctor.facts import Facts
 from rmq_ha.ops.admin.doctor.findings import Observation, Rule, Severity
 
@@ -84,10 +85,7 @@ def _not_allowed(facts: Facts) -> Iterator[Observation]:
 
 
 def _loopback(facts: Facts) -> Iterator[Observation]:
-    if all(
-        _address_is(server.address.rpartition(":")[0], "is_loopback")
-        for server in facts.name_servers
-    ):
+    if all(_address_is(host_of(server.address), "is_loopback") for server in facts.name_servers):
         return
     for broker in facts.brokers:
         if _address_is(broker.host, "is_loopback"):

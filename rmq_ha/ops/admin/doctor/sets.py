@@ -3,6 +3,7 @@
 from ipaddress import ip_address
 
 from rmq_ha.base.errors import ProtocolViolation, RemotingError
+from rmq_ha.base.model.host_port import host_of
 from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.client.connection.asks import Asker
 from rmq_ha.client.lookup.asking import Ask, Asking, expect
@@ -63,7 +64,7 @@ def _addresses(facts: Facts, known: list[ControlledSet]) -> list[str]:
 
 
 def _is_loopback(address: str) -> bool:
-    host = address.rpartition(":")[0].strip("[]")
+    host = host_of(address)
     try:
         return ip_address(host).is_loopback
     except ValueError:

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable
 
+from rmq_ha.base.model.host_port import host_of
 from rmq_ha.server.replication.statistics import SlaveStatistics
 
 
@@ -18,7 +19,7 @@ def slave_names(slaves: Iterable[SlaveStatistics]) -> list[str]:
     seen: Counter[str] = Counter()
     names = []
     for slave in slaves:
-        machine = slave.address.rpartition(":")[0].strip("[]")
+        machine = host_of(slave.address)
         seen[machine] += 1
         names.append(machine if seen[machine] == 1 else f"{machine}#{seen[machine]}")
     return names

@@ -28,11 +28,12 @@ from rmq_ha.base.errors import (
     TlsRefused,
     UnreadableLog,
 )
+from rmq_ha.base.model.host_port import parse_host_port
 from rmq_ha.base.seams import Host
 from rmq_ha.server.replication.classic.comparing import Search
 from rmq_ha.server.replication.classic.replica import Replica, ReplicaStage
 from rmq_ha.server.replication.connector import MasterConnector
-from rmq_ha.server.replication.link import MasterLink, split_address
+from rmq_ha.server.replication.link import MasterLink
 from rmq_ha.server.replication.places import holds_nothing
 from rmq_ha.server.replication.protocol import ReplicaProtocol
 from rmq_ha.server.replication.statistics import STRANDED, MasterStatistics
@@ -149,7 +150,7 @@ class ClassicLink(MasterLink[Replica]):
 
         :raises ValueError: not `host:port`.
         """
-        split_address(address)
+        parse_host_port(address)
         if address == self.address:
             return
         self.address = address
@@ -195,7 +196,7 @@ class ClassicLink(MasterLink[Replica]):
 
     def _open(self) -> "Deferred[Any]":
         assert self.address is not None
-        host, port = split_address(self.address)
+        host, port = parse_host_port(self.address)
         return maybeDeferred(self._connector.open, host, port, self._build)
 
     def _build(self) -> ReplicaProtocol[Replica]:

@@ -15,6 +15,7 @@ from rmq_ha.base.errors import (
     StoreError,
     StrandedLog,
 )
+from rmq_ha.base.model.host_port import parse_host_port
 from rmq_ha.base.remoting.calls import Calls
 from rmq_ha.base.seams import Host
 from rmq_ha.base.wire.bodies import decode_kv_table
@@ -23,7 +24,7 @@ from rmq_ha.base.wire.command import RemotingCommand
 from rmq_ha.server.replication.connector import MasterConnector
 from rmq_ha.server.replication.epochs.replica import Cut, EpochReplica, Remember
 from rmq_ha.server.replication.epochs.requests import MASTER_BEGINS
-from rmq_ha.server.replication.link import MasterLink, split_address
+from rmq_ha.server.replication.link import MasterLink
 from rmq_ha.server.replication.protocol import ReplicaProtocol
 from rmq_ha.server.replication.statistics import FOLLOWING, STRANDED, MasterStatistics
 
@@ -138,7 +139,7 @@ class EpochLink(MasterLink[EpochReplica]):
         told = answer.ext or {}
         self._end = _place(told.get("masterFlushOffset"))
         self._begins = await self._look_where_it_begins(told)
-        host, port = split_address(address)
+        host, port = parse_host_port(address)
         made: ReplicaProtocol[EpochReplica] = await self._connector.open(host, port, self._build)
         return made
 

@@ -24,6 +24,10 @@ from rmq_ha.base.model.status import BrokerRole, FlushDiskType
 HERE = Surroundings(
     environ={}, home="/home/u", host_name="box", address="10.1.2.3", directory="/work"
 )
+NO_ADDRESS = (
+    "is not host:port; write a name or an address, and a port from 1 to 65535, such as "
+    "10.0.0.5:9876 or [fd00::5]:9876"
+)
 SLAVE = "brokerRole=SLAVE\nbrokerId=1\n"
 
 
@@ -77,8 +81,8 @@ def test_values_are_typed_and_stripped() -> None:
         ("listenPort=65536", "must be from 0 to 65535"),
         ("listenPort=2", "must be from 3 to 65534: listenPort - 2 and listenPort + 1 are used too"),
         ("mappedFileSizeCommitLog=0", "must be from 4096 to 2147483647"),
-        ("namesrvAddr=a:1;b", "'b' is not host:port"),
-        ("haMasterAddress=a:0", "'a:0' is not host:port"),
+        ("namesrvAddr=a:1;b", f"'b' {NO_ADDRESS}"),
+        ("haMasterAddress=a:0", f"'a:0' {NO_ADDRESS}"),
         ("deleteWhen=24", "must be hours from 00 to 23, separated by ;"),
         ("messageDelayLevel=1s 5x", "'5x' is not a number with s, m, h or d"),
         ("storePathCommitLog=/a,/b", "several directories are not implemented: name one"),

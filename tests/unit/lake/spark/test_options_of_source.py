@@ -117,7 +117,7 @@ def test_keys_of_spark_itself_are_none_of_ours() -> None:
         ({**STORE, "brokerAddr": "a:1", "table": "topics"}, "give one of them"),
         ({**LIVE, "brokerAddr": "a:1"}, "give one of them"),
         ({"brokerAddr": "a:1;b:1", "subscribe": "T"}, "one place for each"),
-        ({"namesrv": "host", "subscribe": "T"}, "'host' is no host:port"),
+        ({"namesrv": "host", "subscribe": "T"}, "'host' is not host:port"),
         ({"namesrv": "a:1"}, "which topics"),
         ({**LIVE, "assign": '{"T":[0]}'}, "both choose topics"),
         ({**STORE, "subscribe": " , "}, "write topics"),

@@ -413,7 +413,7 @@ def test_what_a_write_is_told_is_what_producers_do() -> None:
     [
         ({"topic": "t"}, "where to"),
         ({"namesrv": "h:1", "path": "", "topic": "t"}, "a store"),
-        ({"namesrv": "host", "topic": "t"}, "no host:port"),
+        ({"namesrv": "host", "topic": "t"}, "not host:port"),
         ({**GOOD, "topic": ""}, "topic=''"),
         ({**GOOD, "spread": "random"}, "one of key, turns"),
     ],

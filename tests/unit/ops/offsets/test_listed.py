@@ -47,5 +47,5 @@ def test_a_cluster_that_is_not_there_is_named() -> None:
 def test_name_servers_and_a_cluster() -> None:
     assert addresses_and_cluster("namesrv://a:1;b:2/east") == ("a:1;b:2", "east")
     assert addresses_and_cluster("namesrv://a:1") == ("a:1", "")
-    with pytest.raises(WrongUsage, match="no host:port"):
+    with pytest.raises(WrongUsage, match="not host:port"):
         addresses_and_cluster("nowhere")

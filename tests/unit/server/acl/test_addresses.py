@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rmq_ha.base.acl import addresses
-from rmq_ha.base.acl.addresses import AddressPatterns, host_of
+from rmq_ha.base.acl.addresses import AddressPatterns
 
 JAVA = json.loads((Path(__file__).parent / "data" / "java_addresses.json").read_text())
 
@@ -86,11 +86,6 @@ def test_patterns_are_bounded_all_together(monkeypatch: pytest.MonkeyPatch) -> N
     assert made.matches("10.2.0.1")
     with pytest.raises(ValueError, match="more than 3 patterns"):
         made.add("10.3.*.*")
-
-
-def test_host_of_an_address_with_port() -> None:
-    assert host_of("1.2.3.4:5") == "1.2.3.4"
-    assert host_of("[::1]:5") == "::1"
 
 
 @given(st.text("0123456789abcdef.:*{},-% ", max_size=40) | st.text(max_size=40))

@@ -1,7 +1,5 @@
 """`rmq_ha.server.replication.classic.service`: the master's side and the waiting puts."""
 
-from typing import Any
-
 import pytest
 from twisted.internet.address import IPv4Address
 from twisted.internet.defer import Deferred
@@ -16,7 +14,6 @@ from rmq_ha.base.model.status import BrokerRole, PutMessageStatus
 from rmq_ha.server.replication.classic.feed import ASYNC_SECONDS
 from rmq_ha.server.replication.classic.frames import encode_frame
 from rmq_ha.server.replication.classic.greeting import encode_greeting, greet
-from rmq_ha.server.replication.link import split_address
 from rmq_ha.server.replication.protocol import SPEAKS_TLS, prepare
 from rmq_ha.server.replication.statistics import ReplicationStatistics, SlaveStatistics
 from tests.unit.server.replication.ha_fakes import Station
@@ -756,27 +753,6 @@ class StopTests(ServiceCase):
         done = self.stop()
         slave.lose()
         self.successResultOf(done)
-
-
-@pytest.mark.parametrize(
-    ("text", "address"),
-    [
-        ("127.0.0.1:10912", ("127.0.0.1", 10912)),
-        ("[::1]:10912", ("::1", 10912)),
-        ("a:1", ("a", 1)),
-        ("a:65535", ("a", 65535)),
-    ],
-)
-def test_addresses(text: str, address: Any) -> None:
-    assert split_address(text) == address
-
-
-@pytest.mark.parametrize(
-    "text", ["", "master", "master:", ":10912", "master:x", "master:0", "master:65536"]
-)
-def test_what_is_no_address(text: str) -> None:
-    with pytest.raises(ValueError, match="host:port"):
-        split_address(text)
 
 
 def test_a_fixed_address_that_is_none_stops_the_start() -> None:
