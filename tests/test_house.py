@@ -642,6 +642,39 @@ def test_what_applications_import_is_described(face: str) -> None:
     assert not bare
 
 
+RIDDLES_OF_OPERATORS = (
+    "that shows, and changes nothing",
+    "the log has why after a minute",
+    "its reads are what consumers have",
+    "Series of a slave that is gone are gone",
+    "whoever is on this machine",
+    "not to be told from noise",
+    "One that comes when the master's log is the longer",
+    "has to leave where more connect",
+    "is connected still and not found any more",
+    "what it lacks of the leader's",
+    "What it can be found by",
+    "Send the body so often",
+    "log from {low} to {high}",
+    "rules: see above",
+    "- at -",
+)
+"""Sentences that an operator could not decode in the first hour, as far as each was one line."""
+
+
+def test_sentences_that_an_operator_could_not_decode_are_gone() -> None:
+    """In help texts, log lines and the pages that an operator reads."""
+    here = ROOT.parent
+    pages = [here / "README.md", *(here / "docs").glob("*.md"), *FILES]
+    found = [
+        f"{path.relative_to(here)}: {riddle}"
+        for path in pages
+        for riddle in RIDDLES_OF_OPERATORS
+        if riddle in path.read_text()
+    ]
+    assert not found
+
+
 @pytest.mark.parametrize("path", FILES, ids=module_of)
 def test_implementers_implement(path: Path) -> None:
     """Every class has the methods, with the parameters, of the interfaces that it declares."""

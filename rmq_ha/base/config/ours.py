@@ -139,7 +139,7 @@ class RmqHaConfig(EveryServerConfig):
         "slaveAloneSeconds",
         0,
         "/healthz of a slave, or of a DLedger member, is 503 when it has followed nobody for "
-        "so many seconds; 0: it stays 200, as its reads are what consumers have while their "
+        "so many seconds; 0: it stays 200, because consumers can still read from it while the "
         "master is dead",
     )
     ha_transfer_batch_max: int = own_key(
