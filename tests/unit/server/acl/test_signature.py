@@ -114,7 +114,7 @@ def test_it_is_hmac_sha1(secret: str, content: bytes, body: bytes) -> None:
 def test_a_remembered_order_changes_nothing(maps: list[dict[str, str]]) -> None:
     content = SigningContent()
     for ext in [*maps, *maps]:
-        assert content.of(ext) == signing_content(ext)
+        assert content.bytes_of(ext) == signing_content(ext)
 
 
 def test_hostile_key_sets_fill_no_memory() -> None:

@@ -75,10 +75,12 @@ def test_a_single_field_is_one_value() -> None:
 @given(exts, exts)
 def test_no_two_header_maps_are_signed_alike(one: dict[str, str], other: dict[str, str]) -> None:
     content = TimedContent()
-    same = content.of(310, "s", one) == content.of(310, "s", other)
+    same = content.bytes_of(310, "s", one) == content.bytes_of(310, "s", other)
     assert same == (one == other)
-    assert content.of(310, "s", dict(reversed(one.items()))) == content.of(310, "s", one)
-    assert content.of(310, "s", one) != content.of(215, "s", one)
+    assert content.bytes_of(310, "s", dict(reversed(one.items()))) == content.bytes_of(
+        310, "s", one
+    )
+    assert content.bytes_of(310, "s", one) != content.bytes_of(215, "s", one)
 
 
 words = st.text(min_size=1, max_size=8)
@@ -92,7 +94,7 @@ def test_no_value_reaches_into_the_body(
     one: dict[str, str], its: bytes, other: dict[str, str], others: bytes
 ) -> None:
     content = TimedContent()
-    same = content.of(1, "s", one) + its == content.of(1, "s", other) + others
+    same = content.bytes_of(1, "s", one) + its == content.bytes_of(1, "s", other) + others
     assert same == ((one, its) == (other, others))
 
 
