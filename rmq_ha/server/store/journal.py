@@ -1,6 +1,7 @@
-"""What keeps a broker's messages: a disk, a pair, a DLedger group, a set with controllers.
+"""The interface of whatever keeps a broker's messages: one disk, a pair, a DLedger group, or a set
+with controllers.
 
-Store and broker know a `Journal` and its `Role`, never which of them it is. `LocalJournal`
+Store and broker know a `Journal` and its `Role`, and never which kind they have. `LocalJournal`
 (`server/store/local/journal.py`) keeps messages on one disk. A broker can be told to use one of
 three kinds: `server/replication/classic/journal.py`, `server/dledger/journal.py` and
 `server/replication/epochs/journal.py`. A plugin may bring another one.
@@ -38,7 +39,7 @@ from rmq_ha.server.store.statistics import StoreStatistics
 
 
 class Electorate(Protocol):
-    """Whoever elects the master of this broker's journal, as its own broker asks."""
+    """The elections of the master, as this broker's journal knows them."""
 
     @property
     def slave_id(self) -> int:
@@ -46,42 +47,45 @@ class Electorate(Protocol):
 
     @property
     def epoch(self) -> int | None:
-        """Of the last election that this broker heard of; None: name servers are told of none."""
+        """
+        Epoch of the last election that this broker heard of; None: name servers are told no epoch.
+        """
 
     def leads(self, term: int) -> bool:
-        """This broker is the leader of that term, still."""
+        """Return whether this broker is still the leader of that term."""
 
     @property
     def is_sure_to_lead(self) -> bool:
-        """This broker leads, and nobody else can have been elected."""
+        """Whether this broker leads, and no other broker can have been elected."""
 
     def is_settled(self) -> bool:
-        """All of the log is kept as promised."""
+        """Return whether all messages of the log are kept as promised."""
 
     def admit_puts(self, admitted: bool) -> None:
-        """Let clients' messages into the log, or not."""
+        """Allow or forbid puts of clients' messages."""
 
 
 class RoleObserver(Protocol):
-    """Who is told what the electorate wants this broker to be."""
+    """Is told which role the electorate wants this broker to have."""
 
     def follow(self) -> None: ...
 
     def stand(self) -> None:
-        """Nobody leads; this broker is a candidate."""
+        """No broker leads; this broker becomes a candidate."""
 
     def lead(self, term: int) -> None:
-        """This broker leads that term, once everything is kept and dispatched."""
+        """This broker leads that term, as soon as the whole log is kept and dispatched."""
 
 
 class Role:
     """
-    What a broker is: master or slave, for good or until the next election.
+    A broker's role, master or slave: fixed by the configuration, or valid until the next election.
 
-    `brokerRole` in the configuration is where it is written, as in Java; nobody keeps a copy.
+    Only `brokerRole` of the configuration stores it, as in Java.
 
-    :ivar electorate: who elects; None: the configuration says it, until the next start.
-    :ivar may_begin: a master delivers what is delayed, and numbers messages, from its start on.
+    :ivar electorate: the elections; None if the configuration fixes the role.
+    :ivar may_begin: a configured master delivers delayed messages and numbers messages from its
+        start on.
     """
 
     def __init__(self, config: MessageStoreConfig, electorate: Electorate | None = None) -> None:
@@ -92,16 +96,20 @@ class Role:
 
     @property
     def is_slave(self) -> bool:
-        """As it is now; a broker that is not elected to be anything yet is none."""
+        """
+        Whether the broker is a slave now.
+
+        A broker that was not yet elected to any role is not a slave.
+        """
         return self._config.broker_role is BrokerRole.SLAVE
 
     @property
     def corrects_offsets(self) -> bool:
         """
-        A consumer that asks for an offset that is not here may be told another one.
+        Whether a consumer that asks for an offset outside the queue may be told another one.
 
-        Whoever is not sure to lead may lack messages that the master has, and that the consumer
-        has read there.
+        A broker that is not sure to lead may lack messages that the consumer has read at the
+        master.
         """
         if self.is_slave:
             return False
@@ -109,11 +117,13 @@ class Role:
 
     @property
     def begins_as_master(self) -> bool:
-        """It numbers and delivers messages from its start on, and waits for no election."""
+        """
+        Whether the broker numbers and delivers messages from its start on, without an election.
+        """
         return self.may_begin and not self.is_slave
 
     def observe(self, observer: RoleObserver) -> None:
-        """Have it told what the electorate wants, from now on."""
+        """Tell `observer` from now on which role the electorate wants."""
         self._observer = observer
 
     def follow(self) -> None:
@@ -131,11 +141,11 @@ class Role:
 
 class JournalStoreContext(Protocol):
     """
-    What of a store its journal works with.
+    The parts of a store that its journal uses.
 
-    When the journal is attached there is all but the last four, which are built on it.
+    When the journal is attached, all exist but the last four, which are built on the journal.
 
-    :ivar whole: after lost power: what was not lost of log, queues and index.
+    :ivar whole: positions in log, queues and index up to which lost power lost nothing.
     """
 
     host: Host
@@ -154,17 +164,17 @@ class JournalStoreContext(Protocol):
     schedule: ScheduleMessageService
 
     def sure_until_ms(self) -> int:
-        """After a crash: what was stored up to then is on the disk, in log, queues and index."""
+        """Return up to which store time log, queues and index lost nothing in a crash."""
 
     def log_flushed(self) -> None:
-        """More of the log is on the disk."""
+        """Take note that more of the log is on the disk."""
 
     def renumber(self) -> None:
-        """Take the numbering and the first offsets of all queues from what is on the disk."""
+        """Read the next and the first offsets of all queues from the disk."""
 
 
 class Masters(Protocol):
-    """Which masters this broker may follow."""
+    """Decides which masters this broker may follow."""
 
     @property
     def text(self) -> str:
@@ -181,14 +191,15 @@ class Masters(Protocol):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JournalBrokerContext:
     """
-    What of a broker its journal works with.
+    The parts of a broker that its journal uses.
 
-    :ivar calls: `rmq_ha.base.remoting.calls.Calls`, signed; not stopped by the journal.
-    :ivar identity: of the broker, as it is now.
-    :ivar tables: makes `rmq_ha.server.replication.epochs.tables.Tables`: the broker's, to be sent
-        and taken.
-    :ivar set_master_address: who is to be asked for the master's tables; None: nobody.
-    :ivar masters: which masters may be followed.
+    :ivar calls: `rmq_ha.base.remoting.calls.Calls`, which signs requests; the journal does not stop
+        it.
+    :ivar identity: returns the broker's identity as it is now.
+    :ivar tables: makes a `rmq_ha.server.replication.epochs.tables.Tables`, which sends and takes
+        the broker's tables.
+    :ivar set_master_address: sets the master whose tables the broker asks for; None for no master.
+    :ivar masters: decides which masters may be followed.
     """
 
     calls: Any
@@ -200,15 +211,15 @@ class JournalBrokerContext:
 
 class Cleaner(Protocol):
     """
-    Deletes what is old, and refuses puts while the disk is full.
+    Deletes old files, and refuses puts while the disk is full.
 
-    :ivar forced_deletions: files that were deleted before they expired.
+    :ivar forced_deletions: number of files that were deleted before they expired.
     """
 
     forced_deletions: int
 
     def clean_manually(self) -> None:
-        """The next rounds delete what is expired, whatever the hour."""
+        """Have the next rounds delete expired files at any hour."""
 
     def log_ratio(self) -> float:
         """How full the log's disk is, 0 to 1."""
@@ -220,17 +231,17 @@ class Cleaner(Protocol):
         """Refuse puts while the disk is full; take them again when it is not."""
 
     def clean(self) -> "Deferred[int]":
-        """One round; fires with the number of files that were deleted."""
+        """Run one round; fires with the number of deleted files."""
 
 
 class Replication(Protocol):
-    """Brings a journal's log to other machines, and says what is there."""
+    """Sends a journal's log to other machines, and knows how much of it they have."""
 
     def start(self) -> "Deferred[None]":
         """Listen and, on a slave, connect."""
 
     def stop(self) -> "Deferred[None]":
-        """Close everything; every waiting put fires."""
+        """Close everything; every waiting put gets its answer."""
 
     def appended(self) -> None:
         """The log grew. Called once a turn, after all appends of that turn."""
@@ -239,60 +250,62 @@ class Replication(Protocol):
         self, next_offset: int, start_offset: int, decided: Decided
     ) -> PutMessageStatus | None:
         """
-        Are the records there, from `start_offset` up to `next_offset`, their end?
+        Ask whether the records from `start_offset` to `next_offset`, their end, are replicated.
 
-        :returns: a status at once where nothing needs waiting; None: `decided` hears it. It is
-            PUT_OK, FLUSH_SLAVE_TIMEOUT or SLAVE_NOT_AVAILABLE; where masters are elected also
-            SERVICE_NOT_AVAILABLE: the next master is expected not to have the records.
+        :returns: a status if it is known at once; None if `decided` will be called with it. It is
+            PUT_OK, FLUSH_SLAVE_TIMEOUT or SLAVE_NOT_AVAILABLE. Where masters are elected it may be
+            SERVICE_NOT_AVAILABLE: the next master is expected to lack the records.
         """
 
     def is_replicated(self, start_offset: int, next_offset: int) -> bool:
-        """What lies between these offsets is there."""
+        """Return whether the records between these offsets are replicated."""
 
     def replicated_offset(self) -> int:
-        """Up to where the log is there; 0: nobody has any of it."""
+        """
+        Return up to which physical offset the log is replicated; 0 if no other machine has any of
+        it.
+        """
 
     def set_master_address(self, address: str | None) -> None:
-        """A slave's registration learned `host:port` of the master's HA listener."""
+        """Take `host:port` of the master's HA listener, which a slave's registration learned."""
 
     def statistics(self) -> JournalStatistics:
         """Connections with their lag, for metrics and the log."""
 
 
 class Flusher(Protocol):
-    """Brings a journal's log to this disk."""
+    """Writes a journal's log through to this machine's disk."""
 
     def when_flushed(self, next_offset: int, decided: Decided) -> PutMessageStatus | None:
-        """A status where nothing needs waiting; None: `decided` hears it."""
+        """Return a status if it is known at once; None if `decided` will be called with it."""
 
     def appended(self) -> None:
-        """The log grew; called once a turn."""
+        """Take note that the log grew; called once a turn."""
 
     async def stop(self) -> None:
-        """Flush what is left; every waiter has fired afterwards."""
+        """Flush the rest of the log. Afterwards every waiter has its answer."""
 
 
 class Journal(Protocol):
     """
-    Keeps messages; says when they are kept as promised, what may be read, and what this broker
-    is: master or slave.
+    Keeps messages; says when they are kept as promised, which may be read, and what the broker's
+    role is.
 
-    Life: `attach` (a store was built around it), `join` (a broker was), `load`, `check_presence`,
-    `recover`, `mend`, `start`, `stop`, `flush`, and then `close`.
+    Its calls in order: `attach` (a store is being built around it), `join` (a broker is), `load`,
+    `check_presence`, `recover`, `mend`, `start`, `stop`, `flush`, and then `close`.
 
-    Messages come in runs, and all of a run is kept when its end is: so `kept` is asked once for
-    each run, by physical offsets, and no record needs an object that waits for it.
+    Messages come in runs, and a run is kept when its last record is. So `kept` is called once for
+    each run, with physical offsets, and no record needs an object that waits for it.
 
-    :ivar log: what may be read, by physical offset: up to `log.readable_end`. What a broker reads
-        most it reads there, without a call in between.
-    :ivar role: what this broker is.
-    :ivar tail: what of the log is not in the queues yet, a slice at a time.
-    :ivar cleaner: deletes what is old.
-    :ivar always_waits: every put waits until it is kept, also one that does not ask for it.
-    :ivar goes_on_after_kill: `recover` knows what `Left.KILLED` means.
-    :ivar dispatch_from: after `mend`: queues still lack messages from that physical offset on;
-        None: nothing before their end.
-    :ivar once_a_turn: to be called in the turn after there is more of the log, in this order.
+    :ivar log: the log, readable up to `log.readable_end`; a broker reads it directly.
+    :ivar role: the role of this broker.
+    :ivar tail: the part of the log that is not in the queues yet, in slices.
+    :ivar cleaner: deletes old files.
+    :ivar always_waits: every put waits until it is kept, even if its message does not ask for that.
+    :ivar goes_on_after_kill: `recover` accepts `LeftByCrash.KILLED`; else a kill counts as a crash.
+    :ivar dispatch_from: after `mend`, the physical offset from which on queues still lack messages;
+        None if they lack none before their end.
+    :ivar once_a_turn: callables for the turn after the log grew, in this order.
     """
 
     always_waits: bool
@@ -317,7 +330,7 @@ class Journal(Protocol):
     # Keeping
 
     def append(self, drafts: Sequence[Draft], now_ms: int) -> Group:
-        """Append what is drafted; the group says what became of each."""
+        """Append messages; the group has the result of each."""
 
     def append_batch(self, batch: BatchLayout, now_ms: int) -> AppendResult | PutMessageStatus:
         """Append all of a batch or nothing; one result for all of it."""
@@ -326,111 +339,129 @@ class Journal(Protocol):
         self, start_offset: int, next_offset: int, since: float, decided: Decided
     ) -> PutMessageStatus | None:
         """
-        Is what was just appended, between these physical offsets, kept as promised?
+        Ask whether the records just appended between these physical offsets are kept as promised.
 
-        :param since: when the append ended; how long disk and replicas take counts from there.
-        :returns: a status where nothing needs waiting; None: `decided` hears it.
+        :param since: time in seconds when the append ended; the durations of flush and replication
+            count from it.
+        :returns: a status if it is known at once; None if `decided` will be called with it.
         """
 
     def is_kept(self, start_offset: int, next_offset: int) -> bool:
-        """The same, now, of a part of a run that as a whole was not kept in time."""
+        """Return whether a part of a run is kept now, after the whole run was not kept in time."""
 
     @property
     def replicated_end(self) -> int:
-        """Up to where others hold the log, too; the log's end where there are no others to be."""
+        """
+        Physical offset up to which other machines have the log; the log's end if there are no
+        others.
+        """
 
     def why_no_puts(self) -> str:
         """
-        Why messages are not taken, as far as other machines are the reason, and what to do.
+        Return why no messages are taken, and what to do.
 
-        Empty: they are not the reason.
+        Empty if other machines are not the reason.
         """
 
     def why_not_kept(self) -> str:
-        """As `why_no_puts`, of a message that is in the log and was not kept in time."""
+        """Like `why_no_puts`, for a message that is in the log and was not kept in time."""
 
     # Beginning and end
 
     def attach(self, store: JournalStoreContext) -> None:
-        """A store is being built around it."""
+        """Take the parts of the store that is being built around this journal."""
 
     def join(self, broker: JournalBrokerContext) -> None:
-        """A broker is being built around the store."""
+        """Take the parts of the broker that is being built around the store."""
 
     def load(self) -> None:
         """
-        Look which files there are.
+        Find the files of the log.
 
-        :raises StoreError: they are not as they must be.
+        :raises StoreError: a file is missing or has a wrong size.
         """
 
     def check_presence(self) -> None:
         """
-        Nothing is changed yet, and files are all that is loaded of queues and checkpoint.
+        Check that the log exists.
 
-        :raises StoreError: there is no log where there was one.
+        Nothing is changed yet; of queues and checkpoint only the files are loaded.
+
+        :raises StoreError: there is no log, although there was one before.
         """
 
     def recover(self, left: LeftByCrash) -> None:
         """
-        Find the end of the log, and cut queues that reach behind it; they are loaded.
+        Find the end of the log, and cut the loaded queues that reach beyond it.
 
         :raises StoreError: the disk refuses.
         """
 
     def mend(self) -> Iterator[None]:
-        """After `recover`: give queues what they lack, a piece a step; never fails."""
+        """After `recover`, write the units that queues lack, a piece in each step; never fails."""
 
     def start(self) -> "Deferred[None]":
-        """Meet the others; fires when that can begin, fails with what keeps it from."""
+        """Connect to the other machines. Fires when that can begin; fails with what prevents it."""
 
     def stop(self) -> "Deferred[None]":
-        """Leave the others; every waiting put has fired then. Harmless without `start`."""
+        """
+        Disconnect from the others; every waiting put has its answer then.
+
+        Harmless without `start`.
+        """
 
     async def flush(self) -> None:
-        """After `stop`: bring what is left to the disk, for the last time."""
+        """After `stop`, bring the rest of the log to the disk for the last time."""
 
     def note_ends(self) -> None:
         """
-        All is written: note where log and queues end, for the next start. For the worker.
+        Note where log and queues end, for the next start, after all is written.
+
+        For the worker.
 
         :raises OSError: the disk refuses.
         """
 
     def stopped(self) -> None:
-        """Nothing will be written any more; `close` follows."""
+        """Take note that nothing will be written any more; `close` follows."""
 
     def close(self) -> None: ...
 
-    # What others want of it
+    # Calls of the broker
 
     def set_aside(self, end: int, why: str) -> "Deferred[TailAside]": ...
 
     def set_all_aside(self, why: str) -> "Deferred[TailAside]": ...
 
     async def is_whole(self) -> None:
-        """Wait for `set_aside`, if that is under way."""
+        """Wait until a `set_aside` that is under way has ended."""
 
     def set_master_address(self, address: str | None) -> None:
-        """A slave's registration learned `host:port` of the master's HA listener."""
+        """Take `host:port` of the master's HA listener, which a slave's registration learned."""
 
     @property
     def has_masters_log(self) -> bool:
         """
-        A slave's log is a part of its master's, as far as they were compared, or holds nothing.
+        Whether a slave's log is a part of its master's log, as far as they were compared, or is
+        empty.
 
-        Only then the master's tables belong to it. Those of a master whose log is another, or
-        empty, would take the topics and groups of the messages away that this slave has.
+        Only then the master's tables belong to it. A master whose log is another or empty has
+        tables without the topics and groups of this slave's messages, and taking them would delete
+        these.
         """
 
     def routes(self) -> dict[int, Any]:
-        """Request code to handler: what only brokers with such a journal are asked."""
+        """
+        Return handlers by request code, for requests that only brokers with such a journal get.
+        """
 
     def reloadable(self) -> list[Any]:
-        """`rmq_ha.base.tls.reload.Part`: what is to be read again when its files change."""
+        """
+        Return each `rmq_ha.base.tls.reload.Part` that is to be read again when its files change.
+        """
 
     def info(self) -> dict[str, Any]:
-        """How its pair is, in short, as `rmqha-admin` is told."""
+        """Return the state of the pair in short, for `rmqha-admin`."""
 
     def statistics(self) -> JournalStatistics:
         """Connections with their lag, for metrics, health and the log."""

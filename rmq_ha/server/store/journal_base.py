@@ -1,4 +1,4 @@
-"""What the journals of this package and its neighbours have in common."""
+"""The common base of the journals of this package and of `replication` and `dledger`."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -27,10 +27,11 @@ from rmq_ha.server.store.log.tail import Tail
 
 class JournalBase:
     """
-    A log, what brings it to the disk, and perhaps what brings it to others; as `Journal` says.
+    A log, the flusher that brings it to the disk, and perhaps a replication that sends it to
+    others; see `Journal`.
 
-    :ivar replication: None: this disk has to do.
-    :ivar flusher: there is one from `attach` on.
+    :ivar replication: None if messages are kept on this disk only.
+    :ivar flusher: set before `attach` is called.
     """
 
     always_waits = False
@@ -56,7 +57,9 @@ class JournalBase:
         pass
 
     def replicated_by(self, replication: Replication | None) -> None:
-        """Have the log brought to others; before `start`. None: to nobody."""
+        """
+        Set the replication that sends the log to others, before `start`; None for no replication.
+        """
         if self.replication is not None:
             self.once_a_turn.remove(self.replication.appended)
         self.replication = replication
@@ -74,7 +77,7 @@ class JournalBase:
     def kept(
         self, start_offset: int, next_offset: int, since: float, decided: Decided
     ) -> PutMessageStatus | None:
-        """See `Journal`: the disk and the others, whose status counts."""
+        """See `Journal`. The replication's status overrides the disk's, unless it is PUT_OK."""
         outcomes = self._outcomes
         flushed: PutMessageStatus | None = None
         replicated: PutMessageStatus | None = None
@@ -148,12 +151,12 @@ class JournalBase:
         await self.flusher.stop()
 
     def note_ends(self) -> None:
-        """See `Journal`: here nothing is noted; the next start compares queues and log."""
+        """See `Journal`. Note nothing: the next start compares queues and log."""
 
     def stopped(self) -> None:
         pass
 
-    # What others want of it
+    # Calls of the broker
 
     def set_aside(self, end: int, why: str) -> "Deferred[TailAside]":
         return fail(StoreError("only the end of a classic commit log can be set aside"))
@@ -186,5 +189,9 @@ class JournalBase:
 
 
 def combine(flushed: PutMessageStatus, replicated: PutMessageStatus) -> PutMessageStatus:
-    """The replica's status overrides the disk's. Spec: store.md, section 7.4."""
+    """
+    Return the replication's status, or the disk's if the records are replicated.
+
+    Spec: store.md, section 7.4.
+    """
     return flushed if replicated is PutMessageStatus.PUT_OK else replicated

@@ -1,4 +1,4 @@
-"""What administrators ask of a store.
+"""The commands of administrators to a store.
 
 Spec: remoting.md, section 7.9; store.md, section 9.3.
 """
@@ -25,7 +25,7 @@ _MOST_NAMED = 20
 
 
 class StoreMaintenance(StoreReads):
-    """Cleaning and cutting on command, and the runtime info."""
+    """The part of a store that cleans and cuts on command, and gives the runtime info."""
 
     logger: ClassVar[Logger]
     host: Host
@@ -37,16 +37,16 @@ class StoreMaintenance(StoreReads):
 
     def clean_unused_topics(self, known: Collection[str]) -> int:
         """
-        Delete the queues of topics that nobody knows any more; the log keeps their messages.
+        Delete the queues of unknown topics; the log keeps their messages.
 
         :param known: names of all topics.
-        :returns: how many queues went.
+        :returns: number of deleted queues.
         :raises StoreError: the disk refuses.
         """
         return self._remove_queues(self._unused(known))
 
     def tell_unused_topics(self, known: Collection[str]) -> None:
-        """Warn of queues with messages whose topic nobody knows: its table may be damaged."""
+        """Warn of queues that have messages of unknown topics: the topic table may be damaged."""
         table = self.queues.topic_queue_table()
         unused = sorted({key[0] for key in self._unused(known) if table[key]})
         if unused:
@@ -58,7 +58,7 @@ class StoreMaintenance(StoreReads):
             )
 
     def _unused(self, known: Collection[str]) -> list[tuple[str, int]]:
-        """Queues of topics that are not known, and not the store's own."""
+        """Return the queues of unknown topics, without the store's own topics."""
         return [
             key
             for key in self.queues.topic_queue_table()
@@ -69,27 +69,32 @@ class StoreMaintenance(StoreReads):
 
     def clean_expired_queues(self) -> int:
         """
-        Delete the queues of whose messages the log has none any more.
+        Delete the queues whose messages the log has all deleted.
 
-        :returns: how many queues went.
+        :returns: number of deleted queues.
         :raises StoreError: the disk refuses.
         """
         return self._remove_queues(self.queues.expired_queues(self.log.min_offset))
 
     def remove_topics(self, topics: Collection[str]) -> int:
         """
-        On a slave: delete the queues of topics that its master has deleted.
+        Delete, on a slave, the queues of topics that its master has deleted.
 
-        Records that are not dispatched yet may be of the topic's next life.
+        Records that are not dispatched yet are kept, as the topic may have been created again.
 
-        :returns: how many queues went.
+        :returns: number of deleted queues.
         :raises StoreError: the disk refuses.
         """
         keys = [key for key in self.queues.topic_queue_table() if key[0] in topics]
         return self._remove_queues(keys, self.dispatcher.position)
 
     def _remove_queues(self, keys: list[tuple[str, int]], below: int | None = None) -> int:
-        """:param below: records of the log below that are none of theirs any more; None: all."""
+        """
+        Delete queues; return how many.
+
+        :param below: physical offset below which records do not belong to these queues any more;
+            None: the log's end.
+        """
         if keys:
             self.deleted.add(keys, self.log.max_offset if below is None else below)
         for topic, queue_id in keys:
@@ -98,36 +103,36 @@ class StoreMaintenance(StoreReads):
         return len(keys)
 
     def clean_expired_files(self) -> None:
-        """The next rounds of the cleaner delete what is expired, whatever the hour."""
+        """Have the next rounds of the cleaner delete expired files at any hour."""
         self.cleaner.clean_manually()
 
     def set_tail_aside(self, end: int, why: str) -> "Deferred[TailAside]":
         """
-        A slave's log ends at `end` from now on; what lay behind it is kept, and never served.
+        End a slave's log at `end`; keep the rest in a folder, and never serve it.
 
-        Nothing may be appended until it is done. A crash leaves a store that starts, cut or not.
+        Do not append before this is done. A crash leaves a store that can start, cut or not.
 
-        :param end: physical offset behind the last record that the master has as well.
-        :param why: for people, in the log and in the folder.
-        :returns: fires when the log may grow again; fails with StoreError, if before the cut then
-            with everything as it was.
+        :param end: physical offset after the last record that the master has as well.
+        :param why: the reason for people, written into the logs and into the folder.
+        :returns: fires when the log may grow again; fails with StoreError. If it fails before the
+            cut, nothing is changed.
         """
         return self.journal.set_aside(end, why)
 
     def set_all_aside(self, why: str) -> "Deferred[TailAside]":
         """
-        A slave's log is empty from now on; its files are moved into a folder, and never served.
+        Empty a slave's log; move its files into a folder, and never serve them.
 
-        Queues and index are deleted: they can be built from the log's files. A crash leaves a store
-        that starts, with an empty log or with the older files of it.
+        Queues and index are deleted, as they can be rebuilt from the files. A crash leaves a store
+        that can start, with an empty log or with the older files.
 
-        :param why: for people, in the log and in the folder.
-        :returns: as `set_tail_aside`.
+        :param why: the reason for people, written into the logs and into the folder.
+        :returns: see `set_tail_aside`.
         """
         return self.journal.set_all_aside(why)
 
     def runtime_info(self) -> dict[str, str]:
-        """The store's part of GET_BROKER_RUNTIME_INFO; every value a string."""
+        """Return the store's part of GET_BROKER_RUNTIME_INFO; every value is a string."""
         disk, log = self.host.disk, self.log
         table = self.statistics.table(self.host.steady_ms())
         for path in log.directories:

@@ -1,4 +1,4 @@
-"""DefaultMessageStore: log, queues, index and all that keeps them going.
+"""DefaultMessageStore: log, queues, index, and the services that maintain them.
 
 Spec: store.md.
 """
@@ -57,7 +57,8 @@ from rmq_ha.server.store.turns import TurnWatch
 
 DEFAULT_MEMORY = 8 << 30
 KEYS_AT_ONCE = 1024
-"""That the index gets in one turn: a few ms; one record may have 16,000, a batch 800,000."""
+"""Most keys that the index gets in one turn, which takes a few ms. One record may have 16,000 keys,
+a batch 800,000."""
 _BUSY_AT_MOST_MS = 10_000_000
 
 
@@ -66,17 +67,17 @@ class DefaultMessageStore(StoreMaintenance):
     """
     The store of one broker.
 
-    `load`, then `start`; `stop` at the end. What one reactor turn appends is replicated, flushed
-    and dispatched together in the next.
+    Call `load`, then `start`, and `stop` at the end. The records that one reactor turn appends are
+    replicated, flushed and dispatched together in the next turn.
 
-    :param journal: keeps the messages; without one this disk does, alone.
-    :param memory_bytes: of this machine.
+    :param journal: keeps the messages; None for a journal on this disk alone.
+    :param memory_bytes: memory of this machine.
     :ivar on_new_life: called with topic, queue id and queue offset when a deleted queue begins
-        anew: no consumer can be beyond that offset yet, whatever it committed before.
-    :ivar slow_until: see `is_page_cache_busy`; 0 as a rule.
-    :ivar turns: see `waited_ms`.
-    :ivar on_forced_deletion: called when messages were deleted before their time.
-    :ivar on_renumbered: called when the queues' numbering was taken from what is on the disk.
+        again. No consumer can be beyond that offset yet, whatever it committed before.
+    :ivar slow_until: time in seconds until which `is_page_cache_busy` is True; usually 0.
+    :ivar turns: measures the turns for `waited_ms`.
+    :ivar on_forced_deletion: called when messages were deleted before they expired.
+    :ivar on_renumbered: called when the next queue offsets were read again from the disk.
     """
 
     logger = Logger()
@@ -179,14 +180,14 @@ class DefaultMessageStore(StoreMaintenance):
 
     @property
     def is_slave(self) -> bool:
-        """What this broker is now; an election changes it (`RoleSwitch`)."""
+        """Whether this broker is a slave now; an election changes it (`RoleSwitch`)."""
         return self.journal.role.is_slave
 
     def on_arrival(self, callback: Callable[[Sequence[Row]], None]) -> None:
         """
-        Have `callback` called with what can be read now, on a slave as on a master.
+        Have `callback` called with the rows of newly readable records, on a slave as on a master.
 
-        What it raises is logged and forgotten.
+        An exception of the callback is logged and does no harm.
         """
         self._arrivals.append(callback)
 
@@ -206,7 +207,7 @@ class DefaultMessageStore(StoreMaintenance):
         return self.why_not_writable() == ""
 
     def why_not_writable(self) -> str:
-        """The reason that a person should read; empty when puts are taken."""
+        """Return for people why puts are refused; empty if they are accepted."""
         if not self.is_open:
             return "the store is not started, or it is stopping"
         if self._configuration.broker_role is BrokerRole.SLAVE:
@@ -216,17 +217,17 @@ class DefaultMessageStore(StoreMaintenance):
         return "" if self.flags.is_writable else "; ".join(self.flags.reasons)
 
     def is_page_cache_busy(self) -> bool:
-        """The last write took too long, just now."""
+        """Return whether the last write took too long a moment ago."""
         if self.slow_until and self.host.clock.seconds() >= self.slow_until:
             self.slow_until = 0.0
         return self.slow_until > 0
 
     def waited_ms(self, sender: Hashable, sends: int) -> int:
         """
-        How long sends that are handled now may have waited in their socket.
+        Return for how many ms the sends of this turn may have waited in their socket.
 
-        :param sender: one connection; 0 while it waits for each answer.
-        :param sends: how many it brings, to be counted; 0 only asks.
+        :param sender: identifies one connection; 0 is returned while it waits for each answer.
+        :param sends: number of sends in this turn, to be counted; 0 only asks.
         """
         if not self.turns.came(sender, sends) or not self.turns.shortest:
             return 0
@@ -241,13 +242,16 @@ class DefaultMessageStore(StoreMaintenance):
         return PutMessageStatus.OS_PAGECACHE_BUSY if is_busy else None
 
     def put_message(self, message: Message) -> "Deferred[PutMessageResult]":
-        """Store one message; fires once, with how it ended, and never fails."""
+        """Store one message. The Deferred fires once with the result, and never fails."""
         result: Deferred[PutMessageResult] = Deferred()
         self.put_many([message], lambda results: result.callback(results[0]))
         return result
 
     def put_batch(self, batch: MessageBatch) -> "Deferred[PutMessageResult]":
-        """Store several messages side by side, all or none; many are laid out over some turns."""
+        """
+        Store several messages side by side, all or none; many messages are laid out over several
+        turns.
+        """
         layout = self.lay_out(batch)
         if len(batch.members) <= MEMBERS_A_TURN:
             layout.add(batch.members)
@@ -257,11 +261,13 @@ class DefaultMessageStore(StoreMaintenance):
         return laid_out.addCallback(lambda _: self.put_layout(layout))
 
     def lay_out(self, batch: MessageBatch) -> BatchLayout:
-        """For `put_layout`: a batch that is laid out over several turns of the reactor."""
+        """
+        Return an empty layout of a batch for `put_layout`, which is filled over several turns.
+        """
         return self.log.encoder.lay_out(batch, self._configuration.max_message_size)
 
     def put_layout(self, batch: BatchLayout) -> "Deferred[PutMessageResult]":
-        """As `put_batch`, of the members that were added."""
+        """Do what `put_batch` does, for the members that were added to the layout."""
         result: Deferred[PutMessageResult] = Deferred()
         began = ended = self.host.clock.seconds()
         whole: AppendResult | PutMessageStatus | None = self._refusal()
@@ -277,10 +283,10 @@ class DefaultMessageStore(StoreMaintenance):
         self, messages: list[Message], done: Callable[[list[PutMessageResult]], None]
     ) -> None:
         """
-        Store messages with one write; each for itself.
+        Store messages with one write; each may be stored or refused alone.
 
-        :param messages: at least one. All wait for flush and replica, or none.
-        :param done: called once with one result for each, when the last one's is known.
+        :param messages: at least one. All wait for flush and replication, or none.
+        :param done: called once, with one result for each, when the last result is known.
         """
         ready: Sequence[Message | None] = messages
         if asks_for_delay(messages):
@@ -300,10 +306,10 @@ class DefaultMessageStore(StoreMaintenance):
         self, drafts: Sequence[Draft], wait: bool, done: Done, began: float | None = None
     ) -> None:
         """
-        As `put_many`, of what needs no delay: the hot path.
+        Do what `put_many` does, for messages without a delay. This is the hot path.
 
-        :param wait: for flush and replica.
-        :param began: what the clock says, for whoever has just asked it.
+        :param wait: whether to wait for flush and replication.
+        :param began: the time in seconds, if the caller has just read the clock.
         """
         clock = self.host.clock
         ended = began = clock.seconds() if began is None else began
@@ -318,7 +324,7 @@ class DefaultMessageStore(StoreMaintenance):
         self._settler.settle_group(group, wait, done, began, ended)
 
     def _was_slow(self, began: float, ended: float) -> None:
-        """A write that took too long keeps others away for a while."""
+        """Refuse puts for a while if a write took too long."""
         took_ms = int((ended - began) * 1000)
         limit = self._configuration.os_page_cache_busy_time_out_mills
         if limit < took_ms < _BUSY_AT_MOST_MS:
@@ -351,42 +357,52 @@ class DefaultMessageStore(StoreMaintenance):
             self._new_lives.add((topic, queue_id))
 
     def tell_new_lives(self) -> None:
-        """What recovery and catching up have found; by now consumers may have read all of it."""
+        """
+        Call `on_new_life` for queues that recovery or catching up has found.
+
+        Consumers may have read all of such a queue by now.
+        """
         for topic, queue_id in self._new_lives:
             self.on_new_life(topic, queue_id, self.max_offset_in_queue(topic, queue_id))
         self._new_lives.clear()
 
     def log_flushed(self) -> None:
-        """More of the log is on the disk; the checkpoint says so in time."""
+        """Have the checkpoint written, because more of the log is on the disk."""
         self.queue_flusher.log_flushed()
 
     # Beginning and end
 
     def load(self) -> None:
         """
-        Lock the store, look what is there, and repair what a crash left behind.
+        Lock the store, find its files, and repair what a crash left.
 
-        :raises StoreLocked: another broker has it open.
-        :raises StoreError: it cannot be used; the message says which file and why.
+        :raises StoreLocked: another broker uses the store.
+        :raises StoreError: the store cannot be used; the message says which file and why.
         """
         self._service.load()
 
     def sure_until_ms(self) -> int:
-        """After a crash: what was stored up to then is on the disk, in log, queues and index."""
+        """
+        Return a store time after a crash: what was stored up to it is on the disk in log, queues
+        and index.
+        """
         config, times = self._configuration, self.checkpoint.times
         is_safe = config.message_index_safe or self.configuration.ours.duplicate_window_millis > 0
         with_index = config.message_index_enable and is_safe
         return times.min_timestamp_index if with_index else times.min_timestamp
 
     def _complete(self) -> CompletePositions:
-        """What is whole as soon as queues and index are on the disk, where the log is already."""
+        """
+        Return the positions that are complete as soon as queues and index are flushed; the log is
+        already.
+        """
         if not self.is_whole:
             return NOTHING_WHOLE
         end = min(self.dispatcher.position, self.log.flushed_offset)
         return CompletePositions(end, *((NO_INDEX, 0) if self.index is None else self.index.place))
 
     def renumber(self) -> None:
-        """Take the numbering and the first offsets of all queues from what is on the disk."""
+        """Read the next and the first offsets of all queues from the disk."""
         self.log.encoder.queue_offsets.clear()
         self.log.encoder.queue_offsets.update(self.queues.topic_queue_table())
         if self.log.min_offset >= 0:
@@ -395,14 +411,14 @@ class DefaultMessageStore(StoreMaintenance):
 
     def start(self) -> "Deferred[None]":
         """
-        Dispatch what is not dispatched, start replication, take puts.
+        Dispatch the rest of the log, start replication, and accept puts.
 
         :returns: fires when all of that is done; fails if the disk refuses.
         """
         return Deferred.fromCoroutine(self._service.start())
 
     def stop(self) -> "Deferred[None]":
-        """Take no more puts, bring everything to the disk, close; fires when done."""
+        """Refuse puts, bring everything to the disk, and close; fires when that is done."""
         return Deferred.fromCoroutine(self._service.stop())
 
     def close(self) -> None:

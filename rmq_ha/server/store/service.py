@@ -1,4 +1,4 @@
-"""Loading, start, turns, rounds and stop of a store.
+"""Loading, start, reactor turns, periodic rounds and stop of a store.
 
 Spec: store.md, sections 5.3 to 5.5, 5.7 and 9.
 """
@@ -31,12 +31,12 @@ _HEAD_SIZE = 96
 
 class LivingStore(JournalStoreContext, Protocol):
     """
-    A store as it begins, lives and ends.
+    The parts of a store that its service uses.
 
-    :ivar is_open: it takes puts and answers.
-    :ivar turns: how long the reactor's took.
-    :ivar is_whole: queues and index lack nothing of what was dispatched.
-    :ivar on_forced_deletion: is called when messages were deleted before their time.
+    :ivar is_open: the store takes puts and answers reads.
+    :ivar turns: durations of the reactor's turns.
+    :ivar is_whole: queues and index lack no dispatched record.
+    :ivar on_forced_deletion: called when messages were deleted before they expired.
     """
 
     journal: Journal
@@ -48,14 +48,14 @@ class LivingStore(JournalStoreContext, Protocol):
     on_forced_deletion: Callable[[], None]
 
     def tell_new_lives(self) -> None:
-        """What recovery and catching up have found of deleted queues is told."""
+        """Report deleted queues that recovery and catching up found to exist again."""
 
     def close(self) -> None:
         """Close all files and release the lock of the store."""
 
 
 class StoreService:
-    """The life of a `DefaultMessageStore`."""
+    """Runs a `DefaultMessageStore` from its loading to its stop."""
 
     log = Logger()
 
@@ -96,7 +96,9 @@ class StoreService:
             store.whole = whole
         store.deleted.load()
         store.journal.check_presence()
-        disk.remove(store.boot.path)  # what recovery does is not to be gone on with
+        disk.remove(
+            store.boot.path
+        )  # recovery changes the store, so a kill during it counts as a crash
         if store.index is not None:
             store.index.load(
                 left is not LeftByCrash.CRASHED,
@@ -112,11 +114,11 @@ class StoreService:
         store.renumber()
         store.schedule.load()
         abort = disk.open(f"{store.root}/abort", 0)
-        abort.sync()  # before anything is written that a clean stop would have finished
+        abort.sync()  # the file must be on the disk before the first write
         abort.close()
 
     def _finish_deletions(self) -> None:
-        """A crash came between the note that queues are deleted and the deletion."""
+        """Delete queues again that were noted as deleted, if a crash came before their deletion."""
         store = self._store
         store.deleted.cut(store.log.written_end)
         for key, begin in store.deleted.table.items():
@@ -125,7 +127,7 @@ class StoreService:
                 store.queues.remove_queue(*key)
 
     def poke(self) -> None:
-        """The log grew: replicate, flush and dispatch in the next turn."""
+        """Have the log's new records replicated, flushed and dispatched in the next turn."""
         if self._turn is None and self._is_running:
             clock = self._store.host.clock
             self._poked_at = clock.seconds()
@@ -142,15 +144,15 @@ class StoreService:
 
     async def start(self) -> None:
         """
-        Catch up, then open.
+        Dispatch the rest of the log, then open the store.
 
-        :raises StoreError: the disk refuses, or `stop` came first.
+        :raises StoreError: the disk refuses, or `stop` was called meanwhile.
 
         Spec: store.md, section 5.5.
         """
         store = self._store
         log = store.log
-        await store.deleted.persist_if_dirty()  # what came to lie behind the log's end
+        await store.deleted.persist_if_dirty()  # `cut` lowered entries above the log's end
         store.dispatcher.position = max(log.min_offset, store.queues.max_physical_offset, 0)
         await self._mend()
         if store.journal.dispatch_from is not None:
@@ -183,13 +185,13 @@ class StoreService:
         self.poke()
 
     async def _mend(self) -> None:
-        """Give queues that are damaged what they lack; other work gets its turn in between."""
+        """Write what damaged queues lack; other work runs between the pieces."""
         for _ in self._store.journal.mend():
             await self._next_turn()
             self._check_wanted()
 
     async def _catch_up(self) -> None:
-        """Dispatch what the queues do not have; other work gets its turn in between."""
+        """Dispatch records that the queues lack; other work runs between the slices."""
         slices = 0
         while self._store.dispatcher.run_slice():
             slices += 1
@@ -199,10 +201,11 @@ class StoreService:
 
     def _unindexed_from(self) -> int:
         """
-        Where to begin so that the index knows what was stored in the window for duplicates.
+        Return the physical offset from which on the index must be filled, to know all messages in
+        the window for duplicates.
 
-        An index that lost files, or is new, is built anew as far back as that; nothing else needs
-        it, and queues know what they have.
+        An index that is new or lost files is filled only as far back as that. Queues ignore records
+        that they have.
         """
         store, log = self._store, self._store.log
         index = store.index
@@ -218,10 +221,11 @@ class StoreService:
 
     def _number(self) -> None:
         """
-        Take the queues' numbering, or refuse puts while the queues do not know all of the log.
+        Take the next queue offsets from the queues, or refuse puts while the queues lack records of
+        the log.
 
-        A put that took its number from such a queue would get that of an older message. An elected
-        master looks for itself (`RoleSwitch`), a slave gives no numbers.
+        A put that takes its queue offset from such a queue would get that of an older message. An
+        elected master checks this itself (`RoleSwitch`), and a slave gives no queue offsets.
         """
         store = self._store
         trouble = store.dispatcher.trouble
@@ -264,7 +268,7 @@ class StoreService:
         self._store.statistics.sample(host.now_ms(), host.steady_ms())
 
     def clean(self) -> "Deferred[None]":
-        """One round: log files first, then what pointed to them."""
+        """Run one cleaning round: log files first, then the files that point to them."""
         forced = self._store.cleaner.forced_deletions
         return self._store.cleaner.clean().addCallback(self._clean_queues, forced)
 
@@ -283,7 +287,7 @@ class StoreService:
 
     async def stop(self) -> None:
         """
-        Close so that the next start is a normal one, if all went well.
+        Close the store, so that the next start is a normal one if everything could be written.
 
         Spec: store.md, section 5.7.
         """
@@ -310,14 +314,14 @@ class StoreService:
         await self._close(was_running)
 
     async def _drain(self) -> None:
-        """Give the dispatcher up to five seconds."""
+        """Dispatch the rest of the log, for at most five seconds."""
         clock = self._store.host.clock
         deadline = clock.seconds() + _CATCH_UP_S
         while self._store.dispatcher.run_slice() and clock.seconds() < deadline:
             await self._next_turn()
 
     async def _note_ends(self) -> None:
-        """Without the note the next start compares queues and log for itself."""
+        """Note where log and queues end; without the note the next start compares them itself."""
         store = self._store
         try:
             await store.host.worker.call(store.journal.note_ends)
@@ -362,7 +366,7 @@ class StoreService:
 
 
 def _content(low: int, high: int, dispatched: int) -> str:
-    """What a store holds when it opens, for the log."""
+    """Describe for the log which bytes a store holds when it opens."""
     if low < 0 or low == high:
         return "its log is empty"
     done = "all of it" if dispatched >= high else f"bytes up to {dispatched} of it"

@@ -1,4 +1,4 @@
-"""When a put is answered, and with what: after flush and replica have decided.
+"""Decides when a put is answered, and with which status, after flush and replication have decided.
 
 Spec: store.md, sections 2.7, 7.4 and 10.2.
 """
@@ -16,17 +16,16 @@ from rmq_ha.server.store.statistics import StoreStatistics
 
 Others = Mapping[int, PutMessageStatus]
 Done = Callable[[PutMessageStatus, Sequence[Row | None], Others, float], None]
-"""
-Gets what became of drafts; for each the row of its record, None where there is none; what became
-of some, by their number, where that is something else; and what the clock says.
-"""
+"""Called with the result of a group of drafts. The parameters are the status of the group; the row
+of each draft's record, or None if it has none; other statuses, by draft number; and the time in
+seconds."""
 
 _OK = PutMessageStatus.PUT_OK
 _NOT_ALL_REPLICATED = (PutMessageStatus.FLUSH_SLAVE_TIMEOUT, PutMessageStatus.SERVICE_NOT_AVAILABLE)
 
 
 class PutSettler:
-    """Waits once until a run of messages is kept, and counts how it went."""
+    """Waits once for a run of messages to be kept, and counts the results."""
 
     log = Logger()
 
@@ -45,7 +44,7 @@ class PutSettler:
         """
         Call `done` when it is decided whether the last record is kept.
 
-        :param began: when the append began, by the clock; it has ended at `ended`.
+        :param began: time in seconds when the append began; it ended at `ended`.
         """
         faults, rows = group.faults, group.rows
         for fault in faults.values():
@@ -72,7 +71,7 @@ class PutSettler:
         rows = [None if place in others else next(records) for place in range(group.count)]
         kept = 0
         if status in _NOT_ALL_REPLICATED and len(group.rows) > 1:
-            for place, row in enumerate(rows):  # a slave may have taken some of them
+            for place, row in enumerate(rows):  # a slave may have some of the records
                 if row is not None and self._journal.is_kept(row[2], row[2] + row[3]):
                     others[place] = _OK
                     kept += 1
@@ -87,7 +86,7 @@ class PutSettler:
         began: float,
         ended: float,
     ) -> None:
-        """As `settle_group`, of a batch, which is stored as a whole or not at all."""
+        """Do what `settle_group` does, for a batch, which is stored as a whole or not at all."""
         if not isinstance(whole, AppendResult):
             self.refused(whole)
             done(PutMessageResult(whole))
@@ -114,9 +113,11 @@ class PutSettler:
         ended: float,
     ) -> PutMessageStatus | None:
         """
-        Of a stretch of the log with so many messages, whose records have so many bytes.
+        Count the put of a stretch of the log, and ask the journal whether it is kept.
 
-        :returns: how that went; None: `decided` hears it.
+        :param count: number of messages.
+        :param size: bytes of their records.
+        :returns: the status; None if `decided` will be called with it.
         """
         self._statistics.put_times += count
         self._statistics.put_size += size
@@ -139,7 +140,7 @@ class PutSettler:
         self._outcomes.seconds.add(now - began, count)
         try:
             decided(status, now)
-        except Exception:  # of whoever put it; others wait with it
+        except Exception:  # an error of this sender's callback must not stop the others
             self.log.failure("cannot tell what became of a put")
 
     def _count_unsafe(self, status: PutMessageStatus, count: int) -> None:
@@ -147,7 +148,7 @@ class PutSettler:
             return
         if status.is_stored:
             self._outcomes.stored_less_safely(status, count)
-        else:  # written, but no quorum of a group has it
+        else:  # written, but without a quorum of the group
             self._outcomes.not_stored(status, count)
 
 
@@ -158,10 +159,11 @@ def results_of(
     others: Mapping[int, PutMessageStatus],
 ) -> list[PutMessageResult]:
     """
-    What became of messages, by name.
+    Return the result of each message.
 
-    :param messages: as `redirect_delayed` leaves them.
-    :param status: as `Done` gets them, of those that are not None.
+    :param messages: as `redirect_delayed` returns them.
+    :param status: with `rows` and `others`, as `Done` gets them, for the messages that are not
+        None.
     """
     settled = enumerate(rows)
     results: list[PutMessageResult] = []

@@ -1,4 +1,4 @@
-"""What a store counts. Cheap: once a batch, and a sample every second.
+"""Counters of a store. They are cheap: counted once for each batch, and sampled every second.
 
 Spec: remoting.md, section 7.9.
 """
@@ -17,15 +17,15 @@ _UNITS = ("KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
 class PutOutcomes:
     """
-    What became of the puts of one store since its start.
+    Counters of the results of a store's puts since its start.
 
-    :ivar seconds: from the append, which counts, to the moment its answer is known; by message.
-    :ivar replica_seconds: of it, waiting for a slave's acknowledgement; by batch that waited.
-    :ivar flush_seconds: of it, waiting for the disk; by batch that waited.
-    :ivar waiting: messages that are stored and not yet answered.
-    :ivar degraded: messages that are stored, but less safely than configured, by reason.
+    :ivar seconds: time from the begin of the append to the answer, for each message.
+    :ivar replica_seconds: the part of it that waited for a slave, for each batch that waited.
+    :ivar flush_seconds: the part of it that waited for the disk, for each batch that waited.
+    :ivar waiting: messages that are stored and not answered yet.
+    :ivar degraded: messages that were stored, but less safely than configured, by reason.
     :ivar refused: messages that were not stored, by reason.
-    :ivar known: messages that were stored before, and not again.
+    :ivar known: messages that were recognized as duplicates and not stored again.
     """
 
     def __init__(self) -> None:
@@ -38,11 +38,19 @@ class PutOutcomes:
         self.refused: dict[PutMessageStatus, int] = {}
 
     def stored_less_safely(self, status: PutMessageStatus, count: int) -> None:
-        """:param status: FLUSH_DISK_TIMEOUT, FLUSH_SLAVE_TIMEOUT or SLAVE_NOT_AVAILABLE."""
+        """
+        Count messages that were stored less safely than configured.
+
+        :param status: FLUSH_DISK_TIMEOUT, FLUSH_SLAVE_TIMEOUT or SLAVE_NOT_AVAILABLE.
+        """
         self.degraded[status] = self.degraded.get(status, 0) + count
 
     def not_stored(self, status: PutMessageStatus, count: int = 1) -> None:
-        """:param status: why."""
+        """
+        Count messages that were not stored.
+
+        :param status: the reason.
+        """
         self.refused[status] = self.refused.get(status, 0) + count
 
 
@@ -59,12 +67,13 @@ class StoreStatistics:
     Counters since the start.
 
     :ivar put_times: messages put (on a slave: dispatched).
-    :ivar put_size: their bytes.
+    :ivar put_size: bytes of these messages.
     :ivar put_failed: messages that were refused.
-    :ivar get_found: pulls that found something; `get_missed` the others.
+    :ivar get_found: pulls that found messages; `get_missed` counts the other pulls.
     :ivar get_transferred: messages that pulls found.
-    :ivar set_aside_bytes: that a diverged log had to give up; `set_aside_messages` whole ones.
-    :ivar outcomes: how puts ended, and when.
+    :ivar set_aside_bytes: bytes that were cut from the log and set aside; `set_aside_messages`
+        counts their whole messages.
+    :ivar outcomes: results of puts, with their durations.
     """
 
     def __init__(self, now_ms: int, steady_ms: int = 0) -> None:
@@ -85,9 +94,9 @@ class StoreStatistics:
 
     def sample(self, now_ms: int, steady_ms: int) -> None:
         """
-        Remember the counters; call it every second.
+        Store a sample of the counters; call it every second.
 
-        :param now_ms: a day is one of the wall clock, all else goes by `steady_ms`.
+        :param now_ms: the wall clock, for the change of day; everything else uses `steady_ms`.
         """
         self._samples.append(
             _Sample(
@@ -99,7 +108,11 @@ class StoreStatistics:
             self._yesterday, self._today = self._today, (self.put_times, self.get_transferred)
 
     def _rates(self, *fields: int, missing: str = "") -> str:
-        """Events a second over 10, 60 and 600 s; a window longer than this run has no number."""
+        """
+        Return events a second over 10, 60 and 600 s.
+
+        A window longer than this run has no number.
+        """
         samples = self._samples
         rates = []
         for window in _WINDOWS_S:
@@ -112,7 +125,7 @@ class StoreStatistics:
         return " ".join(rates)
 
     def table(self, steady_ms: int) -> dict[str, str]:
-        """The keys of the runtime info that these counters feed."""
+        """Return the keys of the runtime info that come from these counters."""
         numbers = {
             "bootTimestamp": self.boot_ms,
             "putMessageTimesTotal": self.put_times,
@@ -138,13 +151,13 @@ class StoreStatistics:
 
 
 def next_midnight_ms(now_ms: int) -> int:
-    """The end of this day in local time."""
+    """Return the end of this day in local time, ms."""
     tomorrow = datetime.fromtimestamp(now_ms / 1000).date() + timedelta(days=1)
     return int(datetime.combine(tomorrow, time.min).timestamp() * 1000)
 
 
 def duration_text(elapsed_ms: int) -> str:
-    """RocketMQ's words for how long a broker runs."""
+    """Return how long a broker runs, in RocketMQ's words."""
     minutes, seconds = divmod(max(elapsed_ms, 0) // 1000, 60)
     hours, minutes = divmod(minutes, 60)
     days, hours = divmod(hours, 24)
@@ -152,7 +165,7 @@ def duration_text(elapsed_ms: int) -> str:
 
 
 def readable_size(size: int) -> str:
-    """Bytes as RocketMQ prints them: `235 B`, `6.2 KiB`, `252.0 GiB`."""
+    """Return bytes as RocketMQ prints them: `235 B`, `6.2 KiB`, `252.0 GiB`."""
     if size < 1024:
         return f"{size} B"
     power = min((size.bit_length() - 1) // 10, len(_UNITS))

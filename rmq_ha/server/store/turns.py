@@ -1,4 +1,6 @@
-"""How long requests wait before this process gets to them, and whether anybody makes them wait."""
+"""Measures how long requests wait before this process handles them, and whether a queue of sends is
+the cause.
+"""
 
 from collections import deque
 from collections.abc import Hashable
@@ -8,15 +10,18 @@ _TURNS = 3
 
 class TurnWatch:
     """
-    The length of the reactor's last turns: who arrives just after its socket was looked at waits
-    for about one.
+    The durations of the reactor's last turns.
 
-    It is measured while there is work, from an append to the turn that takes care of it, so that no
-    timer runs for it. Only a turn with a queue in it counts: a sender with more than one request in
-    flight. Those that wait for each answer are never more than there are connections; where such a
-    turn is long, the machine is busy with something else, and to refuse them mends nothing.
+    A request that arrives just after its socket was read waits for about one turn.
 
-    :ivar shortest: of the last three turns, s; 0 where none of them was a long one with a queue.
+    It is measured while there is work, from an append to the turn that handles it, so that no timer
+    is needed. Only a turn with a queue counts: one in which a sender has several requests in
+    flight. Senders that wait for each answer have at most one request for each connection. If a
+    turn with only such senders is long, other work keeps the machine busy, and refusing sends would
+    not help.
+
+    :ivar shortest: the shortest of the last three turns, seconds; 0 if any of them was without a
+        queue.
     """
 
     def __init__(self) -> None:
@@ -28,7 +33,7 @@ class TurnWatch:
 
     def came(self, sender: Hashable, sends: int) -> bool:
         """
-        Note sends of this turn; whether this sender has several of them in it.
+        Count sends of this turn; return whether this sender has several of them in it.
 
         :param sends: 0 only asks.
         """
@@ -48,9 +53,10 @@ class TurnWatch:
 
     def waiting_ms(self, now: float) -> int:
         """
-        What each of the last three turns took at least: one or two long ones, as when the machine
-        was busy with something else, are no overload. It counts for as long as the last one took;
-        then it is old.
+        Return how many ms the shortest of the last three turns took.
+
+        One or two long turns, as when other work keeps the machine busy, are no overload. The
+        result counts for as long as the last turn took; after that it is 0.
         """
         if now - self._at > self._waits[-1]:
             return 0

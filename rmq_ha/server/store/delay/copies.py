@@ -1,4 +1,5 @@
-"""Messages made of records: what waited goes where it belongs, or to wait again.
+"""Messages that are made of stored records: a delayed message that becomes due, or one that waits
+again.
 
 Spec: store.md, sections 10.3 and 11; remoting.md, section 4.7.
 """
@@ -18,9 +19,11 @@ def copy_of(
     record: Record, topic: str, queue_id: int, properties: dict[str, str], stored: str
 ) -> Message:
     """
-    A message for another place, which waits for neither flush nor replica.
+    Return a message for another topic and queue, with the body and the stamps of a record.
 
-    :param stored: its properties as the log is to have them.
+    Its put waits for neither flush nor replica.
+
+    :param stored: the property string that the log is to have.
     """
     return Message(
         topic,
@@ -41,9 +44,9 @@ def copy_of(
 
 def real_place(properties: Mapping[str, str]) -> tuple[str, int]:
     """
-    Topic and queue that a delayed or half message was sent to.
+    Return the topic and queue id that a delayed or half message was sent to.
 
-    :raises CorruptRecord: it does not say.
+    :raises CorruptRecord: the properties do not name both.
     """
     topic, queue_id = properties.get(REAL_TOPIC, ""), properties.get(REAL_QID, "")
     if not topic:

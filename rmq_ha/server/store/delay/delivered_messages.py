@@ -1,8 +1,9 @@
-"""Which delayed messages the log says were delivered: what a new master asks before it delivers.
+"""Finds out from the log which delayed messages were delivered, before a new master delivers any.
 
-delayOffset.json is up to ten seconds older than a crash, and a slave's copy of it up to twenty; it
-may also be ahead of a slave's log. The log itself cannot be wrong: a delivered message has its copy
-in the queue of its real topic, and behind its own place in the log, whatever the clock said.
+delayOffset.json is up to ten seconds older than a crash, and a slave's copy of it up to twenty. The
+copy may also be ahead of the slave's log. The log itself cannot be wrong: a delivered message has
+its copy in the queue of its real topic. The copy's physical offset is above that of the delayed
+message, whatever the clock said.
 
 Spec: store.md, sections 10.3 to 10.5.
 """
@@ -19,9 +20,12 @@ from rmq_ha.server.store.queues.table import ConsumeQueue, ConsumeQueueTable
 
 _RECORDS_A_CALL = 256
 _MOST_BY_PLACE = 100_000
-"""Records; a second or two. A queue has more of them behind a message that waited for hours."""
+"""Most records that are read from one queue because of their physical offset alone; reading them
+takes a second or two. A queue has more of them after the place of a message that waited for
+hours."""
 _MOST_COPIES = 2_000_000
-"""Some 560 MB; only a store whose progress file was lost comes near."""
+"""Most copies that are held in memory, some 560 MB. Only a store whose progress file was lost comes
+near."""
 
 ABSENT = -1
 
@@ -30,11 +34,11 @@ Unit = tuple[int, int, int]
 
 class CopiesSince(NamedTuple):
     """
-    Where the copies begin that count.
+    Where in the log to begin to look for copies.
 
-    :ivar place: physical offset.
-    :ivar ms: store time before which there is none; asked only where more lies behind the place
-        than can be read, as stamps stand still while the clock is behind them.
+    :ivar place: physical offset of the first copy that counts.
+    :ivar ms: store time before which no copy can be. It is used only where more records lie after
+        `place` than can be read, as stamps stand still while the clock is behind them.
     """
 
     place: int
@@ -43,13 +47,14 @@ class CopiesSince(NamedTuple):
 
 class _Target:
     """
-    What is known of one queue of a real topic.
+    The copies that were found in one queue of a real topic, and the parts of the queue still to
+    read.
 
-    :ivar copies: places of copies, by identity.
-    :ivar low: queue offset from which on it is read, or will be.
-    :ivar parts: first and last queue offset of what is still to be read.
-    :ivar covered: what was asked, and lies above `low`.
-    :ivar has_gap: not all of it could be read.
+    :ivar copies: physical offsets of copies, by identity.
+    :ivar low: queue offset from which on the queue was read, or will be.
+    :ivar parts: first and last queue offset of each part that is still to be read.
+    :ivar covered: the requests that `low` and `parts` take into account already.
+    :ivar has_gap: a part of the queue could not be read.
     """
 
     __slots__ = ("copies", "covered", "has_gap", "low", "parts")
@@ -64,11 +69,12 @@ class _Target:
 
 class DeliveredCopies:
     """
-    Finds copies of delayed messages in the queues that they were meant for.
+    Finds copies of delayed messages in the queues of their real topics.
 
-    Each such queue is read once, a piece a call, and not behind the end that it has now.
+    Each such queue is read once, a piece in each call, up to the end that it had when this object
+    was made.
 
-    :param record_at: the record at a physical offset with a size; None if the log has it not.
+    :param record_at: returns the record at a physical offset with a size; None if the log lacks it.
     """
 
     def __init__(
@@ -82,11 +88,12 @@ class DeliveredCopies:
 
     def take(self, delayed: Record, since: CopiesSince) -> bool | None:
         """
-        Whether a copy is there; each copy stands for one message only.
+        Return whether a message has a copy, and use the copy up: it stands for one message only.
 
         :param delayed: a record of the schedule topic.
-        :returns: None: not known yet, and a piece was read; ask again in the next turn.
-        :raises CorruptRecord: the record does not say where its message belongs.
+        :returns: None while the answer is not known: a piece was read, so ask again in the next
+            turn.
+        :raises CorruptRecord: the record does not name its real topic and queue.
         :raises StoreError: the disk refuses.
         """
         properties = delayed.properties
@@ -99,9 +106,10 @@ class DeliveredCopies:
 
     def find(self, delayed: Record, since: CopiesSince) -> int | None:
         """
-        Where a copy is, which is left there; `ABSENT` for none. Else as `take`.
+        Return the physical offset of a message's copy, without using the copy up; `ABSENT` without
+        a copy. Parameter, None and errors are as for `take`.
 
-        Of several that are alike, which only messages without a unique key are, the last one.
+        Messages without a unique key may have copies that look alike: then it is the last copy.
         """
         properties = delayed.properties
         key, identity = real_place(properties), _identity(delayed, properties)
@@ -113,9 +121,12 @@ class DeliveredCopies:
 
     def glance(self, delayed: Record, ms: int) -> int:
         """
-        Where a copy is, if it was stored soon after a time; `ABSENT` proves nothing.
+        Look for a message's copy among the records that were stored soon after a time.
 
-        :raises CorruptRecord: the record does not say where its message belongs.
+        Return the copy's physical offset, or `ABSENT`, which does not prove that there is no copy.
+
+        :param ms: the store time where to begin.
+        :raises CorruptRecord: the record does not name its real topic and queue.
         :raises StoreError: the disk refuses.
         """
         properties = delayed.properties
@@ -133,9 +144,10 @@ class DeliveredCopies:
 
     def may_be_gone(self, delayed: Record) -> bool:
         """
-        That no copy is found proves nothing: its queue was deleted since, or cannot be read.
+        Return whether the message may have been delivered although no copy is found: the queue of
+        its real topic was deleted since, or cannot be read.
 
-        Age alone takes no copy away while the log still has the delayed message before it.
+        Age alone cannot remove the copy: the log deletes the delayed message first.
         """
         key = real_place(delayed.properties)
         target = self._targets.get(key)
@@ -147,9 +159,9 @@ class DeliveredCopies:
         self, key: tuple[str, int], identity: str, since: CopiesSince, *, is_unique: bool
     ) -> list[int] | None:
         """
-        Where copies are, or one of them; None: not known yet.
+        Return the physical offsets of copies; None: not known yet.
 
-        :param is_unique: the first one found will do.
+        :param is_unique: return as soon as one copy is found.
         """
         queue = self._queues.get(*key)
         if queue is None:
@@ -175,7 +187,9 @@ class DeliveredCopies:
         target.covered.add(since)
 
     def _by_time(self, queue: ConsumeQueue, ms: int) -> int:
-        """Not behind the first message that was stored at a time, or later."""
+        """
+        Return a queue offset at or before the first message whose store time is `ms` or later.
+        """
         return max(queue.offset_by_time(ms, self._store_time, 0), queue.min_offset)
 
     def _store_time(self, physical_offset: int, size: int) -> int:
@@ -196,7 +210,9 @@ class DeliveredCopies:
             self._count += 1
 
     def _copies_among(self, units: Iterable[Unit]) -> Iterable[tuple[int, str]]:
-        """Place and identity of each copy of a delayed message."""
+        """
+        Yield physical offset and identity of each copy of a delayed message among these units.
+        """
         for physical_offset, size, _ in units:
             data = None if size == FILLER_SIZE else self._record_at(physical_offset, size)
             if data is None or _DELAY_MARK not in data:
@@ -214,12 +230,17 @@ _DELAY_MARK = f"{DELAY}\x01".encode()
 
 
 def _choose(places: list[int], *, is_unique: bool) -> int:
-    """Of the copies of one message the first one; of those of messages that are alike the last."""
+    """
+    Return the first copy of a message with a unique key, else the last one of messages that look
+    alike.
+    """
     return min(places) if is_unique else max(places)
 
 
 def _identity(record: Record, properties: dict[str, str]) -> str:
-    """What a delayed message and its copy have in common, and hardly any two others."""
+    """
+    Return a text that is the same for a delayed message and its copy, and hardly for any other two.
+    """
     return "|".join(
         (
             properties.get(UNIQ_KEY, ""),

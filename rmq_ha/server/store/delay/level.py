@@ -1,4 +1,4 @@
-"""A delay level's progress, and what becomes of a record of its queue.
+"""The progress of a delay level, and how a record of its queue becomes a message.
 
 Spec: store.md, section 10.
 """
@@ -21,13 +21,20 @@ class DelayLevel:
     One delay level, whose queue is in the order of delivery.
 
     :ivar offset: queue offset of the next message.
-    :ivar wake_at: when to look for it, seconds; None while the level is idle or putting.
-    :ivar failed_at: queue offset of the last put that failed, so as to tell of it once.
-    :ivar stored_ahead: offsets that wait for a failed put before them and are delivered.
-    :ivar unsure_until: below, the log is asked whether a message was delivered already.
-    :ivar recorded: what the progress file said.
-    :ivar marks: queue offsets, and when everything below them had arrived, seconds; for the days
-        when the machine's clock is set back.
+    :ivar wake_at: time in seconds of the next look at the queue; None while the level is idle or
+        putting.
+    :ivar failed_at: queue offset of the last put that failed, so that a repeated failure is logged
+        once.
+    :ivar stored_ahead: queue offsets of messages that are delivered, although an earlier put
+        failed.
+    :ivar unsure_until: a message below this queue offset may have been delivered before this start,
+        so the log is searched for its copy.
+    :ivar recorded: the queue offset in the progress file.
+    :ivar found: messages at or above `recorded` or just below it, that were delivered before this
+        start.
+    :ivar again: messages below `recorded` that were not delivered before this start, and are now.
+    :ivar marks: queue offsets, each with the time in seconds when all messages below it had
+        arrived. They replace the machine's clock after somebody set that back.
     """
 
     __slots__ = (
@@ -59,9 +66,9 @@ class DelayLevel:
 
     def mark(self, end: int, now: float, *, at_once: bool = False) -> None:
         """
-        The queue has grown to `end`.
+        Note that the queue has grown to `end`.
 
-        :param at_once: not only when the last mark is old enough.
+        :param at_once: make a mark even if the last mark is young.
         """
         marks = self.marks
         while marks and marks[0][0] <= self.offset:
@@ -71,7 +78,7 @@ class DelayLevel:
             marks.append((end, now))
 
     def longest_wait_ms(self, offset: int, end: int, now: float) -> int:
-        """How long a message may still wait that has arrived, by a clock that nobody sets."""
+        """Return how many ms an arrived message may still wait, by a clock that nobody sets."""
         self.mark(end, now, at_once=True)
         arrived = next((seconds for below, seconds in self.marks if below > offset), now)
         return max(0, self.delay_ms - int((now - arrived) * 1000))
@@ -79,9 +86,9 @@ class DelayLevel:
 
 def check_deliverable(record: Record) -> None:
     """
-    A record of the schedule topic says where its message belongs.
+    Check that a record of the schedule topic can be delivered.
 
-    :raises CorruptRecord: it does not, or to the half topic.
+    :raises CorruptRecord: it does not name its real topic and queue, or it names the half topic.
     """
     topic, _ = real_place(record.properties)
     if topic == HALF_TOPIC:
@@ -90,9 +97,9 @@ def check_deliverable(record: Record) -> None:
 
 def message_of(record: Record) -> Message:
     """
-    The message for the real topic, from a deliverable record of the schedule topic.
+    Make the message for the real topic from a deliverable record of the schedule topic.
 
-    Its property string is kept as it is, with DELAY, REAL_TOPIC, REAL_QID and WAIT.
+    The property string stays as it is, with DELAY, REAL_TOPIC, REAL_QID and WAIT.
 
     Spec: store.md, sections 2.4 and 10.3.
     """

@@ -1,7 +1,8 @@
-"""What a start asks the log about delayed messages before it trusts the progress file.
+"""Finds out at a start from which queue offset each delay level has to deliver, and does not trust
+the progress file alone.
 
-Places in the log decide, and never stamps: these stand still while the clock is behind them, and
-jump when it is set forward.
+Physical offsets decide, never stamps: stamps stand still while the clock is behind them, and jump
+when it is set forward.
 
 Spec: store.md, section 10.5.
 """
@@ -21,18 +22,20 @@ from rmq_ha.server.store.queues.table import ConsumeQueue, ConsumeQueueTable
 __all__ = ["LookBack", "Unit"]
 
 _RUN = 3
-"""Messages side by side that were delivered: one alone may be a client's second try of another."""
+"""How many neighbouring messages must be found delivered. A single one may be a client's second try
+of another message."""
 
 
 class _Walk:
     """
-    The way back from a level's recorded progress to messages that were delivered.
+    The search from a level's recorded progress backwards to messages that were delivered.
 
-    :ivar below: how far below the recorded progress it looks now.
-    :ivar step: by how much farther the next look is, if this one finds no copy.
-    :ivar top: the first offset behind the run of delivered messages that is looked at.
-    :ivar places: of the copies of that run.
-    :ivar is_lacking: a message above was not delivered.
+    :ivar below: distance of the next look from the recorded progress, in messages.
+    :ivar step: how much `below` grows if the next look finds no copy.
+    :ivar top: queue offset after the run of delivered messages that was met.
+    :ivar places: physical offsets of the copies of that run.
+    :ivar is_lacking: a message that was looked at before, with a higher queue offset, was not
+        delivered.
     """
 
     __slots__ = ("below", "is_lacking", "places", "step", "top")
@@ -46,15 +49,16 @@ class _Walk:
 
 class LookBack:
     """
-    Says of the messages that may have been delivered before this start whether they were.
+    Decides which messages were delivered before this start.
 
-    A level's messages are delivered in the order of its queue, so what the log has copies of is all
-    below some queue offset, whatever the progress file says. Where it is ahead of the log, as a
-    slave's copy of it may be, the way back doubles its steps until it meets delivered messages;
-    from there on, or else from the recorded progress on, each message is asked for.
+    A level delivers in the order of its queue, so the delivered messages end at some queue offset,
+    whatever the progress file says. The file may be ahead of the log, as a slave's copy of it may
+    be. So the search goes backwards from the recorded progress, and doubles its steps until it
+    meets delivered messages. From their end on, or from the recorded progress on if no message was
+    lacking, each message's copy is looked for.
 
-    :param record_at: the record at a physical offset with a size; None if the log has it not.
-    :param planned_ms: when the message of a unit of a level was to be delivered.
+    :param record_at: returns the record at a physical offset with a size; None if the log lacks it.
+    :param planned_ms: returns the delivery time of a unit of a level, ms.
     """
 
     log = Logger()
@@ -76,9 +80,9 @@ class LookBack:
 
     def begin(self, levels: Iterable[DelayLevel], ended_ms: int) -> None:
         """
-        Have the log asked about all that is in the queues now.
+        Prepare to search for copies of all messages that are in the queues now.
 
-        :param ended_ms: the store time of the newest record of the log; 0 for none.
+        :param ended_ms: the store time of the newest record of the log; 0 if the log is empty.
         """
         self._levels, self._ended_ms = list(levels), ended_ms
         if ended_ms <= 0:
@@ -100,9 +104,10 @@ class LookBack:
 
     def is_settled(self, level: DelayLevel) -> bool:
         """
-        It is known where the level has to begin, earlier than recorded perhaps.
+        Find the queue offset where the level has to begin, which may be below the recorded one.
 
-        :returns: False: ask again in the next turn; nothing may be delivered yet.
+        :returns: whether the level's `offset` is decided; if not, deliver nothing and ask again in
+            the next turn.
         :raises StoreError: the disk refuses.
         """
         walk, queue = self._walks.get(level.number), self._queue(level)
@@ -122,7 +127,7 @@ class LookBack:
         return True
 
     def _is_over(self, walk: _Walk, level: DelayLevel, offset: int, place: int) -> bool:
-        """Take note of a look; whether it was the last one."""
+        """Note what a look found; return whether the search is over."""
         if place > ABSENT:
             if not walk.places:
                 walk.top = offset + 1
@@ -138,7 +143,10 @@ class LookBack:
     def _look(
         self, copies: DeliveredCopies, level: DelayLevel, queue: ConsumeQueue, offset: int
     ) -> int | None:
-        """Where the copy of a message is; `ABSENT`, `_NOTHING_SAID`, or None: not known yet."""
+        """
+        Return the physical offset of the message's copy, `ABSENT`, `_NOTHING_SAID` if the log
+        cannot tell, or None if it is not known yet.
+        """
         unit = queue.unit(offset)
         record = None if unit is None else self._record(unit)
         if unit is None or record is None:
@@ -153,7 +161,7 @@ class LookBack:
         return place
 
     def _record(self, unit: Unit) -> Record | None:
-        """A delayed message; None for one that the log has not, or that nobody can deliver."""
+        """Return a delayed message; None if the log lacks it, or if nobody can deliver it."""
         physical_offset, size, _ = unit
         data = None if size == FILLER_SIZE else self._record_at(physical_offset, size)
         if data is None:
@@ -182,9 +190,10 @@ class LookBack:
 
     def is_delivered(self, level: DelayLevel, offset: int, record: Record) -> bool | None:
         """
-        Delivered before this start; None: not known yet, ask again in the next turn.
+        Return whether a message was delivered before this start; None: not known yet, so ask again
+        in the next turn.
 
-        :param offset: queue offset of the message; the level is settled.
+        :param offset: queue offset of the message; `is_settled` has returned True for the level.
         :raises StoreError: the disk refuses.
         """
         if offset >= level.unsure_until or self._copies is None:
@@ -192,15 +201,20 @@ class LookBack:
         is_there = self._copies.take(record, self._since[level.number])
         if is_there is False and offset < level.recorded:
             if self._copies.may_be_gone(record):
-                return True  # as recorded
+                return True  # the progress file is trusted
             level.again += 1
         elif is_there:
             level.found += 1
-            level.stored_ahead.add(offset)  # each copy is found once; this may be asked again
+            level.stored_ahead.add(offset)  # `take` finds each copy once, but may be called again
         return is_there
 
     def reached(self, level: DelayLevel, offset: int) -> None:
-        """Everything below is delivered: from some offset on there is nothing to ask any more."""
+        """
+        Take note that all messages of the level below `offset` are delivered.
+
+        From `unsure_until` on, no message can have been delivered before this start, so the search
+        for copies ends.
+        """
         if not level.unsure_until or offset < level.unsure_until:
             return
         level.unsure_until = 0

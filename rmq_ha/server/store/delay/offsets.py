@@ -1,4 +1,4 @@
-"""delayOffset.json: how far each delay level was delivered.
+"""delayOffset.json: the next queue offset of each delay level.
 
 Spec: store.md, section 10.4.
 """
@@ -16,8 +16,8 @@ class DelayOffsets(PersistedTable):
     """
     The next queue offset of each level, and its file, which is written some time after a change.
 
-    :param flush_interval_ms: from the first change to the write.
-    :ivar table: next queue offset by level; only levels that delivered something.
+    :param flush_interval_ms: time between the first change and the write.
+    :ivar table: next queue offset by level; it has only levels that delivered a message.
     """
 
     without_file = "delivers all delayed messages in the store once more"
@@ -37,28 +37,34 @@ class DelayOffsets(PersistedTable):
         self.table: dict[int, int] = {}
 
     def delivered(self, level: int, next_offset: int) -> None:
-        """The level goes on at this queue offset."""
+        """
+        Record the queue offset of the next message of a level, and have the file written soon.
+        """
         self.table[level] = next_offset
         self.is_dirty = True
         if self._timer is None:
             self._timer = self._clock.callLater(self._interval, self._on_time)
 
     def stop(self) -> "Deferred[bool]":
-        """Write what was not written yet; fires when it is on the disk, or was refused."""
+        """
+        Write changes that are not written yet.
+
+        Fires when they are on the disk, or when the disk refused.
+        """
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         return self.persist_if_dirty()
 
     def encode(self) -> bytes:
-        """`delayOffset.json`."""
+        """Return the text of `delayOffset.json`."""
         return fastjson.pretty({"offsetTable": dict(sorted(self.table.items()))})
 
     def decode(self, data: bytes) -> None:
         """
         Take over a file's offsets.
 
-        :raises ProtocolViolation: these are no delay offsets.
+        :raises ProtocolViolation: the text does not hold delay offsets.
         """
         self.table.update(decode_delay_offsets(data))
 

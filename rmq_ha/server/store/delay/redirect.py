@@ -1,4 +1,4 @@
-"""A message that asks for a delay is stored in the schedule topic, in the queue of its level.
+"""Stores a message that asks for a delay in the schedule topic, in the queue of its level.
 
 Spec: store.md, section 10.2.
 """
@@ -19,7 +19,10 @@ from rmq_ha.base.store_format.delay_levels import DELAY_MARK, delay_level_in, pa
 
 
 def delay_level(message: Message) -> int | None:
-    """The level that the message asks for; 0 for none, None when it is no number."""
+    """
+    Return the level that the message asks for; 0 if it asks for none, None if its DELAY is not a
+    number.
+    """
     if not message.properties:
         return delay_level_in(message.properties_string)
     text = message.properties.get(DELAY)
@@ -28,9 +31,11 @@ def delay_level(message: Message) -> int | None:
 
 def redirect(message: Message, level: int, level_count: int) -> Message:
     """
-    The message as it goes into the schedule topic; half, prepared and rolled-back ones stay.
+    Return the message as it is stored in the schedule topic.
 
-    :param level: more than 0; capped to the highest there is.
+    Messages of a transaction that is not committed stay as they are.
+
+    :param level: more than 0; a level above the highest becomes the highest.
     """
     if _stays(message):
         return message
@@ -50,16 +55,16 @@ def redirect(message: Message, level: int, level_count: int) -> Message:
 
 def _stays(message: Message) -> bool:
     """
-    Its delay counts from the commit.
+    Return whether the message's delay begins only with the commit of its transaction.
 
-    RocketMQ delays the half message itself, and drops it when it is due: the send was answered
-    with SEND_OK, and nobody can end the transaction.
+    RocketMQ delays the half message itself, and drops it when it is due. The send was answered with
+    SEND_OK, but nobody can end the transaction.
     """
     return message.topic == HALF_TOPIC or bool(message.sys_flag & TRANSACTION_PREPARED)
 
 
 def stored_place(message: Message, level_count: int) -> tuple[str, int]:
-    """Topic and queue id that the message is stored in, which a delay changes."""
+    """Return topic and queue id where the message is stored: a delay changes both."""
     level = delay_level(message)
     if level is None or level < 1 or _stays(message):
         return message.topic, message.queue_id
@@ -68,9 +73,9 @@ def stored_place(message: Message, level_count: int) -> tuple[str, int]:
 
 def redirect_delayed(messages: list[Message], level_count: int) -> list[Message | None]:
     """
-    Messages with those that ask for a delay redirected.
+    Return the messages, each with a delay redirected to the schedule topic.
 
-    :returns: None in the place of one whose DELAY is no number.
+    :returns: None in the place of a message whose DELAY is not a number.
     """
     ready: list[Message | None] = []
     for message in messages:
@@ -83,7 +88,7 @@ def redirect_delayed(messages: list[Message], level_count: int) -> list[Message 
 
 
 def asks_for_delay(messages: list[Message]) -> bool:
-    """Whether any of them has to be looked at for its delay."""
+    """Return whether any message may ask for a delay."""
     for message in messages:
         if DELAY in message.properties or (
             not message.properties and DELAY_MARK in message.properties_string

@@ -27,21 +27,22 @@ Delivered = Callable[[int, list[Message], list[PutMessageResult]], None]
 _FIRST_DELAY_S = 1.0
 _RETRY_S = 0.1
 _RETRY_AFTER_FAULT_S = 10.0
-# A sleeper wakes now and then, in case that somebody set the machine's clock.
+# The service wakes at least this often, in case somebody set the machine's clock.
 _LONGEST_SLEEP_S = 1.0
-# Messages that are delivered in one turn, of all levels together.
+# Most messages that are delivered in one turn, by all levels together.
 _BATCH = 64
 _UNKNOWN_DELAY_MS = 1 << 62
 
 
 class DelayedLog(NamedTuple):
     """
-    What the log says of delayed messages.
+    Access to the delayed messages in the log.
 
-    :ivar queues: the queues of the log; delayed messages have one for each level.
-    :ivar record_at: the record at a physical offset with a size; None if the log has it not.
-    :ivar find: the record of a unit that does not lead to it; None if there is none.
-    :ivar newest_ms: the store time of the newest record of the log; 0 for none.
+    :ivar queues: the queues of the log; each delay level has one.
+    :ivar record_at: returns the record at a physical offset with a size; None if the log lacks it.
+    :ivar find: searches the record of a damaged unit that does not lead to it; None without a
+        record.
+    :ivar newest_ms: the store time of the newest record of the log; 0 if the log is empty.
     """
 
     queues: ConsumeQueueTable
@@ -52,16 +53,20 @@ class DelayedLog(NamedTuple):
 
 class ScheduleMessageService:
     """
-    One timer for all levels, set to the time when the next message is due; none while idle.
+    Delivers delayed messages with one timer for all levels.
+
+    The timer is set to the time when the next message is due; while all levels are idle there is no
+    timer.
 
     A turn delivers a batch of one level; levels that are due take turns.
 
-    :param offsets: how far each level was delivered.
+    :param offsets: the next queue offset of each level.
     :param levels_ms: delay of level 1, 2, ..., ms.
-    :param log: where delayed messages wait.
+    :param log: access to the delayed messages in the log.
     :param put: stores messages; calls back once, with one result for each.
     :ivar on_progress: called when `offset_table` has changed.
-    :ivar on_delivered: told of each batch: the level's number, the messages, what became of each.
+    :ivar on_delivered: called after each batch with the level's number, the messages, and their put
+        results.
     """
 
     log = Logger()
@@ -90,16 +95,16 @@ class ScheduleMessageService:
 
     @property
     def offset_table(self) -> dict[int, int]:
-        """The next queue offset by level, of the levels that delivered something."""
+        """The next queue offset by level; it has only levels that delivered a message."""
         return self._offsets.table
 
     @property
     def levels(self) -> list[int]:
-        """Numbers of the configured levels, and of those that messages wait in from before."""
+        """Numbers of the configured levels, and of former levels whose queues still exist."""
         return sorted({*range(1, len(self._levels_ms) + 1), *self._levels})
 
     def runtime_info(self) -> dict[str, str]:
-        """`scheduleMessageOffset_<level>`: next queue offset and end of the queue."""
+        """Return `scheduleMessageOffset_<level>` with next queue offset and end of the queue."""
         info: dict[str, str] = {}
         for level, offset in sorted(self.offset_table.items()):
             queue = self._queue(level)
@@ -114,7 +119,7 @@ class ScheduleMessageService:
 
     def load(self) -> None:
         """
-        Read delayOffset.json, and `correct` it.
+        Read delayOffset.json, and move offsets into their queues as `correct` does.
 
         :raises StoreError: neither the file nor its backup can be read.
         """
@@ -122,7 +127,7 @@ class ScheduleMessageService:
         self.correct()
 
     def correct(self) -> None:
-        """Offsets outside their queue become its nearest end."""
+        """Move each offset that is outside its queue to the nearest end of the queue."""
         for level in range(1, len(self._levels_ms) + 1):
             if level in self.offset_table:
                 self.offset_table[level] = self._corrected(level, self.offset_table[level])
@@ -156,7 +161,10 @@ class ScheduleMessageService:
         return level
 
     def _add_forgotten_level(self, number: int) -> None:
-        """messageDelayLevel became shorter: what waits in the others is delivered as promised."""
+        """
+        Deliver the messages of a level that messageDelayLevel no longer has, when they are due as
+        promised.
+        """
         level = self._add_level(number, _UNKNOWN_DELAY_MS)
         queue = self._queue(number)
         if queue is not None and level.offset < queue.max_offset:
@@ -168,7 +176,7 @@ class ScheduleMessageService:
             )
 
     def stop(self) -> "Deferred[bool]":
-        """Deliver no more; fires when delayOffset.json is written (or the disk refused)."""
+        """Stop delivering. Fires when delayOffset.json is written, or when the disk refused."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -179,7 +187,7 @@ class ScheduleMessageService:
     # Turns
 
     def arrived(self, level: int) -> None:
-        """Its queue got a message; harmless before `start`."""
+        """Take note that the queue of a level got a message. Before `start` this does nothing."""
         delay_level, queue = self._levels.get(level), self._queue(level)
         if delay_level is None or queue is None:
             return
@@ -198,7 +206,9 @@ class ScheduleMessageService:
         self._timer = self._clock.callLater(seconds, self._on_time)
 
     def _on_time(self) -> None:
-        """One batch of the level that waits longest, then the timer for the next one."""
+        """
+        Deliver one batch of the level that is due first, then set the timer for the next level.
+        """
         self._timer = None
         level = self._next_level()
         if level is not None and _wake_time(level) <= self._clock.seconds():
@@ -233,9 +243,9 @@ class ScheduleMessageService:
 
     def _deliver(self, level: DelayLevel) -> float | None:
         """
-        Put what is due, a batch at most.
+        Put the messages that are due, at most one batch.
 
-        :returns: seconds until the next look; None when something else will wake the level.
+        :returns: seconds until the next look; None if another event will wake the level.
         """
         if not self._look_back.is_settled(level):
             return 0.0
@@ -258,7 +268,7 @@ class ScheduleMessageService:
             record = None if end in level.stored_ahead else self._record(queue, end, unit)
             is_done = record is None or self._look_back.is_delivered(level, end, record)
             if is_done is None:
-                break  # in the next turn it will be known
+                break  # the next turn will know it
             if record is not None and not is_done:
                 messages.append(message_of(record))
                 offsets.append(end)
@@ -269,7 +279,7 @@ class ScheduleMessageService:
         return pause if end < queue.max_offset else None
 
     def _over_gap(self, level: DelayLevel, queue: ConsumeQueue) -> float:
-        """A file of the queue is missing: go on behind it."""
+        """Continue after a gap, where a file of the queue is missing."""
         self.log.error(
             "delay level {delay_level} has no consume queue file at queue offset {queue_offset}",
             delay_level=level.number,
@@ -279,7 +289,7 @@ class ScheduleMessageService:
         return _RETRY_S
 
     def _planned(self, level: DelayLevel, unit: Unit) -> int:
-        """When the message was to be delivered, ms."""
+        """Return the delivery time of a unit's message, ms."""
         physical_offset, size, tags_code = unit
         if not is_extension_address(tags_code):
             return tags_code
@@ -288,10 +298,11 @@ class ScheduleMessageService:
 
     def _wait(self, level: DelayLevel, queue: ConsumeQueue, offset: int, unit: Unit) -> int:
         """
-        Ms until delivery.
+        Return the ms until a message is delivered.
 
-        More than the level's delay cannot be: the clock was set back, or the levels are others than
-        they were. Then it counts when the message arrived; Java delivers all of them at once.
+        It cannot be more than the level's delay, unless the clock was set back or the levels were
+        changed. Then the delay counts from the message's arrival. Java delivers all such messages
+        at once.
         """
         if unit[1] == FILLER_SIZE:
             return 0
@@ -302,16 +313,17 @@ class ScheduleMessageService:
 
     def _record(self, queue: ConsumeQueue, offset: int, unit: Unit) -> Record | None:
         """
-        The delayed message; None for one that must be left out.
+        Return the delayed message; None if it must be left out.
 
-        :raises StoreError: its unit was damaged, and is mended: only now it says when it is due.
+        :raises StoreError: its unit was damaged and has just been mended, so only now the unit
+            holds the delivery time.
         """
         physical_offset, size, _ = unit
         data = None if size == FILLER_SIZE else self._record_at(physical_offset, size)
         if data is None:
             if self._find(queue, offset, unit) is not None:
                 raise StoreError("its place in the queue was damaged, and is mended")
-            return None  # the log has lost it to age, or to damage
+            return None  # the log lost the record to age or damage
         try:
             record = decode_record(data)
             check_deliverable(record)
@@ -351,7 +363,7 @@ class ScheduleMessageService:
         pause: float,
         results: list[PutMessageResult],
     ) -> float:
-        """How a put ended; seconds to wait before the level goes on."""
+        """Handle the results of a put; return the seconds until the level continues."""
         failed = [
             offset
             for offset, result in zip(offsets, results, strict=True)
@@ -375,13 +387,14 @@ class ScheduleMessageService:
         return _RETRY_S
 
     def _reached(self, level: DelayLevel, offset: int) -> None:
-        """Everything below is delivered."""
+        """Take note that all messages of the level below `offset` are delivered."""
         if offset == level.offset or self._levels.get(level.number) is not level:
             return
         level.offset = offset
         if level.stored_ahead:
             level.stored_ahead = {ahead for ahead in level.stored_ahead if ahead >= offset}
-        # Also where that is less than what the file said: a crash now must not lose the rest.
+        # Record `offset` even if it is below the file's: a crash now must not lose the messages
+        # between.
         self._offsets.delivered(level.number, offset)
         self.on_progress()
         self._look_back.reached(level, offset)

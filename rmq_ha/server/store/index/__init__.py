@@ -1,1 +1,1 @@
-"""Which messages have a key: `index.IndexService`, and the files that it is made of."""
+"""Finds messages by key: `index.IndexService`, and the files of which it consists."""

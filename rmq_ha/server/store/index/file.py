@@ -1,4 +1,4 @@
-"""One IndexFile: a hash table from keys to physical offsets, with the store time beside it.
+"""One IndexFile: a hash table from keys to physical offsets and store times.
 
 Spec: store.md, section 4.
 """
@@ -22,26 +22,26 @@ from rmq_ha.base.store_format.index import (
     index_file_size,
 )
 
-# Disk space for so many items is taken at once, and their pages are let go of when full.
+# Disk space is reserved for this many items at once. When they are full, their pages are released.
 _ITEMS_STEP = (1 << 20) // ITEM_SIZE
 
 ITEMS_AT_ONCE = 1000
-"""Of a chain that are looked at without a pause: some ms."""
+"""How many items of a chain a search reads without a pause, which takes some ms."""
 
 Entry = tuple[int, int, int]
-"""Hash of a key, physical offset and store timestamp of its record."""
+"""Hash of a key, then physical offset and store timestamp of its record."""
 
 
 class IndexFile:
     """
-    A file of slots and items, written through its map and read with `pread`.
+    A file of slots and items, written through a memory map and read with `pread`.
 
-    The file is opened when it is needed; `close` gives descriptor and map back.
+    The first use opens the file; `close` releases its descriptor and map.
 
-    :param slots: hash slots.
-    :param items: that the file has room for, and one.
-    :ivar header: as it is in the file.
-    :ivar is_dirty: something was written since the last `sync`.
+    :param slots: number of hash slots.
+    :param items: number of items that the file has room for, plus 1, as item 0 is not used.
+    :ivar header: the header as it is in the file.
+    :ivar is_dirty: the file was written since the last `sync`.
     """
 
     def __init__(self, disk: Disk, path: str, slots: int, items: int) -> None:
@@ -58,7 +58,7 @@ class IndexFile:
 
     @property
     def room(self) -> int:
-        """How many items still fit."""
+        """How many items still fit into the file."""
         return max(0, self._items - self.header.index_count)
 
     def _opened(self) -> File:
@@ -88,8 +88,9 @@ class IndexFile:
 
     def create(self, previous: IndexHeader | None) -> None:
         """
-        Make the file, with what the previous one knows of the log's end.
+        Make the file.
 
+        :param previous: header of the previous file, whose end becomes the begin of this one.
         :raises StoreError: the disk refuses.
         """
         if previous is not None:
@@ -101,7 +102,7 @@ class IndexFile:
 
     def reserve(self, count: int) -> None:
         """
-        Make sure that so many more items cannot run out of disk.
+        Reserve disk space for `count` more items, so that they cannot meet a full disk.
 
         :raises StoreError: the disk refuses.
         """
@@ -125,10 +126,10 @@ class IndexFile:
 
     def put(self, entries: Sequence[Entry]) -> None:
         """
-        Insert items, for which there is room in the file.
+        Insert items, for which the file has room.
 
         :param entries: in log order, at least one.
-        :raises StoreError: the disk refuses, and nothing was inserted.
+        :raises StoreError: the disk refuses, and no item was inserted.
         """
         begin, _, begin_offset, _, used, count = self.header
         number = count
@@ -139,17 +140,17 @@ class IndexFile:
         buffer = self._opened().map()
         slots, items_at = self._slots, self._items_at
         unpack, pack_slot, pack_item = SLOT.unpack_from, SLOT.pack_into, ITEM.pack_into
-        # For each key the item is written before its slot, and the header after all of them: a
-        # process that dies in between leaves slots that lead behind the last item that counts,
-        # and `undo_half_put` follows such a slot back to the older chain. Do not change the order.
+        # For each key the item is written before its slot, and the header after all items. If the
+        # process dies in between, slots lead to items that the header does not count.
+        # `undo_half_put` sets such a slot back to the older chain. Do not change the order.
         for key_hash, physical_offset, timestamp in entries:
             seconds = (timestamp - begin) // 1000 if begin > 0 else 0
             if not 0 <= seconds <= MAX_TIME_DIFFERENCE:
                 seconds = 0 if seconds < 0 else MAX_TIME_DIFFERENCE
             slot_at = HEADER_SIZE + key_hash % slots * SLOT_SIZE
             (previous,) = unpack(buffer, slot_at)
-            # 0: the slot is empty. A number that is not below this item's cannot be an older item.
-            # In both cases the chain begins here.
+            # 0 means that the slot is empty. A number that is not below this item's cannot be an
+            # older item. In both cases the chain begins here.
             if not 0 < previous < number:
                 used += previous == 0
                 previous = 0
@@ -163,14 +164,16 @@ class IndexFile:
         HEADER.pack_into(buffer, 0, *header)
         self.is_dirty = True
         if number // _ITEMS_STEP > count // _ITEMS_STEP or number >= self._items:
-            # the pages go back to the page cache, or else the whole file counts as our memory
+            # release the pages to the page cache, else the whole file counts as our memory
             size = self._items_at + number * ITEM_SIZE
             self._opened().forget(0, size)
 
     def undo_half_put(self) -> None:
         """
-        The process may have died in `put`: slots that lead to items which do not count get back
-        what they led to before, or whatever is older in their chains would be lost.
+        Repair the file after the process died in `put`.
+
+        Slots that lead to items which the header does not count get back their older item, else the
+        older items of their chains would be lost.
 
         :raises CorruptRecord: the header does not belong to the last item.
         :raises StoreError: the disk refuses.
@@ -197,13 +200,14 @@ class IndexFile:
 
     def restore(self, count: int) -> None:
         """
-        After lost power: the first items are on the disk, and so were the slots that led to them.
+        Shorten the file after lost power to its first items, which are on the disk with their
+        slots.
 
-        Of what came since any part may be there, or not. It goes: a slot that leads to it gets back
-        the newest of the first items that belongs to it.
+        Items after them may be on the disk or not, so they are removed. A slot that leads to a
+        removed item gets the newest remaining item of its chain.
 
-        :param count: as the header had it; more than 1.
-        :raises CorruptRecord: the file does not have so many.
+        :param count: `index_count` of the header at the time of that sync; more than 1.
+        :raises CorruptRecord: the file has fewer items.
         :raises StoreError: the disk refuses.
         """
         begin, end, begin_offset, _, _, said = self.header
@@ -228,7 +232,7 @@ class IndexFile:
         self.is_dirty = True
 
     def _hashes(self, count: int) -> Iterator[tuple[int, int]]:
-        """Number and hash of each item."""
+        """Yield number and key hash of each item."""
         for first in range(1, count, _ITEMS_STEP):
             size = min(_ITEMS_STEP, count - first) * ITEM_SIZE
             data = self._read(size, self._items_at + first * ITEM_SIZE)
@@ -244,7 +248,7 @@ class IndexFile:
 
     def truncate(self, physical_offset: int) -> None:
         """
-        Take the items at and behind a physical offset out again, the newest first.
+        Remove the items whose physical offset is at or after `physical_offset`, the newest first.
 
         :raises StoreError: the disk refuses.
         """
@@ -266,20 +270,21 @@ class IndexFile:
         self.is_dirty = True
 
     def overlaps(self, begin: int, end: int) -> bool:
-        """Some item may be from this span of time, ms."""
+        """Return whether an item may have its store time in this span, ms."""
         return begin <= self.header.end_timestamp and end >= self.header.begin_timestamp
 
     def find(
         self, key_hash: int, most: int, begin: int, end: int, places: list[int]
     ) -> Iterator[None]:
         """
-        Physical offsets of the items with that hash and a time in the span, newest first.
+        Collect the physical offsets of items with a hash and a time in a span, newest first.
 
-        A chain may have millions of items of other times and keys: each step looks at
+        A chain may have millions of items of other times and keys, so each step reads
         `ITEMS_AT_ONCE` of them.
 
-        :param most: of them in `places`, which gets them.
-        :param begin: ms; the times in the file are whole seconds after its first one.
+        :param most: stop when `places` has this many.
+        :param begin: store time, ms. The times in the file are whole seconds after its first one.
+        :param places: gets the physical offsets.
         :raises CorruptRecord: the chain is broken.
         :raises StoreError: the disk refuses.
 
@@ -300,15 +305,15 @@ class IndexFile:
             if item_hash == key_hash and time <= end:
                 places.append(physical_offset)
             if previous >= number:
-                break  # no chain of ours goes forward
+                break  # chains that we wrote only go backwards
             number = previous
 
     def sync(self) -> None:
         """
-        What was written is on the disk. Blocks.
+        Bring all that was written to the disk. Blocks.
 
-        :raises NotNow: it cannot be opened just now.
-        :raises StoreError: the disk refuses, and what is on it is not known.
+        :raises NotNow: the file cannot be opened just now.
+        :raises StoreError: the disk refuses, and it is not known which writes it kept.
         """
         file = self._opened()
         self.is_dirty = False
@@ -319,7 +324,7 @@ class IndexFile:
             raise StoreError(f"cannot flush {self.path}: {error}") from error
 
     def close(self) -> None:
-        """Give descriptor and map back; any use opens them again."""
+        """Release descriptor and map; the next use opens them again."""
         file, self._file = self._file, None
         if file is not None:
             file.close()

@@ -27,7 +27,7 @@ from rmq_ha.base.store_format.index import (
 )
 from rmq_ha.server.store.index.file import Entry, IndexFile
 
-# Of the transaction types only rollback has both bits.
+# Of the four transaction types only a rollback has both bits.
 _ROLLBACK = 0xC
 _NO_PART = (-1, 0)
 
@@ -36,16 +36,17 @@ class IndexService:
     """
     The IndexFiles of a store.
 
-    All calls belong to the reactor's thread but `sync`, which blocks and runs in the worker.
+    Call everything in the reactor's thread, except `sync`, which blocks and runs in the worker.
 
     :param store_path: the store's root directory.
-    :param now_ms: names new files.
-    :raises ConfigurationError: there is no room for any key.
-    :ivar is_whole: the last `load` found all that was whole.
-    :ivar damage: why files were removed at the start; empty: none were.
+    :param now_ms: the wall clock, which names new files.
+    :raises ConfigurationError: the files would have no room for any key.
+    :ivar is_whole: after lost power the last `load` found the file and items that the last clean
+        positions name.
+    :ivar damage: why files were removed at the start; empty if none were.
     :ivar on_file_full: None, or called when a file has got its last item, with the store time of
-        that item's record. The owner then has `sync` run in the worker, and after that raises
-        the checkpoint's index time to the one it was told.
+        that item's record. The owner then has `sync` run in the worker. After that it raises the
+        checkpoint's index time to the time that it was told.
     """
 
     log = Logger()
@@ -84,14 +85,17 @@ class IndexService:
         whole: CompletePositions = NOTHING_WHOLE,
     ) -> None:
         """
-        Read the headers of all files; after a crash delete what the checkpoint does not vouch for.
+        Read the headers of all files.
 
-        :param last_exit_ok: nothing that was written is lost.
-        :param index_msg_timestamp: of the checkpoint, ms.
-        :param is_killed: but the process may have died while it put something into the last file.
-        :param whole: after lost power: what is on the disk whatever was lost; `is_whole` says
-            whether it was found.
-        A damaged file goes, with those behind it; `damage` says so.
+        After a crash delete files that are newer than the checkpoint.
+
+        :param last_exit_ok: the disk lost no write.
+        :param index_msg_timestamp: the checkpoint's index time, ms.
+        :param is_killed: the process may have died while it wrote an item into the last file.
+        :param whole: after lost power, positions that are known to be on the disk; `is_whole` says
+            whether the index has them.
+
+        A damaged file is removed with all later ones, and `damage` says why.
 
         :raises StoreError: all files have another size than the settings give, or the disk refuses.
 
@@ -124,12 +128,12 @@ class IndexService:
                 )
             if self.damage:
                 self.is_whole = False
-                for later, _ in files[number:]:  # entries have to be in the order of the log
+                for later, _ in files[number:]:  # the items must be in the order of the log
                     self._remove(later)
                 return
 
     def _found(self) -> list[tuple[str, int]]:
-        """Path and size of each file that has something in it."""
+        """Return path and size of each file that is not empty; remove empty ones."""
         files: list[tuple[str, int]] = []
         for name in self._disk.list_dir(self._directory):
             path = f"{self._directory}/{name}"
@@ -138,7 +142,7 @@ class IndexService:
             if size := self._disk.size(path):
                 files.append((path, size))
             else:
-                self._remove(path)  # the process died while it made this file
+                self._remove(path)  # the process died while it created this file
         return files
 
     def _load(
@@ -149,7 +153,10 @@ class IndexService:
         is_half_put: bool,
         whole_count: int = 0,
     ) -> None:
-        """Take a file into the row; `damage` if the disk cannot read it."""
+        """
+        Read a file and append it to `_files`; set `damage` if it is corrupt or the disk cannot read
+        it.
+        """
         file = IndexFile(self._disk, path, self._slots, self._items)
         try:
             file.load()
@@ -173,7 +180,7 @@ class IndexService:
             self._files.append(file)
 
     def _is_cut(self, path: str, size: int) -> bool:
-        """The file was written with these settings, and lost its end."""
+        """Return whether the file was written with these settings and lost its end."""
         if not HEADER_SIZE + SLOT_SIZE * self._slots + 2 * ITEM_SIZE <= size:
             return False
         if size >= index_file_size(self._slots, self._items):
@@ -190,12 +197,12 @@ class IndexService:
 
     @property
     def reached(self) -> int:
-        """Physical offset of the last record that is indexed; 0 without any."""
+        """Physical offset of the last indexed record; 0 if the index is empty."""
         return self._files[-1].header.end_physical_offset if self._files else 0
 
     @property
     def reached_timestamp(self) -> int:
-        """When that one was stored, ms; 0 without any."""
+        """Store time of the last indexed record, ms; 0 if the index is empty."""
         return self._files[-1].header.end_timestamp if self._files else 0
 
     def _remove(self, path: str) -> None:
@@ -206,7 +213,10 @@ class IndexService:
 
     @property
     def place(self) -> tuple[int, int]:
-        """The number that is the name of the newest file, and its items; 0 and 0 without any."""
+        """
+        The number in the newest file's name, and how many items the file counts; 0 and 0 without
+        files.
+        """
         file = self._files[-1] if self._files else None
         return (0, 0) if file is None else (_number(file.path), file.header.index_count)
 
@@ -220,9 +230,10 @@ class IndexService:
         """
         Index the unique key and the keys of each record.
 
-        :param requests: in log order. Those that were put before change nothing, but the last.
-        :param most: keys in this call: a single record may have many thousands.
-        :returns: whether all are in; if not, the same requests, put again, go on where this ended.
+        :param requests: in log order. Those that were indexed before change nothing, except the
+            last one.
+        :param most: most keys in this call, as a single record may have many thousands.
+        :returns: whether all keys are indexed. If not, put the same requests again to continue.
         :raises StoreError: the disk refuses; put the same requests again later.
 
         Spec: store.md, sections 4.2 and 4.3.
@@ -283,7 +294,10 @@ class IndexService:
         return file
 
     def _new_name(self) -> str:
-        """The local time, but behind all names there are: twice in a ms, or a clock set back."""
+        """
+        Return the local time as a name that sorts after all existing names, even twice in a ms or
+        after the clock was set back.
+        """
         name = file_name(self._now_ms())
         if self._files:
             last = self._files[-1].path.rpartition("/")[2]
@@ -305,12 +319,14 @@ class IndexService:
         self, topic: str, key: str, max_nums: int, begin: int, end: int, places: list[int]
     ) -> Iterator[None]:
         """
-        Records with a key; other keys of the same hash may be among them.
+        Collect the physical offsets of records with a key.
 
-        :param begin: store time, ms, as `end`; exact to a second.
+        Records with other keys of the same hash may be among them.
+
+        :param begin: earliest store time, ms, exact to a second; `end` is the latest.
         :param places: gets physical offsets, newest first.
-        :returns: does a part of the search whenever it is asked for the next item. Files may come
-            and go in between.
+        :returns: an iterator that does a part of the search in each step. Files may be added and
+            removed between steps.
         :raises StoreError: the disk refuses.
 
         Spec: store.md, section 4.4.
@@ -318,7 +334,7 @@ class IndexService:
         hashed = key_hash(topic, key)
         for file in self._files[::-1]:
             if file not in self._files:
-                return  # expired since this began, as have those before it
+                return  # this file and all older ones expired during the search
             if file.overlaps(begin, end):
                 try:
                     for _ in file.find(hashed, max_nums, begin, end, places):
@@ -336,7 +352,7 @@ class IndexService:
 
     def truncate(self, physical_offset: int) -> None:
         """
-        Forget the records at and behind a physical offset, the new end of the log.
+        Remove all records at and after `physical_offset`, the new end of the log.
 
         :raises StoreError: the disk refuses.
         """
@@ -354,7 +370,7 @@ class IndexService:
 
     def delete_expired(self, min_physical_offset: int) -> int:
         """
-        Delete files, never the newest, all of whose records the log has lost; returns how many.
+        Delete files whose records the log has deleted, but never the newest; return how many.
 
         :raises StoreError: the disk refuses.
 
@@ -374,9 +390,11 @@ class IndexService:
 
     def sync(self) -> None:
         """
-        What was put before this call is on the disk. Blocks: call it in the worker.
+        Bring all items that were put before this call to the disk.
 
-        :raises StoreError: the disk refuses; what is left will be tried again next time.
+        Blocks: call it in the worker.
+
+        :raises StoreError: the disk refuses; the next call tries the remaining files again.
         """
         while self._full:
             self._full[0].sync()
@@ -386,11 +404,15 @@ class IndexService:
                 file.sync()
 
     def close(self) -> None:
-        """Give descriptors and maps back; any use opens them again."""
+        """Release descriptors and maps; the next use opens them again."""
         for file in (*self._full, *self._files):
             file.close()
 
 
 def _number(path: str) -> int:
-    """A file's name is the local time when it was made; they rise."""
+    """
+    Return the file name as a number.
+
+    It is the local time when the file was made, and later names are higher.
+    """
     return int(path.rpartition("/")[2])

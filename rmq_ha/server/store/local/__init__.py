@@ -1,4 +1,4 @@
-"""The journal on one disk: how it begins after a stop, a crash or a loss, and how it is cut.
+"""The journal on one disk: its recovery after a stop, a crash or a loss, and its cuts.
 
-Enter at `journal.LocalJournal`, on which the two journals of `replication/` stand.
+Enter at `journal.LocalJournal`; the two journals of `replication/` extend it.
 """

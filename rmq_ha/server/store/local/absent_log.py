@@ -1,4 +1,4 @@
-"""A store whose commit log is not there: a disk that is not mounted, or a folder that was lost.
+"""Finds that a store has lost its commit log: the disk is not mounted, or the folder was lost.
 
 Spec: store.md, section 5.2.
 """
@@ -19,7 +19,7 @@ _BUILT_ON_IT = ("consumequeue", "consumequeue_ext", "index", FILE_NAME)
 
 class AbsentLog:
     """
-    Judges an empty log, before anything is changed that was built on it.
+    Decides whether a log without files may be used, before queues, index or checkpoint are changed.
 
     :param root: the store's root directory.
     """
@@ -40,10 +40,10 @@ class AbsentLog:
         now_ms: int,
     ) -> None:
         """
-        The log has no file: go on only if there never was one, or if somebody says so.
+        Continue with a log that has no file, if it never had one, or if the operator allows it.
 
         :param may_start: `startWithoutCommitLog`.
-        :raises StoreError: there was a log.
+        :raises StoreError: there was a log before.
         :raises OSError: the disk refuses.
         """
         evidence = self._evidence(queues, checkpoint)
@@ -71,7 +71,7 @@ class AbsentLog:
         )
 
     def _evidence(self, queues: ConsumeQueueTable, checkpoint: Checkpoint) -> str:
-        """What says that there was a log; empty when nothing does."""
+        """Return what proves that there was a log; empty if nothing does."""
         known = queues.first_file()
         if known:
             return f"{known} points into it"
@@ -84,7 +84,8 @@ class AbsentLog:
 
 def tell_lost_files(log: CommitLog, queues: ConsumeQueueTable, kept_ms: int, now_ms: int) -> None:
     """
-    Warn when queues point in front of the log, and its first file is too new for that.
+    Warn when queues point before the log's begin although its first file is not old enough for
+    deletions.
 
     :param kept_ms: how long files are kept.
     :raises OSError: the disk refuses.

@@ -1,4 +1,5 @@
-"""A log that ends too early: what lies behind that place, and what becomes of it.
+"""Decides about a log that ends too early: whether it is damaged, and whether to keep the records
+after its end.
 
 Spec: store.md, sections 5.4 and 5.6.
 """
@@ -18,11 +19,11 @@ _MAGIC_AT = 4
 
 class Promise(NamedTuple):
     """
-    What of the log must be there.
+    The part of the log that must exist.
 
-    :ivar end: physical offset up to which it was on the disk.
-    :ivar stamp: ms; so was all that was stored before.
-    :ivar source: who says so, for people.
+    :ivar end: physical offset up to which the log was on the disk.
+    :ivar stamp: ms; all messages that were stored before were on the disk.
+    :ivar source: the origin of these facts, in words for people.
     """
 
     end: int
@@ -32,12 +33,12 @@ class Promise(NamedTuple):
 
 class RecordsBehind(NamedTuple):
     """
-    The whole records behind the end.
+    The whole records after the end of the log.
 
-    :ivar messages: how many.
-    :ivar end: physical offset behind the last one; 0 without any.
-    :ivar promised: how many of them must be there.
-    :ivar files: in which they are.
+    :ivar messages: number of records.
+    :ivar end: physical offset after the last record; 0 without records.
+    :ivar promised: number of records that must exist.
+    :ivar files: paths of the files that hold the records.
     """
 
     messages: int
@@ -48,14 +49,14 @@ class RecordsBehind(NamedTuple):
 
 class DamagedLog:
     """
-    Judges the place where reading a log stopped, before anything is cut there.
+    Decides what to do at the place where reading a log stopped, before the log is cut there.
 
-    Behind the end that a crash has made there may be whole records, too: the disk got later pages
-    and not the earlier ones. Nobody was promised these. What was promised, and cannot be read any
-    more, is damage.
+    Whole records may also follow the end that a crash made: the disk got later pages and not the
+    earlier ones. Nobody was promised these records. A promised record that cannot be read any more
+    is damage.
 
-    :param is_slave: the master has all of it once more.
-    :param may_cut: the operator said so, with `keepDamagedLog=false`.
+    :param is_slave: this store can get all messages again from its master.
+    :param may_cut: the operator allowed the cut with `keepDamagedLog=false`.
     """
 
     log = Logger()
@@ -69,10 +70,11 @@ class DamagedLog:
 
     def settle_owed(self, end: int, owed_log: RefetchLog) -> None:
         """
-        What this store gave up as a slave, before the log is cut: has it come back?
+        Check, before the log is cut, whether the stretches that this store gave up as a slave have
+        come back.
 
-        :param end: physical offset behind the last record that could be read.
-        :raises StoreError: a master would lead without it, and nobody has said that it may.
+        :param end: physical offset after the last record that could be read.
+        :raises StoreError: a master would lead without a stretch, and no operator allowed it.
         :raises OSError: the disk refuses.
         """
         for owed in list(owed_log.open()):
@@ -86,12 +88,12 @@ class DamagedLog:
 
     def settle(self, end: int, newest: int, promise: Promise, now_ms: int) -> TailAside | None:
         """
-        Before the log is cut.
+        Judge the end of the log before it is cut, and set whole records after it aside.
 
-        :param end: physical offset behind the last record that could be read.
-        :param newest: when the newest record before that was stored, ms.
-        :returns: what was set aside; None when nothing whole lies behind.
-        :raises StoreError: this is damage, and nobody has said that the log may be cut.
+        :param end: physical offset after the last record that could be read.
+        :param newest: store time of the newest record before `end`, ms.
+        :returns: what was set aside; None if nothing whole follows the end.
+        :raises StoreError: the log is damaged, and no operator allowed to cut it.
         :raises OSError: the disk refuses.
         """
         behind = self._behind(end, newest, promise)
@@ -127,10 +129,10 @@ class DamagedLog:
 
     def _behind(self, end: int, newest: int, promise: Promise) -> RecordsBehind:
         """
-        Look at what lies behind the end.
+        Find the whole records after the end.
 
-        Stamps never go back in a log, so a record counts as stored no earlier than those before it:
-        lost power may tear a stamp itself, which no checksum covers.
+        Stamps never decrease in a log, so a record counts as stored no earlier than those before
+        it. Lost power may tear the stamp itself, which no checksum covers.
         """
         count = promised = last = 0
         files: list[str] = []
@@ -147,7 +149,9 @@ class DamagedLog:
         return RecordsBehind(count, last, promised, files)
 
     def _is_short(self, end: int, promised: int) -> bool:
-        """Bytes are missing that were there, and not just the rest of a record or a blank."""
+        """
+        Return whether promised bytes are missing, and not just the rest of a record or a blank.
+        """
         if end >= promised:
             return False
         start = self._row.start_of(end)
@@ -162,7 +166,7 @@ class DamagedLog:
         return record_size_at(head, 0, len(head)) <= missing
 
     def _last_of(self, promised: int) -> int:
-        """As far as the promised bytes are there at all."""
+        """Return the promised end, or the end of the last file if that is lower."""
         starts = self._row.starts
         return min(promised, starts[-1] + self._row.file_size) if starts else 0
 

@@ -1,4 +1,5 @@
-"""A journal on the disk of one broker: RocketMQ's commit log and what keeps it in order.
+"""A journal on one broker's disk: RocketMQ's commit log with its flusher, its cleaner and its
+recovery.
 
 Spec: store.md, section 5.
 """
@@ -37,9 +38,9 @@ _HOW = {
 
 class LocalJournal(JournalBase):
     """
-    RocketMQ's commit log on the disk of this broker, and what keeps it in order.
+    RocketMQ's commit log on this broker's disk, with its flusher, its cleaner and its recovery.
 
-    :param role: None: as the configuration says, until the next start.
+    :param role: None: the configuration says it, until the next start.
     :ivar log: the commit log.
     """
 
@@ -97,7 +98,7 @@ class LocalJournal(JournalBase):
             await self._tail_cut.running
 
     def log_flushed(self) -> None:
-        """More of the log is on the disk."""
+        """Tell the store that more of the log is on the disk."""
         self._store.log_flushed()
 
     def load(self) -> None:
@@ -114,7 +115,10 @@ class LocalJournal(JournalBase):
             )
 
     def recover(self, left: LeftByCrash) -> None:
-        """See `Journal`; after a crash what was not surely written is dispatched again."""
+        """
+        See `Journal`; after a crash, dispatch again the records that may be missing in queues and
+        index.
+        """
         store, log = self._store, self.log
         config, queues = store.configuration.store, store.queues
         recovery = LogRecovery(log, config.check_crcon_recover)
@@ -155,7 +159,7 @@ class LocalJournal(JournalBase):
         log.last_store_timestamp = recovered.last_store_timestamp
         if queues.max_physical_offset >= recovered.end:
             queues.truncate(recovered.end)
-        if store.index is not None:  # a full file of it is on the disk before the log may be
+        if store.index is not None:  # flush a full index file before the log's new end
             store.index.truncate(recovered.end)
         kept_ms = config.file_reserved_time * _HOUR_MS
         tell_lost_files(log, queues, kept_ms, store.host.now_ms())
@@ -167,10 +171,12 @@ class LocalJournal(JournalBase):
 
     def _sure_to(self, recovery: LogRecovery) -> int:
         """
-        After lost power: what lies below is on the disk, in log, queues and index.
+        Return, after lost power, the physical offset below which log, queues and index are on the
+        disk.
 
-        The last record that the queues had when all was whole is looked at once more: it has to
-        stand where they say, or this is not the log of which that was said.
+        The checkpoint may hold positions that were complete. Then the last record of the queues
+        below them is read again. It must be where the queues say, else the positions belong to
+        another log.
         """
         store = self._store
         if store.whole.offset:
@@ -184,11 +190,11 @@ class LocalJournal(JournalBase):
 
     def _whole_to(self) -> int:
         """
-        After a kill: what lies below this physical offset is in the queues and in the index.
+        Return, after a kill, the physical offset below which queues and index have all records.
 
-        Slices are dispatched one after the other, to the queues first; the one in which the
-        process died lies within one file. So all before the last key of the index is in the
-        queues, and in any case all before the file that they reach.
+        Slices are dispatched in order, each to the queues first, and each lies within one file. So
+        the queues have all records before the last key of the index. They also have all records
+        before the file in which their last record lies.
         """
         queues, index, low = self._store.queues, self._store.index, self.log.min_offset
         reached = queues.max_physical_offset
@@ -198,7 +204,7 @@ class LocalJournal(JournalBase):
         return max(begin, low, 0)
 
     def _compare(self, rebuild: QueueRebuild, ends: QueueEnds | None, end: int) -> None:
-        """After a clean stop: find the queues that do not fit the log."""
+        """Find the queues that do not fit the log, after a clean stop."""
         log = self.log
         rebuild.look()
         if ends is not None and ends.log_end == end:
@@ -230,14 +236,17 @@ class LocalJournal(JournalBase):
             )
 
     def _promise(self, ends: QueueEnds | None, last_exit_ok: bool) -> Promise:
-        """What of the log was surely on the disk."""
+        """Return which part of the log was surely on the disk."""
         times = self._store.checkpoint.times
         if last_exit_ok:
             return Promise(ends.log_end if ends else 0, _FOR_EVER, "the clean stop before")
         return Promise(times.flushed_offset, times.physic_msg_timestamp, "the checkpoint")
 
     def _settle(self, recovered: RecoveredLog, promise: Promise) -> None:
-        """What lies behind the end, before it is cut."""
+        """
+        Judge the bytes after the end of the log, and set whole records there aside, before the log
+        is cut.
+        """
         store = self._store
         damaged = DamagedLog(
             self.log,

@@ -1,4 +1,4 @@
-"""Queues and index are built anew from the log, where what is on the disk does not fit.
+"""Rebuilds queues and index from the log where they do not fit it.
 
 Spec: store.md, sections 3.4 and 6.
 """
@@ -19,7 +19,8 @@ from rmq_ha.server.store.queues.table import ConsumeQueueTable
 
 _NOT_FOR_CONSUMERS = 0x4
 _LOOK_BACK = 8 << 20
-"""Bytes of the log that a store without `queueEnds` is compared with."""
+"""Bytes at each end of the log with which the queues of a store without `queueEnds` are
+compared."""
 
 
 def _lies_below(end: int, queue_offset: int, physical_offset: int, size: int) -> bool:
@@ -28,12 +29,12 @@ def _lies_below(end: int, queue_offset: int, physical_offset: int, size: int) ->
 
 class QueueRebuild:
     """
-    Finds queues that lack messages of the log, and gives them what they lack.
+    Finds queues that lack messages of the log, and writes the missing units.
 
-    What the others have already changes nothing in them. Records whose body is damaged count, as
-    their numbers are taken; a stretch that holds no record is passed over.
+    Messages that a queue has already change nothing in it. Records whose body is damaged count, as
+    their queue offsets are taken; a stretch without a record is skipped.
 
-    :param log: its end is known to the caller, it is not asked.
+    :param log: the commit log. The callers pass its end, as the log does not know it yet.
     :ivar begin: physical offset where the last `run` began.
     """
 
@@ -54,7 +55,7 @@ class QueueRebuild:
         self._given: dict[tuple[str, int], int] = {}
 
     def look(self) -> None:
-        """Take notice of what loading and recovery found damaged, in queues and index."""
+        """Note the damage that loading and recovery found in queues and index."""
         for _, queue in self._queues.items():
             if queue.damage:
                 self._lacking(queue, queue.damage)
@@ -70,9 +71,10 @@ class QueueRebuild:
 
     def compare(self, ends: QueueEnds, *, is_exact: bool) -> None:
         """
-        Take notice of queues that do not end where they did.
+        Note the queues that do not end where they ended.
 
-        :param is_exact: nothing has changed since; else there may be more than that, not less.
+        :param is_exact: nothing has changed since the ends were noted; else queues may be longer,
+            but not shorter.
         """
         for key, end in ends.queues.items():
             if self._queues.is_deleted(key, end.reached - 1):
@@ -80,7 +82,7 @@ class QueueRebuild:
             if is_exact:
                 self._given[key] = end.end
             if end.reached <= self._log.min_offset:
-                continue  # the log has nothing of it
+                continue  # the log has deleted all of its messages
             queue = self._queues.get(*key)
             if queue is None or queue.max_offset < end.end:
                 state = "is gone" if queue is None else f"ends at {queue.max_offset}"
@@ -98,9 +100,11 @@ class QueueRebuild:
 
     def audit(self, end: int) -> None:
         """
-        Compare the queues with the log's first and last records, as nothing says how they were.
+        Compare the queues with the log's first and last records, if no file tells how the queues
+        were.
 
-        :param end: of the log, or up to where the queues should have it.
+        :param end: the log's end, or the physical offset up to which the queues should have its
+            messages.
         """
         low = self._log.min_offset
         for request in self._requests(low, min(low + _LOOK_BACK, end)):
@@ -114,7 +118,7 @@ class QueueRebuild:
                 self._check_start(request, 1)
 
     def _requests(self, begin: int, end: int) -> Iterator[DispatchRequest]:
-        """Records of the log that belong into a queue."""
+        """Yield the records of the log that belong into a queue."""
         for start, stop in self._stretches(begin, end):
             for batch in self._records(start, stop):
                 for row in batch:
@@ -122,9 +126,9 @@ class QueueRebuild:
                         yield DispatchRequest._make(row)
 
     def _lacking(self, queue: ConsumeQueue, why: str) -> None:
-        """What is behind the end of a queue is needed, also where more of it was needed before."""
+        """Note that a queue lacks the messages after its end."""
         begin = queue.max_physical_offset
-        if queue.last_record() is None or begin < self._log.min_offset:  # nothing to go on from
+        if queue.last_record() is None or begin < self._log.min_offset:  # no unit to continue after
             queue.empty()
             begin = self._log.min_offset
         key = queue.topic, queue.queue_id
@@ -134,7 +138,7 @@ class QueueRebuild:
         self._need(begin)
 
     def again_from(self, begin: int) -> None:
-        """What lies behind may be missing; nothing is damaged."""
+        """Note that records from `begin` on may be missing, without any damage."""
         self._need(begin)
 
     def _need(self, begin: int) -> None:
@@ -151,16 +155,16 @@ class QueueRebuild:
 
     def run(self, end: int) -> None:
         """
-        Build what is missing, up to a physical offset.
+        Write what is missing, for records up to a physical offset.
 
         :raises StoreError: the disk refuses.
-        :raises OSError: likewise.
+        :raises OSError: the disk refuses.
         """
         for _ in self.steps(end):
             pass
 
     def steps(self, end: int) -> Iterator[None]:
-        """As `run`, a piece each time that the caller asks for more."""
+        """Do what `run` does, a piece in each step."""
         if self._from is None:
             return
         begin, self._from = self._from, None
@@ -175,7 +179,8 @@ class QueueRebuild:
 
     def leave_out(self) -> None:
         """
-        The log was read: numbers that were given to messages it lost are not given again.
+        Move queue ends forward after the log was read, so that the queue offsets of lost messages
+        are not used again.
 
         :raises StoreError: the disk refuses.
         """
@@ -196,7 +201,7 @@ class QueueRebuild:
         lacks, self._lacks = self._lacks, []
         for queue, why, before in lacks:
             if queue.max_offset == before and self._safe >= 0:
-                continue  # a crash left it so, and nothing is missing below `safe`
+                continue  # the crash itself left it so, and below `safe` nothing is missing
             self.log.warn(
                 "the queue {topic} {queue_id} {why}; what it lacks was taken from the log, from "
                 "{begin} on: it goes from {low} to {high} now",
@@ -212,9 +217,9 @@ class QueueRebuild:
 
     def begin_again(self, safe: int) -> None:
         """
-        Queues are cut at a physical offset, and what lies behind is put into them again.
+        Prepare to dispatch again after queues were cut at a physical offset.
 
-        :param safe: what lies before should be in them.
+        :param safe: that offset; queues should have all records before it.
         """
         self._safe = safe
         self.run(safe)
@@ -222,9 +227,9 @@ class QueueRebuild:
 
     def again(self, rows: Sequence[Row]) -> None:
         """
-        Put good records from `safe` on, in order.
+        Dispatch good records again, from `safe` on and in order.
 
-        A queue that lacks something before its first one gets that first.
+        A queue that lacks messages before its first record here gets them first.
         """
         if self._safe > self._log.min_offset:
             for row in rows:
@@ -239,7 +244,9 @@ class QueueRebuild:
             self._index.put_requests(rows)
 
     def _check_start(self, request: DispatchRequest, more: int) -> None:
-        """The queue reaches up to this message, or `more` messages farther."""
+        """
+        Note the queue as lacking if it does not reach this message, or `more` messages farther.
+        """
         if self._queues.is_deleted(request[:2], request.physical_offset):
             return
         queue = self._queues.queue(request.topic, request.queue_id)

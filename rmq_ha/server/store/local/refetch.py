@@ -1,4 +1,4 @@
-"""What a slave set aside of its damaged log, until its master has given it anew.
+"""The stretches of its damaged log that a slave set aside, until its master has sent them again.
 
 Spec: store.md, sections 5.4 and 5.6.
 """
@@ -16,11 +16,11 @@ from rmq_ha.server.store.log.setaside import ABOUT, FOLDER
 
 class RefetchStretch(NamedTuple):
     """
-    A stretch of the log that a slave gave up to fetch it anew.
+    A stretch of the log that a slave gave up in order to fetch it again.
 
-    :ivar path: of the `about.json` beside its bytes.
-    :ivar end: physical offset behind its last byte.
-    :ivar about: all that the file says.
+    :ivar path: path of the `about.json` beside its bytes.
+    :ivar end: physical offset after its last byte.
+    :ivar about: the content of that file.
     """
 
     path: str
@@ -30,10 +30,11 @@ class RefetchStretch(NamedTuple):
 
 class RefetchLog:
     """
-    The stretches that are owed to a store, by the folders in which they are kept.
+    The stretches that a store still has to fetch again, found by the folders in which they are
+    kept.
 
-    The mark stands in the folder, so that it is on the disk before anything is cut, and gone when
-    an operator removes the folder.
+    The mark is in the folder. So it is on the disk before the log is cut, and it disappears when an
+    operator removes the folder.
 
     :param root: the store's root directory.
     """
@@ -46,7 +47,7 @@ class RefetchLog:
 
     def open(self) -> Iterator[RefetchStretch]:
         """
-        What no start has seen come back.
+        Yield the stretches that no start has found in the log again.
 
         :raises OSError: the disk refuses.
         """
@@ -64,13 +65,17 @@ class RefetchLog:
                 )
 
     def close(self, owed: RefetchStretch) -> None:
-        """It is there again, or given up. Where the disk refuses, the next start tries again."""
+        """
+        Mark a stretch as fetched again or given up.
+
+        If the disk refuses, the next start tries it again.
+        """
         try:
             self._disk.replace(owed.path, fastjson.pretty({**owed.about, "owed": False}))
         except OSError as error:
             self.log.warn("cannot note in {path}: {error}", path=owed.path, error=error)
 
     def give_up(self) -> None:
-        """The log is cut, as its master has another one: it is there, or nobody will give it."""
+        """Mark all stretches as given up: the log is cut because the master has another log."""
         for owed in list(self.open()):
             self.close(owed)

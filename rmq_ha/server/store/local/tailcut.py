@@ -1,4 +1,4 @@
-"""The end of a running slave's log is taken away, with all that was built on it.
+"""Cuts the end of a running slave's log, and all entries in queues and index for it.
 
 Spec: store.md, sections 3.5 and 5.6.
 """
@@ -26,15 +26,16 @@ _NOTHING = CheckpointTimes()
 
 class TailCut:
     """
-    Takes the end of a running slave's log away, with all that was built on it.
+    Cuts the end of a running slave's log, with its entries in queues and index.
 
-    Or all of it: a slave that was away for longer than its master keeps messages begins anew.
+    It may also give the whole log up: a slave that was away for longer than its master keeps
+    messages begins again.
 
-    The order makes it safe: the bytes are on the disk a second time before anything is cut; then
-    the checkpoint is set back, so that a start after a crash looks at all of the cut; then queues
-    and index are cut, which that start would build anew; the log comes last.
+    The order makes it safe. First the bytes are copied on the disk. Then the checkpoint is set
+    back, so that a start after a crash looks at all that is cut. Then queues and index are cut,
+    which that start would rebuild. The log is cut last.
 
-    :ivar running: fires when the cut that is being made is over; None without one.
+    :ivar running: fires when the current cut is over; None if there is no current cut.
     """
 
     log = Logger()
@@ -71,7 +72,7 @@ class TailCut:
         self.running = Deferred()
         store = self._store
         store.dispatcher.stop()
-        store.boot.forget()  # queues and index are cut, and follow the log no more in order
+        store.boot.forget()  # queues and index do not follow the log in order any more
         try:
             aside = await cut(end, why)
         except OSError as error:
@@ -100,7 +101,7 @@ class TailCut:
     async def _cut(self, end: int, why: str) -> TailAside:
         store, log, worker = self._store, self._log, self._store.host.worker
         for start in self._touched(end):
-            log.row.file(start)  # opened here: the worker finds it open
+            log.row.file(start)  # open the file here, so that the worker finds it open
         aside = await worker.call(
             self._keeper.keep, "diverged", end, log.max_offset, why, store.host.now_ms()
         )
@@ -125,16 +126,16 @@ class TailCut:
         except (OSError, StoreError) as error:
             log.refuse_writes(f"what lies behind {end} cannot be wiped: {error}")
             raise
-        # or a start after a crash takes what comes next for messages of deleted topics
+        # Else a start after a crash takes the next messages for messages of deleted topics.
         await store.deleted.persist_if_dirty()
         return aside
 
     async def _give_up_all(self, start: int, why: str) -> TailAside:
         """
-        The log's files are moved, and nothing is left of what was built on them.
+        Move the log's files away, and remove all that was built on them.
 
-        The newest file goes first: a disk that refuses it has lost nothing, and a crash between two
-        files leaves a log that ends earlier, whose queues a start builds anew.
+        The newest file is moved first. If the disk refuses it, nothing is lost. A crash between two
+        files leaves a log that ends earlier, and a start rebuilds its queues.
         """
         store, log, worker = self._store, self._log, self._store.host.worker
         counts = Counter[str]()
@@ -167,7 +168,11 @@ class TailCut:
         return aside
 
     def _vouch_for_nothing(self) -> None:
-        """Or a start without the log's files would take them for lost; in the worker."""
+        """
+        Clear the checkpoint, else a start without log files would take them for lost.
+
+        Runs in the worker.
+        """
         self._store.checkpoint.write(_NOTHING)
         RefetchLog(self._store.host.disk, self._store.root).give_up()
 
@@ -175,16 +180,20 @@ class TailCut:
         self._store.host.disk.move(path, f"{folder}/{path.rsplit('/', 1)[1]}")
 
     def _touched(self, end: int) -> list[int]:
-        """The files that are cut, and one that ends just there."""
+        """
+        Return the starts of the files that are cut, and of a file that ends exactly at the cut.
+        """
         log, size = self._log, self._log.file_size
         return [start for start in log.row.starts if end - size <= start < log.max_offset]
 
     def _set_back(self, end: int) -> CheckpointTimes:
         """
-        Have the checkpoint vouch for nothing in the files that are cut; in the worker.
+        Set the checkpoint back, so that it promises nothing in the files that are cut.
 
-        Neither may it vouch, by its time alone, for what will be written there instead. What a
-        damaged log gave up behind that place, nobody will give anew: the master has another one.
+        Runs in the worker.
+
+        Its times must not promise the messages either that will be written there instead. Stretches
+        of a damaged log beyond `end` are given up, because the master has another log.
         """
         row = self._log.row
         recovery = LogRecovery(self._log, True)
@@ -198,7 +207,9 @@ class TailCut:
         return times
 
     def _forget(self, end: int) -> list[str]:
-        """The log ends there for everybody; paths of the files behind, the last one first."""
+        """
+        End the log at `end` in memory; return the paths of the files after it, the last one first.
+        """
         log, row = self._log, self._log.row
         later = [row.forget(start) for start in sorted(row.starts, reverse=True) if start > end]
         log.pending.clear()
@@ -218,7 +229,7 @@ class TailCut:
         self._log.last_store_timestamp = store_timestamp_of(head)
 
     def _cut_files(self, end: int, later: list[str]) -> None:
-        """In the worker; the last file first, as a row must have no hole."""
+        """Cut the files, the last one first, as the row must have no hole. Runs in the worker."""
         for path in later:
             self._store.host.disk.remove(path)
         row = self._log.row
@@ -233,5 +244,5 @@ class TailCut:
 
 
 def _parent_directory(path: str) -> str:
-    """The directory that holds the one of a file: on the same disk, as far as can be told."""
+    """Return the directory that holds a file's directory. It probably is on the same disk."""
     return path.rsplit("/", 2)[0]

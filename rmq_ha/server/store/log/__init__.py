@@ -1,5 +1,5 @@
-"""The log: how records get into it and to the disk, what is read of it, and where it is cut.
+"""The log: how records are appended, flushed and read, and where the log is cut.
 
 Enter at `commitlog.CommitLog`; `append` lays records out, `flush` brings them to the disk,
-`dispatch` hands what is new to queues and index, `recovery` finds the end after a stop.
+`dispatch` gives new records to queues and index, and `recovery` finds the end after a stop.
 """

@@ -1,6 +1,6 @@
-"""One pass that lays a group of messages out as records.
+"""Lays a group of messages out as records, in one pass.
 
-The hot path of the broker: what is done here is done for every message that is sent.
+This is the hot path of the broker: it runs for every message that is sent.
 
 Spec: store.md, sections 2.1 to 2.8.
 """
@@ -42,16 +42,16 @@ _SAME_HOSTS = ~(BORN_HOST_V6 | STORE_HOST_V6)
 _RECORD_SLACK = 65536
 _MAX_REMEMBERED = 65536
 _PARTS = 5
-"""Of each record, in its segment."""
+"""How many items of `Segment.parts` each record has."""
 _ILLEGAL = PutMessageStatus.MESSAGE_ILLEGAL
 
 
 @dataclass(slots=True)
 class Segment:
     """
-    What goes into one file with one write; `rmq_ha.base.store_format.run` says what its rows are.
+    Records that one write puts into one file; `rmq_ha.base.store_format.run` describes their rows.
 
-    :ivar first: which of the drafts is the first one in it.
+    :ivar first: number of its first draft in the group.
     """
 
     physical_offset: int
@@ -65,12 +65,12 @@ class Segment:
 @dataclass(slots=True)
 class Group:
     """
-    A group of drafts, laid out.
+    A group of drafts that are laid out as records.
 
-    :ivar count: of the drafts.
+    :ivar count: number of drafts.
     :ivar rows: one for each record, in order.
-    :ivar size: of these records, bytes.
-    :ivar faults: why the other drafts are no records, by their number.
+    :ivar size: size of these records, bytes.
+    :ivar faults: by draft number, why a draft did not become a record.
     """
 
     count: int
@@ -81,11 +81,11 @@ class Group:
 
     @classmethod
     def refused(cls, count: int, status: PutMessageStatus) -> "Group":
-        """None of so many drafts is taken."""
+        """Return a group of which no draft was stored."""
         return cls(count, [], faults=dict.fromkeys(range(count), status))
 
     def give_up(self, number: int, status: PutMessageStatus) -> list[Row]:
-        """From a segment on nothing becomes a record; returns the rows that there would be."""
+        """Drop the records of segment `number` and all later ones; return their rows."""
         lost = [row for segment in self.segments[number:] for row in segment.rows]
         del self.rows[len(self.rows) - len(lost) :]
         self.size -= sum([row[3] for row in lost])
@@ -95,21 +95,21 @@ class Group:
         return lost
 
     def records(self) -> list[bytes]:
-        """The bytes of each record, for a log that puts something between them."""
+        """Return the bytes of each record, for a log that writes headers between them."""
         parts = [part for segment in self.segments for part in segment.parts]
         return [b"".join(parts[at : at + _PARTS]) for at in range(0, len(parts), _PARTS)]
 
 
 class GroupEncoder:
     """
-    Turns messages into records; knows limits and the numbering of queues.
+    Turns messages into records; knows the limits and the next queue offsets.
 
-    :param delay_levels: ms of level 1, 2, ...
+    :param delay_levels: delay of level 1, 2, ..., ms.
     :param gap: size in bytes of the header that the log writes before every record: 48 in DLedger
         mode, where each record is the body of an entry, else 0. The blank that closes a file has
         such a header, too.
-    :param largest: how many bytes a record may have.
-    :ivar gap: as the parameter.
+    :param largest: most bytes of a record.
+    :ivar gap: see the parameter.
     :ivar queue_offsets: next queue offset by topic and queue.
     """
 
@@ -124,7 +124,7 @@ class GroupEncoder:
         self.queue_offsets: dict[tuple[str, int], int] = {}
 
     def fault(self, message: Message, max_message_size: int) -> PutMessageStatus | None:
-        """Why a message cannot be stored, or None. Spec: store.md, section 2.6."""
+        """Return why a message cannot be stored, or None. Spec: store.md, section 2.6."""
         topic_bytes, body = self._topic_part(message.topic), message.body
         stored = message.properties_string.encode("utf-8", "replace")
         hosts = len(message.born_host.ip) + len(message.store_host.ip)
@@ -142,10 +142,10 @@ class GroupEncoder:
         self, drafts: Sequence[Draft], physical_offset: int, max_message_size: int, stamp: int
     ) -> Group:
         """
-        Lay out drafts from the end of the log on; numbers are taken from `queue_offsets`.
+        Lay drafts out as records from the end of the log on, and number them by `queue_offsets`.
 
-        :param physical_offset: where the first record goes, if it fits, the gap before it counted.
-        :param stamp: the store timestamp of all of them, ms.
+        :param physical_offset: place of the first record, after its gap, if it fits into that file.
+        :param stamp: the store timestamp of all records, ms.
         """
         segment = Segment(physical_offset)
         group = Group(len(drafts), [segment])
@@ -154,8 +154,8 @@ class GroupEncoder:
         largest = min(max_message_size + _RECORD_SLACK, self._largest)
         position = physical_offset
         file_size = self._file_size
-        # No record crosses the end of a file, and a blank must always fit behind the last record.
-        # `position` is the start of a record, so the gap before it is taken off to find its file.
+        # No record crosses the end of a file, and a blank must always fit after the last record.
+        # `position` is the start of a record, so the gap before it is subtracted to find its file.
         room_end = position - (position - gap) % file_size - gap + file_size - BLANK_SIZE
         topic, topic_bytes, topic_size = "", b"", 0
         born_host = store_host = None
@@ -165,7 +165,8 @@ class GroupEncoder:
             name, queue_id, body, born, store, born_ms, flag, sys_flag, reconsumed, prepared,
             keys, uniq_key, tags, text,
         ) in drafts:  # fmt: skip
-            # Consecutive drafts mostly share topic and hosts: both are laid out once a change.
+            # Consecutive drafts mostly have the same topic and hosts, so these are laid out only at
+            # a change.
             if name != topic:
                 topic, topic_bytes = name, topics.get(name) or self._topic_part(name)
                 topic_size = len(topic_bytes)
@@ -191,7 +192,8 @@ class GroupEncoder:
                 rows, parts, position = segment.rows, segment.parts, segment.physical_offset
                 room_end += file_size
             sys_flag = sys_flag & _SAME_HOSTS | kind << 4
-            # prepared and rolled-back types share the bit of prepared; they have no number
+            # prepared and rolled-back messages have the bit TRANSACTION_PREPARED, and no queue
+            # offset
             counted = not sys_flag & TRANSACTION_PREPARED
             key = (name, queue_id)
             number = numbers.get(key, 0) if counted else 0
@@ -205,7 +207,7 @@ class GroupEncoder:
                 group.faults[place] = _ILLEGAL
                 place += 1
                 continue
-            # Only now: a draft that is refused must leave no hole in the numbers of its queue.
+            # Count only here: a refused draft must leave no hole in the offsets of its queue.
             if counted:
                 numbers[key] = number + 1
             parts += (head, body, topic_bytes, _SHORT.pack(stored_size), stored)
@@ -230,13 +232,13 @@ class GroupEncoder:
         return group
 
     def undo(self, rows: list[Row]) -> None:
-        """Take back the numbers of records that did not get into the log."""
+        """Take back the queue offsets of records that did not get into the log."""
         for row in reversed(rows):
             if not row[9] & TRANSACTION_PREPARED:
                 self.queue_offsets[row[:2]] = row[6]
 
     def lay_out(self, batch: MessageBatch, max_message_size: int) -> BatchLayout:
-        """A batch whose members are added to it later."""
+        """Return the layout of a batch without members; they are added later."""
         hosts = batch.born_host, batch.store_host
         return BatchLayout(
             batch,
@@ -251,11 +253,12 @@ class GroupEncoder:
         self, batch: BatchLayout, physical_offset: int, stamp: int
     ) -> tuple[Group, AppendResult]:
         """
-        Put a batch at the end of the log, or where that file has no room into the next.
+        Place a batch at the end of the log, or in the next file if the last one has no room.
 
-        Its members take their numbers when they are in the log: see `count_batch`.
+        The queue offsets of its members count as taken only after `count_batch`.
 
-        :returns: no rows, as who dispatches reads the log; and what the batch becomes in it.
+        :returns: a group without rows, as the dispatcher reads batches from the log, and the
+            append's result.
         """
         segment = Segment(physical_offset)
         group = Group(1, [segment])
@@ -271,20 +274,22 @@ class GroupEncoder:
         return group, result
 
     def next_number(self, batch: BatchLayout) -> int:
-        """The queue offset that its first member gets."""
+        """Return the queue offset of the batch's first member."""
         return self.queue_offsets.get((batch.batch.topic, batch.batch.queue_id), 0)
 
     def count_batch(self, batch: BatchLayout) -> None:
-        """Its members are in the log."""
+        """Count the members' queue offsets as taken, after they are in the log."""
         key = (batch.batch.topic, batch.batch.queue_id)
         self.queue_offsets[key] = self.next_number(batch) + len(batch.sizes)
 
     def _most(self, max_message_size: int) -> int:
-        """Bytes that a record may have."""
+        """Return the most bytes that a record may have."""
         return min(max_message_size + _RECORD_SLACK, self._largest)
 
     def _topic_part(self, topic: str) -> bytes:
-        """The topic as stored, remembered; empty for one that may not be stored."""
+        """
+        Return the topic as it is stored, from memory if known; empty if it must not be stored.
+        """
         known = self._topics.get(topic)
         if known is None:
             encoded = topic.encode("utf-8", "replace")
@@ -298,8 +303,9 @@ class GroupEncoder:
 
 def _fault(text: str, topic_bytes: bytes, stored: bytes) -> PutMessageStatus:
     """
-    Why a message cannot be stored: Java's store asks for topic and characters, its encoder for
-    bytes.
+    Return why a message cannot be stored.
+
+    Java's store checks the topic and counts characters; its encoder counts bytes.
 
     Spec: store.md, section 2.6.
     """
@@ -310,7 +316,7 @@ def _fault(text: str, topic_bytes: bytes, stored: bytes) -> PutMessageStatus:
 
 
 def _with_hosts(sys_flag: int, born_host: Address, store_host: Address) -> int:
-    """The sysFlag with the two IPv6 bits as the hosts are."""
+    """Return the sysFlag with its two IPv6 bits set as the addresses require."""
     flag = sys_flag & _SAME_HOSTS
     if born_host.is_v6:
         flag |= BORN_HOST_V6
@@ -320,7 +326,9 @@ def _with_hosts(sys_flag: int, born_host: Address, store_host: Address) -> int:
 
 
 def _roll(group: Group, position: int, next_file: int, gap: int, place: int) -> Segment:
-    """End a file with a blank, if it is ours; the next segment starts in the next one."""
+    """
+    End a file, with a blank if this log writes blanks itself; return the segment of the next file.
+    """
     last = group.segments[-1]
     if not gap:
         last.parts.append(encode_blank(next_file - position))

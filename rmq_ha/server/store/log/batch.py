@@ -1,7 +1,7 @@
-"""The records of a batch, laid out before anybody knows where in the log they go.
+"""Lays out the records of a batch before their place in the log is known.
 
-What costs time is done member by member, over as many turns as it takes; what is left for the turn
-of the append are the numbers, places and times.
+The costly work is done member by member, over as many turns as it takes. The turn of the append
+only fills in queue offsets, physical offsets and times.
 
 Spec: store.md, sections 2.1 to 2.8.
 """
@@ -26,26 +26,26 @@ _NUMBER_AND_PLACE = Struct(">qq")
 _NUMBER_AT = 20
 _STAMP = Struct(">q")
 _STAMP_AT = 52
-"""And the bytes of the born host's address."""
+"""Position of the store timestamp in a record, without the bytes of the born host's address."""
 _MEMBER_OVERHEAD = 22
 _ILLEGAL = PutMessageStatus.MESSAGE_ILLEGAL
 MEMBERS_A_TURN = 500
-"""That are read and laid out in one turn of the reactor."""
+"""How many members are read and laid out in one turn of the reactor."""
 
 
 class BatchLayout:
     """
-    All members of a batch are stored side by side, or none of them.
+    The records of a batch, which are stored side by side, all or none.
 
-    :param batch: what its members share; those it has itself are not looked at.
-    :param sys_flag: of each record.
-    :param topic: as it is stored, its length in front; empty: it may not be stored.
-    :param id_prefix: the part of each message id that is the store host.
-    :param largest: bytes that a record may have.
-    :param max_message_size: bytes that the members' bodies may have.
-    :ivar fault: why nothing of it may be stored; None so far.
-    :ivar sizes: of the records.
-    :ivar size: of all of them.
+    :param batch: the values that all members share; its own members are not read.
+    :param sys_flag: sysFlag of each record.
+    :param topic: the topic as stored, after its length; empty if it must not be stored.
+    :param id_prefix: the first part of each message id, which names the store host.
+    :param largest: most bytes of a record.
+    :param max_message_size: most bytes of all members' bodies.
+    :ivar fault: why the batch must not be stored; None if no reason is known.
+    :ivar sizes: bytes of each record.
+    :ivar size: bytes of all records.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class BatchLayout:
         return len(self._records)
 
     def add(self, members: Iterable[tuple[int, bytes, str]]) -> None:
-        """Lay out more members, or find the first that may not be stored."""
+        """Lay out more members, and set `fault` at the first that must not be stored."""
         if self.fault is not None:
             return
         batch, pack, topic, sizes = self.batch, self._head.pack, self._topic, self.sizes
@@ -113,18 +113,18 @@ class BatchLayout:
         self._records += b"".join(parts)
 
     def add_in_slices(self, members: Sequence[tuple[int, bytes, str]]) -> Iterator[None]:
-        """As `add`; whoever asks for the next item has the next slice laid out."""
+        """Do what `add` does, a slice in each step."""
         for start in range(0, len(members), MEMBERS_A_TURN):
             self.add(members[start : start + MEMBERS_A_TURN])
             yield
 
     def place(self, positions: Sequence[int], number: int, stamp: int) -> AppendResult:
         """
-        The records go to these places: tell them.
+        Write the records' offsets and stamps into them, and return the append's result.
 
-        :param positions: physical offset of each.
-        :param number: queue offset of the first.
-        :param stamp: store time of all of them, ms.
+        :param positions: physical offset of each record.
+        :param number: queue offset of the first record.
+        :param stamp: store time of all records, ms.
         """
         records, put_stamp, put_number = (
             self._records,
@@ -143,11 +143,11 @@ class BatchLayout:
         return AppendResult(positions[0], self.size, stamp, number, len(positions), ids)
 
     def data(self) -> bytes:
-        """All records side by side."""
+        """Return the bytes of all records, side by side."""
         return bytes(self._records)
 
     def records(self) -> list[bytes]:
-        """Each record, for a log that puts something between them."""
+        """Return the bytes of each record, for a log that writes headers between them."""
         data, at = self.data(), 0
         records: list[bytes] = []
         for size in self.sizes:

@@ -1,9 +1,11 @@
-"""How a store was left: a process that died leaves all that it wrote, a machine does not.
+"""Finds out how a store was left.
 
-What a killed process wrote is in the page cache, to the last byte, until the machine loses its
-power. So a mark beside the store, with what tells one boot of the machine from the next, spares a
-start the log that it would else read and dispatch again. It is trusted only where everything goes
-well: whatever makes the page cache doubtful takes it away, and recovery begins without it.
+A process that died leaves all its writes; a machine that lost its power does not.
+
+The page cache keeps what a killed process wrote, to the last byte, until the machine loses its
+power. So the store has a mark, which identifies the boot of the machine. It spares a start the log
+that it would read and dispatch again otherwise. Whatever makes the page cache doubtful removes the
+mark, and then the recovery does without it.
 
 Spec: store.md, section 5.3.
 """
@@ -20,20 +22,20 @@ FILE_NAME = "boot"
 
 class LeftByCrash(Enum):
     CLEAN = auto()
-    """Everything is on the disk, and says so."""
+    """The store was stopped, and everything is on the disk."""
     KILLED = auto()
-    """The process died and the machine went on: all that was written is there."""
+    """The process died, but not the machine, so all writes exist."""
     CRASHED = auto()
-    """Whatever the checkpoint does not vouch for may be lost."""
+    """Any write that the checkpoint does not confirm may be lost."""
 
 
 class BootMark:
     """
-    The mark of one store.
+    The boot mark of one store.
 
     :param root: the store's directory.
-    :param is_wanted: `trustPageCacheAfterKill`; False: no mark is made, and none believed.
-    :ivar path: of its file.
+    :param is_wanted: `trustPageCacheAfterKill`; if False, no mark is written or trusted.
+    :ivar path: path of its file.
     """
 
     log = Logger()
@@ -46,9 +48,11 @@ class BootMark:
 
     def how_it_was_left(self, directories: Iterable[str]) -> LeftByCrash:
         """
-        Look. What a killed process wrote is on the disk then. Blocks.
+        Return how the store was left.
 
-        :param directories: of the log, which may be elsewhere.
+        After a kill, this brings the process's writes to the disk. Blocks.
+
+        :param directories: directories of the log, which may be outside the store's.
         :raises OSError: the disk refuses.
         """
         disk = self._disk
@@ -69,7 +73,9 @@ class BootMark:
         return LeftByCrash.KILLED
 
     def _is_trusted(self) -> bool:
-        """The machine has not been down since the mark was set, and this is the same store."""
+        """
+        Return whether the machine has run since the mark was set, and the mark is of this store.
+        """
         identity = self._identity()
         return bool(
             identity
@@ -81,17 +87,23 @@ class BootMark:
         return self._disk.boot_id(self._root) if self._is_wanted else b""
 
     def set(self) -> None:
-        """From now on queues and index follow the log in order, and may be gone on with."""
+        """
+        Write the mark: from now on queues and index follow the log in order, so a start after a
+        kill can use them.
+        """
         identity = self._identity()
         if not identity:
             return
         try:
             self._disk.replace(self.path, identity)
-        except OSError as error:  # a full disk: the next start takes longer, that is all
+        except OSError as error:  # with a full disk the next start only takes longer
             self.log.warn("cannot write {path}: {error}", path=self.path, error=error)
 
     def forget(self) -> None:
-        """What the page cache holds is not sure any more, or not in order."""
+        """
+        Remove the mark: the page cache is not reliable any more, or queues do not follow the log in
+        order.
+        """
         try:
             self._disk.remove(self.path)
         except OSError as error:

@@ -19,15 +19,15 @@ from rmq_ha.base.store_format.checkpoint import (
 
 class Checkpoint:
     """
-    What is known in memory, and the file that it is written to.
+    The checkpoint's values in memory, and its file.
 
-    :ivar physic: newest message of the flushed commit log, ms.
-    :ivar logics: newest message that is in the queues, ms.
-    :ivar index: end of the last full index file, ms.
-    :ivar flushed: up to this physical offset the commit log is on the disk; 0: not known.
-    :ivar confirmed: in controller mode: below this physical offset the log may be read.
-    :ivar written: what the file says of these.
-    :ivar whole: what it says to be complete on the disk, in log, queues and index.
+    :ivar physic: store time of the newest message in the flushed commit log, ms.
+    :ivar logics: store time of the newest message in the queues, ms.
+    :ivar index: store time of the last record in the last full index file, ms.
+    :ivar flushed: physical offset up to which the commit log is on the disk; 0: not known.
+    :ivar confirmed: in controller mode, the physical offset below which the log may be read.
+    :ivar written: the values of these that the file holds.
+    :ivar whole: the positions that the file says are complete on the disk in log, queues and index.
     """
 
     log = Logger()
@@ -50,7 +50,7 @@ class Checkpoint:
 
     def load(self) -> None:
         """
-        Open the file; a new one that knows nothing if it is missing, or of another size.
+        Open the file. If it is missing or has a wrong size, create one whose values are 0.
 
         :raises OSError: the disk refuses.
         """
@@ -76,11 +76,12 @@ class Checkpoint:
 
     def _reserve(self, file: File) -> None:
         """
-        Take its room on the disk now.
+        Reserve the file's disk space.
 
-        On a disk that gets full the log takes what its files have room for, and a flush of that
-        has to be noted all the same, or damage to it passes for what a crash leaves. A disk that
-        refuses now may take the first write; if it does not, that says so.
+        While a disk fills up, the log still takes messages into reserved space. Their flush must be
+        noted in the checkpoint, else damage to them would look like the usual end after a crash. If
+        the disk refuses now, it may still take the first write; otherwise that write reports the
+        error.
         """
         try:
             file.reserve(0, CHECKPOINT_SIZE)
@@ -89,10 +90,10 @@ class Checkpoint:
 
     def write(self, times: CheckpointTimes, whole: CompletePositions = NOTHING_WHOLE) -> None:
         """
-        Put these on the disk. Blocks: for the worker.
+        Write the checkpoint to the disk. Blocks: call it in the worker.
 
-        :param whole: what stays so, whatever is written from now on.
-        :raises NotNow: there is no room for them just now.
+        :param whole: positions that stay complete, whatever is written later.
+        :raises NotNow: the disk has no room just now.
         :raises OSError: the disk refuses.
         """
         if self._file is not None:
@@ -106,7 +107,11 @@ class Checkpoint:
             self.written, self.whole = times, whole
 
     def write_flushed(self, physic: int, flushed: int, confirmed: int) -> None:
-        """Put on the disk how far the commit log is; no more of the others. For the worker."""
+        """
+        Write how far the commit log is on the disk, and leave the other values.
+
+        Call it in the worker.
+        """
         self.write(
             self.written._replace(
                 physic_msg_timestamp=physic, flushed_offset=flushed, confirmed_offset=confirmed
@@ -116,7 +121,8 @@ class Checkpoint:
 
     def take_whole(self) -> CompletePositions:
         """
-        What was whole; nothing is any more, also on the disk: a start changes it. Blocks.
+        Return the complete positions, and clear them in the file, because a start changes the
+        store. Blocks.
 
         :raises OSError: the disk refuses.
         """
@@ -127,12 +133,12 @@ class Checkpoint:
 
     def give_up(self, end: int, newest: int) -> None:
         """
-        The log is about to be cut there: no flush vouches for what lies behind any more.
+        Lower the checkpoint before the log is cut at `end`, so that it confirms nothing beyond.
 
-        Neither does a time: what a slave fetches in its place is as old as what was there. On the
-        disk before the cut, or the next crash would take the cut for damage. Blocks.
+        Its times are lowered too: messages that a slave fetches instead have the same times. This
+        is on the disk before the cut, else the next crash would take the cut for damage. Blocks.
 
-        :param newest: when the last record before that was stored, ms.
+        :param newest: store time of the last record before `end`, ms.
         :raises OSError: the disk refuses.
         """
         most = CheckpointTimes.ending(end, newest)

@@ -1,4 +1,4 @@
-"""Deleting what is old or in the way, and refusing writes when the disk is full.
+"""Deletes old files, or earlier ones if the disk is full, and refuses puts on a full disk.
 
 Spec: store.md, section 9.
 """
@@ -22,7 +22,10 @@ _HOUR_MS = 3_600_000
 
 
 def disk_ratio(disk: Disk, path: str) -> float:
-    """How full the partition is, 0 to 1 in whole percents rounded up; -1 without the path."""
+    """
+    Return the used part of the partition, 0 to 1 in whole percents rounded up; -1 if the path does
+    not exist.
+    """
     usage = disk.usage(path)
     if usage is None:
         return -1.0
@@ -31,33 +34,33 @@ def disk_ratio(disk: Disk, path: str) -> float:
 
 
 class Cleanable(Protocol):
-    """A log as its cleaner sees it."""
+    """The methods of a log that its cleaner calls."""
 
     @property
     def row(self) -> FileRow: ...
 
     @property
     def may_resume(self) -> bool:
-        """It refuses writes, but for a reason that may have passed."""
+        """Whether the log refuses writes for a reason that may have passed."""
 
     @property
     def max_offset(self) -> int:
-        """End of what may be read."""
+        """Physical offset of the end of the readable log."""
 
     @property
     def flushed_offset(self) -> int:
-        """Everything below is on the disk."""
+        """Physical offset up to which the log is on the disk."""
 
     def resume(self) -> None:
-        """Take writes again, if the disk does."""
+        """Take writes again, if the disk accepts them."""
 
     def drop_oldest(self, count: int) -> list[str]:
-        """Take files out of the log; their paths are returned, for deletion in this order."""
+        """Remove the oldest files from the log; return their paths, to be deleted in this order."""
 
 
 class CleaningLimits(NamedTuple):
     """
-    When the cleaner acts, besides what the configuration of the store says.
+    Limits of the cleaner that do not come from the store's configuration.
 
     :ivar full_ratio: the used part of the disk, 0 to 1, above which puts are refused.
     :ivar force_ratio: the used part above which files are deleted before they expire.
@@ -74,11 +77,11 @@ _DEFAULT_LIMITS = CleaningLimits()
 
 class LogCleaner:
     """
-    Deletes commit log files that are due, or earlier when the disk fills up.
+    Deletes commit log files that are expired, or earlier when the disk fills up.
 
-    :param log_paths: where the commit log may grow; the least used one counts.
-    :param queue_path: of the consume queues.
-    :ivar forced_deletions: files that were deleted before they expired.
+    :param log: the commit log; of its directories the least used one counts.
+    :param queue_path: directory of the consume queues.
+    :ivar forced_deletions: number of files that were deleted before they expired.
     """
 
     log = Logger()
@@ -104,15 +107,15 @@ class LogCleaner:
         self.forced_deletions = 0
 
     def clean_manually(self) -> None:
-        """The next 20 rounds delete what is expired, whatever the hour."""
+        """Have the next 20 rounds delete expired files at any hour."""
         self._manual_rounds = _MANUAL_ROUNDS
 
     def log_ratio(self) -> float:
-        """Of the least used directory of the commit log."""
+        """Return how full the least used directory of the commit log is, 0 to 1."""
         return min(disk_ratio(self._disk, path) for path in self._log.row.directories)
 
     def queue_ratio(self) -> float:
-        """Of the directory of the consume queues."""
+        """Return how full the disk of the consume queues is, 0 to 1."""
         return disk_ratio(self._disk, self._queue_path)
 
     def check_disk(self) -> None:
@@ -130,9 +133,9 @@ class LogCleaner:
 
     def clean(self) -> "Deferred[int]":
         """
-        One round.
+        Run one round.
 
-        :returns: fires with the number of files that were deleted; fails if the disk refuses.
+        :returns: fires with the number of deleted files; fails if the disk refuses.
         """
         log_ratio, queue_ratio = self.log_ratio(), self.queue_ratio()
         ratio = min(max(self._configuration.disk_max_used_space_ratio, 10), 95) / 100
@@ -155,11 +158,11 @@ class LogCleaner:
         return self._worker.call(self._remove, self._log.drop_oldest(count))
 
     def may_force(self) -> bool:
-        """Files that have not expired may be deleted when the disk is too full."""
+        """Return whether files may be deleted before they expire when the disk is too full."""
         return True
 
     def _tell(self, start: int, reason: str) -> None:
-        """Say what is deleted; louder where it has not expired."""
+        """Log that a file is deleted, as a warning if it has not expired."""
         row, now = self._log.row, self._now_ms()
         path = row.path(start)
         written = self._disk.mtime_ms(path)
@@ -188,7 +191,10 @@ class LogCleaner:
         return len(paths)
 
     def _due(self, force: bool) -> int:
-        """How many of the oldest may go now; never one that holds the end or is not flushed."""
+        """
+        Return how many of the oldest files may be deleted now, but none that holds the log's end or
+        is not flushed.
+        """
         now, kept_ms = self._now_ms(), self._kept_ms()
         row = self._log.row
         due = 0

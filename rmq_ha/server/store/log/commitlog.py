@@ -23,17 +23,17 @@ from rmq_ha.server.store.log.files import FileRow
 
 class CommitLog:
     """
-    Records in a row of files, written at the end and read anywhere.
+    Records in a row of files, appended at the end and read anywhere.
 
     :param configuration: `max_message_size` is read at every append, since it may change.
-    :param delay_levels: ms of level 1, 2, ...
-    :ivar row: the files; recovery and cleaning work on them.
-    :ivar encoder: limits and the numbering of queues.
-    :ivar pending: what the newest records mean, until the dispatcher takes it.
-    :ivar last_store_timestamp: of the newest record, ms; appends never go below it.
-    :ivar fault: why the log takes no more writes; None while it does.
-    :ivar may_resume: the fault may pass: a full disk, or no descriptors.
-    :ivar cuts: as `JournalLog` says.
+    :param delay_levels: delay of level 1, 2, ..., ms.
+    :ivar row: the files, which recovery and cleaning use directly.
+    :ivar encoder: limits and the next queue offsets.
+    :ivar pending: rows of the newest records, until the dispatcher takes them.
+    :ivar last_store_timestamp: store time of the newest record, ms; appends never go below it.
+    :ivar fault: why the log refuses writes; None while it accepts them.
+    :ivar may_resume: the fault may pass, as a full disk or a lack of descriptors may.
+    :ivar cuts: see `JournalLog`.
     """
 
     log = Logger()
@@ -48,7 +48,7 @@ class CommitLog:
         self.encoder = GroupEncoder(row.file_size, delay_levels)
         self.pending = PendingRuns()
         self.max_offset = 0
-        self._tail_start, self._tail = 0, b""  # the last write: replication reads just that
+        self._tail_start, self._tail = 0, b""  # the last write, which replication reads next
         self.flushed_offset = 0
         self.last_store_timestamp = 0
         self.fault: str | None = None
@@ -62,12 +62,12 @@ class CommitLog:
 
     @property
     def min_offset(self) -> int:
-        """Start of the first file; -1 without files."""
+        """Physical offset of the first file; -1 without files."""
         return self.row.starts[0] if self.row.starts else -1
 
     @property
     def readable_end(self) -> int:
-        """Where what consumers may read ends: all of it."""
+        """End of what consumers may read, here the whole log."""
         return self.max_offset
 
     @property
@@ -80,9 +80,9 @@ class CommitLog:
 
     def recovered(self, end: int, safe: int) -> None:
         """
-        The log ends here.
+        Set the end of the log after recovery or a cut.
 
-        :param safe: up to here it is on the disk.
+        :param safe: physical offset up to which the log is on the disk.
         """
         self.max_offset = end
         self._tail = b""
@@ -90,7 +90,7 @@ class CommitLog:
         self.cuts += 1
 
     def append_group(self, drafts: Sequence[Draft], now_ms: int) -> Group:
-        """Append what is drafted with one write a file."""
+        """Append drafts with one write for each file."""
         if self.fault is not None:
             return Group.refused(len(drafts), PutMessageStatus.SERVICE_NOT_AVAILABLE)
         largest = self._configuration.max_message_size
@@ -105,7 +105,10 @@ class CommitLog:
         return group
 
     def append_batch(self, batch: BatchLayout, now_ms: int) -> AppendResult | PutMessageStatus:
-        """Append all members, side by side in one file, or none; the result is the first's."""
+        """
+        Append all members side by side in one file, or none; the result has the first member's
+        offsets.
+        """
         if self.fault is not None:
             return PutMessageStatus.SERVICE_NOT_AVAILABLE
         if batch.fault is not None:
@@ -125,9 +128,9 @@ class CommitLog:
 
     def _write(self, group: Group) -> PutMessageStatus | None:
         """
-        Write each segment; where the disk refuses, the rest of the group did not happen.
+        Write each segment. If the disk refuses one, drop the rest of the group.
 
-        :returns: why not all was written; None: it was.
+        :returns: why the rest was not written; None if all was written.
         """
         for number, segment in enumerate(group.segments):
             if not segment.parts:
@@ -154,11 +157,11 @@ class CommitLog:
         return None
 
     def _file_began(self, start: int) -> None:
-        """The first bytes of a file are written: have the next one ready."""
+        """Create the next file ahead, when the first bytes of a file are written."""
         self.row.close_idle(self.flushed_offset)
         try:
             self.row.create(start + self.file_size)
-        except (OSError, StoreError) as error:  # told again, and for good, when it is needed
+        except (OSError, StoreError) as error:  # reported again when the file is needed
             self.log.warn(
                 "cannot create the next commit log file after {start}: {error}",
                 start=start,
@@ -166,7 +169,7 @@ class CommitLog:
             )
 
     def _refuse(self, physical_offset: int, error: Exception) -> None:
-        """Take no more writes; what the failed one left behind is wiped if the disk allows it."""
+        """Refuse all further writes, and wipe what the failed write left if the disk allows it."""
         self.fault = f"cannot write at {physical_offset}: {error}"
         self.may_resume = may_pass(error)
         if self.may_resume:
@@ -177,7 +180,7 @@ class CommitLog:
         self._wipe_tail()
 
     def _wipe_tail(self) -> bool:
-        """Leave nothing of a failed write behind the end; whether the disk allows it."""
+        """Wipe what a failed write left after the end; return whether the disk allowed it."""
         start = self.row.start_of(self.max_offset)
         if start in self.row.starts:
             try:
@@ -188,7 +191,7 @@ class CommitLog:
         return True
 
     def refuse_writes(self, reason: str) -> None:
-        """Take no more writes: a flush failed, so what is on the disk is not known."""
+        """Refuse all further writes after a failed flush, as nobody knows what is on the disk."""
         if self.fault is None or self.may_resume:
             self.fault = reason
             self.may_resume = False
@@ -196,9 +199,9 @@ class CommitLog:
 
     def resume(self) -> None:
         """
-        Take writes again, if the disk lets go of what the failed one left behind the end.
+        Accept writes again, if what the failed write left after the end can be wiped.
 
-        A shorter record over it would else be followed by a whole one that nobody was told of.
+        Else a shorter record over it might be followed by a whole record that nobody was told of.
         """
         if self._wipe_tail():
             self.log.info("the commit log takes writes again; before: {reason}", reason=self.fault)
@@ -207,10 +210,10 @@ class CommitLog:
 
     def append_raw(self, physical_offset: int, data: bytes | memoryview) -> None:
         """
-        A slave's append: take bytes as they are, at the end of the log.
+        Append a master's bytes unchanged at a slave.
 
-        :raises DivergedLog: the offset is not the end of this (non-empty) log, or the bytes
-            cross the end of a file.
+        :raises DivergedLog: the offset is not the end of this (non-empty) log, or the bytes cross
+            the end of a file.
         :raises StoreError: the disk refuses.
         """
         start = physical_offset - physical_offset % self.file_size
@@ -246,7 +249,7 @@ class CommitLog:
             callback()
 
     def _begin_at(self, start: int) -> None:
-        """An empty log gets its first file; an empty one that a crash left elsewhere goes."""
+        """Create the first file of an empty log; delete empty files elsewhere that a crash left."""
         for other in [other for other in self.row.starts if other != start]:
             self.row.delete(other)
         self.row.create(start)
@@ -254,8 +257,8 @@ class CommitLog:
 
     def read(self, physical_offset: int, limit: int) -> bytes:
         """
-        Bytes from an offset up to `limit`, the end of that file or the end of the log, whichever
-        comes first; empty outside the log.
+        Return the bytes from an offset up to `limit` bytes, the end of that file or the end of the
+        log, whichever comes first; empty outside the log.
 
         :raises StoreError: the disk cannot read them.
         """
@@ -272,10 +275,10 @@ class CommitLog:
 
     def record_at(self, physical_offset: int, size: int | None = None) -> bytes | None:
         """
-        The bytes of one record.
+        Return the bytes of one record.
 
-        :param size: from its queue entry; asked of the log when None.
-        :returns: None when the log does not hold all of it, or no record starts there.
+        :param size: from its queue entry; None: read the size from the log.
+        :returns: None if no record starts there, or the log does not hold all of it.
         :raises StoreError: the disk cannot read it.
         """
         if size is None:
@@ -290,7 +293,7 @@ class CommitLog:
         return data if record_fits(data, physical_offset, size) else None
 
     def drop_oldest(self, count: int) -> list[str]:
-        """Take files out of the log; their paths are returned, for deletion in this order."""
+        """Remove the oldest files from the log; return their paths, to be deleted in this order."""
         return [self.row.forget(start) for start in self.row.starts[:count]]
 
     def drop_spare(self) -> None:

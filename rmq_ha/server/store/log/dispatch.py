@@ -1,4 +1,4 @@
-"""Reput: what is in the log gets into queues and index, and waiting consumers hear of it.
+"""Reput: gives new records of the log to queues and index, and tells waiting consumers.
 
 Spec: store.md, section 6.
 """
@@ -20,20 +20,22 @@ from rmq_ha.server.store.log.journal_log import JournalLog
 from rmq_ha.server.store.log.tail import Tail
 
 GATHER_S = 0.005
-"""RocketMQ's reput service sleeps for 1 ms, whether somebody waits for it or not."""
+"""How long records are gathered into a slice, seconds. RocketMQ's reput service sleeps for 1 ms,
+whether a consumer waits or not."""
 ENOUGH = 3 << 15
-"""Bytes with which it ends: a longer slice would hold up answers, and a slave's reports."""
+"""This many bytes end the gathering. A longer slice would delay answers, and a slave's reports."""
 _RETRY_S = 1.0
 _READ_PATIENCE = 3
 _BULK = 3 << 16
-"""Bytes in one turn that only a slave far behind gets: most of what it reads at once."""
+"""Bytes in one turn that only a slave far behind its master gets: most of one read of its
+connection."""
 _BULK_SLICE_EVERY_S = 0.05
 
 Target = Callable[[Sequence[Row]], bool | None]
 
 
 class _SliceProgress(Enum):
-    """How far a slice got in one turn."""
+    """How much of a slice was dispatched in one turn."""
 
     WHOLE = auto()
     PART = auto()
@@ -43,9 +45,9 @@ class _SliceProgress(Enum):
 @dataclass(slots=True)
 class _Need:
     """
-    Something without which no slice can be dispatched, and how it goes.
+    A target or the log, without which no slice can be dispatched, and how often it failed.
 
-    :ivar flag: goes up when it failed `patience` times in a row, and down when it works again.
+    :ivar flag: is raised after `patience` failures in a row, and lowered when it works again.
     """
 
     flag: Flag
@@ -55,18 +57,18 @@ class _Need:
 
 class Dispatcher:
     """
-    Carries records, in log order and a slice a turn, to everyone who builds on them.
+    Gives records to all targets, in log order and a slice in each turn.
 
-    What comes within `gather_s` of the last slice, up to 96 KiB, waits until then where nobody
-    waits for it or reads: a slice of several costs little more than one of a single record.
+    Records that come within `gather_s` of the last slice, up to 96 KiB, are gathered while no
+    consumer waits or reads. A slice of several records costs little more than a slice of one.
 
     :param config: a slave waits for bytes that it cannot read yet; a master skips them.
-    :param reached: gets each slice when all targets have it.
+    :param reached: called with each slice when all targets have it.
     :param flags: while the log cannot be read, or a target fails, puts are refused.
-    :param tail: of `log`.
+    :param tail: the tail of `log`.
     :ivar position: physical offset up to which everything is dispatched.
-    :ivar is_awaited: somebody wants to hear of the next record at once.
-    :ivar trouble: why the last slice did not get there; empty when it did.
+    :ivar is_awaited: returns whether a consumer wants to hear of the next record at once.
+    :ivar trouble: why the last slice was not dispatched; empty if it was.
     """
 
     log = Logger()
@@ -103,25 +105,25 @@ class Dispatcher:
 
     def add_target(self, flag: Flag, target: Target, patience: int) -> None:
         """
-        Have `target` called with every slice, after those added before.
+        Have `target` called with every slice, after the targets that were added before.
 
-        :param target: returns False when it did a part only: then all get the slice once more in
-            the next turn, and know what they have of it.
-        :param flag: refuses puts while it fails.
-        :param patience: failures in a row, one a second, until then.
+        :param target: returns False if it did only a part. Then all targets get the slice again in
+            the next turn, and must recognize the part that they have.
+        :param flag: refuses puts while the target fails.
+        :param patience: after so many failures in a row, one a second, the flag is raised.
         """
         self._targets.append((_Need(flag, patience), target))
 
     @property
     def behind(self) -> int:
-        """Bytes that may be read, and are not dispatched yet; negative behind a blank that is."""
+        """Readable bytes that are not dispatched yet; negative after a blank was dispatched."""
         return self._log.readable_end - self.position
 
     def reached_end(self) -> "Deferred[None]":
         """
-        Fires when all that may be read of the log now is dispatched.
+        Return a Deferred that fires when all that is readable now is dispatched.
 
-        It never does when the store stops before.
+        It never fires if the store stops before.
         """
         later: Deferred[None] = Deferred()
         if self.behind <= 0:
@@ -132,7 +134,9 @@ class Dispatcher:
         return later
 
     def hurry(self) -> None:
-        """Somebody reads: what is gathered by now is dispatched before, were it several slices."""
+        """
+        Dispatch the gathered records now, in several slices if necessary, because a consumer reads.
+        """
         if not self._is_gathering:
             return
         before, end = -1, self._log.readable_end
@@ -145,14 +149,14 @@ class Dispatcher:
         self._on_turn()
 
     def start(self) -> None:
-        """From now on appends wake the dispatcher."""
+        """Let appends start the dispatcher from now on."""
         self._is_running = True
 
     def run(self, now: float | None = None) -> None:
         """
-        The log grew: dispatch a slice now and the rest in the next turns.
+        Dispatch a slice now and the rest in the next turns, because the log grew.
 
-        :param now: what the clock says, for whoever has asked it.
+        :param now: the time in seconds, if the caller has read the clock.
         """
         if not self._is_running or self._retry is not None:
             return
@@ -171,7 +175,11 @@ class Dispatcher:
             self._step(now)
 
     def _is_enough(self) -> bool:
-        """For a slice; if not, what came by now is not what came in one turn."""
+        """
+        Return whether the gathered bytes are enough for a slice.
+
+        If not, they do not count as the bytes of one turn for `_gives_way`.
+        """
         if self.behind >= ENOUGH:
             return True
         self._seen_end = self._log.max_offset
@@ -190,9 +198,10 @@ class Dispatcher:
 
     def _gives_way(self, now: float) -> bool:
         """
-        A slave that is catching up takes in its master's log first: queues can be built later.
+        Return whether a slave that is catching up should skip this slice, as its master's log is
+        more urgent than the queues.
 
-        Some slices are dispatched all the same, so that consumers see it move.
+        Some slices are dispatched all the same, so that consumers see progress.
         """
         end = self._log.max_offset
         grown, self._seen_end = end - self._seen_end, end
@@ -211,9 +220,9 @@ class Dispatcher:
 
     def run_slice(self) -> bool:
         """
-        Dispatch up to a slice of records.
+        Dispatch one slice of records.
 
-        :returns: whether there may be more at once.
+        :returns: whether more records may be dispatched at once.
         """
         log = self._log
         if self.position < log.min_offset:
@@ -265,7 +274,7 @@ class Dispatcher:
             self.log.info("over: {what}", what=need.flag.value)
 
     def _wait_and_retry(self, need: _Need, reason: str) -> None:
-        """Come back in a second to the same records; targets know repeats."""
+        """Try the same records again in a second; targets recognize repeats."""
         need.failures += 1
         self.trouble = reason
         self.log.error(

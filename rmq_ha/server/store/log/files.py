@@ -1,4 +1,4 @@
-"""A row of files of one size, named by the offset of their first byte.
+"""A row of files of one size, each named by the offset of its first byte.
 
 Spec: store.md, section 1.
 """
@@ -10,7 +10,8 @@ from rmq_ha.base.seams import Disk, File
 
 _NAME_DIGITS = 20
 _MAX_OPEN = 16
-"""Old files are read seldom, and opening one takes some 30 us."""
+"""Most files of a row that stay open. Old files are read seldom, and opening one takes some 30
+us."""
 
 
 def file_name(start: int) -> str:
@@ -20,14 +21,14 @@ def file_name(start: int) -> str:
 
 class FileRow:
     """
-    Files side by side, without a gap, over one or several directories.
+    Consecutive files without a gap, in one or several directories.
 
-    Files are opened when they are needed; only so many stay open.
+    Files are opened when they are needed; at most `_MAX_OPEN` idle ones stay open.
 
     :param directories: where files are created, and where they are found.
     :param read_only: further directories where files are found.
-    :param has_room: whether a new file may go to this directory.
-    :ivar starts: first offset of each file, rising.
+    :param has_room: whether a new file may be created in this directory.
+    :ivar starts: offset of the first byte of each file, rising.
     """
 
     def __init__(
@@ -49,9 +50,9 @@ class FileRow:
 
     def load(self) -> None:
         """
-        Look which files there are.
+        Find the files.
 
-        :raises StoreError: a file of another size or name lies there, or one is missing.
+        :raises StoreError: a file has a wrong size or name, or a file is missing.
         """
         for directory in [*self.directories, *self._read_only]:
             for name in self._disk.list_dir(directory):
@@ -62,7 +63,7 @@ class FileRow:
                 self._paths[int(name)] = path
         self.starts = sorted(self._paths)
         while self.starts and self._disk.size(self._paths[self.starts[-1]]) == 0:
-            self.delete(self.starts[-1])  # a crash came between its name and its size
+            self.delete(self.starts[-1])  # a crash came between its creation and its first size
         self._drop_empty_before_gap()
         for before, after in zip(self.starts, self.starts[1:], strict=False):
             if after - before != self.file_size:
@@ -72,7 +73,9 @@ class FileRow:
                 )
 
     def _drop_empty_before_gap(self) -> None:
-        """A crash came when the row had just been begun anew elsewhere."""
+        """
+        Delete empty files before a gap: a crash came just after the row was begun again elsewhere.
+        """
         empty: list[int] = []
         for start in list(self.starts):
             if empty and start - empty[-1] != self.file_size:
@@ -98,19 +101,19 @@ class FileRow:
             raise StoreError(f"{path} does not start at a multiple of {self.file_size}")
 
     def path(self, start: int) -> str:
-        """Where the file is that starts there."""
+        """Return the path of the file that starts at this offset."""
         return self._paths[start]
 
     def start_of(self, offset: int) -> int:
-        """The start of the file that holds, or would hold, an offset."""
+        """Return the start of the file that holds, or would hold, an offset."""
         return offset - offset % self.file_size
 
     def file(self, start: int) -> File:
         """
-        The file that starts there.
+        Return the file that starts at this offset, opened.
 
         :raises OSError: it cannot be opened.
-        :raises StoreError: it is none of this row's.
+        :raises StoreError: the row has no such file.
         """
         file = self._open.get(start)
         if file is None:
@@ -122,7 +125,8 @@ class FileRow:
 
     def create(self, start: int) -> File:
         """
-        The file that starts there, new at the end of the row if it is missing.
+        Return the file that starts at this offset; create it at the end of the row if it is
+        missing.
 
         :raises OSError: the disk refuses.
         """
@@ -143,9 +147,9 @@ class FileRow:
 
     def close_idle(self, before: int) -> None:
         """
-        Give descriptors back when many are open.
+        Close some files when many are open.
 
-        :param before: files that end there or earlier may be closed.
+        :param before: files that end at or before this offset may be closed.
         """
         if len(self._open) <= _MAX_OPEN:
             return
@@ -154,7 +158,7 @@ class FileRow:
             self._open.pop(start).close()
 
     def forget(self, start: int) -> str:
-        """Take a file out of the row; its path is returned for deletion."""
+        """Remove a file from the row; return its path, so that the caller can delete it."""
         self.starts.remove(start)
         file = self._open.pop(start, None)
         if file is not None:
@@ -162,11 +166,11 @@ class FileRow:
         return self._paths.pop(start)
 
     def delete(self, start: int) -> None:
-        """Take a file out of the row and off the disk."""
+        """Remove a file from the row, and delete it."""
         self._disk.remove(self.forget(start))
 
     def close(self) -> None:
-        """Close every file; the row may be used again."""
+        """Close every file; the next use opens them again."""
         for file in self._open.values():
             file.close()
         self._open.clear()

@@ -1,4 +1,4 @@
-"""When what was written reaches the disk, and who waits for it.
+"""Decides when written bytes are flushed to the disk, and answers the puts that wait for it.
 
 Spec: store.md, sections 5.1, 7.1 and 7.2.
 """
@@ -23,9 +23,10 @@ from rmq_ha.server.store.log.commitlog import CommitLog
 _PAGE = 4096
 _OPEN_AGAIN_S = 0.5
 _WHOLE_EVERY = 128 << 20
-"""Bytes of the log after which a round comes early: so many a start reads after lost power."""
+"""After so many bytes of the log a round comes early. It is about what a start has to read after
+lost power."""
 _ALL = 1 << 63
-"""Behind every physical offset."""
+"""An offset above every physical offset."""
 
 
 def _sync_all(files: Iterable[File]) -> None:
@@ -35,12 +36,12 @@ def _sync_all(files: Iterable[File]) -> None:
 
 class CommitLogFlusher:
     """
-    Flushes the commit log: at once and for all waiters together, or now and then.
+    Flushes the commit log: at once for all waiting puts together, or at intervals.
 
     No timer runs while everything is on the disk.
 
     :param flushed: called when more of the log is on the disk.
-    :param doubt: called when a flush failed: the page cache may have lost what it was to write.
+    :param doubt: called when a flush failed, as the page cache may have lost bytes.
     """
 
     log = Logger()
@@ -74,16 +75,16 @@ class CommitLogFlusher:
 
     @property
     def waiting(self) -> int:
-        """How many puts wait for the disk."""
+        """Number of puts that wait for the disk."""
         return len(self._waiters)
 
     def when_flushed(self, next_offset: int, decided: Decided) -> PutMessageStatus | None:
         """
         Wait for a flush, which `appended` starts once for all puts of a turn.
 
-        :param next_offset: end of the record(s) that were put.
-        :returns: PUT_OK where nothing needs waiting; None: `decided` hears PUT_OK or
-            FLUSH_DISK_TIMEOUT.
+        :param next_offset: end of the records that were put.
+        :returns: PUT_OK if there is nothing to wait for; None if `decided` will be called with
+            PUT_OK or FLUSH_DISK_TIMEOUT.
         """
         if (
             self._configuration.flush_disk_type is FlushDiskType.ASYNC_FLUSH
@@ -101,7 +102,7 @@ class CommitLogFlusher:
         return None
 
     def appended(self) -> None:
-        """The log grew: flush at once (SYNC_FLUSH) or by and by."""
+        """Have the new end of the log flushed, at once (SYNC_FLUSH) or after the flush interval."""
         if self._configuration.flush_disk_type is FlushDiskType.SYNC_FLUSH:
             self._want()
         elif self._flush_timer is None and self._running is None:
@@ -125,26 +126,26 @@ class CommitLogFlusher:
             self._arm()
 
     def _want(self) -> None:
-        """Flush up to the present end; while a flush runs, the next one follows it."""
+        """Flush up to the present end; if a flush is running, the next one follows it."""
         if self._running is not None or self._is_held or self._again is not None:
             self._wanted = True
         elif not self._is_broken and self._log.max_offset > self._log.flushed_offset:
             self._flush()
 
     async def hold(self) -> None:
-        """No flush begins until `release`; one that runs is over when this returns."""
+        """Let no flush begin until `release`; a running one is over when this returns."""
         self._is_held = True
         while self._running is not None:
             await self._running
 
     def release(self) -> None:
-        """Flush again, what was wanted in the meantime at once."""
+        """Allow flushes again, and begin at once if one was wanted meanwhile."""
         self._is_held = False
         if self._wanted and self._running is None:
             self._want()
 
     def _flush(self) -> bool:
-        """Begin one; whether the files could be opened, else it is tried again by and by."""
+        """Begin a flush; return False if the files cannot be opened, which is tried again soon."""
         self._wanted = False
         log, row = self._log, self._log.row
         target, newest = log.max_offset, log.last_store_timestamp
@@ -166,7 +167,7 @@ class CommitLogFlusher:
         return True
 
     def _put_off(self, error: Exception) -> None:
-        """No sync has failed: whoever waits goes on waiting."""
+        """Try again in half a second. No sync has failed, so puts that wait continue to wait."""
         self.log.warn("cannot open the commit log to flush it: {error}", error=error)
         if self._again is None:
             self._again = self._clock.callLater(_OPEN_AGAIN_S, self._on_open_again)
@@ -185,7 +186,7 @@ class CommitLogFlusher:
         if isinstance(failure.value, NotNow) and not self._is_stopping:
             self._put_off(failure.value)
             return
-        # after a failed fsync nobody knows what is on the disk: stop, do not try again
+        # After a failed fsync nobody knows what is on the disk: stop, do not try again.
         self._is_broken = True
         self._doubt()
         self._log.refuse_writes(
@@ -215,7 +216,11 @@ class CommitLogFlusher:
             decided(status, now)
 
     def _overdue(self) -> None:
-        """Deadlines rise along the deque: look at its front, then sleep until the next one."""
+        """
+        Answer puts whose deadline is over.
+
+        Deadlines rise along the deque, so look at its front only.
+        """
         self._deadline_timer = None
         now = self._clock.seconds()
         late = []
@@ -232,7 +237,7 @@ class CommitLogFlusher:
             self._deadline_timer = None
 
     async def stop(self) -> None:
-        """Flush what is left; every waiter has fired afterwards."""
+        """Flush the rest of the log. Afterwards every waiter has its answer."""
         self._is_stopping = True
         while self._running is not None or (
             not self._is_broken and self._log.max_offset > self._log.flushed_offset
@@ -256,7 +261,8 @@ class FlushedFiles(NamedTuple):
 
     :ivar sync: flushes the queues; blocks.
     :ivar sync_index: flushes the index; blocks.
-    :ivar whole: what will be complete on the disk when both have run that are called after it.
+    :ivar whole: returns the positions that are complete on the disk as soon as `sync` and
+        `sync_index` have run after this call.
     """
 
     sync: Callable[[], None]
@@ -266,12 +272,13 @@ class FlushedFiles(NamedTuple):
 
 class QueueFlusher:
     """
-    Flushes queues and checkpoint some time after they changed; sleeps while nothing does.
+    Flushes queues and checkpoint some time after they changed; sleeps while nothing changes.
 
-    :param doubt: as `CommitLogFlusher`'s.
-    :ivar is_broken: a flush failed; what is on the disk is not known, so the checkpoint stays. Puts
-        go on: the next start builds queues and index again from where the checkpoint is.
-    :ivar index_end: end of the last index file that is complete, ms.
+    :param doubt: see `CommitLogFlusher`.
+    :ivar is_broken: a flush failed. Nobody knows what is on the disk, so the checkpoint is not
+        written any more. Puts continue: the next start rebuilds queues and index from the
+        checkpoint on.
+    :ivar index_end: store time of the last record in the last full index file, ms.
     """
 
     log = Logger()
@@ -307,7 +314,9 @@ class QueueFlusher:
             self._arm()
 
     def log_flushed(self) -> None:
-        """More of the log is on the disk: the checkpoint says so soon, also between the rounds."""
+        """
+        Have the checkpoint written soon, also between rounds, as more of the log is on the disk.
+        """
         self.dispatched()
         if self._whole().offset - self._checkpoint.whole.offset >= _WHOLE_EVERY:
             self._come_early()
@@ -330,7 +339,7 @@ class QueueFlusher:
             written.addErrback(self._failed).addBoth(self._done, self._running)
 
     async def hold(self) -> None:
-        """No round begins until `release`; one that runs is over when this returns."""
+        """Let no round begin until `release`; a running one is over when this returns."""
         self._is_held = True
         while self._running is not None:
             await self._running
@@ -340,12 +349,12 @@ class QueueFlusher:
         self.log_flushed()
 
     def index_file_full(self, end_timestamp: int) -> None:
-        """An index file is complete: with the next round it is on the disk up to this time, ms."""
+        """Note a full index file: the next round flushes it, up to this store time, ms."""
         self.index_end = max(self.index_end, end_timestamp)
 
     @property
     def _soon_s(self) -> float:
-        """After which a first round, or a stamp, comes; an operator may change it."""
+        """Seconds until the first round, or until a checkpoint; an operator may change it."""
         return max(self._configuration.flush_interval_consume_queue, 1) / 1000
 
     def _arm(self) -> None:
@@ -356,7 +365,7 @@ class QueueFlusher:
         self._timer = self._clock.callLater(delay, self._round)
 
     def _come_early(self) -> None:
-        """The next round comes as soon as the first one does."""
+        """Move the next round forward, to `_soon_s` from now."""
         delay = self._soon_s
         if self._timer is not None and self._timer.getTime() > self._clock.seconds() + delay:
             self._timer.reset(delay)
@@ -364,7 +373,7 @@ class QueueFlusher:
     def _round(self) -> None:
         self._timer = None
         if self._is_held or self._running is not None:
-            return  # still dirty: `release`, or what runs, arms it again
+            return  # still dirty: `release`, or the running round, sets the timer again
         self._last_thorough = self._clock.seconds()
         self._dirty = False
         running: Deferred[None] = Deferred()
@@ -376,7 +385,7 @@ class QueueFlusher:
         written.addCallbacks(self._written, self._failed).addBoth(self._done, running)
 
     def _write(self, times: CheckpointTimes, index_end: int, whole: CompletePositions) -> int:
-        """In the worker: what is stored must not be newer than what was flushed before."""
+        """Flush, then write the checkpoint, which must not confirm more. Runs in the worker."""
         self._sync()
         if index_end > times.index_msg_timestamp or whole != self._checkpoint.whole:
             self._sync_index()
@@ -390,7 +399,7 @@ class QueueFlusher:
 
     def _failed(self, failure: Failure) -> None:
         if isinstance(failure.value, NotNow) and not self._is_stopping:
-            self._dirty = True  # no sync has failed: the next round does it all
+            self._dirty = True  # no sync has failed: the next round flushes all
             self.log.warn("queues are flushed later: {error}", error=failure.getErrorMessage())
             return
         self.is_broken = True

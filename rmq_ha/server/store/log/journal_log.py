@@ -1,4 +1,4 @@
-"""The records of a journal, as store and broker read them.
+"""Interfaces of a log's bytes and records, for store, broker and replication.
 
 Spec: store.md, section 2.
 """
@@ -13,19 +13,19 @@ from rmq_ha.server.store.log.batch import BatchLayout
 
 
 class LogBytes(Protocol):
-    """The bytes of a log by physical offset, as replication sends, compares and takes them."""
+    """The bytes of a log by physical offset, as replication sends, compares and stores them."""
 
     @property
     def min_offset(self) -> int:
-        """Start of the first file; -1 without files."""
+        """Physical offset of the first file; -1 without files."""
 
     @property
     def max_offset(self) -> int:
-        """End of what may be read; 0 without files."""
+        """End of the readable log; 0 without files."""
 
     @property
     def flushed_offset(self) -> int:
-        """Everything below is on this disk."""
+        """Physical offset up to which the log is on this disk."""
 
     @property
     def file_size(self) -> int:
@@ -33,23 +33,23 @@ class LogBytes(Protocol):
 
     def read(self, physical_offset: int, limit: int) -> bytes:
         """
-        Bytes from an offset up to `limit`, the end of that file or the end of the log, whichever
-        comes first; empty outside the log.
+        Return the bytes from an offset up to `limit` bytes, the end of that file or the end of the
+        log, whichever comes first; empty outside the log.
         """
 
 
 class CopiedLog(LogBytes, Protocol):
-    """A log that takes another one's bytes."""
+    """A log that copies the bytes of another log."""
 
     def append_raw(self, physical_offset: int, data: bytes | memoryview) -> None:
         """
-        A slave's append: take bytes as they are, at the end of the log.
+        Append a master's bytes unchanged at a slave.
 
-        An empty log starts a file at `physical_offset` rounded down to a multiple of
-        `file_size`, even for no bytes.
+        An empty log starts a file at `physical_offset` rounded down to a multiple of `file_size`,
+        even for no bytes.
 
-        :raises DivergedLog: the offset is not the end of this (non-empty) log, or the bytes
-            cross the end of a file.
+        :raises DivergedLog: the offset is not the end of this (non-empty) log, or the bytes cross
+            the end of a file.
         :raises StoreError: the disk refuses.
         """
 
@@ -58,12 +58,12 @@ class JournalLog(LogBytes, Protocol):
     """
     The records of a journal, by their physical offset.
 
-    Readers ask it thousands of times a second: that is why it stands beside the journal, and not
-    behind it.
+    Readers call it directly, not through the journal, because they call it thousands of times a
+    second.
 
-    :ivar encoder: limits and the numbering of queues.
-    :ivar last_store_timestamp: of the newest record, ms.
-    :ivar cuts: how often its end was set back: what was read before may be something else by now.
+    :ivar encoder: limits and the next queue offsets.
+    :ivar last_store_timestamp: store time of the newest record, ms.
+    :ivar cuts: how often the end was set back; bytes that were read before may be others now.
     """
 
     encoder: GroupEncoder
@@ -72,38 +72,39 @@ class JournalLog(LogBytes, Protocol):
 
     @property
     def delay_levels(self) -> list[int]:
-        """Ms of level 1, 2, ..."""
+        """Delay of level 1, 2, ..., ms."""
 
     @property
     def directories(self) -> Sequence[str]: ...
 
     @property
     def pending(self) -> Sized:
-        """Appended records whose meaning is kept for the dispatcher."""
+        """Appended records whose rows are kept for the dispatcher."""
 
     @property
     def fault(self) -> str | None:
-        """Why it takes no more writes; None while it does."""
+        """Why the log refuses writes; None while it accepts them."""
 
     @property
     def readable_end(self) -> int:
-        """Where what consumers may read ends; not behind `max_offset`."""
+        """End of what consumers may read; not above `max_offset`."""
 
     @property
     def written_end(self) -> int:
         """
-        The end of all that is written, also of what consumers may not read yet. At least
-        `max_offset`.
+        End of all that is written, also of records that consumers may not read yet.
+
+        At least `max_offset`.
         """
 
     def subscribe(self, callback: Callable[[], None]) -> None:
-        """Have `callback` called when there is more of it."""
+        """Have `callback` called after the log grew."""
 
     def append_group(self, drafts: Sequence[Draft], now_ms: int) -> Group:
-        """Append what is drafted; the group says what became of each."""
+        """Append drafts; the group has the result of each."""
 
     def append_batch(self, batch: BatchLayout, now_ms: int) -> AppendResult | PutMessageStatus:
-        """Append all of a batch or nothing; one result for all of it."""
+        """Append all members of a batch or none; return one result for all."""
 
     def record_at(self, physical_offset: int, size: int | None = None) -> bytes | None:
-        """The bytes of one record; None where there is none."""
+        """Return the bytes of one record; None if no record is there."""

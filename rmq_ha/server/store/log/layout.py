@@ -1,4 +1,4 @@
-"""Where a store's files are.
+"""The paths of a store's files.
 
 Spec: store.md, sections 1 and 14.3.
 """
@@ -20,9 +20,10 @@ def store_root(config: MessageStoreConfig) -> str:
 
 def make_commit_log(disk: Disk, config: MessageStoreConfig) -> CommitLog:
     """
-    The log in the configured directories, one or several; nothing is read before the store loads.
+    Make the log in the configured directories, one or several; no file is read before the store
+    loads.
 
-    :raises ConfigurationError: the delay levels cannot be read, or another log is asked for.
+    :raises ConfigurationError: the delay levels cannot be read, or a DLedger log is configured.
     """
     if config.enable_dleger_commit_log:
         raise ConfigurationError(
@@ -40,7 +41,7 @@ def log_files(
     disk: Disk, config: MessageStoreConfig
 ) -> tuple[MessageStoreConfig, FileRow, list[int]]:
     """
-    What a commit log is built with.
+    Return the constructor parameters of a commit log.
 
     :raises ConfigurationError: the delay levels cannot be read.
     """

@@ -1,4 +1,4 @@
-"""Where the commit log ends after a stop, clean or not.
+"""Finds the end of the commit log after a stop, clean or not.
 
 Spec: store.md, sections 5.4 and 5.6.
 """
@@ -18,13 +18,14 @@ _BATCH = 1024
 
 class RecoveredLog(NamedTuple):
     """
-    What recovery found.
+    The end of the log, and the records that recovery read.
 
-    :ivar end: physical offset behind the last good record.
-    :ivar last_store_timestamp: of the last good record read, ms; 0 if none was.
-    :ivar records: how many were read.
-    :ivar last: the last of them.
-    :ivar before: the newest store timestamp of those before it, ms; 0 if there are none.
+    :ivar end: physical offset after the last good record.
+    :ivar last_store_timestamp: store time of the last good record read, ms; 0 if none was read.
+    :ivar records: number of records read.
+    :ivar last: the row of the last record.
+    :ivar before: the newest store time of the records before the last one, ms; 0 without such
+        records.
     """
 
     end: int
@@ -36,7 +37,7 @@ class RecoveredLog(NamedTuple):
 
 class LogRecovery:
     """
-    Finds the end of a log and cuts off what lies behind it.
+    Finds the end of a log, and cuts what follows it.
 
     :param check_crc: `checkCRCOnRecover`.
     """
@@ -50,11 +51,12 @@ class LogRecovery:
 
     def normal(self, *last: tuple[int, int] | None, dispatched: int = 0) -> RecoveredLog:
         """
-        After a clean stop: read on from the last message that the queues know.
+        Find the end after a clean stop: read on from the last message that the queues know.
 
-        :param last: its physical offset and size, or what else might be it. Without one that
-            stands in the log there: read the last three files.
-        :param dispatched: what lies below was whole. A slave may stop within what its master sends.
+        :param last: candidates for this message, each with physical offset and size. If the log has
+            a whole record at none of them, its last three files are read.
+        :param dispatched: physical offset below which no record is torn. A slave may stop in the
+            middle of a record that its master sends.
         """
         recovered = self._read_on(last)
         return recovered if recovered.end <= dispatched else self._without_torn(recovered)
@@ -67,7 +69,7 @@ class LogRecovery:
         return self._read_from(starts[max(0, len(starts) - 3)] if starts else 0, None)
 
     def stands(self, offset: int, size: int) -> bool:
-        """There is a whole record at that physical offset."""
+        """Return whether a whole record is at that physical offset."""
         start = self._row.start_of(offset)
         if start not in self._row.starts:
             return False
@@ -76,9 +78,10 @@ class LogRecovery:
 
     def first_unsure(self, timestamp: int) -> int:
         """
-        Where to begin after a crash: everything before is on the disk, in log and queues.
+        Return where to begin reading after a crash: everything before is on the disk, in log and
+        queues.
 
-        :param timestamp: ms; the checkpoint vouches for what was stored up to then.
+        :param timestamp: ms; the checkpoint confirms all that was stored up to this time.
         :returns: the start of a file; 0 without files.
         """
         starts = self._row.starts
@@ -89,9 +92,10 @@ class LogRecovery:
 
     def abnormal(self, start: int, dispatch: Callable[[Sequence[Row]], None]) -> RecoveredLog:
         """
-        After a crash: read from `first_unsure`, or the start of a record, on.
+        Find the end after a crash: read from `start`, which is `first_unsure` or the start of a
+        record.
 
-        :param dispatch: gets every good record again.
+        :param dispatch: called with all good records again.
         """
         if not self._row.starts:
             return RecoveredLog(0, 0, 0)
@@ -105,21 +109,25 @@ class LogRecovery:
             )
             end, newest = recovered.last[2], recovered.before
             if not newest and end > self._row.starts[0]:
-                newest = recovered.last_store_timestamp  # of those before it nothing was read
+                newest = recovered.last_store_timestamp  # no record before it was read
             return recovered._replace(end=end, last_store_timestamp=newest)
         return recovered
 
     def _is_torn(self, row: Row) -> bool:
         """
-        The last properties end in zeros: the disk did not get them any more.
+        Return whether the last record's properties end in zeros, because the disk did not get their
+        end.
 
-        The CRC covers only the body. Behind such a record nothing can be read, or lost power
-        would have spared what was written later.
+        The CRC covers only the body. Nothing readable follows such a record, else lost power would
+        have spared what was written later.
         """
         return row[11].endswith("\0")
 
     def begun_at(self, start: int) -> int:
-        """When the first record of a file was stored, ms; 0 if that is no good one, and may lie."""
+        """
+        Return the store time of a file's first record, ms; 0 if that record is damaged, so that its
+        time may be wrong.
+        """
         needed = READ_SIZE
         while needed:
             data = self._row.file(start).pread(needed, 0)
@@ -152,7 +160,7 @@ class LogRecovery:
                         dispatch(rows)
                 verdict, needed = walked.verdict, max(walked.needed, READ_SIZE)
                 if not walked.size and position + len(data) >= self._row.file_size:
-                    break  # what stands there would end behind the end of the file
+                    break  # a record there would end after the end of the file
                 position += walked.size
             end = start + position
             position = 0
@@ -162,11 +170,12 @@ class LogRecovery:
 
     def cut(self, end: int, safe: int) -> None:
         """
-        Let the log end here: files behind go, and what follows in this file becomes zero.
+        End the log at `end`: delete later files, and fill the rest of this file with zeros.
 
-        :param safe: up to here it is surely on the disk, not only in its cache.
+        :param safe: physical offset up to which the log is surely on the disk, not only in its
+            cache.
         """
-        # the last one first: a crash in between must not leave a hole in the row
+        # Delete the last file first, as a crash in between must not leave a hole in the row.
         for start in reversed([start for start in self._row.starts if start > end]):
             self.log.info("deleting {path}, which lies behind the end", path=self._row.path(start))
             self._row.delete(start)
@@ -180,6 +189,7 @@ class LogRecovery:
                     path=self._row.path(start),
                 )
             file.zero(end - start)
-            # or a second crash shows what was here, in what it tore of the messages put since
+            # Sync now. Else, after a second crash, old bytes may show in the torn parts of newer
+            # messages.
             file.sync()
         self._log.recovered(end, min(safe, end))

@@ -1,4 +1,4 @@
-"""Whole records in a stretch of the log, whatever lies between them.
+"""Finds the whole records in a stretch of the log, whatever bytes lie between them.
 
 Spec: store.md, sections 2.1 and 5.6.
 """
@@ -17,7 +17,8 @@ _HEAD = 36
 """Bytes at the start of a record up to the end of its physical offset."""
 
 Read = Callable[[int, int], bytes]
-"""Bytes of one file: how many, and from which physical offset on."""
+"""Returns bytes of one file; the parameters are their number, and the physical offset of the
+first."""
 
 
 def whole_records(
@@ -30,13 +31,13 @@ def whole_records(
     next_data: Callable[[int], int] = lambda position: position,
 ) -> Iterator[Sequence[Row]]:
     """
-    Every record with the right magic, size and physical offset, in order; a batch at a time.
+    Yield every record with the right magic, size and physical offset, in order and in batches.
 
-    :param begin: physical offset; where the first record starts, or anywhere.
-    :param end: physical offset; the end of the same file at most.
-    :param check_crc: leave out those whose body is damaged.
-    :param next_data: where zeros end that need not be read, from a physical offset on: the rest of
-        a file that was just begun is a gibibyte of them.
+    :param begin: physical offset of the first record, or any other one.
+    :param end: physical offset, at most the end of the same file.
+    :param check_crc: leave out records whose body is damaged.
+    :param next_data: returns the end of a stretch of zeros that need not be read, from a physical
+        offset on. The rest of a new file is a gibibyte of zeros.
     """
     position, needed = begin, READ_SIZE
     while position < end:
@@ -56,9 +57,11 @@ def whole_records(
 
 def _next_candidate(read: Read, position: int, end: int, next_data: Callable[[int], int]) -> int:
     """
-    Where the next record may start that knows its own place; `end` for none.
+    Return where the next record may start that names its own physical offset; `end` if there is
+    none.
 
-    Its size, which comes first, may begin with zeros: these may end what need not be read.
+    A record begins with its size, whose first bytes may be zeros. So it may start some bytes before
+    the place that `next_data` returns.
     """
     while (position := max(position, next_data(position) - _MAGIC_AT)) + _HEAD <= end:
         data = read(min(READ_SIZE, end - position), position)

@@ -1,4 +1,4 @@
-"""What a log has to give up is kept in a folder of its own, where nobody serves it.
+"""Copies stretches that a log has to give up into folders of their own, which are never served.
 
 Spec: store.md, sections 3.5 and 5.6 (how a log is cut).
 """
@@ -26,10 +26,10 @@ class TailAside(NamedTuple):
     """
     A stretch of the log that was set aside.
 
-    :ivar folder: where its bytes are.
-    :ivar start: physical offset of its first byte; the log ends there now.
-    :ivar end: physical offset behind its last byte.
-    :ivar messages: whole ones in it.
+    :ivar folder: path of the folder that holds its bytes.
+    :ivar start: physical offset of its first byte, and now the end of the log.
+    :ivar end: physical offset after its last byte.
+    :ivar messages: number of whole messages in it.
     """
 
     folder: str
@@ -39,11 +39,11 @@ class TailAside(NamedTuple):
 
 
 def folder_for(disk: Disk, root: str, what: str, now_ms: int) -> str:
-    """A folder that is not there yet: what it is, and the local time."""
+    """Return the path of a folder that does not exist yet, named by `what` and the local time."""
     when = datetime.fromtimestamp(now_ms / 1000).strftime("%Y%m%d%H%M%S")
     path = folder = f"{root}/{FOLDER}/{what}-{when}"
     again = 1
-    while disk.exists(folder):  # an earlier attempt, in the same second
+    while disk.exists(folder):  # an earlier attempt in the same second
         again += 1
         folder = f"{path}-{again}"
     return folder
@@ -51,11 +51,11 @@ def folder_for(disk: Disk, root: str, what: str, now_ms: int) -> str:
 
 class Keeper:
     """
-    Copies stretches of a log aside. Blocks: for the worker, or for a start.
+    Copies stretches of a log aside. Blocks: call it in the worker, or at a start.
 
-    A file `about.json` says what it is: `from`, `to`, `messages` (whole ones), `topics` (messages
-    of each), `why`, `time` (ms), `owed` (see `local/refetch.py`). It is written last: a
-    folder without it is not complete.
+    A file `about.json` describes the stretch: `from`, `to`, `messages` (number of whole ones),
+    `topics` (messages of each), `why`, `time` (ms), `owed` (see `local/refetch.py`). It is written
+    last, so a folder without it is not complete.
 
     :param root: the store's root directory.
     """
@@ -69,13 +69,13 @@ class Keeper:
         self, kind: str, start: int, end: int, why: str, now_ms: int, *, is_owed: bool = False
     ) -> TailAside:
         """
-        Bring what lies between two physical offsets to the disk once more.
+        Copy the bytes between two physical offsets into a folder, and sync it.
 
-        What fails leaves nothing behind: a slave tries again every few seconds, and pieces of each
-        attempt would take the room that an operator makes.
+        A copy that fails is removed: a slave tries again every few seconds, and the pieces of each
+        attempt would fill the space that an operator makes free.
 
         :param kind: the first word of the folder's name.
-        :param is_owed: nobody may lead with this log before it has these bytes again.
+        :param is_owed: no broker may lead with this log before it has these bytes again.
         :raises OSError: the disk refuses, or is full.
         :raises StoreError: a file is missing.
         """
@@ -87,7 +87,7 @@ class Keeper:
             raise
 
     def discard(self, folder: str) -> None:
-        """What was kept there is still in the log; a disk that refuses this keeps it twice."""
+        """Delete a copy whose bytes are still in the log. If the disk refuses, the copy stays."""
         with suppress(OSError):
             self._disk.remove_tree(folder)
 
@@ -116,7 +116,7 @@ class Keeper:
         """
         Write `about.json`.
 
-        :param topics: how many messages of each.
+        :param topics: number of messages by topic.
         :raises OSError: the disk refuses.
         """
         about = {
@@ -132,7 +132,7 @@ class Keeper:
 
     def records(self, begin: int, end: int) -> Iterator[Sequence[Row]]:
         """
-        The whole records in a stretch of one file, by the batch.
+        Yield the whole records in a stretch of one file, in batches.
 
         :raises OSError: the disk refuses.
         """
@@ -153,7 +153,7 @@ class Keeper:
         try:
             for position in range(begin, end, _CHUNK):
                 data = source.pread(min(_CHUNK, end - position), position - file_start)
-                if data.lstrip(b"\0"):  # else it reads as zero, and takes no room
+                if data.lstrip(b"\0"):  # zeros need not be written, and take no space
                     target.pwrite(data, position - begin)
             target.sync()
         finally:

@@ -1,4 +1,4 @@
-"""What of a commit log is not dispatched yet, slice by slice.
+"""Reads the part of a commit log that is not dispatched yet, slice by slice.
 
 Spec: store.md, section 6.
 """
@@ -14,26 +14,27 @@ from rmq_ha.server.store.log.commitlog import CommitLog
 from rmq_ha.server.store.log.search import whole_records
 
 _READ_SIZE = 5 << 16
-"""Bytes: a slice of messages of 1 KiB. What is read beyond a slice is read once more."""
+"""Bytes of one read, enough for a slice of messages of 1 KiB. Bytes after the slice are read again
+for the next one."""
 
 
 class Tail(Protocol):
     """
-    Where a dispatcher gets records from.
+    The source of a dispatcher's records.
 
     :ivar unreadable_at: physical offset of bytes that can never become a record, where the tail
-        waits; None while what is there can be read, or may still be completed.
+        waits; None while the next bytes are readable or incomplete.
     """
 
     unreadable_at: int | None
 
     def next_slice(self, position: int, waits: bool) -> Run | None:
         """
-        What follows in the log: SLICE records or SLICE_WORK at most.
+        Return the next records of the log, at most SLICE records or SLICE_WORK.
 
         :param position: physical offset below the end of the log.
-        :param waits: do not skip bytes that cannot be read: stay in front of them.
-        :returns: None when more of the log is needed first.
+        :param waits: wait before bytes that cannot be read, instead of skipping them.
+        :returns: None if more of the log is needed first.
         :raises StoreError: the disk refuses.
         """
 
@@ -42,10 +43,10 @@ class LogTail:
     """
     The tail of the built-in commit log.
 
-    Where no record follows there are three cases. The log ends there, or before the record does:
-    that is no damage, and what is missing comes with the next bytes. A blank ends the file. All
-    else can never become a record: a master skips it, a slave stays in front of it, as its master
-    may send that place anew; `unreadable_at` tells whoever vouches for this log.
+    Where no whole record follows, there are three cases. If the log ends before the record does,
+    nothing is damaged, and the next bytes complete it. A blank ends the file. Any other bytes can
+    never become a record: a master skips them. A slave waits before them, as its master may send
+    that place again, and `unreadable_at` says so.
     """
 
     log = Logger()
@@ -56,7 +57,7 @@ class LogTail:
         self.unreadable_at: int | None = None
 
     def forget(self) -> None:
-        """The log was cut: what stood in it is not waited for."""
+        """Forget the unreadable bytes, because the log was cut."""
         self._told_at = -1
         self.unreadable_at = None
 
@@ -66,7 +67,7 @@ class LogTail:
         return self._read_slice(position, waits) if run is None else run
 
     def _read_slice(self, position: int, waits: bool) -> Run | None:
-        """From the log: the records, and the position behind them."""
+        """Read records from the log; return them with the position after them."""
         log = self._log
         next_file = log.row.start_of(position) + log.file_size
         self.unreadable_at = None
@@ -95,7 +96,10 @@ class LogTail:
         return Run(position, end, [])
 
     def _next_record(self, begin: int, end: int) -> int:
-        """The physical offset of the next whole record in a stretch of one file; else its end."""
+        """
+        Return the physical offset of the next whole record in a stretch of one file, or the
+        stretch's end.
+        """
         log = self._log
         records = whole_records(
             lambda size, position: log.read(position, size), begin, end, log.delay_levels

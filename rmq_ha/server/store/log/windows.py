@@ -1,8 +1,8 @@
-"""Stretches of the log that the pulls of several queues share.
+"""Reads stretches of the log that the pulls of several queues share.
 
-Messages of queues that are written at once lie between each other, and whoever consumes a topic
-reads all of its queues at about one pace: the bytes between the messages of one pull are those of
-the next ones. A read of one record costs more than all that is done with it afterwards.
+The messages of queues that are written at the same time are mixed in the log, and a consumer of a
+topic reads all its queues at about the same pace. So the bytes between the messages of one pull are
+the messages of the next pulls. One read costs more than all other work for a record.
 """
 
 from collections import deque
@@ -16,15 +16,15 @@ _WIDEST = WINDOW_SIZE // 2
 _MOST_WINDOWS = 4
 _MOST_MISSED = 8
 MAX_GAP = 2048
-"""Bytes of other queues' records that are read along rather than reading once more: a read costs
-about as much as taking in so many."""
+"""Most bytes of other queues' records that are read to save another read: a read costs about as
+much as this many bytes."""
 
 
 class WindowLog(LogBytes, Protocol):
     """
-    A log below whose end nothing changes but by a cut.
+    A log whose bytes below the end only change when it is cut.
 
-    :ivar cuts: how many there were.
+    :ivar cuts: number of cuts so far.
     """
 
     cuts: int
@@ -38,11 +38,11 @@ class _Window(NamedTuple):
 
 class LogWindows:
     """
-    Reads records, and remembers some of the log around them.
+    Reads records, and keeps some of the log around them in memory.
 
-    The first pull from a stretch reads its own records and nothing else. A second one from about
-    the same place is a sign of more to come: it reads a window from there on, which serves the
-    others until they get to its end. Whoever crosses that reads the next one.
+    The first pull from a stretch reads only its own records. A second pull near that place
+    announces more, so it reads a window from there on. The window serves the other pulls until they
+    reach its end, and the pull that crosses the end reads the next window.
     """
 
     def __init__(self, log: WindowLog) -> None:
@@ -53,10 +53,10 @@ class LogWindows:
 
     def records(self, places: Sequence[int], sizes: Sequence[int]) -> list[bytes]:
         """
-        The bytes at these places, rising; fewer, or none, where the log has not as many.
+        Return the bytes at these places; fewer, or none, where the log ends earlier.
 
-        :param places: physical offsets.
-        :param sizes: positive.
+        :param places: physical offsets, rising.
+        :param sizes: size of each record in bytes, positive.
         :raises StoreError: the disk refuses.
         """
         start, end = places[0], places[-1] + sizes[-1]
@@ -81,7 +81,7 @@ class LogWindows:
         ]
 
     def _open(self, start: int, end: int) -> _Window | None:
-        """A window for a span that was not the first one here; None: it is."""
+        """Open a window for a span near an earlier one; None if this span is the first one here."""
         if not any(window.start <= start <= window.end for window in self._windows):
             for missed in self._missed:
                 if missed[0] < end and start < missed[1]:
@@ -92,13 +92,13 @@ class LogWindows:
             self._missed.remove(missed)
         data = self._log.read(start, min(WINDOW_SIZE, self._log.max_offset - start))
         if end - start > len(data):
-            return None  # the file ends within
+            return None  # the file ends within the span
         window = _Window(start, start + len(data), data)
         self._windows.append(window)
         return window
 
     def _pieces(self, places: Sequence[int], sizes: Sequence[int]) -> list[bytes]:
-        """Those that lie close together by one read."""
+        """Read the records without a window; one read for those that lie close together."""
         read, file_size = self._log.read, self._log.file_size
         records: list[bytes] = []
         first = 0

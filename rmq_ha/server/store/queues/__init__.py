@@ -1,4 +1,4 @@
-"""Consume queues: of each queue of a topic, where its messages are in the log.
+"""Consume queues: the places in the log of the messages of each queue of a topic.
 
-Enter at `table.ConsumeQueueTable`, which has one `queue.ConsumeQueue` a queue.
+Enter at `table.ConsumeQueueTable`, which has one `queue.ConsumeQueue` for each queue.
 """

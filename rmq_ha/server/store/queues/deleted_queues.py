@@ -1,8 +1,9 @@
-"""deletedQueues.json: where in the log the present lives of deleted queues begin.
+"""deletedQueues.json: the physical offsets from which on records belong to queues that were deleted
+and may exist again.
 
-The log keeps the messages of a queue that was deleted. Whoever reads it again, after a crash or
-because other queues end further in front, would build the queue of old, and number new messages
-behind it. RocketMQ does; it ignores this file.
+The log keeps the messages of a deleted queue. A start may read them again, after a crash or because
+another queue lacks messages. Without this file it would rebuild the deleted queue, and number new
+messages after the old ones. RocketMQ does so; it ignores this file.
 """
 
 from collections.abc import Iterable
@@ -16,11 +17,12 @@ from rmq_ha.base.store_format.deleted_queues import NAME, decode_beginnings, enc
 
 class DeletedQueues(PersistedTable):
     """
-    By topic and queue id the physical offset below which records are none of the queue's any more.
+    The physical offset, by topic and queue id, below which records do not belong to the queue any
+    more.
 
-    An entry lasts as long as the log has such records.
+    An entry is kept as long as the log has such records.
 
-    :ivar table: always the same dict; to be read only.
+    :ivar table: always the same dict; only read it.
     """
 
     without_file = "may bring messages back of topics that were deleted"
@@ -30,32 +32,42 @@ class DeletedQueues(PersistedTable):
         self.table: dict[tuple[str, int], int] = {}
 
     def add(self, keys: Iterable[tuple[str, int]], physical_offset: int) -> "Deferred[bool]":
-        """These queues are deleted, and the log ends there; as `persist`."""
+        """
+        Note that these queues are deleted and that the log ends at this offset.
+
+        Returns what `persist` does.
+        """
         self.table.update(dict.fromkeys(keys, physical_offset))
         return self.persist()
 
     def cut(self, end: int) -> None:
-        """The log was cut and ends there: what comes now is new."""
+        """
+        Lower the entries above `end`, because the log was cut there and later records are new.
+        """
         for key, begin in self.table.items():
             if begin > end:
                 self.table[key] = end
                 self.is_dirty = True
 
     def expire(self, min_physical_offset: int) -> None:
-        """The log begins there; what no record lies below is forgotten, in the file later on."""
+        """
+        Forget the entries below which the log has no record any more.
+
+        The file is written later.
+        """
         for key, begin in list(self.table.items()):
             if begin <= min_physical_offset:
                 del self.table[key]
                 self.is_dirty = True
 
     def encode(self) -> bytes:
-        """`deletedQueues.json`: topic to queue id to physical offset."""
+        """Return the text of `deletedQueues.json`: by topic and queue id the physical offset."""
         return encode_beginnings(self.table)
 
     def decode(self, data: bytes) -> None:
         """
         Take over a file's entries, all or none.
 
-        :raises ProtocolViolation: it is not such a file.
+        :raises ProtocolViolation: the text does not hold such entries.
         """
         self.table.update(decode_beginnings(data))

@@ -1,4 +1,4 @@
-"""queueEnds: where log and queues ended at a clean stop. Java ignores the file.
+"""queueEnds: the ends of log and queues at a clean stop. Java ignores the file.
 
 The first line is the CRC-32 of the rest in hexadecimal; the rest is JSON.
 """
@@ -15,11 +15,11 @@ FILE_NAME = "queueEnds"
 
 class QueueEnd(NamedTuple):
     """
-    One queue's bounds.
+    The bounds of one queue.
 
-    :ivar first: queue offset of its first file's first unit.
+    :ivar first: queue offset of the first unit in its first file.
     :ivar end: the queue offset that the next message gets.
-    :ivar reached: physical offset behind the last record that it knows; -1 for none.
+    :ivar reached: physical offset after the last record that the queue knows; -1 if it knows none.
     """
 
     first: int
@@ -29,12 +29,13 @@ class QueueEnd(NamedTuple):
 
 class QueueEnds(NamedTuple):
     """
-    What is written at a clean stop.
+    The content of the file.
 
     :ivar log_min: physical offset where the log begins.
-    :ivar log_end: and where it ends.
-    :ivar last: physical offset and size of the last record that is in a queue; None without one.
-    :ivar queues: by topic and queue id.
+    :ivar log_end: physical offset where the log ends.
+    :ivar last: physical offset and size of the last record that is in a queue; None without a
+        record.
+    :ivar queues: the bounds by topic and queue id.
     """
 
     log_min: int
@@ -54,7 +55,7 @@ class QueueEnds(NamedTuple):
 
     @classmethod
     def decode(cls, data: bytes) -> "QueueEnds | None":
-        """From a file's bytes; None for anything that is not whole."""
+        """Read a file's bytes; None if they are damaged or incomplete."""
         head, _, text = data.partition(b"\n")
         if head != f"{crc32(text):08x}".encode():
             return None
@@ -74,7 +75,7 @@ class QueueEnds(NamedTuple):
 
 
 def read_ends(disk: Disk, root: str) -> QueueEnds | None:
-    """What the last clean stop of ours wrote; None when there is nothing that can be read."""
+    """Return the ends that our last clean stop wrote; None if they cannot be read."""
     try:
         return QueueEnds.decode(disk.read_bytes(f"{root}/{FILE_NAME}"))
     except OSError:

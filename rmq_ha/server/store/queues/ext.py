@@ -1,4 +1,5 @@
-"""The extension of one consume queue: store time and filter bit map beside the tag code.
+"""The extension of one consume queue: a file with the store time and the filter bit map of
+messages.
 
 Spec: store.md, section 3.6.
 """
@@ -25,14 +26,14 @@ _NO_WINDOW = (0, b"")
 
 class QueueExtension:
     """
-    Units that the consume queue points to, in files of their own.
+    Units in files of their own, to which the consume queue points.
 
-    A unit is staged with its request and written before the queue's; what was staged and not
-    written is forgotten by the next `begin`. A position that a queue points to is never given
-    out again, so that an address finds its own unit or none.
+    A unit is staged with its request and written before the unit of the queue. `begin` forgets
+    units that were staged and not written. A position to which a queue points is never used again,
+    so an address leads to its own unit or to none.
 
     :param directory: `consumequeue_ext/<topic>/<queueId>` of the store.
-    :param bit_map_of: which SQL92 filters a message matches; None for none.
+    :param bit_map_of: returns the SQL92 filters that a message matches; None for no bit map.
     """
 
     __slots__ = ("_bit_map_of", "_directory", "_end", "_files", "_staged", "_starts", "_window")
@@ -47,16 +48,17 @@ class QueueExtension:
         self._window = _NO_WINDOW
 
     def load(self, starts: list[int]) -> None:
-        """The files that were found; the next unit goes into a new one until `settle`."""
+        """Take the files that were found. Until `settle`, the next unit goes into a new file."""
         self._starts = sorted(starts)
         self._end = self._starts[-1] + self._files.file_size if starts else 0
         self._window = _NO_WINDOW
 
     def settle(self, last_address: int | None) -> None:
         """
-        The queue was cut: go on behind the last unit that it points to.
+        Continue after the last unit to which the queue points, after the queue was cut or loaded.
 
-        :param last_address: None when it points to none of late: a new file is begun.
+        :param last_address: None if no recent unit of the queue points here; then a new file is
+            begun.
         :raises StoreError: the disk refuses.
         """
         if last_address is None:
@@ -77,7 +79,7 @@ class QueueExtension:
 
     def clear(self) -> None:
         """
-        The queue is empty: nothing points here.
+        Delete all files, because the queue is empty.
 
         :raises StoreError: the disk refuses.
         """
@@ -86,14 +88,14 @@ class QueueExtension:
         self.load([])
 
     def begin(self) -> None:
-        """Forget what was staged for a write that failed."""
+        """Forget the units that were staged for a write that failed."""
         self._staged.clear()
 
     def stage(self, request: Row) -> int:
         """
-        Prepare a unit.
+        Prepare a unit for `write`.
 
-        :returns: its address; the plain tag code when it does not fit into a unit.
+        :returns: its address; the plain tag code if it does not fit into a unit.
         """
         bit_map = self._bit_map_of(DispatchRequest._make(request))
         unit = encode_extension(ExtensionUnit(request[4], request[5], bit_map))
@@ -105,7 +107,7 @@ class QueueExtension:
             last, data = self._staged[-1]
             position = last + len(data)
         room = -position % size
-        # At the very start of a file the whole of it is room, unless the file is full.
+        # At the very start of a file the whole file is free, unless the file before is full.
         if (room or size) - END_ROOM < len(unit):
             self._staged.append((position, END_MARK))
             position += room
@@ -114,7 +116,7 @@ class QueueExtension:
 
     def write(self) -> None:
         """
-        Write what was staged, one write for each file.
+        Write the staged units, with one write for each file.
 
         :raises StoreError: the disk refuses; stage the same requests again later.
         """
@@ -135,7 +137,7 @@ class QueueExtension:
 
     def get(self, address: int) -> ExtensionUnit | None:
         """
-        What an address of the queue points to; None if it is lost.
+        Return the unit at an address that the queue holds; None if the unit is lost.
 
         :raises StoreError: the disk refuses.
         """
@@ -166,7 +168,7 @@ class QueueExtension:
         return f"{self._directory}/{start:020d}"
 
     def _read(self, position: int) -> tuple[ExtensionUnit, int] | None:
-        """The unit and its size, from the bytes read last or from the file."""
+        """Return the unit and its size, from the bytes read last or from the file."""
         first, data = self._window
         unit = decode_extension(data, position - first)
         if unit is not None:

@@ -1,4 +1,4 @@
-"""The files of all consume queues: few descriptors for very many files.
+"""The files of all consume queues, with few descriptors for very many files.
 
 Spec: store.md, section 1.
 """
@@ -11,19 +11,21 @@ from rmq_ha.base.seams import Disk, File
 from rmq_ha.base.store_flags import may_pass
 
 FEWEST_QUEUE_FILES = 256
-"""Kept open, where the process may have so many: a queue beyond them is opened and closed for each
-write, at four times the calls."""
+"""How many queue files stay open at least, if the process may have so many. A queue beyond them is
+opened and closed for each write, which takes four times the calls."""
 _OTHER_FILES = 768
-"""Of the log and the index, and those of queues that were just made."""
+"""Descriptors that are left for the log, the index, and queue files that were just made."""
 _FEWEST_OTHERS = 48
 
 
 def most_queue_files(open_files: int) -> int:
     """
-    How many queue files are kept open, while as many again may have been made just now.
+    Return how many queue files may stay open.
 
-    :param open_files: that this process may have, besides connections: also those of log and index,
-        listening ports, and tables that are being written.
+    As many again may be open because they were just made.
+
+    :param open_files: descriptors of this process besides connections. They include the log, the
+        index, listening ports, and tables that are being written.
     """
     room = open_files - _FEWEST_OTHERS
     usual = max(FEWEST_QUEUE_FILES, open_files - _OTHER_FILES)
@@ -32,21 +34,22 @@ def most_queue_files(open_files: int) -> int:
 
 class QueueFiles:
     """
-    Reads and writes files of one size by their path; the least used descriptors are given back.
+    Reads and writes files of one size by their path; closes the files that were used least
+    recently.
 
-    All calls belong to the reactor's thread but `sync`, which blocks and runs in the worker,
-    never twice at once. It opens files for itself, so that no descriptor is closed under its
-    feet. Only a file that was just made is flushed through the object that made it, as that one
-    knows which directories are new as well; when very many are made at once, the file system's
-    journal has to do for some of them.
+    Call everything in the reactor's thread, except `sync`, which blocks and runs in the worker,
+    never twice at once. `sync` opens files for itself, so that nobody closes its descriptors. Only
+    a file that was just made is flushed through the object that made it, because that object knows
+    which directories are new as well. If very many files are made at once, some are flushed without
+    it, and their directories depend on the file system's journal.
 
-    What the two threads share needs no lock: a path is marked dirty after the write and unmarked
-    before the flush, only the reactor's thread closes what it opened, and it removes no file that
+    The two threads need no lock. A path is marked dirty after the write and unmarked before the
+    flush. Only the reactor's thread closes the files that it opened, and it removes no file that
     the worker is just opening.
 
     :param file_size: bytes of each file.
-    :param most_open: descriptors that are kept, and as many again, but no more than
-        `FEWEST_QUEUE_FILES`, for files just made.
+    :param most_open: descriptors that stay open. As many again, but at most `FEWEST_QUEUE_FILES`,
+        stay open for files that were just made.
     """
 
     def __init__(self, disk: Disk, file_size: int, most_open: int = FEWEST_QUEUE_FILES) -> None:
@@ -74,7 +77,7 @@ class QueueFiles:
         return file
 
     def _opened(self, path: str) -> File:
-        """A file; what is kept open is given back where the process has no descriptor left."""
+        """Open a file; if the process has no descriptor left, close idle files first."""
         try:
             return self._disk.open(path, self.file_size)
         except OSError as error:
@@ -90,7 +93,7 @@ class QueueFiles:
             file.close()
 
     def _release_synced(self) -> None:
-        """Files that were just made and are on the disk now are files like any other."""
+        """Treat new files that `sync` has flushed like any other file."""
         while self._synced:
             path, file = self._synced.popleft()
             if self._made.get(path) is file:
@@ -99,7 +102,11 @@ class QueueFiles:
                     file.close()
 
     def read(self, path: str, size: int, position: int) -> bytes:
-        """:raises StoreError: the disk refuses."""
+        """
+        Read bytes of a file.
+
+        :raises StoreError: the disk refuses.
+        """
         try:
             return self._file(path).pread(size, position)
         except OSError as error:
@@ -107,10 +114,10 @@ class QueueFiles:
 
     def write(self, path: str, data: bytes, position: int, is_new: bool) -> None:
         """
-        Write into a file that is created if it is missing.
+        Write into a file, which is created if it is missing.
 
-        :param is_new: this is its first write.
-        :raises StoreError: the disk refuses; any part of `data` may be there.
+        :param is_new: this is the file's first write.
+        :raises StoreError: the disk refuses; any part of `data` may be written.
         """
         try:
             self._file(path, is_new).pwrite(data, position)
@@ -123,7 +130,7 @@ class QueueFiles:
 
     def zero(self, path: str, position: int) -> None:
         """
-        Everything from `position` to the end of the file reads as zero.
+        Fill the file with zeros from `position` to its end.
 
         :raises StoreError: the disk refuses.
         """
@@ -153,7 +160,7 @@ class QueueFiles:
         """
         inside = directory + "/"
         paths = {*list(self._dirty), *self._open, *self._made}
-        paths.add(self._opening or "")  # looked at last: it was unmarked before it is opened
+        paths.add(self._opening or "")  # looked at last: `sync` removes it from `_dirty` first
         for path in paths:
             if path.startswith(inside):
                 self._forget(path)
@@ -163,26 +170,26 @@ class QueueFiles:
             raise StoreError(f"cannot remove {directory}: {error}") from error
 
     def _forget(self, path: str) -> None:
-        """Close the file, and see to it that the worker does not open it (again)."""
+        """Close the file, and make sure that the worker does not open it (again)."""
         self._dirty.pop(path, None)
         made = self._made.pop(path, None)
         for file in (self._open.pop(path, None), made):
             if file is not None:
                 file.close()
         while self._opening == path:
-            pass  # it takes microseconds, and opening a removed file would make it anew
+            pass  # takes microseconds; after a removal it would create the file again
 
     @property
     def dirty_bytes(self) -> int:
-        """What was written since the last `sync`."""
+        """Bytes written since the last `sync`."""
         return sum(list(self._dirty.values()))
 
     def sync(self) -> None:
         """
-        What was written before this call is on the disk. Blocks: call it in the worker.
+        Bring all bytes written before this call to the disk. Blocks: call it in the worker.
 
-        :raises NotNow: a file cannot be opened just now; what is left waits for the next time.
-        :raises StoreError: the disk refuses, and what is on it is not known.
+        :raises NotNow: a file cannot be opened just now; the next call continues with it.
+        :raises StoreError: the disk refuses, and it is not known which bytes it has.
         """
         for path in list(self._dirty):
             count = 0
@@ -218,7 +225,7 @@ class QueueFiles:
         except OSError:
             if made is None or self._made.get(path) is made:
                 raise
-            return  # removed, and closed, in the meantime
+            return  # the file was removed and closed meanwhile
         finally:
             if made is None:
                 file.close()
@@ -226,7 +233,7 @@ class QueueFiles:
             self._synced.append((path, made))
 
     def close(self) -> None:
-        """Give all descriptors back; twice is harmless, and any use opens them again."""
+        """Close all files. A second call is harmless, and the next use opens files again."""
         for file in (*self._open.values(), *self._made.values()):
             file.close()
         self._open.clear()

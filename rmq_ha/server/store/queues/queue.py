@@ -1,4 +1,4 @@
-"""One consume queue: where the messages of one queue of a topic are in the CommitLog.
+"""One consume queue: the places in the CommitLog of the messages of one queue of a topic.
 
 Spec: store.md, section 3.
 """
@@ -21,12 +21,15 @@ Restarted = Callable[[str, int, int], object]
 
 class ConsumeQueue(QueueRepair):
     """
-    One queue of one topic: `queue_units` reads it, `queue_repair` recovers it, and here it grows.
+    One queue of one topic.
 
-    Writing fails without a trace: the same requests may be put again.
+    `units` reads it, `repair` recovers it, and this class appends to it.
 
-    :param extension: where store times and bit maps go; None: nowhere.
-    :param restarted: called with topic, queue id and queue offset when a new life begins there.
+    A write that fails changes nothing, so the same requests may be put again.
+
+    :param extension: stores store times and bit maps; None: they are not stored.
+    :param restarted: called with topic, queue id and queue offset when a new life of the queue
+        begins.
     """
 
     log = Logger()
@@ -47,14 +50,16 @@ class ConsumeQueue(QueueRepair):
 
     def append(self, requests: Sequence[Row]) -> None:
         """
-        Add one unit for each record that is not there yet.
+        Add one unit for each record that the queue does not have.
 
-        A record behind all that the queue knows, but with a number that is taken, begins a new
-        life: the topic was deleted and made again, or its master gave numbers anew. From there on
-        the old units are of no use, as the master does not have them either. Numbers that are left
-        out stay left out, where the log has the room in which their records were lost: every later
-        message keeps its number. Where it has none the unit comes next, as with RocketMQ, and so
-        it does when only one record has a strange number.
+        A record may come after all that the queue knows, but with a queue offset that is used. Then
+        a new life begins: the topic was deleted and created again, or the master numbered again.
+        From there on the old units are dropped, as the master does not have them either. If only
+        one record has such a wrong number, its unit just comes next.
+
+        Queue offsets may also be missing. If the log has enough bytes for the lost records, their
+        offsets stay unused, so every later message keeps its own offset. Else the unit comes next,
+        as in RocketMQ.
 
         :param requests: of this queue, in log order.
         :raises StoreError: the disk refuses.
@@ -71,7 +76,7 @@ class ConsumeQueue(QueueRepair):
         for index, request in enumerate(requests):
             physical_end = request[2] + request[3]
             if physical_end <= reached:
-                continue  # built already
+                continue  # the queue has it
             position = request[6] * UNIT_SIZE
             if position != end:
                 is_new = not units and self._is_empty()
@@ -95,7 +100,7 @@ class ConsumeQueue(QueueRepair):
             try:
                 code = request[4] if extension is None else extension.stage(request)
                 units.append(pack(request[2], request[3], code))
-            except struct_error:  # a delivery time beyond the 64 bits, as only a foe sends it
+            except struct_error:  # a delivery time beyond 64 bits, which only an attacker sends
                 units.append(pack(request[2], request[3], 0))
             end += UNIT_SIZE
             reached = physical_end
@@ -103,7 +108,8 @@ class ConsumeQueue(QueueRepair):
 
     def leave_out(self, end: int) -> None:
         """
-        The numbers below a queue offset were given, to messages that are lost: never again.
+        Move the queue's end up to `end`, so that the queue offsets of lost messages are not used
+        again.
 
         :raises StoreError: the disk refuses.
         """
@@ -120,8 +126,8 @@ class ConsumeQueue(QueueRepair):
         """
         Write units at the end of the queue.
 
-        :param first: position of the first one.
-        :param reached: end of the last one's record.
+        :param first: position of the first unit, bytes.
+        :param reached: physical offset after the record of the last unit.
         """
         if units:
             if self._extension is not None:
@@ -132,7 +138,11 @@ class ConsumeQueue(QueueRepair):
             self.max_physical_offset = reached
 
     def _begin_anew(self, request: Row, position: int) -> int:
-        """A new life begins at this position, below the end; crash-safe, as the log has it all."""
+        """
+        Begin a new life at this position below the end.
+
+        A crash does no harm, as the log has all records.
+        """
         self.log.warn(
             "{topic} {queue_id} begins anew at queue offset {found}: the record at "
             "{physical_offset} has that number, although the queue, built up to {reached} of the "
@@ -168,9 +178,9 @@ class ConsumeQueue(QueueRepair):
 
     def _begin_at(self, position: int) -> int:
         """
-        Start an empty queue in the middle, with fillers in the place of the missing history.
+        Start an empty queue in the middle, with fillers in place of the missing messages.
 
-        Java does so in a fresh file only; a file that truncation left empty is as good.
+        Java does so only in a new file; here also in a file that truncation left empty.
         """
         self._empty(self.max_physical_offset)
         start = position - position % self._size
@@ -181,5 +191,8 @@ class ConsumeQueue(QueueRepair):
 
 
 def _is_slip(requests: Sequence[Row], index: int, expected: int) -> bool:
-    """Only this record has another number than the expected one: the next one goes on behind it."""
+    """
+    Return whether only this record has an unexpected queue offset, because the next record has the
+    offset after the expected one.
+    """
     return index + 1 < len(requests) and requests[index + 1][6] == expected + 1

@@ -1,4 +1,4 @@
-"""How one consume queue is found after a stop, cut to the log, and cleaned.
+"""Recovers one consume queue after a stop, cuts it to the log, and cleans it.
 
 Spec: store.md, sections 3.3 to 3.5 and 9.3.
 """
@@ -14,14 +14,14 @@ from rmq_ha.server.store.queues.units import QueueUnits
 
 
 class QueueRepair(QueueUnits):
-    """Brings a queue's bounds in line with its files, and with the log."""
+    """The part of a queue that adjusts its bounds to its files and to the log."""
 
     __slots__ = ()
 
     # Recovery
 
     def load(self, starts: list[int]) -> None:
-        """The files that were found; they count as full until `recover`."""
+        """Take the files that were found; they count as full until `recover`."""
         self._clear()
         self._starts = sorted(starts)
         if starts:
@@ -30,7 +30,7 @@ class QueueRepair(QueueUnits):
 
     def drop_from(self, start: int) -> None:
         """
-        After `load`: the file that starts there is lost; those behind it go.
+        Remove the file that starts there, which is lost, and all later ones, after `load`.
 
         :raises StoreError: the disk refuses.
         """
@@ -40,11 +40,11 @@ class QueueRepair(QueueUnits):
 
     def recover(self, last_exit_ok: bool) -> None:
         """
-        Find the end of the valid units in the last three files; what is behind it goes.
+        Find the end of the valid units in the last three files, and delete what follows.
 
-        If these hold no message, as lost power may leave them, the files before have the end.
+        Lost power may leave these files without a message; then the end is in earlier files.
 
-        :param last_exit_ok: False: leave nothing but zeros behind the end, however far away.
+        :param last_exit_ok: False: fill everything after the end with zeros, however far away.
         :raises StoreError: the disk refuses.
 
         Spec: store.md, section 3.4.
@@ -53,7 +53,7 @@ class QueueRepair(QueueUnits):
         try:
             self._find_end(last_exit_ok)
             if not last_exit_ok:
-                self.damage = before  # such traces are what a crash leaves
+                self.damage = before  # a crash leaves such traces, so they are no damage
         except StoreError as error:
             if getattr(error.__cause__, "errno", 0) != EIO:
                 raise
@@ -84,7 +84,9 @@ class QueueRepair(QueueUnits):
         self._settle_extension()
 
     def _drop_behind_damage(self) -> None:
-        """A file is missing, or one with others behind it does not begin or end with a unit."""
+        """
+        Remove the files after a missing file, or after one that does not begin and end with a unit.
+        """
         for index, start in enumerate(self._starts[:-1]):
             last = start + self._size - UNIT_SIZE
             is_next = self._starts[index + 1] == start + self._size
@@ -96,7 +98,7 @@ class QueueRepair(QueueUnits):
                 return
 
     def _note(self, start: int, what: str) -> None:
-        """Remember what is wrong with a file, unless it holds nothing and was made ahead."""
+        """Note the damage of a file, unless it is empty because it was created ahead."""
         if self._unit(start)[1] > 0:
             self.damage = self.damage or f"has a file, {self._path(start)}, that {what}"
 
@@ -115,7 +117,7 @@ class QueueRepair(QueueUnits):
 
     def empty(self) -> None:
         """
-        Forget everything; the next message says where the queue begins.
+        Forget all units; the next message says where the queue begins.
 
         :raises StoreError: the disk refuses.
         """
@@ -123,9 +125,9 @@ class QueueRepair(QueueUnits):
 
     def cut_back(self, fits: Callable[[int, int, int], bool]) -> None:
         """
-        Forget the last units, up to one that fits.
+        Forget the last units, down to one that fits.
 
-        :param fits: told queue offset, physical offset and size, which are a filler's as well.
+        :param fits: called with queue offset, physical offset and size of a unit, also of a filler.
         :raises StoreError: the disk refuses.
         """
         end = self._end
@@ -140,7 +142,7 @@ class QueueRepair(QueueUnits):
         """
         Forget the units from a position on.
 
-        :param reached: end of the last record that an empty queue knows.
+        :param reached: physical offset up to which the queue knows the log if no message is left.
         """
         last = self._behind_last_message(position)
         if last < 0:
@@ -154,13 +156,13 @@ class QueueRepair(QueueUnits):
 
     def truncate(self, physical_offset: int) -> None:
         """
-        Forget the records at and behind a physical offset, the new end of the log.
+        Forget the records at and after a physical offset, the new end of the log.
 
         :raises StoreError: the disk refuses.
 
         Spec: store.md, section 3.5.
         """
-        # -1: the files that `recover` looked at hold nothing; the older ones may need the cut
+        # -1: the files that `recover` read have no message, but older files may need the cut.
         if not self._starts or 0 <= self.max_physical_offset <= physical_offset:
             return
         last = -1
@@ -170,12 +172,12 @@ class QueueRepair(QueueUnits):
             last = self._behind_last_message(cut)
             if last < 0 or self._unit(last - UNIT_SIZE)[0] < physical_offset:
                 break
-        # fillers before the cut go as well: the next record has its own number
+        # Fillers before the cut are removed as well: the next record has its own queue offset.
         self._end_at(last, physical_offset)
 
     def correct_min_offset(self, min_physical_offset: int) -> None:
         """
-        Let the bounds start at the first message of the first file that the log still has.
+        Let the bounds start at the first file's first message that the log still has.
 
         :raises StoreError: the disk refuses.
 
@@ -189,12 +191,13 @@ class QueueRepair(QueueUnits):
         position = first_from(self._unit, self._behind_fillers, start, limit, min_physical_offset)
         if position < limit:
             self._min = position
-            # it stays the first one until the log starts behind it
+            # It stays the first message until the log starts after it.
             self._min_is_good_for = self._unit(position)[0]
 
     def delete_expired(self, min_physical_offset: int) -> int:
         """
-        Delete files, never the last, whose last message the log has no more; returns how many.
+        Delete files, but never the last one, whose messages the log has all deleted; return how
+        many.
 
         :raises StoreError: the disk refuses.
 
@@ -218,7 +221,7 @@ class QueueRepair(QueueUnits):
 
     def destroy(self) -> None:
         """
-        Delete all files; numbering restarts at 0.
+        Delete all files; queue offsets restart at 0.
 
         :raises StoreError: the disk refuses.
         """

@@ -1,6 +1,7 @@
-"""Looking for a unit in a consume queue: by store time, by physical offset, and for the last one.
+"""Searches a unit in a consume queue: by store time, by physical offset, or the last one.
 
-Positions are bytes in the queue; `unit` reads the unit at one: physical offset, size, tag code.
+Positions are bytes in the queue; `unit` returns the physical offset, size and tag code of the unit
+at a position.
 
 Spec: store.md, sections 3.4, 3.5 and 3.9.
 """
@@ -18,21 +19,21 @@ from rmq_ha.base.store_format.consumequeue import (
 
 WALK_SIZE = 800 * UNIT_SIZE
 _UNREADABLE_IN_A_ROW = 16
-"""Records whose time nobody can tell, before a search takes what is there for new."""
+"""After so many records whose store time cannot be read, a search treats them as new."""
 
 UnitAt = Callable[[int], tuple[int, int, int]]
 BehindFillers = Callable[[int, int], int]
-"""The first position between two that holds no filler; the second one if there is none."""
+"""Returns the first position between two without a filler; the second position if there is none."""
 StoreTimeOf = Callable[[int, int], int]
 
 
 class Bounds(NamedTuple):
     """
-    Where the units of a queue are.
+    The positions of a queue's units.
 
-    :ivar starts: of its files, ascending; at least one.
+    :ivar starts: positions of its files, ascending; at least one.
     :ivar first: position of the first unit that may be read.
-    :ivar end: position behind the last one.
+    :ivar end: position after the last unit.
     """
 
     starts: Sequence[int]
@@ -50,12 +51,14 @@ def nearest_in_time(
     min_physical_offset: int,
 ) -> int:
     """
-    The position of the message that was stored nearest to a time: the answer of RocketMQ 4.9.
+    Return the position of the message whose store time is nearest to a time, as RocketMQ 4.9 does.
 
-    Of several messages with one time it is any of them, so that whoever begins there misses some.
+    If several messages have the same time, it may be any of them, so that a reader which begins
+    there misses some.
 
-    :param store_time_of: of a record, by physical offset and size; negative if it is gone.
-    :param min_physical_offset: of the CommitLog.
+    :param store_time_of: returns a record's store time by physical offset and size; negative if the
+        record is gone.
+    :param min_physical_offset: physical offset where the CommitLog begins.
     """
     start = _file_by_time(bounds, unit, ms, store_time_of)
     low = max(start, bounds.first)
@@ -89,7 +92,10 @@ def nearest_in_time(
 
 
 def _file_by_time(bounds: Bounds, unit: UnitAt, ms: int, store_time_of: StoreTimeOf) -> int:
-    """The start of the first file whose last message is not older; else of the last file."""
+    """
+    Return the start of the first file whose last message is not older than `ms`, or of the last
+    file.
+    """
     low, high = 0, len(bounds.starts) - 1
     while low < high:
         middle = (low + high) // 2
@@ -110,14 +116,20 @@ def first_since(
     min_physical_offset: int,
 ) -> int:
     """
-    The position of the first message that was stored at a time or later; the end if there is none.
+    Return the position of the first message that was stored at a time or later; the end if there is
+    none.
 
-    :param store_time_of: as in `nearest_in_time`.
-    :param min_physical_offset: of the CommitLog.
+    :param store_time_of: see `nearest_in_time`.
+    :param min_physical_offset: physical offset where the CommitLog begins.
     """
 
     def is_older(at: int, limit: int) -> bool:
-        """Where a record cannot be read, the next one tells; at last nothing is left out."""
+        """
+        Return whether a message is older than `ms`.
+
+        If its record cannot be read, the next ones decide; if none can be read, it counts as new,
+        so that no message is missed.
+        """
         for _ in range(_UNREADABLE_IN_A_ROW):
             physical_offset, size, _ = unit(at)
             if physical_offset < min_physical_offset:
@@ -129,7 +141,10 @@ def first_since(
         return False
 
     def span(number: int) -> tuple[int, int]:
-        """The first message of a file, and the end of its units; the end twice if it has none."""
+        """
+        Return the position of a file's first message and the end of its units; twice the end if it
+        has no message.
+        """
         start = bounds.starts[number]
         limit = min(start + bounds.file_size, bounds.end)
         low = max(start, bounds.first)
@@ -149,7 +164,7 @@ def first_since(
     left, right = 0, len(bounds.starts)
     while left < right:
         middle = number = (left + right) // 2
-        while number > left and span(number)[0] == span(number)[1]:  # it holds fillers only
+        while number > left and span(number)[0] == span(number)[1]:  # this file holds only fillers
             number -= 1
         low, limit = span(number)
         if low < limit and has_some(number):
@@ -162,11 +177,13 @@ def first_since(
 def first_from(
     unit: UnitAt, behind_fillers: BehindFillers, low: int, high: int, physical_offset: int
 ) -> int:
-    """The position of the first message at or behind a physical offset; `high` if none."""
+    """
+    Return the position of the first message at or after a physical offset; `high` if there is none.
+    """
 
     def is_before(at: int) -> bool:
         offset, size, _ = unit(at)
-        # a hole, which lost power may leave, lies behind all that is surely there
+        # A hole, which lost power may leave, counts as after all records that are surely there.
         return offset < physical_offset and size > 0
 
     return _first_that_is_not(is_before, behind_fillers, low, high)
@@ -176,10 +193,10 @@ def _first_that_is_not(
     is_before: Callable[[int], bool], behind_fillers: BehindFillers, low: int, high: int
 ) -> int:
     """
-    The first position in a file whose message does not lie before what is looked for.
+    Return the first position in a file whose message is not before the place that is searched for.
 
-    Fillers stand where a queue began late, and where a damaged record was left out: what they are
-    worth, the message behind them says.
+    Fillers replace the units before a queue that began late, and units of damaged records. The
+    message after a filler decides for it.
     """
     end = high
     while low < high:
@@ -194,9 +211,10 @@ def _first_that_is_not(
 
 def valid_part(read: Callable[[int, int], bytes], file_size: int) -> tuple[int, int]:
     """
-    How many bytes of a file are valid units, and where the last record ends; -1 without one.
+    Return how many bytes of a file are valid units, and the physical offset after the last record;
+    -1 if there is no record.
 
-    :param read: so many bytes, from a position in the file on.
+    :param read: returns so many bytes of the file; the second parameter is their position.
     """
     position, reached = 0, -1
     while position < file_size:

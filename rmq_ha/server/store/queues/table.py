@@ -18,7 +18,7 @@ __all__ = ["ConsumeQueue", "ConsumeQueueTable"]
 
 _NAME_DIGITS = 20
 _NOTHING: Mapping[tuple[str, int], int] = {}
-# Prepared and rolled-back records, and only they, have this bit of sysFlag.
+# Only prepared and rolled-back records have this bit of sysFlag.
 _NOT_FOR_CONSUMERS = 0x4
 
 
@@ -26,17 +26,17 @@ class ConsumeQueueTable:
     """
     The consume queues by topic and queue id.
 
-    All calls belong to the reactor's thread but `sync`, which blocks and runs in the worker.
+    Call everything in the reactor's thread, except `sync`, which blocks and runs in the worker.
 
     :param store_path: the store's root directory.
     :param mapped_file_size: bytes of a file; rounded up to whole units.
-    :param most_open: file descriptors that are kept open, those of extensions included.
-    :param extension_file_size: bytes of an extension file; None: none are written.
-    :param begins: by topic and queue id: records below that physical offset are none of the
-        queue's, because it was deleted since. It may change.
-    :ivar bit_map_of: gives extensions their bit maps.
-    :ivar restarted: called with topic, queue id and queue offset when a queue that was deleted, or
-        whose numbering went back, begins anew.
+    :param most_open: descriptors that are kept open, including those of extensions.
+    :param extension_file_size: bytes of an extension file; None: no extensions are written.
+    :param begins: physical offsets by topic and queue id. Records below do not belong to the queue,
+        because it was deleted since. The mapping may change.
+    :ivar bit_map_of: makes the bit maps of extensions.
+    :ivar restarted: called with topic, queue id and queue offset when a queue begins again that was
+        deleted, or whose queue offsets went back.
     """
 
     def __init__(
@@ -67,11 +67,14 @@ class ConsumeQueueTable:
     # Looking up
 
     def get(self, topic: str, queue_id: int) -> ConsumeQueue | None:
-        """A queue that something was put into, or that was asked for with `queue`."""
+        """
+        Return a queue that was created with `queue` or with a message; None if there is no such
+        queue.
+        """
         return self._queues.get((topic, queue_id))
 
     def queue(self, topic: str, queue_id: int) -> ConsumeQueue:
-        """A queue; made in memory if there is none, on the disk with its first message."""
+        """Return a queue. A missing one is made in memory; its first message creates its files."""
         key = (topic, queue_id)
         queue = self._queues.get(key)
         if queue is None:
@@ -87,7 +90,7 @@ class ConsumeQueueTable:
         return queue
 
     def _extension(self, topic: str, queue_id: int) -> QueueExtension | None:
-        """Of a queue that is new, or was found; older files of it are not written to."""
+        """Return the extension of a new or loaded queue; the next unit goes into a new file."""
         files = self._extension_files
         if files is None:
             return None
@@ -102,20 +105,21 @@ class ConsumeQueueTable:
 
     @property
     def max_physical_offset(self) -> int:
-        """End of the last record that any queue knows; -1 for none."""
+        """Physical offset after the last record that any queue knows; -1 if there is none."""
         return max((queue.max_physical_offset for queue in self._queues.values()), default=-1)
 
     def first_file(self) -> str:
-        """The path of some queue's first file; empty without any."""
+        """Return the path of the first file of any queue; empty if no queue has a file."""
         return next((path for queue in self._queues.values() if (path := queue.first_file)), "")
 
     def forget(self) -> None:
-        """The files are somewhere else now: know no queue."""
+        """Forget all queues, because their files were moved away."""
         self._queues.clear()
 
     def last_record(self) -> tuple[int, int] | None:
         """
-        Physical offset and size of the last message that any queue knows; None without one.
+        Return physical offset and size of the last message that any queue knows; None without a
+        message.
 
         :raises StoreError: the disk refuses.
         """
@@ -124,7 +128,7 @@ class ConsumeQueueTable:
         return None if last is None else last.last_record()
 
     def topic_queue_table(self) -> dict[tuple[str, int], int]:
-        """The queue offset that the next message gets, by topic and queue id."""
+        """Return the queue offset that the next message gets, by topic and queue id."""
         return {key: queue.max_offset for key, queue in self._queues.items()}
 
     # Loading and recovery
@@ -133,10 +137,10 @@ class ConsumeQueueTable:
         """
         Find the files of all queues.
 
-        One of another size is removed, and `damage` of its queue says so.
+        A file of a wrong size is removed, and `damage` of its queue says so.
 
-        :raises StoreError: a queue's directory has a file of another name, or all are of another
-            size.
+        :raises StoreError: a queue's directory has a file with a wrong name, or all files have a
+            wrong size.
 
         Spec: store.md, sections 1 and 5.3.
         """
@@ -152,7 +156,10 @@ class ConsumeQueueTable:
         self._drop_odd()
 
     def _drop_odd(self) -> None:
-        """Files of a wrong size go where others have the right one: the log has it all again."""
+        """
+        Remove files of a wrong size, if others have the right size: the log still has their
+        messages.
+        """
         good = any(queue.first_file for queue in self._queues.values())
         for path, size in self._odd:
             if not good:
@@ -171,7 +178,7 @@ class ConsumeQueueTable:
         self._odd.clear()
 
     def _find_files(self, directory: str, files: QueueFiles, step: int) -> list[int]:
-        """Where the files of a queue start; each at a multiple of `step`."""
+        """Return the starts of a queue's files; each must be a multiple of `step`."""
         starts: list[int] = []
         for name in self._disk.list_dir(directory):
             path = f"{directory}/{name}"
@@ -181,7 +188,7 @@ class ConsumeQueueTable:
                 raise StoreError(f"{path} starts in the middle of a unit; move it away")
             size = self._disk.size(path)
             if size == 0:
-                files.remove(path)  # the process died while it made this file
+                files.remove(path)  # the process died while it created this file
             elif size == files.file_size:
                 starts.append(int(name))
             elif files is self._files:
@@ -196,10 +203,10 @@ class ConsumeQueueTable:
 
     def recover(self, last_exit_ok: bool = True) -> None:
         """
-        Find the end of every queue; what is behind it goes.
+        Find the end of every queue, and delete what follows.
 
-        :param last_exit_ok: False after a crash: whatever lies behind the ends is cleared, also
-            far away, where the disk kept later pages than the ones it lost.
+        :param last_exit_ok: False after a crash: everything after the ends is cleared, also far
+            away, where the disk kept later pages than those it lost.
         :raises StoreError: the disk refuses.
 
         Spec: store.md, section 3.4.
@@ -209,7 +216,7 @@ class ConsumeQueueTable:
 
     def truncate(self, physical_offset: int) -> None:
         """
-        Forget all records at and behind a physical offset, the new end of the log.
+        Forget all records at and after a physical offset, the new end of the log.
 
         :raises StoreError: the disk refuses.
 
@@ -231,7 +238,7 @@ class ConsumeQueueTable:
 
     def put_requests(self, requests: Sequence[Row]) -> None:
         """
-        Add a unit for each record that consumers may see; one write for each queue and file.
+        Add a unit for each record that consumers may see, with one write for each queue and file.
 
         :param requests: in log order. Those that were put before change nothing.
         :raises StoreError: the disk refuses; put the same requests again later.
@@ -255,11 +262,14 @@ class ConsumeQueueTable:
                 (queues.get(key) or self.queue(*key)).append(group)
 
     def is_deleted(self, key: tuple[str, int], physical_offset: int) -> bool:
-        """A record there is none of its queue's, because that was deleted since."""
+        """
+        Return whether a record at that offset does not belong to its queue, because the queue was
+        deleted since.
+        """
         return physical_offset < self._begins.get(key, physical_offset)
 
     def _put_deleted(self, key: tuple[str, int], group: list[Row]) -> None:
-        """Of a queue that was deleted the records since then, if there are any."""
+        """Add the records that came after a queue's deletion."""
         begin = self._begins[key]
         group = [request for request in group if request[2] >= begin]
         if group:
@@ -272,7 +282,7 @@ class ConsumeQueueTable:
 
     def delete_expired(self, min_physical_offset: int) -> int:
         """
-        Delete files without any message that the log still has; returns how many.
+        Delete files whose messages the log has all deleted; return how many.
 
         :raises StoreError: the disk refuses.
 
@@ -282,7 +292,8 @@ class ConsumeQueueTable:
 
     def expired_queues(self, min_physical_offset: int) -> list[tuple[str, int]]:
         """
-        Queues of whose messages the log has none any more; never those of the schedule topic.
+        Return the queues whose messages the log has all deleted, except those of the schedule
+        topic.
 
         Spec: store.md, section 9.3.
         """
@@ -294,7 +305,9 @@ class ConsumeQueueTable:
 
     def remove_queue(self, topic: str, queue_id: int) -> None:
         """
-        Delete a queue and its files; its numbering restarts at 0. Harmless when it is not there.
+        Delete a queue and its files; its queue offsets restart at 0.
+
+        A missing queue does no harm.
 
         :raises StoreError: the disk refuses.
         """
@@ -310,7 +323,7 @@ class ConsumeQueueTable:
 
     def remove_all(self) -> None:
         """
-        Delete every queue: the log is empty.
+        Delete every queue, because the log is empty.
 
         :raises StoreError: the disk refuses.
         """
@@ -321,12 +334,14 @@ class ConsumeQueueTable:
 
     @property
     def dirty_bytes(self) -> int:
-        """What was put since the last `sync`."""
+        """Bytes put since the last `sync`."""
         return self._files.dirty_bytes
 
     def sync(self) -> None:
         """
-        What was put before this call is on the disk. Blocks: call it in the worker.
+        Bring all units that were put before this call to the disk.
+
+        Blocks: call it in the worker.
 
         :raises StoreError: the disk refuses.
         """

@@ -30,14 +30,15 @@ _NOTHING = (0, 0, 0)
 
 class QueueUnits:
     """
-    Where the units of a queue are, and how they are read, written and cut.
+    The bounds of a queue, and how its units are read, written and cut.
 
-    Positions are bytes in the queue (20 times a queue offset); files start at multiples of the
-    file size.
+    Positions are bytes in the queue (20 times a queue offset); files start at multiples of the file
+    size.
 
-    :param extension: where store times and bit maps go; None: nowhere.
-    :ivar max_physical_offset: end of the last record that the queue knows; -1 for none.
-    :ivar damage: what loading and recovery found that should not be; empty: nothing.
+    :param extension: stores store times and bit maps; None: they are not stored.
+    :ivar max_physical_offset: physical offset after the last record that the queue knows; -1 if it
+        knows none.
+    :ivar damage: the damage that loading and recovery found; empty if none.
     """
 
     __slots__ = (
@@ -93,12 +94,13 @@ class QueueUnits:
 
     @property
     def first_offset(self) -> int:
-        """The queue offset of its first file's first unit."""
+        """The queue offset of the first unit in its first file."""
         return self._starts[0] // UNIT_SIZE if self._starts else 0
 
     def first_record(self) -> int:
         """
-        Physical offset that its first file's first unit points to; very high for none.
+        Return the physical offset in the first unit of the first file; a very high number if it has
+        none.
 
         :raises StoreError: the disk refuses.
         """
@@ -107,7 +109,7 @@ class QueueUnits:
 
     @property
     def first_file(self) -> str:
-        """The path of its first file; empty without any."""
+        """The path of its first file; empty without files."""
         return self._path(self._starts[0]) if self._starts else ""
 
     def next_file_offset(self, queue_offset: int) -> int:
@@ -121,7 +123,7 @@ class QueueUnits:
         return f"{self._directory}/{start:020d}"
 
     def _start_of(self, position: int) -> int:
-        """The start of the file that holds a position; -1 if there is none."""
+        """Return the start of the file that holds a position; -1 if no file does."""
         starts = self._starts
         if not starts:
             return -1
@@ -132,14 +134,15 @@ class QueueUnits:
 
     def unit_bytes(self, queue_offset: int, max_bytes: int) -> bytes:
         """
-        Whole units from an offset on, at most to the end of their file; empty outside the bounds.
+        Return the bytes of whole units from a queue offset on, at most to the end of their file;
+        empty outside the bounds.
 
         :raises StoreError: the disk refuses.
         """
         position = queue_offset * UNIT_SIZE
         if not (self._starts and self._min <= position < self._end):
             return b""
-        start, end = self._starts[-1], self._end  # mostly its last file
+        start, end = self._starts[-1], self._end  # mostly the last file
         if position < start:
             start = self._start_of(position)
             if start < 0:
@@ -151,23 +154,25 @@ class QueueUnits:
 
     def units(self, queue_offset: int, count: int) -> list[tuple[int, int, int]]:
         """
-        Up to `count` units (physical offset, size, tag code) from an offset on, of one file.
+        Return up to `count` units (physical offset, size, tag code) of one file, from a queue
+        offset on.
 
-        A size of `FILLER_SIZE` is no message.
+        A unit whose size is `FILLER_SIZE` is not a message.
 
         :raises StoreError: the disk refuses.
         """
         return decode_units(self.unit_bytes(queue_offset, count * UNIT_SIZE))
 
     def unit(self, queue_offset: int) -> tuple[int, int, int] | None:
-        """As `units`, but the one at this offset; None: the queue does not have it."""
+        """Return the unit at a queue offset; None if the queue does not have it."""
         for unit in self.units(queue_offset, 1):
             return unit
         return None
 
     def extended(self, address: int) -> ExtensionUnit | None:
         """
-        What the extension has for a unit's tag code that is an address; None: nothing, any more.
+        Return the extension's unit for a tag code that is an address; None if the extension has
+        lost it.
 
         :raises StoreError: the disk refuses.
         """
@@ -175,7 +180,7 @@ class QueueUnits:
 
     @property
     def is_extended(self) -> bool:
-        """Tag codes may be addresses that `extended` knows."""
+        """Whether tag codes may be addresses for `extended`."""
         return self._extension is not None
 
     def _unit(self, position: int) -> tuple[int, int, int]:
@@ -185,9 +190,11 @@ class QueueUnits:
         return unit
 
     def _behind_fillers(self, position: int, end: int) -> int:
-        """The first position between two of one file that holds no filler; `end` if none."""
+        """
+        Return the first position between two of one file without a filler; `end` if there is none.
+        """
         start = self._start_of(position)
-        size = UNIT_SIZE  # a message is there, mostly
+        size = UNIT_SIZE  # the first unit mostly is a message
         while position < end:
             data = self._files.read(self._path(start), min(size, end - position), position - start)
             for _, unit_size, _ in decode_units(data):
@@ -206,11 +213,13 @@ class QueueUnits:
         nearest: bool = False,
     ) -> int:
         """
-        The queue offset of the first message that was stored at a time or later; the end if none.
+        Return the queue offset of the first message that was stored at a time or later; the end if
+        none was.
 
-        :param store_time_of: of a record, by physical offset and size; negative if it is gone.
-        :param min_physical_offset: of the CommitLog.
-        :param nearest: of the message that was stored nearest to the time instead.
+        :param store_time_of: returns a record's store time by physical offset and size; negative if
+            the record is gone.
+        :param min_physical_offset: physical offset where the CommitLog begins.
+        :param nearest: return the message whose store time is nearest to the time instead.
         :raises StoreError: the disk refuses.
 
         Spec: store.md, section 3.9, with the file chosen by the store time of its last unit.
@@ -226,7 +235,8 @@ class QueueUnits:
 
     def offset_by_place(self, physical_offset: int) -> int:
         """
-        The first queue offset whose message is at or behind a physical offset; the end if none.
+        Return the first queue offset whose message is at or after a physical offset; the end if
+        there is none.
 
         :raises StoreError: the disk refuses.
         """
@@ -245,7 +255,8 @@ class QueueUnits:
 
     def last_record(self) -> tuple[int, int] | None:
         """
-        Physical offset and size of the last message that the queue knows; None without one.
+        Return physical offset and size of the last message that the queue knows; None without a
+        message.
 
         :raises StoreError: the disk refuses.
         """
@@ -253,7 +264,10 @@ class QueueUnits:
         return None if last < 0 else self._unit(last - UNIT_SIZE)[:2]
 
     def _behind_last_message(self, position: int) -> int:
-        """The position behind the last unit before one that is a message; -1 for none."""
+        """
+        Return the position after the last message that ends at or before `position`; -1 if there is
+        none.
+        """
         while self._starts and position > self._starts[0]:
             start = self._start_of(position - UNIT_SIZE)
             size = min(WALK_SIZE, position - start)
@@ -268,7 +282,7 @@ class QueueUnits:
 
     def mend(self, queue_offset: int, unit: tuple[int, int, int]) -> None:
         """
-        Write a unit within the bounds anew.
+        Overwrite a unit within the bounds.
 
         :param unit: physical offset, size and tag code.
         :raises StoreError: the disk refuses.
@@ -278,7 +292,7 @@ class QueueUnits:
         self._files.write(self._path(start), UNIT.pack(*unit), position - start, False)
 
     def _write(self, data: bytes, position: int) -> None:
-        """Write units, over as many files as they take, which are created if missing."""
+        """Write units over as many files as they need; missing files are created."""
         done, length = 0, len(data)
         while done < length:
             start = position - position % self._size
@@ -293,8 +307,8 @@ class QueueUnits:
             position += size
 
     def _cut(self, position: int) -> None:
-        """Forget the units from a position on; there are some before it."""
-        while self._starts[-1] >= position:  # the last one first: a crash must leave no hole
+        """Forget the units from a position on; at least one unit is before it."""
+        while self._starts[-1] >= position:  # the last file first: a crash must leave no hole
             self._files.remove(self._path(self._starts[-1]))
             self._starts.pop()
         start = self._starts[-1]
@@ -304,9 +318,11 @@ class QueueUnits:
 
     def _empty(self, reached: int = -1) -> None:
         """
-        Be empty: no message is left, and lost power may have kept only some of the fillers.
+        Delete all files of a queue without messages.
 
-        The next message then says with its own number where the queue begins.
+        Lost power may have kept only some of its fillers.
+
+        The next message then says with its queue offset where the queue begins.
         """
         for start in self._starts:
             self._files.remove(self._path(start))
@@ -315,7 +331,10 @@ class QueueUnits:
             self._extension.clear()
 
     def _settle_extension(self) -> None:
-        """The queue was cut, or found as it is: its extension goes on behind its last address."""
+        """
+        Let the extension continue after its last address in the queue, after the queue was cut or
+        loaded.
+        """
         if self._extension is None:
             return
         start = self._start_of(self._end - UNIT_SIZE)

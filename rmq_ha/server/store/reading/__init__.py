@@ -1,4 +1,4 @@
-"""What pulls and queries get, and which damaged records they are not given.
+"""The reading of messages for pulls and queries, without damaged records.
 
-Enter at `reads.StoreReads`, the reading half of `DefaultMessageStore`; a pull is `pulls`.
+Enter at `reads.StoreReads`, the reading half of `DefaultMessageStore`; a pull is in `pulls`.
 """

@@ -1,6 +1,6 @@
-"""What readers find damaged: left out, said once, and mended where the log allows it.
+"""Leaves damaged records out, reports each once, and repairs the queue where the log allows it.
 
-Spec: store.md, sections 2.1, 3.1 and 8.1. RocketMQ hands out whatever a unit points at.
+Spec: store.md, sections 2.1, 3.1 and 8.1. RocketMQ returns whatever a unit points at.
 """
 
 from collections.abc import Iterable, Sequence
@@ -27,11 +27,11 @@ Unit = tuple[int, int, int]
 _MOST_PLACES = 4096
 _MOST_NEIGHBOURS = 256
 _MOST_SCANNED = 8 << 20
-"""Bytes of the log, some 50 ms, that are searched for one message."""
+"""Bytes of the log that are searched for one message, which takes some 50 ms."""
 
 
 class ReadLog(Protocol):
-    """What of a commit log is read."""
+    """The part of a commit log that readers use."""
 
     @property
     def file_size(self) -> int:
@@ -39,29 +39,31 @@ class ReadLog(Protocol):
 
     @property
     def delay_levels(self) -> list[int]:
-        """Ms of level 1, 2, ..."""
+        """Delay of level 1, 2, ..., ms."""
 
     @property
     def min_offset(self) -> int:
-        """Start of the first file; -1 without files."""
+        """Physical offset of the first file; -1 without files."""
 
     @property
     def max_offset(self) -> int:
-        """End of what may be read."""
+        """Physical offset of the end of the readable log."""
 
     def read(self, physical_offset: int, limit: int) -> bytes:
-        """Bytes from an offset on, up to the end of that file at most."""
+        """Return bytes from an offset on, up to the end of that file at most."""
 
 
 class _Stretch(NamedTuple):
     """
-    What one search found: a hole of thousands of messages must not cost as many.
+    The result of one search, so that a hole of thousands of messages does not cost thousands of
+    searches.
 
     :ivar key: topic and queue id.
-    :ivar number: units are known of this queue offset and the next ones, `_MOST_NEIGHBOURS` in all.
-    :ivar has_expired: as `ReadDamage._low` said, with `low`.
-    :ivar end: of what was searched.
-    :ivar units: by queue offset.
+    :ivar number: the search covered the `_MOST_NEIGHBOURS` queue offsets from this one on.
+    :ivar has_expired: the first result of `ReadDamage._low`.
+    :ivar low: physical offset where the search began.
+    :ivar end: physical offset where the search ended.
+    :ivar units: the units that were found, by queue offset.
     """
 
     key: tuple[str, int]
@@ -77,12 +79,12 @@ _NOTHING_SEARCHED = _Stretch(("", -1), 0, False, 0, 0, {})
 
 class ReadDamage:
     """
-    Judges records before they are handed out, and looks for those that are not in their place.
+    Judges records before they are returned, and searches those that are not in their place.
 
-    :param checks_body: judge a record by the CRC of its body, too (`checkCRCOnRead`).
-    :ivar searches: of the log, which take time.
-    :ivar lost: messages that were left out, each place counted once.
-    :ivar mended: units of queues that were written anew from the log.
+    :param checks_body: check also the CRC of each body (`checkCRCOnRead`).
+    :ivar searches: number of searches in the log, which take time.
+    :ivar lost: number of messages that were left out; each place counts once.
+    :ivar mended: number of queue units that were written again from the log.
     """
 
     log = Logger()
@@ -97,20 +99,21 @@ class ReadDamage:
         self.mended = 0
 
     def checks_for(self, queue: ConsumeQueue) -> Checks:
-        """What judges the records of a queue."""
+        """Return the checks for the records of a queue."""
         checks = message_checks(queue.topic, queue.queue_id)
         return _with_bodies(checks) if self._checks_body else checks
 
     def is_sound(self, data: bytes, physical_offset: int) -> bool:
-        """The bytes are the record of that physical offset, of whatever queue."""
+        """Return whether the bytes are the record of that physical offset, of any queue."""
         fits = record_fits(data, physical_offset, len(data))
         return fits and (not self._checks_body or body_fits(data))
 
     def find(self, queue: ConsumeQueue, queue_offset: int, unit: Unit) -> bytes | None:
         """
-        The record of a unit that does not lead to it: where its neighbours say that it must be.
+        Search the record of a unit that does not lead to it, in the part of the log that its
+        neighbours leave.
 
-        :returns: None when it is not there: it has expired, or the message is left out.
+        :returns: None if the record is not found: it has expired, or the message is left out.
         :raises StoreError: the disk refuses.
         """
         place = self._place(queue, queue_offset, unit)
@@ -139,9 +142,10 @@ class ReadDamage:
 
     def _place(self, queue: ConsumeQueue, queue_offset: int, unit: Unit) -> object:
         """
-        What counts once: the record in the log, or the unit that points to nowhere.
+        Return what counts once as lost: the place of the record, or the unit if it points to no
+        place.
 
-        A unit of zeros is one of the latter, though a record may begin at 0.
+        A unit of zeros points to no place, though a record may begin at 0.
         """
         is_some = 0 < unit[1] < FILLER_SIZE
         if is_some and self._log.min_offset <= unit[0] < self._log.max_offset:
@@ -152,11 +156,11 @@ class ReadDamage:
         self, queue: ConsumeQueue, unit: Unit, low: int, high: int
     ) -> bytes | None:
         """
-        The record of a sound unit that has another number than its place in the queue.
+        Return the record of a sound unit whose queue offset differs from its place in the queue.
 
-        Java's queues close a gap in the numbering, and so do ours: the next unit comes next. Or
-        the number was damaged, which no checksum covers. Consumers go by places and commit what
-        they read, so they get the place's number.
+        Java's queues close a gap in the numbering, and so do ours: the next unit comes next. Or the
+        number was damaged, which no checksum covers. Consumers count places and commit them, so
+        they get the number of the place.
         """
         physical_offset, size, _ = unit
         if not (0 < size <= MAX_RECORD_SIZE and low <= physical_offset <= high - size):
@@ -189,7 +193,7 @@ class ReadDamage:
         queue.mend(queue_offset, elsewhere)
 
     def bad_record(self, physical_offset: int) -> None:
-        """The index points to a record that is none."""
+        """Count a place of the index that does not lead to a record."""
         if physical_offset not in self._places:
             self._leave_out(physical_offset, "a message", physical_offset)
 
@@ -207,9 +211,10 @@ class ReadDamage:
 
     def _low(self, queue: ConsumeQueue, queue_offset: int) -> tuple[bool, int]:
         """
-        Where the record can begin at the earliest, by the units before.
+        Return the lowest physical offset where the record can begin, by the units before it.
 
-        :returns: with it, whether it may have expired: the log has none of them any more, either.
+        :returns: first, whether the record may have expired, because the log has lost the units
+            before as well; then the offset.
         """
         first = max(self._log.min_offset, 0)
         begin = max(queue.min_offset, queue_offset - _MOST_NEIGHBOURS)
@@ -225,9 +230,10 @@ class ReadDamage:
 
     def _high(self, queue: ConsumeQueue, queue_offset: int, has_expired: bool) -> int:
         """
-        Where the record must have ended, by the units behind.
+        Return the physical offset where the record must have ended, by the units after it.
 
-        :param has_expired: those before may have; nothing behind one that has not can have.
+        :param has_expired: the record may have expired; then a unit after it that has expired
+            counts, too.
         """
         first = max(self._log.min_offset, 0)
         for unit in queue.units(queue_offset + 1, _MOST_NEIGHBOURS):
@@ -236,7 +242,7 @@ class ReadDamage:
         return self._log.max_offset
 
     def _is_good(self, unit: Unit) -> bool:
-        """By the start of its record."""
+        """Return whether the start of the unit's record is sound."""
         physical_offset, size, _ = unit
         if not 0 < size <= MAX_RECORD_SIZE or physical_offset < 0:
             return False
@@ -244,7 +250,7 @@ class ReadDamage:
         return head_fits(head, physical_offset, size)
 
     def _knows(self, queue: ConsumeQueue, queue_offset: int, low: int, end: int) -> bool:
-        """The last search has covered this one."""
+        """Return whether the last search has covered this one."""
         last = self._stretch
         return (
             last.key == (queue.topic, queue.queue_id)
@@ -256,7 +262,10 @@ class ReadDamage:
     def _search(
         self, queue: ConsumeQueue, queue_offset: int, low: int, high: int
     ) -> dict[int, Unit]:
-        """The units of that number and the next ones, by the records between two places."""
+        """
+        Return the units of that queue offset and the next ones, from the records between two
+        places.
+        """
         units: dict[int, Unit] = {}
         numbers = range(queue_offset, queue_offset + _MOST_NEIGHBOURS)
         size = self._log.file_size
@@ -286,5 +295,9 @@ def _with_bodies(checks: Checks) -> Checks:
 
 
 def _has_expired(unit: Unit, min_offset: int) -> bool:
-    """The log lost the record to age; zeros, which nobody wrote, say nothing of the kind."""
+    """
+    Return whether the log has deleted the record by age.
+
+    A unit of zeros, which nobody wrote, does not say so.
+    """
     return unit[1] != FILLER_SIZE and 0 < unit[0] + unit[1] <= min_offset

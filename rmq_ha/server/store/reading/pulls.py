@@ -1,4 +1,4 @@
-"""MessageReader: what a pull finds in a queue.
+"""MessageReader: finds the messages of a pull in a queue.
 
 Spec: store.md, section 8.
 """
@@ -24,23 +24,23 @@ from rmq_ha.server.store.log.windows import LogWindows, WindowLog
 from rmq_ha.server.store.queues.table import ConsumeQueue, ConsumeQueueTable
 from rmq_ha.server.store.reading.damage import ReadDamage
 
-# At most so many bytes of units are looked at, unless more messages are asked for.
+# Most bytes of units that a pull reads, unless it asks for more messages.
 _MAX_FILTER_SIZE = 16000
-# The longest start of a record that has its store timestamp, with room for an IPv6 host.
+# Most bytes from the start of a record to its store timestamp, with room for an IPv6 host.
 _RECORD_HEAD = 91 + 24
-# What filters or damage may take of a reactor turn, seconds; the consumer asks again at once.
+# Most seconds of a reactor turn for filters or damage; after them the consumer asks again at once.
 _BUDGET_S = 0.1
 
 _Unit = tuple[int, int, int]
 
 
 _Limits = tuple[int, int]
-"""When a pull has enough: with so many messages or bytes."""
+"""The most messages and the most bytes of a pull."""
 
 
 class _Portion(NamedTuple):
     """
-    How much one pull takes.
+    The limits of one pull.
 
     :ivar hot_from: physical offset from which records count as being in memory.
     :ivar hot: the limits of records in memory.
@@ -54,7 +54,7 @@ class _Portion(NamedTuple):
 
 class _Start(NamedTuple):
     """
-    Where a walk begins.
+    The place where a scan begins.
 
     :ivar low: the first physical offset of the log.
     """
@@ -68,9 +68,9 @@ class MessageReader:
     """
     Reads messages by queue offset.
 
-    :param log: where the records are.
-    :param memory_bytes: of this machine; what is farther behind the end of the log than the
-        configured share of it counts as cold and is given out in smaller batches.
+    :param log: the log that holds the records.
+    :param memory_bytes: memory of this machine. Records farther before the log's end than the
+        configured share of it count as cold, and are given in smaller batches.
     :param seconds: a clock that never jumps, for filters that take long.
     """
 
@@ -101,10 +101,10 @@ class MessageReader:
         message_filter: IMessageFilter | None,
     ) -> GetMessageResult:
         """
-        The messages from a queue offset on, to the end of that consume queue file at most.
+        Return the messages from a queue offset on, at most to the end of that consume queue file.
 
-        :param group: for other stores that wrap this one.
-        :param message_filter: None for everything.
+        :param group: not used here; other stores that wrap this one may use it.
+        :param message_filter: None for all messages.
         :raises StoreError: the disk refuses.
 
         Spec: store.md, section 8.1.
@@ -158,9 +158,9 @@ class MessageReader:
 
     def store_timestamp_at(self, physical_offset: int, size: int) -> int:
         """
-        When the record was stored, ms; -1 if the log does not have it.
+        Return the store time of a record, ms; -1 if the log does not have it.
 
-        :param size: of the record, as the consume queue says.
+        :param size: size of the record, from the consume queue.
         """
         log = self._log
         if physical_offset < log.min_offset or physical_offset + size > log.max_offset:
@@ -170,15 +170,15 @@ class MessageReader:
 
 class _Scan:
     """
-    One walk along a queue.
+    One scan along a queue for one pull.
 
-    All records that a pull can take are read before the first one is looked at. A unit that leads
-    to no record is left out alone, or mended; searching the log for its record takes time, so that
-    the pull ends there.
+    All records that the pull can take are read before the first one is judged. A unit that leads to
+    no record is left out alone, or repaired. Searching the log for its record takes time, so the
+    pull ends there.
 
-    :ivar consumed: units that the next pull need not see again.
-    :ivar seen: some unit could be read.
-    :ivar last_physical: of the last unit that was looked at.
+    :ivar consumed: number of units that the next pull need not read again.
+    :ivar seen: whether any unit could be read.
+    :ivar last_physical: physical offset of the last unit that was read.
     """
 
     __slots__ = (
@@ -233,7 +233,7 @@ class _Scan:
         self.last_physical = -1
 
     def run(self, most: int) -> None:
-        """Take units until the pull is full, the file or the time ends or `most` were looked at."""
+        """Take units until the pull is full, the file or the time ends, or `most` were read."""
         queue = self._queue
         if self._filter is not None:
             self._until = self._seconds() + _BUDGET_S
@@ -249,15 +249,15 @@ class _Scan:
             self.seen = True
             if self._take(units) or len(units) < asked or self._crosses():
                 return
-            step = 800  # a filter at work: few match
+            step = 800  # with a filter few messages match
 
     def _crosses(self) -> bool:
-        """The last unit that was taken is the last one of its file."""
+        """Return whether the last unit that was taken is the last one of its file."""
         offset = self._first + self.consumed
         return self._queue.next_file_offset(offset - 1) == offset
 
     def _take(self, units: list[_Unit]) -> bool:
-        """Go through some units; True: the pull is full, or its time is over."""
+        """Take messages from units; return True if the pull is full, or its time is over."""
         matches, checks, messages, ahead = self._matches, self._checks, self.messages, self._ahead
         passes = None if self._filter is None else self._filter.matches_record
         queue_offset = self._first + self.consumed
@@ -267,7 +267,7 @@ class _Scan:
             if messages and (len(messages) >= most or self._size + size > room):
                 return True
             record: bytes | None = None
-            if size == FILLER_SIZE:  # a lost message, or one that only the queue has lost
+            if size == FILLER_SIZE:  # the log or only the queue has lost the message
                 record = self._found(queue_offset, units[index])
             else:
                 self.last_physical = physical_offset
@@ -294,9 +294,9 @@ class _Scan:
 
     def _take_plain(self) -> bool:
         """
-        Take what lies in order, up to the limits, as one; True: the pull has enough.
+        Take units in order in one step, up to the limits; return True if the pull has enough.
 
-        The first unit that is anything else, or leads to no record, is where it ends.
+        It ends at the first unit that is a filler or does not lead to its record.
         """
         first, asked = self._first, max(1, self._hot[0])
         data = self._queue.unit_bytes(first, asked * UNIT_SIZE)
@@ -308,7 +308,7 @@ class _Scan:
         if low < self._low or min(sizes) <= 0 or sizes[0] > MAX_RECORD_SIZE:
             return False
         if low < hot_from <= places[-1]:
-            return False  # some are in memory and some are not
+            return False  # some records are in memory and some are not
         most, room = self._hot if low >= hot_from else self._cold
         count = units_read
         if count > most or sum(sizes) > room:
@@ -327,7 +327,9 @@ class _Scan:
         return False
 
     def _found(self, queue_offset: int, unit: _Unit) -> bytes | None:
-        """The record of a unit that leads to none; None: it has expired, or it is damaged."""
+        """
+        Return the record of a unit that does not lead to it; None if it has expired or is damaged.
+        """
         searches = self._damage.searches
         self._until = self._until or self._seconds() + _BUDGET_S
         record = self._damage.find(self._queue, queue_offset, unit)
@@ -337,7 +339,7 @@ class _Scan:
         return record
 
     def _read_ahead(self, units: list[_Unit], index: int) -> None:
-        """Read this unit's record and those behind it that the pull can take, too."""
+        """Read this unit's record, and the next ones that the pull can take."""
         start, size, _ = units[index]
         if not 0 < size <= MAX_RECORD_SIZE or start < self._low:
             return
@@ -361,7 +363,10 @@ class _Scan:
 
 
 def unit_matcher(queue: ConsumeQueue, message_filter: IMessageFilter) -> Callable[[int], bool]:
-    """What a filter says of a unit, by its tag code or by what that is the address of."""
+    """
+    Return a function that applies a filter to a unit's tag code, or to the extension unit at its
+    address.
+    """
     matches_unit: Callable[[int], bool] = message_filter.matches_unit
     if not queue.is_extended:
         return matches_unit

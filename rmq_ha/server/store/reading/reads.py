@@ -24,16 +24,16 @@ _HEAD_SIZE = 96
 _READ_AT_ONCE = 1 << 20
 """Bytes of records that a query reads and checks without a pause."""
 _MAX_ANSWER = (1 << 24) - (1 << 16)
-"""Bytes of records: a frame holds 16 MiB (remoting.md, section 1.1)."""
+"""Most bytes of records in an answer: a frame holds 16 MiB (remoting.md, section 1.1)."""
 
 
 class QueryResult(NamedTuple):
     """
-    What a look-up by key found.
+    The result of a search by key.
 
     :ivar records: whole records, oldest first; some may have another key of the same hash.
-    :ivar index_last_update_timestamp: end of the newest index file, ms.
-    :ivar index_last_update_offset: its last physical offset.
+    :ivar index_last_update_timestamp: store time of the last record in the newest index file, ms.
+    :ivar index_last_update_offset: physical offset of that record.
     """
 
     records: list[bytes]
@@ -43,11 +43,11 @@ class QueryResult(NamedTuple):
 
 class StoreReads:
     """
-    Everything that can be asked of a store.
+    The part of a store that answers reads.
 
     :param index: None with `messageIndexEnable=false`.
-    :ivar dispatcher: what it has not dispatched nobody sees.
-    :ivar damage: what readers have found.
+    :ivar dispatcher: only messages that it has dispatched can be read.
+    :ivar damage: the damage that readers have found.
     """
 
     dispatcher: Dispatcher
@@ -88,9 +88,9 @@ class StoreReads:
         message_filter: IMessageFilter | None,
     ) -> GetMessageResult | None:
         """
-        The messages of a queue from an offset on.
+        Return the messages of a queue from an offset on.
 
-        :returns: None when the store cannot be read.
+        :returns: None if the store cannot be read.
         :raises StoreError: the disk refuses.
         """
         if not self.is_readable:
@@ -108,9 +108,9 @@ class StoreReads:
 
     def record_at(self, physical_offset: int, size: int | None = None) -> bytes | None:
         """
-        One record by its physical offset; None where none starts, or a damaged one.
+        Return the record at a physical offset; None if none starts there, or if it is damaged.
 
-        :param size: from its queue entry; asked of the log when None.
+        :param size: from its queue entry; None: read the size from the log.
         :raises StoreError: the disk refuses.
         """
         record = self.log.record_at(physical_offset, size)
@@ -119,7 +119,7 @@ class StoreReads:
         return record
 
     def query(self, topic: str, key: str, max_nums: int, begin_ms: int, end_ms: int) -> QueryResult:
-        """As `query_in_slices`, all at once."""
+        """Do what `query_in_slices` does, in one step."""
         results: list[QueryResult] = []
         for _ in self.query_in_slices(topic, key, max_nums, begin_ms, end_ms, results.append):
             pass
@@ -136,11 +136,11 @@ class StoreReads:
         take: Callable[[QueryResult], None],
     ) -> Iterator[None]:
         """
-        Records by key, over the index: the newest, and of these as many as an answer may hold.
+        Search records by key in the index; take the newest ones, as many as an answer may hold.
 
-        :param begin_ms: store time; seconds are what the index knows.
-        :param take: gets the result in the end.
-        :returns: does a part of the work whenever it is asked for the next item.
+        :param begin_ms: earliest store time; the index knows whole seconds only.
+        :param take: called with the result at the end.
+        :returns: an iterator that does a part of the work in each step.
         :raises StoreError: the disk refuses.
         """
         if self.index is None:
@@ -158,7 +158,7 @@ class StoreReads:
             if record is None:
                 if self.log.min_offset <= offset < self.log.max_offset:
                     self.damage.bad_record(offset)
-            # A hash leads to other topics' messages, too, and whoever asks may choose it.
+            # A hash leads to other topics' messages, too, and the client may choose it.
             elif is_of_topic(record, topic):
                 before, size = size, size + len(record)
                 if records and size > _MAX_ANSWER:
@@ -169,21 +169,23 @@ class StoreReads:
         take(QueryResult(records[::-1], timestamp, last_offset))
 
     def max_offset_in_queue(self, topic: str, queue_id: int) -> int:
-        """The queue offset that the next message gets; 0 for an unknown queue."""
+        """Return the queue offset that the next message gets; 0 for an unknown queue."""
         self.dispatcher.hurry()
         queue = self.queues.get(topic, queue_id)
         return queue.max_offset if queue is not None else 0
 
     def min_offset_in_queue(self, topic: str, queue_id: int) -> int:
-        """The first queue offset that can be read; 0 for an unknown queue."""
+        """Return the first queue offset that can be read; 0 for an unknown queue."""
         queue = self.queues.get(topic, queue_id)
         return queue.min_offset if queue is not None else 0
 
     def offset_by_time(self, topic: str, queue_id: int, ms: int, *, nearest: bool = False) -> int:
         """
-        Where a time begins in a queue, as `ConsumeQueue.offset_by_time`; 0 for an unknown queue.
+        Return the queue offset where a time begins, as `ConsumeQueue.offset_by_time` does; 0 for an
+        unknown queue.
 
-        :param nearest: the message that was stored nearest to the time, before or behind it.
+        :param nearest: return the message whose store time is nearest to the time, before or after
+            it.
         :raises StoreError: the disk refuses.
         """
         self.dispatcher.hurry()
@@ -193,21 +195,21 @@ class StoreReads:
         return queue.offset_by_time(ms, self._store_timestamp, self.log.min_offset, nearest=nearest)
 
     def store_timestamp_at(self, topic: str, queue_id: int, queue_offset: int) -> int:
-        """When that message was stored, ms; -1 unknown."""
+        """Return the store time of a message, ms; -1 if unknown."""
         unit = self._unit(topic, queue_id, queue_offset)
         return self._store_timestamp(unit[0], unit[1]) if unit is not None else -1
 
     def physical_offset_at(self, topic: str, queue_id: int, queue_offset: int) -> int:
-        """Where the log has that message; -1 unknown."""
+        """Return the physical offset of a message; -1 if unknown."""
         unit = self._unit(topic, queue_id, queue_offset)
         return unit[0] if unit is not None else -1
 
     def earliest_message_time(self, topic: str | None = None, queue_id: int = 0) -> int:
         """
-        When the oldest message of a queue, or of the log, was stored, ms; -1 unknown.
+        Return the store time of the oldest message of a queue or of the log, ms; -1 if unknown.
 
-        Of the log it is told as RocketMQ does, for tools that compare brokers: only once the first
-        file holds twice `maxMessageSize`.
+        For the log it is known only when the first file holds twice `maxMessageSize`. RocketMQ does
+        the same, and tools compare brokers.
 
         Spec: store.md, section 8.5.
         """
@@ -220,7 +222,7 @@ class StoreReads:
         return self.store_timestamp_at(topic, queue_id, self.min_offset_in_queue(topic, queue_id))
 
     def is_in_disk(self, topic: str, queue_id: int, queue_offset: int) -> bool:
-        """The message is so far behind the end of the log that it may not be in memory."""
+        """Return whether a message is so far before the log's end that it may not be in memory."""
         unit = self._unit(topic, queue_id, queue_offset)
         ratio = self._configuration.access_message_in_memory_max_ratio / 100
         return unit is not None and self.log.max_offset - unit[0] > self._memory_bytes * ratio

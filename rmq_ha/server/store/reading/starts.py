@@ -1,8 +1,7 @@
-"""Whether a record starts at a place that a client names.
+"""Decides whether a record starts at a physical offset that a client names.
 
-Spec: remoting.md, sections 4.7, 7.6, 7.8 and 7.10. RocketMQ takes the bytes there for a record,
-whatever they are; but a body may hold bytes that say of themselves that they are one, and that they
-are in this place.
+Spec: remoting.md, sections 4.7, 7.6, 7.8 and 7.10. RocketMQ takes any bytes there for a record. But
+a message body may hold bytes that look like a record with the right physical offset.
 """
 
 from typing import Protocol
@@ -20,7 +19,7 @@ class Queues(Protocol):
 
 
 class Records(Protocol):
-    """What of a store is asked."""
+    """The parts of a store that are used here."""
 
     dispatcher: Dispatcher
 
@@ -28,21 +27,21 @@ class Records(Protocol):
     def queues(self) -> Queues: ...
 
     def record_at(self, physical_offset: int, size: int | None = None) -> bytes | None:
-        """The record at this offset, whole; None where there is none."""
+        """Return the whole record at this offset; None if no record is there."""
 
 
 def record_starting_at(store: Records, physical_offset: int) -> bytes | None:
     """
-    The record that starts at a physical offset, as the queue that it is in says.
+    Return the record that starts at a physical offset, if its queue points there.
 
-    :returns: None when none does: also for one of a deleted topic, or not dispatched yet.
+    :returns: None if no record starts there, its topic was deleted, or it is not dispatched yet.
     :raises StoreError: the disk refuses.
     """
     record = store.record_at(physical_offset) if physical_offset >= 0 else None
     if record is None:
         return None
     dispatcher = store.dispatcher
-    for _ in range(_SLICES_AT_ONCE):  # an answer may be quicker than the store's next turn
+    for _ in range(_SLICES_AT_ONCE):  # a client may ask before the turn that dispatches the record
         if dispatcher.position > physical_offset or not dispatcher.run_slice():
             break
     message = decode_record(record)
@@ -52,17 +51,19 @@ def record_starting_at(store: Records, physical_offset: int) -> bytes | None:
     place = (physical_offset, len(record))
     if _is_at(queue, message.queue_offset, place):
         return record
-    # Where a gap in a queue was closed, its numbers are others than those in the records.
+    # Where a gap in a queue was closed, its queue offsets differ from those in the records.
     return record if _is_at(queue, queue.offset_by_place(physical_offset), place) else None
 
 
 def unqueued_record_at(store: Records, physical_offset: int) -> bytes | None:
     """
-    The bytes of a prepared or rolled back record, which by its kind is in no queue (spec: store.md,
-    section 6.2). Nothing shows that it is more than a part of a body, so it is for reading only,
-    and only by who may read everything.
+    Return the bytes of a prepared or rolled back record, which no queue has (spec: store.md,
+    section 6.2).
 
-    :returns: None when they are no such record.
+    Nothing proves that the bytes are not a part of a body. So use them only for reading, and only
+    for a client that may read everything.
+
+    :returns: None if the bytes are not such a record.
     :raises StoreError: the disk refuses.
     """
     record = store.record_at(physical_offset) if physical_offset >= 0 else None

@@ -1,4 +1,4 @@
-"""Which messages of a queue a consumer gets, decided by the consume queue's numbers.
+"""Decides by the tag codes in a consume queue which messages a consumer gets.
 
 Spec: store.md, section 8.3.
 """
@@ -13,10 +13,10 @@ from rmq_ha.base.store_format.consumequeue import is_extension_address
 @implementer(IMessageFilter)
 class TagFilter:
     """
-    Lets messages pass whose tag has the hash of one that is subscribed to.
+    Passes messages whose tag has the same hash as a subscribed tag.
 
-    Different tags may share a hash: clients compare the strings. A subscription that is not by
-    tags (SQL92, class filter) lets everything pass here.
+    Different tags may have the same hash, so clients compare the strings. A subscription that is
+    not by tags (SQL92, class filter) passes every message here.
     """
 
     def __init__(self, subscription: SubscriptionData) -> None:
@@ -27,7 +27,7 @@ class TagFilter:
         self._codes = frozenset(code & 0xFFFFFFFF for code in subscription.code_set)
 
     def matches_unit(self, tags_code: int) -> bool:
-        """By the lower 32 bits; the address of an extension unit always matches."""
+        """Compare the lower 32 bits; the address of an extension unit always matches."""
         return (
             self.matches_all
             or tags_code & 0xFFFFFFFF in self._codes
@@ -37,13 +37,13 @@ class TagFilter:
     def matches_extension(
         self, tags_code: int, store_timestamp: int, bit_map: bytes | None
     ) -> bool:
-        """By the tag code that it holds."""
+        """Compare the tag code in the extension unit."""
         return self.matches_unit(tags_code)
 
     def matches_record(self, record: bytes) -> bool:
-        """The number has decided already."""
+        """Return True: `matches_unit` has decided already."""
         return True
 
     def matches_properties(self, properties: dict[str, str]) -> bool:
-        """The number has decided already."""
+        """Return True: `matches_unit` has decided already."""
         return True
