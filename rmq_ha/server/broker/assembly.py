@@ -1,4 +1,6 @@
-"""Which processors a broker has besides sends, pulls and heartbeats, and what each is given."""
+"""Builds a broker's processors, except those for sends, pulls and heartbeats, with their
+parameters.
+"""
 
 from functools import partial
 from typing import Any, Protocol
@@ -53,9 +55,9 @@ from rmq_ha.server.store.message_store import DefaultMessageStore
 
 class BrokerParts(Protocol):
     """
-    What a broker is made of, as far as processors and roles are made of it in turn.
+    The parts of a broker from which processors and roles are built.
 
-    :ivar front: the store behind the plugins that lie around it.
+    :ivar front: the store, wrapped by the plugins.
     """
 
     host: Host
@@ -88,14 +90,14 @@ class BrokerParts(Protocol):
     def identity(self) -> BrokerIdentity: ...
 
     def delay_offset_table(self) -> dict[int, int]:
-        """Delay level to next offset."""
+        """Return the next queue offset by delay level."""
 
 
 def admin_processors(broker: BrokerParts) -> list[Processor]:
     """
-    Build them from the parts of a broker.
+    Build the processors from the parts of a broker.
 
-    :param broker: its tables, store, links and timers exist.
+    :param broker: its tables, store, links and timers must exist.
     """
     configuration, store, host = broker.configuration, broker.store, broker.host
     return [
@@ -132,7 +134,7 @@ def admin_processors(broker: BrokerParts) -> list[Processor]:
 
 
 def transaction_checks(broker: BrokerParts) -> TransactionalMessageCheckService:
-    """What looks after open transactions; to be started on a master only."""
+    """Build the service that checks open transactions; it is started on a master only."""
     return TransactionalMessageCheckService(
         broker.host.times,
         broker.configuration,
@@ -145,7 +147,7 @@ def transaction_checks(broker: BrokerParts) -> TransactionalMessageCheckService:
 
 
 def role_keeper(broker: BrokerParts) -> RoleKeeper:
-    """What makes the broker a slave or a master."""
+    """Build the object that makes the broker a slave or a master."""
     parts = RoleParts(
         store=broker.store,
         topics=broker.topics,
@@ -230,12 +232,15 @@ def _permission_changed(broker: BrokerParts) -> None:
 
 
 def _missing_groups(broker: BrokerParts) -> list[str]:
-    """Groups with members that get nothing: the broker has no such group, and made none."""
+    """
+    Return groups that have members but do not exist at this broker, so that the members get
+    nothing.
+    """
     return sorted(set(broker.consumers.groups()).difference(broker.groups.table))
 
 
 def _client_processors(broker: BrokerParts) -> list[Processor]:
-    """What reaches clients through their own connections."""
+    """Build the processors that reach clients through the clients' own connections."""
     configuration, store, host = broker.configuration, broker.store, broker.host
     topics, offsets, consumers = broker.topics, broker.consumer_offsets, broker.consumers
     name = broker.identity.broker_name

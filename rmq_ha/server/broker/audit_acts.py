@@ -1,4 +1,4 @@
-"""What the audit log of a broker says of the requests that change something."""
+"""The descriptions in a broker's audit log of requests that change something."""
 
 from collections.abc import Callable
 
@@ -19,10 +19,10 @@ Find = Callable[[str], object | None]
 
 def acts(topic: Find, group: Find) -> dict[int, Describe]:
     """
-    By request code.
+    Return the descriptions by request code.
 
-    :param topic: what there is of that name, before the request is served.
-    :param group: the same.
+    :param topic: returns the topic of a name before the request is served; None if there is none.
+    :param group: does the same for a group.
     """
 
     def set_topic(request: RemotingCommand) -> Act:

@@ -101,7 +101,7 @@ class Broker:
     """
     One broker.
 
-    :param find: as `load_plugins` says.
+    :param find: see `load_plugins`.
     :raises PluginNotFound: the configuration names a plugin that is not installed.
     :raises ConfigurationError: a plugin's own options do not fit.
     """
@@ -157,7 +157,7 @@ class Broker:
 
     @property
     def identity(self) -> BrokerIdentity:
-        """How it presents itself to name servers; with its brokerId of now."""
+        """The broker's identity for name servers, with its present brokerId."""
         return self._identity._replace(broker_id=self.configuration.broker.broker_id)
 
     # ------------------------------------------------------------ building
@@ -368,7 +368,7 @@ class Broker:
         )
 
     def _tell_unread(self) -> None:
-        """Messages were deleted before their time: name the groups that miss most."""
+        """Name the groups that miss most of the messages that were deleted before they expired."""
         unread = self.consumer_offsets.unread(self.store.min_offset_in_queue)
         for name in sorted(unread, key=lambda name: -unread[name])[:UNREAD_GROUPS]:
             self.log.warn(
@@ -393,16 +393,16 @@ class Broker:
 
     def start(self) -> "Deferred[None]":
         """
-        Open the store and serve.
+        Open the store and serve clients.
 
-        :returns: fires when clients can be served; fails with what stopped the start, after
-            everything that was started is stopped again.
+        :returns: fires when clients can be served. If the start fails, everything started is
+            stopped, and then it fails with the cause.
         """
         return Deferred.fromCoroutine(self._start())
 
     def stop(self) -> "Deferred[None]":
         """
-        Say good-bye, answer what waits, let slaves take the tail, close the store.
+        Unregister, answer waiting requests, let slaves fetch the log's end, close the store.
 
         :returns: fires when all is closed; never fails.
         """
@@ -411,7 +411,7 @@ class Broker:
     async def _start(self) -> None:
         try:
             await self._start_all()
-        except Exception:  # not a start that is dropped: it may wait for nothing more
+        except Exception:  # not for a cancelled start, which must not wait for anything more
             await self._stop()
             raise
 
@@ -481,11 +481,11 @@ class Broker:
         return self.consumer_filters.persist_if_dirty()
 
     def _bit_map_of(self, request: DispatchRequest) -> bytes | None:
-        """None on a slave: its filters are born by another clock than its messages."""
+        """Return a bit map; None on a slave, whose filters and messages have different clocks."""
         return None if self.is_slave else self.consumer_filters.bit_map(request)
 
     def delay_offset_table(self) -> dict[int, int]:
-        """Delay level to next offset: the delivery's own, or a slave's copy of it."""
+        """Return the next queue offset by delay level, on a slave from the copy of its master's."""
         if self.is_slave:
             return decode_delay_offsets(self.delay_offsets.text) if self.delay_offsets.text else {}
         return self.store.schedule.offset_table

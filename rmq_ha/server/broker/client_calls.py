@@ -1,4 +1,5 @@
-"""Asks connected clients and waits for their answers; what may wait is bounded.
+"""Sends requests to connected clients and waits for their answers, with a limit on waiting
+requests.
 
 Spec: remoting.md, sections 2.4 and 7.6.
 """
@@ -17,12 +18,13 @@ _SHARE_OF_ONE_CLIENT = 4
 
 class ClientCalls:
     """
-    Calls to clients, for one purpose.
+    Requests to clients for one purpose.
 
-    A client that does not answer may hold up a quarter of them, so that the others stay reachable.
+    A client that does not answer may use a quarter of the allowed requests, so that other clients
+    stay reachable.
 
-    :param most: how many may wait at a time.
-    :param purpose: what they are, for refusals.
+    :param most: how many requests may wait at a time.
+    :param purpose: name of the requests in refusals.
     """
 
     def __init__(self, most: int, purpose: str) -> None:
@@ -39,10 +41,10 @@ class ClientCalls:
         self, channel: Channel, command: RemotingCommand, timeout_ms: float
     ) -> "Deferred[RemotingCommand]":
         """
-        Ask one client.
+        Send a request to one client.
 
-        :returns: as `Channel.invoke`.
-        :raises RequestRejected: too many calls wait, or the client does not read what it was sent.
+        :returns: see `Channel.invoke`.
+        :raises RequestRejected: too many requests wait, or the client does not read its connection.
         """
         waiting = self._waiting.get(channel, 0)
         if channel.is_full:

@@ -1,4 +1,4 @@
-"""What plugins may know of the broker that they serve."""
+"""The parts of a broker that its plugins may use."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -25,12 +25,12 @@ class BrokerContext:
 
     def option(self, name: str, default: str | None = None) -> str | None:
         """
-        The plugin's own setting: `<plugin name>.<key>` in the properties file.
+        Return the plugin's own setting `<plugin name>.<key>` of the properties file.
 
         :param name: `<plugin name>.<key>`.
         """
         return self.configuration.plugin_options.get(name, default)
 
     def record_starting_at(self, physical_offset: int) -> bytes | None:
-        """The record that starts at a physical offset; None where none does."""
+        """Return the record that starts at a physical offset; None if none starts there."""
         return self.find_record(physical_offset)

@@ -1,14 +1,16 @@
-"""Sends whose message is in the log already: answered as the first was, and not stored again.
+"""Finds sends whose message is in the log already.
 
-RocketMQ compares no ids. With `duplicateWindowMillis` a broker of ours does: the index, which knows
-each message by topic and unique key, says where the first may be; the record and its queue say
-whether it is. Nothing else is believed, so whatever became of log, index or role in between, what
-is answered is there to be read. What the index does not know yet is under way: whoever asks for
-that waits until it does.
+They get the answer of the first send, and are not stored again.
 
-Where accounts are in force, a record says which account sent it, and a message of another account
-is no repetition of it. Without that, whoever guesses the next id of a client has its message
-dropped.
+RocketMQ compares no ids. With `duplicateWindowMillis` this broker does. The index knows each
+message by topic and unique key, and says where the first may be. The record and its queue then
+prove it. Nothing else is trusted: whatever happened to log, index or role in between, a message
+that is answered as stored can be read. A message that the index does not know yet is under way, and
+a repeated send waits until the index has it.
+
+If access control is on, a record says which account sent it. A message of another account is then
+no repetition. Otherwise an attacker who guesses the next id of a client could have the client's
+message dropped.
 
 Spec: store.md, section 4.
 """
@@ -47,13 +49,14 @@ from rmq_ha.server.store.message_store import DefaultMessageStore
 from rmq_ha.server.store.settle import Done, Others
 
 _CANDIDATES = 256
-"""Records of one hash that are looked at; who has more of them in the window is not compared."""
+"""Most records of one hash that are compared. If the window has more of them, later ones are not
+compared."""
 _STEPS = 8
-"""Of a search, of a thousand items each: longer chains are somebody's work."""
+"""Most steps of a search, of a thousand items each. Only an attack makes longer chains."""
 _SECOND_MS = 1000
 _FOR_EVER = 1 << 62
 _PATIENCE_S = 3.0
-"""As long as a client waits for an answer before it tries again."""
+"""How long a client waits for an answer before it sends again, seconds."""
 _OK = PutMessageStatus.PUT_OK
 _NOT_NOW = PutMessageResult(PutMessageStatus.OS_PAGECACHE_BUSY)
 
@@ -63,12 +66,12 @@ Put = Callable[[], "Deferred[PutMessageResult]"]
 
 class SendKey(NamedTuple):
     """
-    What a send is known by.
+    The values by which a send is recognized.
 
-    :ivar stored_in: topic of its record: the schedule's, where it is delayed.
-    :ivar topic: that it was sent to.
-    :ivar uniq_key: the id that its client gave it, which all its repetitions have.
-    :ivar sender: who sent it, as `sender_of` writes it; empty: nobody is asked.
+    :ivar stored_in: topic of its record, which is the schedule topic if the message is delayed.
+    :ivar topic: topic that it was sent to.
+    :ivar uniq_key: the id that its client gave it; all repetitions have the same id.
+    :ivar sender: the account that sent it, as `sender_of` writes it; empty without access control.
     """
 
     stored_in: str
@@ -78,16 +81,16 @@ class SendKey(NamedTuple):
 
     @property
     def key(self) -> Key:
-        """By which the index has it."""
+        """Topic and id by which the index has the record."""
         return self.stored_in, self.uniq_key
 
 
 def sent(message: Message, stored_in: str) -> SendKey | None:
     """
-    What is compared of a message; None: it is stored whatever was stored before.
+    Return the values by which a message is compared; None if it is always stored.
 
-    Messages without an id, what a consumer gives back, and half messages: these two come again on
-    purpose, with the id that they had.
+    Always stored are messages without an id, messages that a consumer sends back, and half
+    messages. The last two come again on purpose with the same id.
 
     :param stored_in: topic of its record.
     """
@@ -100,24 +103,26 @@ def sent(message: Message, stored_in: str) -> SendKey | None:
 
 def sender_of(account: str) -> str:
     """
-    How a record names the account that sent it: consumers see it, so not by its access key.
+    Return how a record names the account that sent it.
 
-    :param account: empty: access control is off, or lets this address pass unasked.
+    Consumers see it, so it is not the access key.
+
+    :param account: empty if access control is off, or if it trusts the sender's address.
     """
     return sha256(f"rmq-ha sender {account}".encode()).hexdigest()[:16] if account else ""
 
 
 def uniq_key_in(properties_string: str) -> str:
-    """The id of a member of a batch; empty without one."""
+    """Return the id of a member of a batch; empty without an id."""
     return decode_properties(properties_string).get(UNIQ_KEY, "")
 
 
 class DuplicateWindow:
     """
-    Knows which sends of the last while are stored.
+    Knows which sends of the last time are stored.
 
-    :param store: has an index.
-    :param window_ms: how long after it was stored a message is known.
+    :param store: a store with an index.
+    :param window_ms: how many ms after it was stored a message is recognized.
     :param now_ms: ms since the epoch, as in the records.
     """
 
@@ -137,18 +142,18 @@ class DuplicateWindow:
         store.on_arrival(self._arrived)
         store.on_renumbered = self._forget_all
 
-    # One by one
+    # Sends one by one
 
     def put(self, message: SendKey, wait: bool, put: Put) -> "Deferred[PutMessageResult]":
         """
-        Store it with `put`, unless it is known.
+        Store a message with `put`, unless it is stored already.
 
-        :param wait: for flush and replica, as the message asks.
-        :returns: of a known one what its first is now: kept as promised, or why not yet. Fails if
-            the disk refuses to say.
+        :param wait: whether to wait for flush and replication, as the message asks.
+        :returns: for a known message the present status of the first one: kept as promised, or why
+            not yet. Fails if the disk refuses to read it.
         """
         if not self._store.is_writable:
-            return put()  # it says why
+            return put()  # `put` returns the reason
         if self._is_under_way(message.key):
             return self._later(message.key, partial(self.put, message, wait, put))
         first = self._first(message)
@@ -163,11 +168,11 @@ class DuplicateWindow:
         self, topic: str, ids: Sequence[str], sender: str, wait: bool, host: str, put: Put
     ) -> "Deferred[PutMessageResult]":
         """
-        As `put`, of a batch: known where all of its messages lie side by side already.
+        Do what `put` does for a batch, which is known if all its messages are stored side by side.
 
-        :param ids: of its messages; one without an id is stored, and with it the batch.
-        :param sender: of all of them, see `SendKey`.
-        :param host: who sends it.
+        :param ids: ids of its messages; if one has no id, the batch is stored.
+        :param sender: the sender of all messages, see `SendKey`.
+        :param host: the sending client, for fair turns.
         """
         if not self._store.is_writable or topic.startswith(RETRY_PREFIX) or not all(ids):
             return put()
@@ -197,7 +202,7 @@ class DuplicateWindow:
         return looked.addCallbacks(compared, failed)
 
     def _follow(self, records: list[Record], ids: Sequence[str], sender: str) -> Iterator[None]:
-        """Take what lies behind the first in its queue, as far as it has these ids."""
+        """Add the records after the first one in its queue, as long as they have these ids."""
         first = records[0]
         queue = self._store.queues.get(first.topic, first.queue_id)
         for number in range(1, len(ids)):
@@ -210,13 +215,15 @@ class DuplicateWindow:
             if number % MEMBERS_A_TURN == 0:
                 yield
 
-    # Runs
+    # Runs of sends
 
     def begins(self, topic: str, uniq_key: str, sender: str = "") -> bool:
         """
-        It is no repetition: it is under way from now on, and `watched` has to follow.
+        Return whether a send is no repetition.
 
-        :param uniq_key: empty: nothing is compared.
+        Then it is under way from now on, and `watched` must follow.
+
+        :param uniq_key: empty: the message is not compared.
         :param sender: see `SendKey`.
         """
         if not uniq_key:
@@ -228,12 +235,15 @@ class DuplicateWindow:
             if self._first(SendKey(topic, topic, uniq_key, sender)) is not None:
                 return False
         except StoreError:
-            return False  # told to whoever sent it, when it is looked at alone
+            return False  # the sender gets the error when its message is put alone
         self._under_way[key] = []
         return True
 
     def watched(self, drafts: Sequence[Draft], done: Done) -> Done:
-        """For what began: what becomes of it is heard before `done` is called."""
+        """
+        Return a callback for sends that began: it forgets those that were not stored, and then
+        calls `done`.
+        """
 
         def settled(
             status: PutMessageStatus, rows: Sequence[Row | None], others: Others, now: float
@@ -245,7 +255,7 @@ class DuplicateWindow:
 
         return settled
 
-    # What is under way
+    # Sends under way
 
     def _is_under_way(self, key: Key) -> bool:
         if key in self._under_way:
@@ -266,7 +276,11 @@ class DuplicateWindow:
     def _later(
         self, key: Key, again: "Callable[[], Deferred[PutMessageResult]]"
     ) -> "Deferred[PutMessageResult]":
-        """When what is under way is in the index, or is no more; it may take a quorum."""
+        """
+        Call `again` when the message under way is in the index, or was not stored.
+
+        That may wait for a quorum.
+        """
         outcomes = self._store.statistics.outcomes
         waiting: Deferred[None] = Deferred()
         self._under_way[key].append(waiting)
@@ -292,7 +306,9 @@ class DuplicateWindow:
                 waiting.callback(None)
 
     def _forget_all(self) -> None:
-        """All that counts of the log is dispatched: this broker becomes the master."""
+        """
+        Forget all sends under way: all of the log is dispatched, as this broker becomes the master.
+        """
         self._forget(*self._under_way)
 
     def _arrived(self, rows: Sequence[Row]) -> None:
@@ -300,11 +316,11 @@ class DuplicateWindow:
             for row in rows:
                 self._forget((row[0], row[8]))
 
-    # What is known
+    # Known messages
 
     def _first(self, message: SendKey) -> Record | None:
         """
-        The newest record of the window that is this message, and is in its queue.
+        Return the newest record in the window that is this message and that its queue has.
 
         :raises StoreError: the disk refuses.
         """
@@ -337,7 +353,7 @@ class DuplicateWindow:
         properties = decode_properties(record.properties_string)
         if properties.get(UNIQ_KEY) != message.uniq_key:
             return False
-        # Without a sender: of a time without accounts, or of an address that is trusted.
+        # A record has no sender if access control was off, or if the sender's address was trusted.
         if properties.get(SENT_BY, "") not in ("", message.sender):
             return False
         if message.stored_in == message.topic:
@@ -347,7 +363,7 @@ class DuplicateWindow:
         )
 
     def _is_queued(self, record: Record) -> bool:
-        """Consumers find it; a topic that was deleted since has lost it."""
+        """Return whether the record's queue has it. A topic that was deleted since does not."""
         queue = self._store.queues.get(record.topic, record.queue_id)
         unit = None if queue is None else queue.unit(record.queue_offset)
         return unit is not None and unit[:2] == (record.physical_offset, record.size)
@@ -355,7 +371,7 @@ class DuplicateWindow:
     def _known(
         self, records: Sequence[Record], queue_id: int, wait: bool
     ) -> "Deferred[PutMessageResult]":
-        """As the first was answered, once it is kept."""
+        """Return the answer of the first send, as soon as its records are kept."""
         first = records[0]
         ids = [offset_msg_id(record.store_host, record.physical_offset) for record in records]
         start, end = first.physical_offset, records[-1].physical_offset + records[-1].size

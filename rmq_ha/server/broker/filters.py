@@ -1,5 +1,4 @@
-"""
-Which messages of a queue a consumer gets, decided by its SQL92 expression.
+"""Decides by a consumer's SQL92 expression which messages of a queue it gets.
 
 Spec: remoting.md, section 6.2; store.md, section 8.3.
 """
@@ -17,10 +16,10 @@ from rmq_ha.server.broker.tables.consumer_filters import ConsumerFilterData, Con
 @implementer(IMessageFilter)
 class SelectorFilter:
     """
-    Lets messages pass of whose properties the expression is true.
+    Passes messages whose properties make the expression true.
 
-    :param data: the group's, with the bits that it has in bit maps; None for an expression that
-        came with a request.
+    :param data: the group's filter with its bits in bit maps; None for an expression that came with
+        a request.
     """
 
     def __init__(self, selector: Selector, data: ConsumerFilterData | None = None) -> None:
@@ -28,13 +27,13 @@ class SelectorFilter:
         self._data = data
 
     def matches_unit(self, tags_code: int) -> bool:
-        """Tags say nothing here."""
+        """Return True: the tag code does not decide."""
         return True
 
     def matches_extension(
         self, tags_code: int, store_timestamp: int, bit_map: bytes | None
     ) -> bool:
-        """By the bit map of a message that came after the filter was registered."""
+        """Decide by the bit map, if the message came after the filter was registered."""
         data = self._data
         if data is None or data.bloom is None or store_timestamp <= data.born_ms:
             return True
@@ -43,7 +42,7 @@ class SelectorFilter:
         return is_hit(bit_map, data.bloom)
 
     def matches_record(self, record: bytes) -> bool:
-        """By the stored properties."""
+        """Decide by the stored properties."""
         return self._selector.matches(record_properties(record))
 
     def matches_properties(self, properties: dict[str, str]) -> bool:
@@ -53,11 +52,13 @@ class SelectorFilter:
 @implementer(IMessageFilter)
 class RetryFilter:
     """
-    For a retry topic with `filterSupportRetry`: by what the group wants of the topic that each
-    message came from. What came from elsewhere passes.
+    Decides for a retry topic with `filterSupportRetry`.
 
-    :param by_unit: what the subscription to the retry topic itself says of a unit; None: all.
-    :param group: whose retry topic it is.
+    Each message is judged by the group's expression for the topic from which the message came. A
+    message of a topic without an expression passes.
+
+    :param by_unit: the filter of the subscription to the retry topic itself; None passes all.
+    :param group: the group of the retry topic.
     """
 
     def __init__(
@@ -76,10 +77,10 @@ class RetryFilter:
         return self.matches_unit(tags_code)
 
     def matches_record(self, record: bytes) -> bool:
-        """By the stored properties."""
+        """Decide by the stored properties."""
         return self.matches_properties(record_properties(record))
 
     def matches_properties(self, properties: dict[str, str]) -> bool:
-        """By these, which have those of the message as it was sent first."""
+        """Decide by these properties, which include those of the original message."""
         data = self._filters.get(properties.get(RETRY_TOPIC, ""), self._group)
         return data is None or data.selector is None or data.selector.matches(properties)

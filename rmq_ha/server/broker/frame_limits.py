@@ -1,4 +1,6 @@
-"""How many things one frame may ask for: all of them are done in one turn of the reactor."""
+"""Limits on the number of items in one request, as all items are handled in one turn of the
+reactor.
+"""
 
 from collections.abc import Callable
 
@@ -22,9 +24,9 @@ _MOST: dict[str, Callable[[RmqHaConfig], int]] = {
 
 class FrameLimits:
     """
-    Refuses requests that ask for too much at once.
+    Refuses requests with too many items.
 
-    :ivar refused: how many, by the key that says so.
+    :ivar refused: number of refused requests, by the key of their limit.
     """
 
     def __init__(self, config: RmqHaConfig) -> None:
@@ -36,9 +38,9 @@ class FrameLimits:
 
     def check(self, key: str, count: int, code: int = ResponseCode.SYSTEM_ERROR) -> None:
         """
-        Before anything of the request is done.
+        Check the number of items before the request is handled.
 
-        :raises RequestRejected: it is too much.
+        :raises RequestRejected: the request has too many items.
         """
         most = self.most(key)
         if count > most:

@@ -1,4 +1,4 @@
-"""Pulls that wait for a message (PullRequestHoldService).
+"""Holds pulls that wait for a message (PullRequestHoldService).
 
 Spec: remoting.md, section 6.5.
 """
@@ -19,7 +19,8 @@ from rmq_ha.base.timing.timer import rearm
 RECHECK_SECONDS = 5.0
 MAX_HOLD_SECONDS = 3600.0
 MAX_EXPRESSIONS = 1 << 22
-"""Characters of the subscriptions of all that wait; their filters take forty times as much."""
+"""Most characters in the subscriptions of all held pulls; their filters take forty times as much
+memory."""
 GONE = -1.0
 _MIN_COMPACT = 64
 
@@ -29,11 +30,11 @@ class HeldPull:
     """
     One pull that found nothing.
 
-    :ivar wanted_offset: the queue offset it asked for.
-    :ivar suspend_ms: how long it may wait.
-    :ivar message_filter: freed with `resume` when the pull is let go.
-    :ivar resume: runs the pull again, without permission to wait, and answers it.
-    :ivar expression_size: characters from which its own `message_filter` was made.
+    :ivar wanted_offset: the queue offset that it asked for.
+    :ivar suspend_ms: how long it may wait, ms.
+    :ivar message_filter: dropped together with `resume` when the pull is released.
+    :ivar resume: runs the pull again without permission to wait, and answers it.
+    :ivar expression_size: number of characters from which its own `message_filter` was made.
     """
 
     channel: Channel
@@ -50,15 +51,17 @@ class HeldPull:
 
 class PullRequestHoldService:
     """
-    Holds pulls by queue; an arrival, their limit or the end of their connection lets them go.
+    Holds pulls by queue.
 
-    There is one timer, for the earliest limit, and none while nothing was held lately. A held
-    pull whose filter refuses what arrived is run again `RECHECK_SECONDS` later, as the Java
-    broker's sweep does, so that the consumer's offset moves past what it does not want.
+    An arrival, their time limit or the end of their connection releases them.
 
-    :param max_offset: the end of a queue, by topic and queue id.
-    :param capacity: how many may wait; the next is answered at once, as is one whose expression
-        is too much for `MAX_EXPRESSIONS`.
+    One timer is set to the earliest limit; it is off if nothing was held lately. A held pull whose
+    filter refuses an arrived message is run again after `RECHECK_SECONDS`, as the Java broker's
+    sweep does. So the consumer's offset moves past the messages that it does not want.
+
+    :param max_offset: returns the end of a queue, by topic and queue id.
+    :param capacity: how many pulls may wait. A further pull is answered at once, and so is a pull
+        whose expression exceeds `MAX_EXPRESSIONS`.
     """
 
     def __init__(
@@ -81,9 +84,9 @@ class PullRequestHoldService:
 
     def hold(self, pull: HeldPull) -> bool:
         """
-        Keep a pull until there is something to say.
+        Hold a pull until a message arrives or its time limit is over.
 
-        :returns: False when it cannot wait and has to be answered now.
+        :returns: False if it cannot wait and must be answered now.
         """
         if self._stopped or self._held >= self._capacity or not pull.channel.is_open:
             return False
@@ -93,7 +96,7 @@ class PullRequestHoldService:
         pull.deadline = now + min(max(pull.suspend_ms, 0) / 1000, MAX_HOLD_SECONDS)
         check_at = pull.deadline
         if self._max_offset(pull.topic, pull.queue_id) > pull.wanted_offset:
-            # There is something that could not be read: no arrival will tell.
+            # The queue has a message that could not be read, so no arrival will release the pull.
             check_at = min(check_at, now + RECHECK_SECONDS)
         self._queues.setdefault((pull.topic, pull.queue_id), {})[pull] = None
         of_channel = self._channels.get(pull.channel)
@@ -107,7 +110,7 @@ class PullRequestHoldService:
         return True
 
     def on_arrival(self, rows: Iterable[Row]) -> None:
-        """Messages can be read now; wakes who waits for them, after the whole batch was seen."""
+        """Release the pulls that wait for these messages, after the whole batch was seen."""
         if not self._held:
             return
         queues = self._queues
@@ -119,7 +122,7 @@ class PullRequestHoldService:
         self._release(woken)
 
     def stop(self) -> None:
-        """Answer everything that waits; nothing is held from now on."""
+        """Answer all held pulls, and hold no more."""
         self._stopped = True
         self._release([pull for waiting in self._queues.values() for pull in waiting])
         self._heap.clear()
@@ -148,7 +151,7 @@ class PullRequestHoldService:
             resume(pull)
 
     def _remove(self, pull: HeldPull) -> None:
-        """Harmless when it is gone already."""
+        """Remove a pull; a second call is harmless."""
         key = (pull.topic, pull.queue_id)
         waiting = self._queues.get(key)
         if waiting is None or pull not in waiting:
@@ -168,14 +171,14 @@ class PullRequestHoldService:
         self._compact()
 
     def _compact(self) -> None:
-        """The heap keeps nothing alive for long that was let go."""
+        """Remove released pulls from the heap when they are the majority."""
         heap = self._heap
         if len(heap) > _MIN_COMPACT and len(heap) > 2 * self._held:
             heap[:] = [entry for entry in heap if entry[0] == entry[2].check_at]
             heapify(heap)
 
     def _check_at(self, pull: HeldPull, when: float) -> None:
-        """Only the entry whose time is the pull's `check_at` counts; older ones are skipped."""
+        """Set the time of a pull's next check. Older heap entries of the pull are skipped."""
         pull.check_at = when
         self._compact()
         heappush(self._heap, (when, next(self._sequence), pull))
@@ -205,17 +208,24 @@ class PullRequestHoldService:
 
 
 def _free(pull: HeldPull) -> None:
-    """The heap may know it until its time has come; what its answer needed goes now."""
+    """
+    Drop what a released pull needed for its answer; the heap may hold the pull until its time
+    comes.
+    """
     pull.message_filter = None
     pull.resume = _done
 
 
 def _done(pull: HeldPull) -> None:
-    """Instead of `HeldPull.resume`, of one that was let go."""
+    """Replace `HeldPull.resume` of a released pull."""
 
 
 def _is_wanted(message_filter: IMessageFilter, row: Row) -> bool:
-    """A message without properties is looked at when the pull is run again."""
+    """
+    Return whether the filter may pass a message.
+
+    A message without properties is judged when the pull is run again.
+    """
     if not message_filter.matches_unit(row[4]):
         return False
     properties = decode_properties(row[11])

@@ -1,4 +1,4 @@
-"""Which masters a slave follows, of those that a name server or a controller names."""
+"""Decides which masters a slave follows, among those that a name server or a controller names."""
 
 from collections.abc import Callable
 
@@ -10,10 +10,10 @@ from rmq_ha.base.model.networks import Networks
 
 class TrustedMasters:
     """
-    Keeps this broker, its log and its signature from a "master" that anybody registered.
+    Keeps this broker from following a false "master", which would get its log and its signature.
 
-    :param trusted: `haTrustedMasters`; of nobody: everybody, as 4.9.7.
-    :ivar refused: how many addresses that were learned are not trusted.
+    :param trusted: `haTrustedMasters`; if empty, every master is trusted, as in 4.9.7.
+    :ivar refused: number of learned addresses that are not trusted.
     """
 
     log = Logger()
@@ -25,11 +25,16 @@ class TrustedMasters:
 
     @property
     def text(self) -> str:
-        """`haTrustedMasters`, as it was given."""
+        """`haTrustedMasters`, as the operator wrote it."""
         return self._trusted.text
 
     def only(self, follow: Callable[[str | None], None]) -> Callable[[str | None], None]:
-        """:returns: a function that calls `follow` with None in place of who is not trusted."""
+        """
+        Wrap a function that follows a master.
+
+        :returns: a function that calls `follow` with None instead of an address that is not
+            trusted.
+        """
 
         def learned(address: str | None) -> None:
             follow(address if address is None or self.trusts(address) else None)

@@ -19,7 +19,7 @@ _OPAQUE_MASK = 0x7FFFFFFF
 
 
 class ConsumerIdsNotifier:
-    """Pushes to every connection of a group, if broker and group allow it."""
+    """Notifies every connection of a group, if broker and group allow it."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class ConsumerIdsNotifier:
         self._turn: IDelayedCall | None = None
 
     def notify(self, group: str) -> None:
-        """Now: before the response to the heartbeat that made the change."""
+        """Send the notice now, before the response to the heartbeat that made the change."""
         self._changed.pop(group, None)
         if not self._config.notify_consumer_ids_changed_enable:
             return
@@ -56,10 +56,10 @@ class ConsumerIdsNotifier:
 
     def channel_closed(self, channel: Channel) -> None:
         """
-        A connection is gone, and with it its memberships.
+        Remove the memberships of a closed connection.
 
-        The groups hear of it once a turn: when many members leave together, the others are not
-        told about each of them.
+        The groups are notified once in each turn, so that the remaining members do not get a notice
+        for each of many members that leave together.
         """
         for group in self._consumers.channel_closed(channel):
             self._changed[group] = None

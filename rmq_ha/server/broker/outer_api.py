@@ -1,4 +1,4 @@
-"""BrokerOuterAPI: what a broker asks of name servers and of its master, as typed calls.
+"""BrokerOuterAPI: a broker's requests to name servers and to its master, as typed calls.
 
 Spec: remoting.md, chapters 8 and 9.
 """
@@ -33,19 +33,19 @@ _V = TypeVar("_V")
 
 
 class RemotingCalls(Protocol):
-    """What is used of a `rmq_ha.base.remoting.client.RemotingClient`."""
+    """The part of a `rmq_ha.base.remoting.client.RemotingClient` that is used here."""
 
     def invoke(
         self, address: str, command: RemotingCommand, timeout_ms: int
     ) -> "Deferred[RemotingCommand]":
-        """Ask and wait for the answer."""
+        """Send a request and wait for the answer."""
 
 
 class RegisterBody(NamedTuple):
     """
-    A REGISTER_BROKER body as it is sent; the same to every name server.
+    The body of a REGISTER_BROKER request, the same for every name server.
 
-    :ivar has_all: all topics of this broker are in it.
+    :ivar has_all: it holds all topics of this broker.
     """
 
     data: bytes
@@ -55,10 +55,11 @@ class RegisterBody(NamedTuple):
 
 class RegisterBrokerResult(NamedTuple):
     """
-    What one name server answered.
+    The answer of one name server.
 
-    :ivar ha_server_address: of the master's HA listener; None for a master, and unknown.
-    :ivar holder: a name server of ours keeps our brokerId for this address; empty: it does not.
+    :ivar ha_server_address: address of the master's HA listener; None if unknown, or for a master.
+    :ivar holder: the address for which an rmq-ha name server keeps our brokerId; empty if it keeps
+        it for no other broker.
     :ivar order_topics: ORDER_TOPIC_CONFIG, topic to `broker:queues;...`; None without one.
     """
 
@@ -70,9 +71,9 @@ class RegisterBrokerResult(NamedTuple):
 
 class ToldStanding(NamedTuple):
     """
-    What a broker says of itself; None: it does not say.
+    A broker's report on itself; None where it says nothing.
 
-    :ivar since_ms: its start.
+    :ivar since_ms: time of its start, ms.
     :ivar stands_aside: another broker took its place.
     """
 
@@ -141,12 +142,13 @@ class BrokerOuterAPI:
 
     async def master_of(self, name_server: str, broker_name: str) -> str | None:
         """
-        Whom a name server takes for the master of a name; None: nobody.
+        Return the address that a name server has as the master of a broker name; None if it has
+        none.
 
-        Every broker has a topic of its own name, so the answer is short in large clusters, too.
+        Every broker has a topic of its own name, so the answer is short even in large clusters.
 
-        :raises RemotingError: no answer, or one that tells nothing.
-        :raises ProtocolViolation: the answer is no route.
+        :raises RemotingError: no answer, or neither a route nor the message that there is none.
+        :raises ProtocolViolation: the answer cannot be read as a route.
         """
         command = RemotingCommand(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": broker_name})
         response = await self._client.invoke(name_server, command, SLAVE_TIMEOUT_MS)
@@ -160,7 +162,7 @@ class BrokerOuterAPI:
 
     async def standing_of(self, address: str) -> ToldStanding:
         """
-        What a broker says of its role; one that answers and does not tell says nothing.
+        Return a broker's report on its role; all fields are None if it refuses to tell.
 
         :raises RemotingError: it does not answer.
         :raises ProtocolViolation: an answer cannot be read.
@@ -186,7 +188,7 @@ class BrokerOuterAPI:
 
     async def topic_configs(self, master: str) -> TopicTable:
         """
-        GET_ALL_TOPIC_CONFIG, at the master's client port or two below it.
+        GET_ALL_TOPIC_CONFIG, at the master's client port or the port two below it.
 
         :raises RemotingError: no answer, or an answer other than success.
         :raises ProtocolViolation: the answer is not a whole topic table: every broker has topics.
@@ -197,18 +199,20 @@ class BrokerOuterAPI:
         return TopicTable(version, _joined([page.topics for page in pages], master, "topic"))
 
     async def consumer_offsets(self, master: str) -> dict[str, dict[int, int]]:
-        """GET_ALL_CONSUMER_OFFSET; raises as `topic_configs`."""
+        """GET_ALL_CONSUMER_OFFSET; errors are as for `topic_configs`."""
         bodies = await self._bodies(master, RequestCode.GET_ALL_CONSUMER_OFFSET)
         return dict(item for body in bodies for item in decode_offset_table(body).items())
 
     async def delay_offsets(self, master: str) -> bytes:
-        """GET_ALL_DELAY_OFFSET: the text, checked but unchanged; raises as `topic_configs`."""
+        """
+        GET_ALL_DELAY_OFFSET: the text, checked but unchanged; errors are as for `topic_configs`.
+        """
         body, *_ = await self._bodies(master, RequestCode.GET_ALL_DELAY_OFFSET)
         check_delay_offsets(body)
         return body
 
     async def subscription_groups(self, master: str) -> GroupTable:
-        """GET_ALL_SUBSCRIPTIONGROUP_CONFIG; raises as `topic_configs`."""
+        """GET_ALL_SUBSCRIPTIONGROUP_CONFIG; errors are as for `topic_configs`."""
         bodies = await self._bodies(master, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
         pages = list(map(GroupTable.decode, bodies))
         version = _equal_versions([page.version for page in pages], master)
@@ -216,7 +220,8 @@ class BrokerOuterAPI:
 
     async def max_offset(self, master: str, topic: str, queue_id: int) -> int:
         """
-        GET_MAX_OFFSET: where a queue ends there, also of a topic that the master does not know.
+        GET_MAX_OFFSET: the end of a queue at the master, also of a topic that the master does not
+        know.
 
         :raises RemotingError: no answer, or an answer other than success.
         :raises ProtocolViolation: the answer is no number.
@@ -243,7 +248,7 @@ class BrokerOuterAPI:
         return RemotingCommand(RequestCode.REGISTER_BROKER, ext=ext, body=body.data)
 
     async def _bodies(self, address: str, code: RequestCode) -> list[bytes]:
-        """A table's pages; one of a master that knows of no pages."""
+        """Return a table's pages; a single page from a master that does not divide tables."""
         bodies: list[bytes] = []
         first: int | None = 0
         while first is not None:
@@ -284,7 +289,7 @@ def _joined(tables: Sequence[Mapping[str, _V]], master: str, what: str) -> dict[
 
 
 def _order_topics(body: bytes | None) -> Mapping[str, str] | None:
-    """The KVTable of a registration's answer; a damaged one counts as none."""
+    """Read the KVTable of a registration's answer; None if it is missing or damaged."""
     if not body:
         return None
     try:

@@ -1,7 +1,7 @@
-"""When sends are refused with SYSTEM_BUSY, so that those that are taken are answered in time.
+"""Decides when sends are refused with SYSTEM_BUSY, so that accepted sends are answered in time.
 
-Requests do not queue for threads here. What queues are puts that wait for flush and replica, and
-requests in the sockets while a turn of the reactor lasts; both are measured.
+Requests do not queue for threads here. Puts queue for flush and replication, and requests queue in
+the sockets while a turn of the reactor lasts. Both are measured.
 
 Spec: remoting.md, section 1.8.
 """
@@ -18,11 +18,11 @@ from rmq_ha.server.store.turns import TurnWatch
 
 class LoadedStore(Protocol):
     """
-    What tells how busy a store is; a send reads what whoever changes it has left here.
+    The parts of a store that tell how busy it is.
 
-    :ivar slow_until: appends take too long, perhaps until then; 0: they do not.
-    :ivar statistics: messages that are appended and wait for flush or replica are counted there.
-    :ivar turns: how long the reactor's took.
+    :ivar slow_until: time in seconds until which appends may take too long; 0 if they do not.
+    :ivar statistics: counts the messages that are appended and wait for flush or replication.
+    :ivar turns: the durations of the reactor's turns.
     """
 
     slow_until: float
@@ -30,22 +30,23 @@ class LoadedStore(Protocol):
     turns: TurnWatch
 
     def is_page_cache_busy(self) -> bool:
-        """Appends take too long."""
+        """Return whether appends take too long."""
 
     def waited_ms(self, sender: Hashable, sends: int) -> int:
         """
-        How long sends that are handled now may have waited in their socket.
+        Return for how many ms sends of this turn may have waited in their socket.
 
-        :param sends: how many this sender brings, to be counted; 0 only asks.
+        :param sends: number of this sender's sends, to be counted; 0 only asks.
         """
 
 
 class SendOverload:
     """
-    Decides before anything else about a send, a consumer's giving back included.
+    Decides before anything else whether a send, or a message that a consumer sends back, is
+    refused.
 
     `osPageCacheBusyTimeOutMills`, `sendThreadPoolQueueCapacity`, `waitTimeMillsInSendQueue` and
-    `brokerFastFailureEnable` have the meaning that RocketMQ gives them.
+    `brokerFastFailureEnable` have the same meaning as in RocketMQ.
     """
 
     def __init__(self, config: BrokerConfig, store: LoadedStore) -> None:
@@ -54,10 +55,11 @@ class SendOverload:
 
     def reason(self, sender: Hashable, sends: int = 1) -> str | None:
         """
-        Why a send is refused now; None: it is not.
+        Return why a send is refused now; None if it is accepted.
 
-        :param sender: its connection: one that waits for each answer has never waited too long.
-        :param sends: how many it brings; 0 only asks.
+        :param sender: its connection. A connection that waits for each answer has never waited too
+            long.
+        :param sends: number of its sends in this turn; 0 only asks.
         """
         store, config = self._store, self._config
         if store.slow_until and store.is_page_cache_busy():
@@ -78,7 +80,11 @@ class SendOverload:
         return None
 
     def check(self, sender: Hashable) -> None:
-        """:raises RequestRejected: sends of this connection are refused now."""
+        """
+        Refuse a send if the broker is overloaded.
+
+        :raises RequestRejected: sends of this connection are refused now.
+        """
         reason = self.reason(sender)
         if reason is not None:
             raise RequestRejected(ResponseCode.SYSTEM_BUSY, reason)

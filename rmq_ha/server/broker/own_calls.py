@@ -1,4 +1,4 @@
-"""This broker's own requests, to name servers and to its master: over TLS or not, signed or not."""
+"""This broker's own requests to name servers and to its master, with or without TLS and signatures."""
 
 from collections.abc import Callable
 
@@ -14,12 +14,12 @@ def own_tls(
     configuration: BrokerConfiguration, read_bytes: ReadBytes, now_ms: Callable[[], int]
 ) -> ClientTls:
     """
-    The rules for its connections.
+    Return the TLS rules for this broker's own connections.
 
     :param read_bytes: reads a file.
     :param now_ms: ms since the epoch.
-    :raises ConfigurationError: they do not fit, or it signs, wants TLS of others who do
-        (`aclRequiresTls`), and would not use it itself.
+    :raises ConfigurationError: the settings do not fit. Or the broker demands TLS of others that
+        sign (`aclRequiresTls`), signs itself, and would not use TLS.
     """
     own = configuration.ours
     is_demanded = own.acl_requires_tls and own.acl_access_key
@@ -33,7 +33,7 @@ def own_tls(
 
 
 def signed(calls: Calls, host: Host, configuration: BrokerConfiguration) -> Calls:
-    """The same calls, signed if there is an account."""
+    """Return the same calls, with signatures if an account is configured."""
     own = configuration.ours
     if not own.acl_access_key:
         return calls

@@ -1,4 +1,4 @@
-"""Registration: how name servers learn of this broker, and this broker of its master.
+"""Registration: tells name servers about this broker, and learns from them who its master is.
 
 Spec: remoting.md, sections 9.2 and 9.3; ha.md, section 9.
 """
@@ -31,7 +31,8 @@ UNREGISTER_TIMEOUT_MS = 3000
 NEW_TOPIC_SECONDS = 1.0
 AGAIN_SECONDS = 2.0
 LONGEST_ALONE_SECONDS = 10.0
-"""Without a master a slave is no replica: it asks oftener than a broker that is only not found."""
+"""Longest pause between the rounds of a slave that knows no master, seconds. Such a slave is no
+replica, which is worse than a broker that clients do not find."""
 ALONE_ROUNDS = 3
 LEASE_LOOK_SECONDS = 0.2
 MASTER_LOOK_SECONDS = 2.0
@@ -40,10 +41,10 @@ MAX_CHANGES = 1000
 
 class LearnedOfMaster(NamedTuple):
     """
-    Who hears what name servers say of the master.
+    The callbacks for what name servers say about the master.
 
     :ivar ha_address: called with the master's HA address, by a slave's registrations.
-    :ivar master_address: called with the master's address, or None where no name server knows one,
+    :ivar master_address: called with the master's address, or None if no name server knows one,
         after every round that any name server answered.
     """
 
@@ -53,27 +54,27 @@ class LearnedOfMaster(NamedTuple):
 
 class Registration:
     """
-    Registers with all name servers: at start, in time, and when a topic comes into being.
+    Registers with all name servers: at start, periodically, and when a topic is created.
 
-    Before `start` nobody is told anything, whatever comes into being: a broker that cannot serve
-    would take the address of the one that does out of the routes, with the end of its connection.
+    Before `start` no name server is told anything. A broker that cannot serve would replace the
+    address of the one that does, and with the end of its connection remove it from the routes.
 
-    A registration that carries some topics goes only to a name server that has all the others: one
-    that missed an earlier change, or restarted, would else never hear of them, since it looks at
-    no body whose data version it has already seen.
+    A registration with some of the topics goes only to a name server that has all others. A name
+    server that missed an earlier change, or restarted, would otherwise never get them, since it
+    ignores the body of a data version that it has seen.
 
-    Where a name server did not answer, or none could tell a slave where its master is, the next
-    round comes after 2 s, then after longer and longer pauses, and not only in time: until then
-    this broker is not found, or has no replica.
+    If a name server did not answer, or none knows a slave's master, the next round comes after 2 s,
+    then after longer and longer pauses, and not only at the period. Until then this broker is not
+    found, or has no replica.
 
-    A master in controller mode registers as such only while its lease is valid. When the lease
-    ends it registers at once with the id that it has as a slave. Each registration has the epoch.
+    A master in controller mode registers as master only while its lease is valid. When the lease
+    ends, it registers at once with its id as a slave. Each registration has the epoch.
 
-    :param succession: looks for another master of our name before each full round.
-    :param learned: hears what name servers say of the master.
+    :param succession: looks for another master of this broker's name before each full round.
+    :param learned: called with what name servers say about the master.
     :ivar identity: may change at run time.
-    :ivar rounds: finished rounds, those without any answer included.
-    :ivar failures: calls to a name server that failed.
+    :ivar rounds: number of finished rounds, including those without any answer.
+    :ivar failures: number of failed calls to name servers.
     """
 
     log = Logger()
@@ -101,8 +102,8 @@ class Registration:
         self._learned = learned
         self._unreachable: set[str] = set()
         self._is_started = self._is_stopped = False
-        self._changes: dict[int, TopicConfig] = {}  # by the version's counter that each made
-        self._waiting: list[Deferred[None]] = []  # for the next round that carries changes
+        self._changes: dict[int, TopicConfig] = {}  # by the counter of the version that each made
+        self._waiting: list[Deferred[None]] = []  # wait for the next round with changes
         self._is_telling = False
         self._again: IDelayedCall | None = None
         self._pause_s = AGAIN_SECONDS
@@ -129,14 +130,17 @@ class Registration:
 
     @property
     def _targets(self) -> list[str]:
-        """Whom to tell: nobody while this broker does not serve, or nobody said what it is."""
+        """
+        The name servers to tell: none while this broker does not serve, has no role yet, or has a
+        successor.
+        """
         if not self._is_started or self.identity.broker_id < 0 or self._standing.successor:
             return []
         return self.name_servers
 
     def start(self) -> "Deferred[None]":
         """
-        Register everywhere, and go on in time; call it when everything listens.
+        Register with all name servers, and then periodically; call it when all ports listen.
 
         :returns: fires when every name server answered, failed or timed out; never fails.
         """
@@ -150,9 +154,9 @@ class Registration:
 
     def stop(self) -> "Deferred[None]":
         """
-        Register no more, and say good-bye to every name server.
+        Register no more, and unregister at every name server.
 
-        A round that is under way is not waited for: what it has sent goes before the good-bye.
+        A round that is under way is not waited for: its requests were sent before.
 
         :returns: fires after 3 s at the latest; never fails.
         """
@@ -167,7 +171,7 @@ class Registration:
 
     def register_all(self) -> "Deferred[None]":
         """
-        Register all topics with every name server now, whether it asks for it or not.
+        Register all topics with every name server now, even if a name server does not ask for it.
 
         :returns: fires when every name server answered, failed or timed out; never fails.
         """
@@ -175,11 +179,11 @@ class Registration:
 
     def register_new_topic(self, config: TopicConfig) -> "Deferred[None]":
         """
-        A client's request created a topic: who was told that it is there will ask for its route.
+        Register a topic that a client's request created, as the client will ask for its route.
 
-        What a slave has is its master's to say.
+        A slave registers nothing: its master decides about topics.
 
-        :returns: as `register_topic`, but fires after a second in any case: the client waits.
+        :returns: see `register_topic`, but fires after a second in any case, as the client waits.
         """
         if self.identity.broker_id != MASTER_ID:
             return succeed(None)
@@ -188,12 +192,13 @@ class Registration:
 
     def register_topic(self, config: TopicConfig) -> "Deferred[None]":
         """
-        Make one changed topic known before somebody is answered; call it with the change.
+        Register one changed topic before its request is answered; call it in the turn of the
+        change.
 
-        Changes that come during a round share the next one. A name server that did not answer the
-        last time is not waited for: it hears of everything when it is asked again.
+        Changes that come during a round share the next round. A name server that did not answer the
+        last time is not waited for: it gets all topics when it is asked again.
 
-        :returns: as `register_all`.
+        :returns: see `register_all`.
         """
         self._changes[self._topics.data_version.counter] = config
         if len(self._changes) > MAX_CHANGES:
@@ -229,13 +234,13 @@ class Registration:
 
     async def _round(self) -> None:
         if self._standing.successor:
-            await self._ask_versions(self.name_servers)  # ours notes who stands aside
+            await self._ask_versions(self.name_servers)  # one of rmq-ha notes who stands aside
             return
         if self._config.force_register or await self._is_wanted():
             await self._register_all()
 
     async def _is_wanted(self) -> bool:
-        """Any name server says so, or does not say anything."""
+        """Return whether any name server wants a registration, or did not answer."""
         names = self._targets
         answers = await self._ask_versions(names)
         return len(answers) < len(names) or any(changed for changed, _ in answers)
@@ -266,7 +271,9 @@ class Registration:
         await self._register(reachable, register)
 
     def _changed_since(self, known: DataVersion | None) -> Iterable[TopicConfig]:
-        """All topics, unless each change since that version is known here."""
+        """
+        Return the topics changed since that version; all topics if a change is not known any more.
+        """
         present = self._topics.data_version.counter
         if known is not None and 0 < present - known.counter <= len(self._changes):
             missing = [self._changes.get(count) for count in range(known.counter + 1, present + 1)]
@@ -286,7 +293,7 @@ class Registration:
             if name_server in dead and name_server in self._targets:
                 result = await self._register_at(name_server, body, dead.pop(name_server))
         if identity.broker_id == MASTER_ID and self._presented.broker_id != MASTER_ID:
-            self._told_id = None  # the name server may have got it late: tell it once more
+            self._told_id = None  # it may have come late: register once more
         return result
 
     async def _register_at(
@@ -301,7 +308,7 @@ class Registration:
         name_servers: list[str],
         register: Callable[[str], Coroutine[Any, Any, RegisterBrokerResult]],
     ) -> None:
-        """One round; a slave takes the answer that names a master over one that does not."""
+        """Run one round; a slave prefers an answer that names a master."""
         self._told_id = self._presented.broker_id
         answers = await self._everywhere(name_servers, register)
         self.rounds += 1
@@ -316,7 +323,7 @@ class Registration:
         self._look_again(longest_s, is_wanted=is_wanted)
 
     def _tell_alone(self, is_alone: bool) -> None:
-        """Not at the first round: pairs may start in any order."""
+        """Warn of a missing master, but not at the first round: pairs may start in any order."""
         self._rounds_alone = self._rounds_alone + 1 if is_alone else 0
         if self._rounds_alone == ALONE_ROUNDS:
             self.log.warn(
@@ -332,7 +339,7 @@ class Registration:
             if self._again is not None:
                 self._again.cancel()
                 self._again = None
-        elif self._again is None:  # no matter how many topics are made meanwhile
+        elif self._again is None:  # even if many topics are created meanwhile
             self._again = self._clock.callLater(self._pause_s, self._on_again)
             self._pause_s = min(self._pause_s * 2, longest_s)
 
@@ -342,15 +349,15 @@ class Registration:
 
     async def _look_for_master(self) -> None:
         """
-        A slave that follows nobody asks who is the master now: another slave may be promoted.
+        Ask who the master is now, if this slave follows none: another slave may have been promoted.
 
-        It registers only when that changed, as a registration has all topics.
+        Register only if the master changed, as a registration carries all topics.
         """
         if not self._standing.lacks_master:
             return
         named: set[str | None] = set()
         for name_server in self._targets:
-            with suppress(RemotingError, ProtocolViolation):  # a registration says so
+            with suppress(RemotingError, ProtocolViolation):  # a registration reports such errors
                 named.add(await self._api.master_of(name_server, self.identity.broker_name))
         if named - {None, self._master, self.identity.address}:
             await self._register_all()
@@ -366,7 +373,9 @@ class Registration:
     async def _everywhere(
         self, name_servers: list[str], call: Callable[[str], Coroutine[Any, Any, T]]
     ) -> list[T]:
-        """All name servers at once; what they answered, in order of arrival, failures logged."""
+        """
+        Call all name servers at once; return their answers in order of arrival, and log failures.
+        """
         answers: list[T] = []
 
         async def note_answer(name_server: str) -> None:
@@ -383,7 +392,7 @@ class Registration:
         return answers
 
     def _failed(self, name_server: str, error: Exception) -> None:
-        """Say it once an outage and not every period."""
+        """Log a failure once in an outage, and not in every period."""
         self.failures += 1
         if self._is_stopped:
             return
@@ -405,12 +414,19 @@ class Registration:
         return replace(self._topics.data_version, state_version=self._standing.epoch)
 
     def _look_at_lease(self) -> None:
-        """It ended, or began: clients are to find this broker as what it is."""
+        """
+        Register at once if the lease ended or began, so that clients find this broker in its
+        present role.
+        """
         if self._targets and self._presented.broker_id != self._told_id:
             self.register_all()
 
     def _body(self, topics: Iterable[TopicConfig]) -> RegisterBody:
-        """With `brokerPermission` in the place of each topic's own where that is restricted."""
+        """
+        Return a registration's body.
+
+        A restricted `brokerPermission` replaces the permission of each topic.
+        """
         perm = self._config.broker_permission
         if perm & PERM_RW != PERM_RW:
             topics = [replace(config, perm=perm) for config in topics]

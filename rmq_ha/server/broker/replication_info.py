@@ -1,4 +1,4 @@
-"""How the pair of a broker is, as GET_BROKER_RUNTIME_INFO tells it to `rmqha-admin`."""
+"""The state of a broker's pair, as GET_BROKER_RUNTIME_INFO reports it to `rmqha-admin`."""
 
 from typing import Any
 
@@ -16,9 +16,10 @@ def replication_info(
     standing: Standing,
 ) -> dict[str, Any]:
     """
-    `role`; of a master `slaves`, of a slave `master` and the age of its copies of the master's
-    tables (`tables_seconds`: of the oldest; None: one was never copied). Of a broker that stands
-    aside `ASIDE`, too.
+    Return `role`, and the facts of the journal: `slaves` of a master, `master` of a slave.
+
+    A slave also has `tables_seconds`: the age in seconds of its oldest copy of a master's table;
+    None if a table was never copied. A broker that stands aside also has `ASIDE`.
     """
     info: dict[str, Any] = {"role": configuration.store.broker_role.name, **journal.info()}
     if standing.successor:

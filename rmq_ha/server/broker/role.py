@@ -1,4 +1,4 @@
-"""RoleSwitch: makes a running broker a slave or a master, as the election of its group wants it.
+"""RoleSwitch: makes a running broker a slave or a master, as the election of its group demands.
 
 Spec: dledger.md, chapter 16.
 """
@@ -28,31 +28,32 @@ from rmq_ha.server.store.message_store import DefaultMessageStore
 READY_LOOK_S = 0.02
 RETRY_S = 1.0
 MASTER_LOOKS_S = (0.3, 1.0, 3.0, 7.0)
-"""After a change the master is looked for that often: it may register later than its slaves."""
+"""Seconds between the looks for the master after a role change: it may register later than its
+slaves."""
 
 
 class RoleKeeper(Protocol):
-    """Makes a broker what it is, from before its store is loaded until it stops."""
+    """Gives a broker its role, from before its store is loaded until it stops."""
 
     def prepare(self) -> None:
         """
-        The tables are loaded, the store is not.
+        Prepare the role when the tables are loaded and the store is not.
 
-        :raises StoreError: what a slave copied cannot be read.
+        :raises StoreError: a table that a slave copied cannot be read.
         """
 
     def store_is_open(self) -> None:
-        """The queues know all of the log, and nobody is served yet."""
+        """Take note that the queues have all of the log, before any client is served."""
 
     def start(self) -> None: ...
 
     def stop(self) -> "Deferred[None]":
-        """Change nothing more; fires when what was begun is over, and never fails."""
+        """Change the role no more; fires when a change under way is over, and never fails."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoleParts:
-    """What of a broker depends on its role."""
+    """The parts of a broker that depend on its role."""
 
     store: DefaultMessageStore
     topics: TopicConfigManager
@@ -66,7 +67,11 @@ class RoleParts:
 def make_role_keeper(
     clock: IReactorTime, configuration: BrokerConfiguration, parts: RoleParts, role: Role
 ) -> RoleKeeper:
-    """Who elects, if anybody does, is heard from now on."""
+    """
+    Make the keeper of a broker's role.
+
+    If its master is elected, the keeper follows the elections from now on.
+    """
     if role.electorate is not None or role.is_slave:
         parts.store.on_arrival(parts.slave_synchronize.on_arrival)
     if role.electorate is None:
@@ -77,7 +82,7 @@ def make_role_keeper(
 
 
 class LastingRole:
-    """What the configuration says at the start, a broker is until its next start."""
+    """Gives a broker the role in its configuration until its next start."""
 
     def __init__(self, configuration: BrokerConfiguration, parts: RoleParts, role: Role) -> None:
         self._configuration = configuration
@@ -88,7 +93,7 @@ class LastingRole:
         if self._role.is_slave:
             self._parts.delay_offsets.load()
         else:
-            # The transaction check reads it; clients and mqadmin expect to see it.
+            # The transaction check reads this topic; clients and mqadmin expect it.
             self._parts.topics.create_in_send_back(HALF_TOPIC)
 
     def store_is_open(self) -> None:
@@ -96,7 +101,11 @@ class LastingRole:
             self._parts.client_offsets.became_master(self._parts.store.log.max_offset)
 
     def start(self) -> None:
-        """See `RoleKeeper`; the log says how a slave of a pair was promoted: by a start."""
+        """
+        See `RoleKeeper`.
+
+        The audit log gets the role, since a slave of a pair is promoted by a start.
+        """
         if self._role.is_slave:
             self._parts.slave_synchronize.start()
         else:
@@ -110,7 +119,8 @@ class LastingRole:
 
 class RoleSwitch:
     """
-    Carries out role changes one after the other; of several that wait only the last counts.
+    Carries out role changes one after the other; of several waiting changes only the last one
+    counts.
 
     Differs from 4.9.7 on purpose: a slave looks for its master at once, and copies its tables as
     soon as it knows it.
@@ -139,27 +149,35 @@ class RoleSwitch:
 
     @property
     def is_slave(self) -> bool:
-        """What this broker is now; a member that is neither counts as a master without puts."""
+        """
+        Whether this broker is a slave now.
+
+        A member that is neither slave nor master is False, and takes no puts.
+        """
         return self._configuration.store.broker_role is BrokerRole.SLAVE
 
     def prepare(self) -> None:
-        """See `RoleKeeper`; nothing was elected yet, but the configuration may say SLAVE."""
+        """
+        See `RoleKeeper`.
+
+        The group has elected nobody yet, but the configuration may say SLAVE.
+        """
         if self.is_slave:
             self._parts.delay_offsets.load()
 
     def store_is_open(self) -> None:
-        """See `RoleKeeper`; nobody was elected yet."""
+        """See `RoleKeeper`. The group has elected nobody yet."""
 
     def start(self) -> None:
-        """The broker serves: carry out what was wanted meanwhile, and what comes."""
+        """Carry out the change that was wanted before the broker served, and all later ones."""
         self._is_started = True
         self._run_on()
 
     def stop(self) -> "Deferred[None]":
         """
-        No more changes.
+        Begin no more changes.
 
-        :returns: fires when the one under way is over; never fails.
+        :returns: fires when a change under way is over; never fails.
         """
         self._is_stopped = True
         self._stop_looking()
@@ -178,18 +196,18 @@ class RoleSwitch:
         return done
 
     def follow(self) -> None:
-        """This member follows a leader; puts end now, all else follows in order."""
+        """Follow a leader: refuse puts at once, and do the rest in order."""
         self._refuse_puts()
         self._want(False, 0)
 
     def stand(self) -> None:
-        """This member is a candidate: as `follow`, unless this broker is a slave already."""
+        """Be a candidate: do what `follow` does, unless this broker is a slave already."""
         self._refuse_puts()
         if not (self._configuration.broker.broker_id == self._group.slave_id and not self._wanted):
             self._want(False, 0)
 
     def lead(self, term: int) -> None:
-        """This member is elected: become the master once everything is committed and dispatched."""
+        """Become the master of this term, as soon as everything is committed and dispatched."""
         self._want(True, term)
 
     def _refuse_puts(self) -> None:
@@ -228,7 +246,7 @@ class RoleSwitch:
                 self._try_again(term)
 
     def _try_again(self, term: int) -> None:
-        """A leader that is no master would leave the group without one."""
+        """Try again later, as the group has no master while its leader is none."""
         if self._again is not None:
             self._again.cancel()
             self._again = None
@@ -242,9 +260,10 @@ class RoleSwitch:
 
     async def _is_ready(self, term: int) -> bool:
         """
-        Wait until all is committed and dispatched; false when the leadership is over first.
+        Wait until everything is committed and dispatched; False if the leadership ends before.
 
-        What was heard of the old master's delivery is written: the schedule begins with the file.
+        The old master's delay offsets are written first, as the schedule service begins with the
+        file.
         """
         await self._parts.delay_offsets.persist_if_dirty()
         while self._group.leads(term) and not self._is_stopped and not self._wanted:
@@ -278,7 +297,7 @@ class RoleSwitch:
         self.log.info("this broker is a slave now, brokerId {broker_id}", broker_id=slave_id)
         self._tell("slave", brokerId=slave_id)
         self._look_for_master(MASTER_LOOKS_S)
-        await parts.transaction_checks.stop()  # the round under way ends at its next put
+        await parts.transaction_checks.stop()  # a round under way ends at its next put
 
     def _change_to_master(self, term: int) -> None:
         parts = self._parts

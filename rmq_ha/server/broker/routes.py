@@ -1,4 +1,4 @@
-"""Which processor answers which request code.
+"""Assigns request codes to processors.
 
 Spec: remoting.md, section 2.1.
 """
@@ -31,7 +31,8 @@ OF_A_MASTER = frozenset(
         RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG,
     }
 )
-"""What a broker that looks like the master, and is not sure to be it, would do for nothing."""
+"""Requests that are refused by a broker that looks like the master and is not sure to be it, as
+their effect might be lost."""
 
 
 class Processor(Protocol):
@@ -46,10 +47,10 @@ def add_routes(
     standing: Standing,
 ) -> None:
     """
-    Give both ports their functions; the fast ("VIP") port serves everything but pulls.
+    Add all handlers to both ports; the fast ("VIP") port serves everything but pulls.
 
-    :param audit: hears of what changes something for all.
-    :param standing: says whether this broker may act as the master.
+    :param audit: logs requests that change something for all clients.
+    :param standing: decides whether this broker may act as the master.
     :raises ConfigurationError: two processors want the same code.
     """
     for processor in processors:

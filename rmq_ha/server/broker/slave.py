@@ -35,7 +35,7 @@ FAST_PORT_DISTANCE = 2
 
 @dataclass(slots=True)
 class _Kind:
-    """One of the four tables, and how its copying goes."""
+    """One of the four tables, with the results of its copying."""
 
     name: str
     copy: Callable[[str], Awaitable[bool]]
@@ -48,7 +48,7 @@ class _Kind:
 @dataclass(frozen=True, slots=True)
 class TableCopy:
     """
-    How the copying of one of the master's tables goes.
+    The results of copying one of the master's tables.
 
     :ivar age_seconds: time since the last copy that succeeded, in seconds; None: no copy did.
     :ivar failures: number of copies that failed since the start.
@@ -77,17 +77,17 @@ class SlaveCopies:
 
 class SlaveSynchronize:
     """
-    Fetches topics, consumer offsets, delay offsets and groups from the master, every 10 s.
+    Copies topics, consumer offsets, delay offsets and groups from the master, every 10 s.
 
-    Each is on its own: one that fails is logged and counted, and the others go on. A table is
-    replaced only by one that came whole and could be read. Nothing is fetched while the master
-    sends its tables itself; a pass writes what came then.
+    Each table is copied on its own: a failure is logged and counted, and the other tables are
+    copied. A table is replaced only by a whole and readable one. While the master sends its tables
+    itself, nothing is fetched; a pass then writes the tables that came.
 
     :ivar is_streamed: the master sends its tables itself.
-    :param address: this broker's own; a "master" at it is not asked.
-    :param has_masters_log: this slave's log is a part of its master's, as far as it was compared.
-        The tables of another log are not copied.
-    :param queues: of topics that the master has deleted; None: they stay.
+    :param address: this broker's own address; a "master" at it is not asked.
+    :param has_masters_log: returns whether this slave's log is a part of its master's, as far as
+        they were compared. Otherwise no tables are copied.
+    :param queues: drops queues of topics that the master has deleted; None: these queues stay.
     """
 
     log = Logger()
@@ -131,13 +131,13 @@ class SlaveSynchronize:
         )
 
     def start(self) -> None:
-        """Begin in 3 s; nothing is asked while the master is unknown."""
+        """Begin to copy in 3 s; nothing is fetched while the master is unknown."""
         self._is_started = True
         self._periodic.start()
 
     def stop(self) -> "Deferred[None]":
         """
-        End; the copy that is under way is finished first, which takes 6 s at most.
+        Stop copying. A copy under way is finished first, which takes 6 s at most.
 
         :returns: fires with None; never fails.
         """
@@ -154,7 +154,7 @@ class SlaveSynchronize:
         return stopped.addCallback(lambda _: copied)
 
     def set_master_address(self, address: str | None) -> None:
-        """What the last registration learned; None pauses the copying."""
+        """Take the master's address from the last registration; None pauses the copying."""
         if address != self._master:
             self.log.info("synchronizing tables with master {peer}", peer=address)
             self._master = address
@@ -162,11 +162,11 @@ class SlaveSynchronize:
 
     def synchronize(self) -> "Deferred[None]":
         """
-        One pass over the four tables.
+        Copy the four tables once.
 
         :returns: fires when it is over; never fails.
         """
-        if self._running is not None:  # one that was asked for by `on_arrival`
+        if self._running is not None:  # a pass that `on_arrival` has started
             joined: Deferred[None] = Deferred()
             self._running.chainDeferred(joined)
             return joined
@@ -184,10 +184,10 @@ class SlaveSynchronize:
 
     def on_arrival(self, rows: Sequence[Row]) -> None:
         """
-        Copy the tables soon when a message of a topic comes that is not in ours yet.
+        Copy the tables soon if a message belongs to a topic that this slave does not know.
 
-        Its consumers could else not read it here until the next pass, and never if the master
-        died before that. Each topic asks once between two passes.
+        Otherwise consumers could not read it here until the next pass, and never if the master died
+        before. Each topic starts at most one pass between two periodic ones.
         """
         known = self._topics.table
         topics = {row[0] for row in rows}
@@ -229,7 +229,7 @@ class SlaveSynchronize:
                 return
             try:
                 is_written = await (kind.persist() if self.is_streamed else kind.copy(master))
-            except Exception as error:  # whatever it was, the other tables are copied
+            except Exception as error:  # whatever the error, copy the other tables
                 if self._master != master:
                     return
                 if self.is_streamed:
@@ -247,7 +247,9 @@ class SlaveSynchronize:
         await self._drop_vanished()
 
     async def _drop_vanished(self) -> None:
-        """Drop the queues of topics that the master has deleted, once it has no message of them."""
+        """
+        Drop the queues of topics that the master has deleted, when it has no messages of them.
+        """
         if self._queues is None:
             return
         for topic in self._vanished.due():
@@ -268,7 +270,11 @@ class SlaveSynchronize:
             self._vanished.settled(topic)
 
     async def _is_deleted(self, topic: str, queue_ids: Sequence[int]) -> bool:
-        """:raises RemotingError: it is not known."""
+        """
+        Return whether the master has no messages in these queues of a topic.
+
+        :raises RemotingError: the master does not tell.
+        """
         for queue_id in queue_ids:
             master = self._master
             if master is None:
@@ -295,7 +301,7 @@ class SlaveSynchronize:
             )
 
     def _failed(self, kind: _Kind, master: str, error: Exception) -> None:
-        """Say it once, not every 10 s; the count goes on."""
+        """Count a failed copy, and log it once instead of every 10 s."""
         kind.failures += 1
         text = str(error)
         if text != kind.last_error:
@@ -309,8 +315,10 @@ class SlaveSynchronize:
 
     def _check(self, master: str) -> None:
         """
-        :raises RemotingError: it is not the master any more, but perhaps this broker is; or it
-            sends its tables itself by now, and what it answered is older; or its log is another.
+        Check that a master's answer may still be used.
+
+        :raises RemotingError: it is not the master any more; or it sends its tables itself now, so
+            that the answer is older; or its log is another one.
         """
         if self._master != master or self.is_streamed:
             raise RemotingError(f"{master} is not the master any more, or sends its tables itself")
@@ -321,16 +329,17 @@ class SlaveSynchronize:
         try:
             snapshot = await self._api.topic_configs(fast_address(master))
         except (RemotingError, ProtocolViolation):
-            # A master without that port (a firewall, or none of Java's) has it on the main one.
+            # A master without that port (behind a firewall, or not Java's) answers at the main
+            # port.
             snapshot = await self._api.topic_configs(master)
         self._check(master)
         return await self.take_topics(snapshot)
 
     def take_topics(self, snapshot: TopicTable) -> "Deferred[bool]":
         """
-        Have the topics that the master has; a copy of a version that we have is no news.
+        Replace the topics by the master's; nothing is done if the version is the same.
 
-        :returns: as `persist`.
+        :returns: see `persist`.
         """
         ours = self._topics
         known = [topic for topic in ours.table if not ours.is_system(topic)]
@@ -355,9 +364,9 @@ class SlaveSynchronize:
 
     def take_groups(self, snapshot: GroupTable) -> "Deferred[bool]":
         """
-        Have the groups that the master has, as `take_topics`.
+        Replace the groups by the master's; nothing is done if the version is the same.
 
-        :returns: as `persist`.
+        :returns: see `persist`.
         """
         return self._replace("consumer groups", self._groups, snapshot.version, snapshot.groups)
 
@@ -373,9 +382,9 @@ class SlaveSynchronize:
 
 def fast_address(address: str) -> str:
     """
-    Two ports below: where a master answers GET_ALL_TOPIC_CONFIG.
+    Return the address two ports below, where a master answers GET_ALL_TOPIC_CONFIG.
 
-    :raises ProtocolViolation: it is not `host:port`.
+    :raises ProtocolViolation: the address is not `host:port`.
     """
     try:
         return str(parse_host_port(address).with_distance(-FAST_PORT_DISTANCE))

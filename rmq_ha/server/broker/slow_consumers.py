@@ -1,6 +1,6 @@
-"""Groups that read too far behind the end of the log are stopped, if the broker is told so.
+"""Disables groups that read too far before the end of the log, if the configuration asks for it.
 
-Each of their reads takes pages from the disk that everybody else's messages would need.
+Each of their reads takes pages from the disk, which displace pages for all other consumers.
 
 Spec: store.md, section 13.4 (disableConsumeIfConsumerReadSlowly).
 """
@@ -15,7 +15,7 @@ CHECK_S = 180.0
 
 
 class SlowConsumers:
-    """Looks at how far the last read of each queue by each group was behind; every 3 minutes."""
+    """Checks every 3 minutes how far before the log's end each group last read each queue."""
 
     log = Logger()
 
@@ -27,7 +27,9 @@ class SlowConsumers:
         self._groups = groups
 
     def check(self) -> None:
-        """Disable groups beyond `consumerFallbehindThreshold`; `updateSubGroup` enables them."""
+        """
+        Disable groups beyond `consumerFallbehindThreshold`; `updateSubGroup` enables them again.
+        """
         if not self._config.disable_consume_if_consumer_read_slowly:
             return
         limit = self._config.consumer_fallbehind_threshold
@@ -44,4 +46,4 @@ class SlowConsumers:
             )
             self._groups.disable_consume(group)
         for key in [key for key in behind if key[-1] in slow]:
-            del behind[key]  # else it would be judged by this again once it is enabled
+            del behind[key]  # else it would disable the group again

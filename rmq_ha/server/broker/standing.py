@@ -1,4 +1,4 @@
-"""Standing: as what this broker stands before clients, name servers and tools.
+"""Standing: the role in which this broker appears to clients, name servers and tools.
 
 Spec: controller.md, section 9.2.
 """
@@ -10,19 +10,19 @@ from rmq_ha.base.wire.codes import ResponseCode
 from rmq_ha.server.store.journal import Electorate, Journal
 
 FOLLOWING = "following"
-"""The state of a slave's link that gets what its master has."""
+"""State of a slave's link that gets its master's messages."""
 _ANOTHER = "another broker may have been elected"
 
 
 class Standing:
     """
-    Whether this broker is the master, and why not where it looks like one.
+    Decides whether this broker is the master, and says why not if it looks like one.
 
-    A broker that was elected is the master only while nobody else can have been elected. The master
-    of a classic pair stands aside when another broker took its place.
+    An elected broker is the master only while no other broker can have been elected. The master of
+    a classic pair stands aside when another broker took its place.
 
-    :param flags: of the store, which refuse puts.
-    :ivar successor: the address that this broker stands aside for; empty: none.
+    :param flags: flags of the store, which refuse puts.
+    :ivar successor: address of the broker for which this one stands aside; empty if there is none.
     """
 
     def __init__(self, journal: Journal, flags: RunningFlags) -> None:
@@ -31,7 +31,9 @@ class Standing:
         self._flags = flags
 
     def stand_aside(self, successor: str) -> None:
-        """Another broker is the master of our name: no puts, until the next start."""
+        """
+        Refuse puts until the next start, as another broker is the master of this broker's name.
+        """
         self.successor = successor
         self._flags.hoist(
             Flag.ANOTHER_MASTER,
@@ -41,23 +43,23 @@ class Standing:
 
     @property
     def _group(self) -> Electorate | None:
-        """Whoever elects this broker and gives it a lease; None: nobody does."""
+        """The elections that give this broker a lease; None if it has no leases."""
         group = self._journal.role.electorate
         return group if group is not None and group.epoch is not None else None
 
     @property
     def is_elected(self) -> bool:
-        """Somebody elects the master of this broker's journal."""
+        """Whether the master of this broker's journal is elected."""
         return self._journal.role.electorate is not None
 
     @property
     def has_leases(self) -> bool:
-        """This broker may stop being the master without doing anything."""
+        """Whether this broker may stop being the master by the mere passing of time."""
         return self._group is not None
 
     @property
     def lacks_master(self) -> bool:
-        """This broker is a slave of a classic pair, and follows no master."""
+        """Whether this broker is a slave of a classic pair and follows no master."""
         role = self._journal.role
         if role.electorate is not None or not role.is_slave:
             return False
@@ -65,17 +67,19 @@ class Standing:
 
     @property
     def epoch(self) -> int:
-        """Of the last election that this broker heard of; 0 where name servers are told none."""
+        """
+        Epoch of the last election that this broker heard of; 0 if name servers are told no epoch.
+        """
         group = self._group
         return 0 if group is None else group.epoch or 0
 
     def presented(self, identity: BrokerIdentity) -> BrokerIdentity:
         """
-        The identity for name servers: a master without lease has the id of a slave.
+        Return the identity for name servers: a master without a lease has the id of a slave.
 
-        Its topics stay in the routes that way, and consumers may read from it.
+        So its topics stay in the routes, and consumers may read from it.
 
-        :param identity: with the brokerId of the role that was given last.
+        :param identity: the identity with the brokerId of the last role.
         """
         group = self._group
         if identity.broker_id != MASTER_ID or group is None or group.is_sure_to_lead:
@@ -83,7 +87,9 @@ class Standing:
         return identity._replace(broker_id=group.slave_id)
 
     def why_not_master(self) -> str:
-        """Why this broker must not act as the master; empty: it is the master, or a slave."""
+        """
+        Return why this broker must not act as the master; empty if it is the master or a slave.
+        """
         if self.successor:
             return f"{self.successor} is the master of this brokerName"
         group = self._group
@@ -93,9 +99,11 @@ class Standing:
 
     def check(self) -> None:
         """
-        Whoever is not sure to be the master takes no offsets, and changes no tables or settings.
+        Refuse offsets, and changes of tables and settings, at a broker that is not sure to be the
+        master.
 
-        A slave may: consumers commit there while there is no master, and its settings are its own.
+        A slave accepts them: consumers commit there while there is no master, and its settings are
+        its own.
 
         :raises RequestRejected: this broker looks like the master, and must not act as one.
         """
@@ -103,9 +111,10 @@ class Standing:
 
     def check_alone(self) -> None:
         """
-        A queue that two brokers lock for two consumers has two owners.
+        Refuse queue locks if another broker may give them too, as a queue would have two owners.
 
-        Differs from 5.3.3 on purpose: clients ask a slave only by a route that is out of date.
+        Differs from 5.3.3 on purpose: a slave refuses as well. Clients ask it only by an outdated
+        route.
 
         :raises RequestRejected: another broker may lock queues, too.
         """

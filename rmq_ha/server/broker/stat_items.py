@@ -1,7 +1,7 @@
-"""What topics, queues and groups did in the last minute, hour and day (StatsItemSet).
+"""Counts what topics, queues and groups did in the last minute, hour and day (StatsItemSet).
 
-Java samples every item every 10 s. Here an item notes what it was at a sampling when it first
-grows after it: the same figures, and an item that rests costs nothing.
+Java samples every item every 10 s. Here an item notes its value at a sampling only when it first
+grows after that sampling. The figures are the same, and an item that does not grow costs nothing.
 
 Spec: remoting.md, section 7.5, appendix B16.
 """
@@ -11,21 +11,21 @@ from enum import IntEnum
 from typing import Generic, NamedTuple, TypeVar
 
 SAMPLE_S = 10
-"""Seconds between two samplings; their numbers ("ticks") count from the start of the broker."""
+"""Seconds between two samplings. Their numbers ("ticks") count from the start of the broker."""
 
 Key = TypeVar("Key", bound=Hashable)
 _Past = tuple[int, tuple[int, int, int, int]]
 
 
 class Window(IntEnum):
-    """How far back; the value is the place of the window's notes in an item."""
+    """A span of time; the value is the index of the window's notes in an item."""
 
     MINUTE = 0
     HOUR = 1
     DAY = 2
 
 
-# Ticks between two samples of a window, and how many samples it holds.
+# Ticks between two samples of a window, and the number of samples that it holds.
 _WINDOWS = ((1, 7), (60, 7), (360, 25))
 
 
@@ -36,7 +36,7 @@ class Figure(IntEnum):
 
 
 class Growth(NamedTuple):
-    """BrokerStatsItem: growth over a window, in a second, and for each time that it grew."""
+    """BrokerStatsItem: growth over a window, in a second, and for each request."""
 
     total: int
     per_second: float
@@ -44,7 +44,7 @@ class Growth(NamedTuple):
 
 
 class StatsItem:
-    """Counters and what they were at the last samplings."""
+    """Counters, with their values at the last samplings."""
 
     __slots__ = ("_notes", "born", "messages", "millis", "size", "tick", "times")
 
@@ -55,7 +55,10 @@ class StatsItem:
         self._notes: tuple[list[_Past], ...] = ([], [], [])
 
     def note(self, tick: int) -> None:
-        """The first growth since the sampling `tick`: until now it was as it was then."""
+        """
+        Note the values before the first growth after the sampling `tick`, which are those of the
+        sampling.
+        """
         past = (self.messages, self.size, self.millis, self.times)
         for notes, (unit, kept) in zip(self._notes, _WINDOWS, strict=True):
             sample = tick // unit
@@ -67,7 +70,10 @@ class StatsItem:
         self.tick = tick
 
     def growth(self, window: Window, figure: Figure, tick: int) -> Growth:
-        """Between the first and the last sampling of a window; of one alone, nothing."""
+        """
+        Return the growth between the first and the last sampling of a window; 0 if there is only
+        one.
+        """
         unit, kept = _WINDOWS[window]
         last = tick // unit
         first = max(last - kept + 1, self.born // unit)
@@ -89,7 +95,7 @@ class StatsTable(Generic[Key]):
     """
     Items by key.
 
-    :param capacity: beyond it those that rest since a minute go, or, without any, the oldest.
+    :param capacity: above it, items that did not grow for a minute are removed, or else the oldest.
     """
 
     def __init__(self, capacity: int) -> None:
@@ -103,10 +109,10 @@ class StatsTable(Generic[Key]):
         self, key: Key, tick: int, messages: int, size: int = 0, times: int = 1, millis: int = 0
     ) -> None:
         """
-        Count; once a batch.
+        Count; call it once for each batch.
 
         :param tick: the number of the last sampling.
-        :param times: how often this happened.
+        :param times: number of requests.
         """
         item = self._items.get(key)
         if item is None:
@@ -119,14 +125,14 @@ class StatsTable(Generic[Key]):
         item.millis += millis
 
     def get(self, key: Key) -> StatsItem | None:
-        """None: nothing was counted."""
+        """Return an item; None if nothing was counted."""
         return self._items.get(key)
 
     def items(self) -> ItemsView[Key, StatsItem]:
         return self._items.items()
 
     def forget(self, is_gone: Callable[[Key], bool]) -> None:
-        """Remove the items whose topic or group is gone."""
+        """Remove the items whose topic or group was deleted."""
         for key in [key for key in self._items if is_gone(key)]:
             del self._items[key]
 
@@ -137,7 +143,7 @@ class StatsTable(Generic[Key]):
         return item
 
     def _make_room(self, tick: int) -> None:
-        """For an eighth at least: this looks at all of them."""
+        """Free at least an eighth of the items, as it reads all of them."""
         resting = tick - _WINDOWS[Window.MINUTE][1]
         for key in [key for key, item in self._items.items() if item.tick < resting]:
             del self._items[key]

@@ -1,6 +1,6 @@
-"""BrokerStats: what a broker measures of its work for clients (BrokerStatsManager).
+"""BrokerStats: measures a broker's work for clients (BrokerStatsManager).
 
-For brokerStatus, statsAll, consumerProgress and exporters.
+The numbers are for brokerStatus, statsAll, consumerProgress and exporters.
 
 Spec: remoting.md, sections 7.5 and 7.9, appendix B16.
 """
@@ -35,10 +35,10 @@ _LATENCY_NAMES = (
 _LATENCY_PERIOD_MS = 60_000
 _MAX_ITEMS = 50_000
 _PHYSICAL_OFFSET = Struct(">28xq").unpack_from
-# Group of what is put by clock, as RocketMQ names it.
+# RocketMQ's name for the group of the delivery of delayed messages.
 _SCHEDULE_GROUP = "SCHEDULE_CONSUMER"
 ALL_QUEUES = -1
-"""In the place of a queue id where queues are not counted each for itself."""
+"""Replaces a queue id where queues are not counted separately."""
 
 NAMES: dict[str, tuple[str, Figure]] = {
     "TOPIC_PUT_NUMS": ("topics", Figure.MESSAGES),
@@ -54,11 +54,13 @@ NAMES: dict[str, tuple[str, Figure]] = {
     "BROKER_PUT_NUMS": ("puts", Figure.MESSAGES),
     "BROKER_GET_NUMS": ("gets", Figure.MESSAGES),
 }
-"""What VIEW_BROKER_STATS_DATA may be asked for: the table that counts it, and the figure."""
+"""The names that VIEW_BROKER_STATS_DATA knows, each with its table and its figure."""
 
 
 class _Latencies:
-    """How long puts took, in RocketMQ's buckets: one list now, and the last full minute."""
+    """
+    The durations of puts in RocketMQ's buckets: for the present minute, and for the last full one.
+    """
 
     def __init__(self) -> None:
         self._now = [0] * len(_LATENCY_NAMES)
@@ -73,7 +75,7 @@ class _Latencies:
         self.max_ms = max(self.max_ms, elapsed_ms)
 
     def turn_over(self, now_ms: int) -> None:
-        """Start a new minute when the old one is over."""
+        """Start a new minute if the old one is over."""
         if now_ms < self._period_ends_ms:
             return
         if self._period_ends_ms:
@@ -83,7 +85,7 @@ class _Latencies:
         self._period_ends_ms = now_ms + _LATENCY_PERIOD_MS
 
     def distribution(self) -> str:
-        """Of the last full minute; before there is one, of the present one."""
+        """Return the counts of the last full minute, or of the present one before that."""
         counts = self._now if self._last is None else self._last
         return "".join(
             [f"[{name}]:{count} " for name, count in zip(_LATENCY_NAMES, counts, strict=True)]
@@ -119,15 +121,17 @@ class _Pulls(dict[tuple[str, int, str], list[int]]):
 
 class BrokerStats:
     """
-    What was put and read, of which topic, queue and group. Its methods are called once a batch.
+    Counts puts and reads by topic, queue and group.
+
+    Its methods are called once for each batch.
 
     :param now_ms: ms since the epoch.
     :param seconds: a clock that never jumps.
     :param cluster_name: the key of BROKER_PUT_NUMS and BROKER_GET_NUMS.
-    :param with_queues: count each queue, too (`enableDetailStat`).
-    :param log_end: physical offset.
-    :ivar fall_behind: `(topic, queue id, group)` to how far its last read was behind the end of the
-        log in bytes, and behind now in ms (GROUP_GET_FALL_SIZE, GROUP_GET_FALL_TIME).
+    :param with_queues: count also each queue (`enableDetailStat`).
+    :param log_end: returns the physical offset of the log's end.
+    :ivar fall_behind: by `(topic, queue id, group)` the bytes from its last read to the log's end,
+        and the age of the read message, ms (GROUP_GET_FALL_SIZE, GROUP_GET_FALL_TIME).
     """
 
     def __init__(
@@ -156,19 +160,19 @@ class BrokerStats:
     # ------------------------------------------------------------ counting
 
     def steady_ms(self) -> int:
-        """What durations that are told to these statistics are counted with."""
+        """Return the time in ms of the clock with which all durations here are measured."""
         return int(self._seconds() * 1000)
 
     def put_took(self, elapsed_ms: int, count: int = 1) -> None:
-        """How long a put took until its client was answered, flush and replica included."""
+        """Count how long a put took until its answer, including flush and replication."""
         self._latencies.add(elapsed_ms, count, self.steady_ms())
 
     def put(self, topic: str, queue_id: int, count: int, size: int, times: int = 1) -> None:
         """
-        Messages of one queue were stored.
+        Count messages of one queue that were stored.
 
         :param size: bytes in the log.
-        :param times: in how many requests.
+        :param times: number of requests.
         """
         tick = self._tick()
         self._topics.add(topic, tick, count, size, times)
@@ -177,7 +181,11 @@ class BrokerStats:
         self._puts.add(self._cluster_name, tick, count, times=0)
 
     def put_back(self, topic: str, queue_id: int, size: int) -> None:
-        """A message that a consumer gave back waits in this topic; no put of a producer."""
+        """
+        Count a message that a consumer sent back and that waits in this topic.
+
+        It is no put of a producer.
+        """
         tick = self._tick()
         self._topics.add(topic, tick, 1, size)
         if self._with_queues:
@@ -185,9 +193,11 @@ class BrokerStats:
 
     def put_rows(self, rows: Iterable[Row], began: float, now: float) -> None:
         """
-        Messages were stored, each by its own request; the tables get them with the next sampling.
+        Count messages that were stored, each by its own request.
 
-        :param began: when the requests came, by the clock; it is `now`.
+        The tables get them at the next sampling.
+
+        :param began: time in seconds when the requests came; the time is `now`.
         """
         tick = int(now - self._began) // SAMPLE_S
         if tick != self._counted_at:
@@ -202,12 +212,12 @@ class BrokerStats:
 
     @property
     def tables(self) -> dict[str, StatsTable[Any]]:
-        """What was counted, by what it is counted by."""
+        """The tables by the names in `NAMES`."""
         self._fold(self._counted_at)
         return self._tables
 
     def _fold(self, tick: int) -> None:
-        """What `put_rows` and `got` got since the last sampling."""
+        """Add to the tables what `put_rows` and `got` counted since the last sampling."""
         counts, self._counts = self._counts, _Counts()
         pulls, self._pulls = self._pulls, _Pulls()
         counted_at, self._counted_at = self._counted_at, tick
@@ -238,11 +248,11 @@ class BrokerStats:
         now: float | None = None,
     ) -> None:
         """
-        A pull found messages; the tables get them with the next sampling.
+        Count messages that a pull found. The tables get them at the next sampling.
 
-        :param size: their bytes.
-        :param took_ms: how long the reading took.
-        :param now: for whoever has asked the clock.
+        :param size: bytes of the messages.
+        :param took_ms: duration of the reading, ms.
+        :param now: the time in seconds, if the caller has read the clock.
         """
         tick = int((self._seconds() if now is None else now) - self._began) // SAMPLE_S
         if tick != self._counted_at:
@@ -265,11 +275,12 @@ class BrokerStats:
         began: float,
     ) -> None:
         """
-        A pull found messages: `got`, and how far behind it is.
+        Count messages that a pull found, with `got`, and note how far before the log's end they
+        are.
 
         :param records: at least one.
-        :param size: their bytes.
-        :param began: when the reading did, by the clock.
+        :param size: bytes of the records.
+        :param began: time in seconds when the reading began.
         """
         now, last = self._seconds(), records[-1]
         self.got(topic, queue_id, group, len(records), size, int((now - began) * 1000), now)
@@ -281,24 +292,24 @@ class BrokerStats:
 
     def fell_behind(self, topic: str, queue_id: int, group: str, size: int, behind_ms: int) -> None:
         """
-        How far a group's last read was behind.
+        Note how far a group's last read was before the end of the log.
 
         :param size: bytes to the end of the log.
-        :param behind_ms: how old its last message is.
+        :param behind_ms: age of the last message, ms.
         """
         if len(self.fall_behind) >= _MAX_ITEMS:
             del self.fall_behind[next(iter(self.fall_behind))]
         self.fall_behind[topic, queue_id, group] = (size, behind_ms)
 
     def sent_back(self, topic: str, group: str) -> None:
-        """A group gave a message of this topic back."""
+        """Count a message of this topic that a group sent back."""
         self.tables["backs"].add((topic, group), self._tick(), 1)
 
     def delivered(
         self, level: int, messages: list[Message], results: list[PutMessageResult]
     ) -> None:
         """
-        Delayed messages were put into their own topics.
+        Count delayed messages that were put into their real topics.
 
         :param level: their delay level, from 1.
         """
@@ -319,17 +330,17 @@ class BrokerStats:
     # ------------------------------------------------------------ forgetting
 
     def topic_deleted(self, topic: str) -> None:
-        """Nothing is said of it any more."""
+        """Forget the counts of a deleted topic."""
         self._forget_topics(lambda name: name == topic)
 
     def group_deleted(self, group: str) -> None:
-        """Nothing is said of it any more."""
+        """Forget the counts of a deleted group."""
         for name in ("groups", "reads", "backs"):
             self.tables[name].forget(lambda key: key[-1] == group)
         self._forget_behind(lambda key: key[-1] == group)
 
     def keep_topics(self, known: Container[str]) -> None:
-        """Nothing is said any more of topics that are not known."""
+        """Forget the counts of topics that are not known."""
         self._forget_topics(lambda name: name not in known)
 
     def _forget_topics(self, is_gone: Callable[[str], bool]) -> None:
@@ -346,7 +357,7 @@ class BrokerStats:
     # ------------------------------------------------------------ telling
 
     def group_get_rate(self, topic: str, group: str) -> float:
-        """Messages a second that a group got of a topic, over the last minute."""
+        """Return how many messages a second a group got of a topic in the last minute."""
         item = self.tables["groups"].get((topic, group))
         if item is None:
             return 0.0
@@ -354,12 +365,12 @@ class BrokerStats:
 
     def growths(self, name: str, key: str) -> list[Growth] | None:
         """
-        Growth over a minute, an hour and a day.
+        Return the growth over a minute, an hour and a day.
 
         :param name: one of `NAMES`, or GROUP_GET_FALL_SIZE or GROUP_GET_FALL_TIME, which do not
             grow: their total is the last value.
         :param key: as RocketMQ writes it: `topic@group`, `topic@queueId` ...
-        :returns: None when that was never counted.
+        :returns: None if this name and key were never counted.
         """
         if name in _BEHIND:
             behind = self.fall_behind.get(_key("reads", name, key))
@@ -374,7 +385,7 @@ class BrokerStats:
         return [item.growth(window, figure, tick) for window in Window]
 
     def runtime_info(self) -> dict[str, str]:
-        """The part of GET_BROKER_RUNTIME_INFO that these numbers feed."""
+        """Return the part of GET_BROKER_RUNTIME_INFO that comes from these numbers."""
         latencies = self._latencies
         latencies.turn_over(self.steady_ms())
         return {
@@ -386,7 +397,7 @@ class BrokerStats:
         }
 
     def _tick(self) -> int:
-        """The number of the last sampling."""
+        """Return the number of the last sampling."""
         tick = int(self._seconds() - self._began) // SAMPLE_S
         if tick != self._counted_at:
             self._fold(tick)
@@ -399,7 +410,7 @@ _QUEUE_FIRST = ("GROUP_GET_LATENCY", "GROUP_GET_FALL_SIZE", "GROUP_GET_FALL_TIME
 
 def _key(table: str, name: str, text: str) -> Any:
     """
-    A key of ours from RocketMQ's text for it; of text that is none, a key that nobody has.
+    Return our key for RocketMQ's text; for an invalid text a key that no item has.
 
     Topics hold no `@`.
     """

@@ -1,9 +1,9 @@
-"""StreamedTables: a broker's tables as pieces that its slaves take as they change.
+"""StreamedTables: sends a broker's tables to its slaves in pieces, as they change.
 
-The pieces are JSON objects, as the tables' files are; `rmq_ha.server.replication.epochs.tables`
-says when each of them is sent. Of topics, groups and delay levels a slave has what the master has.
-Of consumer offsets it keeps those of groups that the master does not know, as a copy does: a master
-that lost its file must not take them along.
+The pieces are JSON objects like the tables' files; `rmq_ha.server.replication.epochs.tables` says
+when each of them is sent. A slave has the same topics, groups and delay levels as the master. It
+keeps consumer offsets of groups that the master does not know, as a slave that copies them does: a
+master that lost its file must not make its slaves lose theirs.
 """
 
 from abc import ABC, abstractmethod
@@ -28,15 +28,15 @@ from rmq_ha.server.broker.tables.versioned_table import VersionedTable
 from rmq_ha.server.replication.epochs.tables import Entry
 
 DELAY_LEVELS = "levels"
-"""The one entry of the table of delay offsets."""
+"""Name of the only entry in the table of delay offsets."""
 
 
 class _Body(msgspec.Struct, rename="camel", omit_defaults=True):
     """
-    Entries of one table: what a `Piece` holds.
+    Entries of one table, the content of a `Piece`.
 
-    :ivar entries: by name as in the table's file; None for one that is gone.
-    :ivar is_whole: with the bodies before it, up to one that `is_last`, it is all of the table.
+    :ivar entries: by name as in the table's file; None for a removed entry.
+    :ivar is_whole: this body is a part of the whole table, which ends with the body that `is_last`.
     """
 
     table: str
@@ -48,27 +48,27 @@ class _Body(msgspec.Struct, rename="camel", omit_defaults=True):
 
 class _Table(ABC):
     """
-    One table, at both ends; its entries as JSON has them.
+    One table at master and slave; its entries as in JSON.
 
-    :cvar precedes_log: as `Entry` has it.
+    :cvar precedes_log: see `Entry`.
     """
 
     precedes_log: ClassVar[bool] = False
 
     @abstractmethod
     def watch(self, changed: Callable[[str], None]) -> None:
-        """Have this called with the name of each entry that changed."""
+        """Have `changed` called with the name of each changed entry."""
 
     @abstractmethod
     def entries(self) -> Mapping[str, Any]:
         pass
 
     def entry(self, name: str) -> Any:
-        """One of it; None where there is none."""
+        """Return an entry; None if there is none."""
         return self.entries().get(name)
 
     def size_of(self, entry: Any) -> int:
-        """How much of a page it takes."""
+        """Return how much of a page an entry takes."""
         return 1
 
     def version(self) -> dict[str, int] | None:
@@ -87,9 +87,9 @@ T = TypeVar("T", bound=msgspec.Struct)
 
 class _Configs(_Table, Generic[T]):
     """
-    Topics, or groups.
+    The table of topics, or of groups.
 
-    :param take: has them in the place of those that there are.
+    :param take: replaces the table's content.
     """
 
     precedes_log = True
@@ -157,7 +157,7 @@ class _Offsets(_Table):
 
 class Delivery(Protocol):
     """
-    What of a `ScheduleMessageService` is sent.
+    The parts of a `ScheduleMessageService` that are sent.
 
     :ivar on_progress: called when `offset_table` has changed.
     """
@@ -166,7 +166,7 @@ class Delivery(Protocol):
 
     @property
     def offset_table(self) -> dict[int, int]:
-        """The next queue offset by level, of a master."""
+        """The next queue offset by level, at a master."""
 
 
 class _Delays(_Table):
@@ -190,8 +190,8 @@ class StreamedTables:
     """
     Topics, groups, consumer offsets and delay offsets of one broker.
 
-    :param delivery: of delayed messages, while this broker leads.
-    :param delay_offsets: how far it is, while another one does.
+    :param delivery: delivers delayed messages while this broker leads.
+    :param delay_offsets: the copy of the delay offsets while another broker leads.
     """
 
     def __init__(
@@ -251,7 +251,7 @@ class StreamedTables:
             yield msgspec.json.encode(_Body(name, page, version, is_whole, first is None))
 
     def take(self, piece: bytes) -> None:
-        """As `Tables` says; a table that we do not know is a newer broker's, and left out."""
+        """See `Tables`. An unknown table comes from a newer broker, and is ignored."""
         self._slave.is_streamed = True
         try:
             body = msgspec.json.decode(piece, type=_Body)
@@ -272,9 +272,10 @@ class StreamedTables:
 
     def awaited(self) -> None:
         """
-        As `Tables` says.
+        See `Tables`.
 
-        Who crashed and is back has older ones, and answers to whoever asks.
+        A master that crashed and came back has older tables, and would send them to a slave that
+        fetches them.
         """
         self._slave.is_streamed = True
 
@@ -282,5 +283,9 @@ class StreamedTables:
         self._slave.is_streamed = False
 
     def ended(self) -> None:
-        """As `Tables` says: what came counts, half a table does not."""
+        """
+        See `Tables`.
+
+        Complete tables and changes that came are kept; an incomplete table is dropped.
+        """
         self._coming.clear()

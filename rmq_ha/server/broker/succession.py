@@ -1,4 +1,4 @@
-"""Succession: a master of a classic pair looks whether another broker took its place.
+"""Succession: the master of a classic pair finds out whether another broker took its place.
 
 Spec: remoting.md, section 9.1.
 """
@@ -20,10 +20,10 @@ from rmq_ha.server.broker.standing import Standing
 
 class Peer(NamedTuple):
     """
-    A broker that name servers take for the master of our name.
+    A broker that name servers have as the master of this broker's name.
 
-    :ivar leads: it answers, and does not say that it is none.
-    :ivar since_ms: its start, by its own clock; None: it does not say.
+    :ivar leads: it answers, and does not say that it is no master.
+    :ivar since_ms: time of its start by its own clock, ms; None if it does not tell.
     """
 
     address: str
@@ -33,17 +33,18 @@ class Peer(NamedTuple):
 
 class Succession:
     """
-    Of two masters of one name the one that started later goes on, and the other one stands aside.
+    Of two masters of one name, lets the one that started later continue and the other one stand
+    aside.
 
     A starting broker stands aside whenever another one leads: a machine that reboots does not know
-    that its slave was promoted. A running one stands aside when name servers send clients to a
+    that its slave was promoted. A running broker stands aside when name servers send clients to a
     broker that started later, or when a name server refuses its registration for such a broker. It
-    never goes on by itself, as its log may lack messages that the other one has acknowledged.
+    never continues by itself, as its log may lack messages that the other broker has acknowledged.
 
-    :param trusts: says whether an address may be a master of ours.
-    :param boot_ms: when this broker started.
-    :ivar standing: as what this broker stands before others.
-    :ivar dead: by name server, the address that it takes for the master, and that does not lead.
+    :param trusts: returns whether an address may be a master of this name.
+    :param boot_ms: time when this broker started, ms.
+    :ivar standing: the role in which this broker appears to others.
+    :ivar dead: by name server, the address that it has as the master, and that does not lead.
     """
 
     log = Logger()
@@ -69,7 +70,10 @@ class Succession:
 
     @property
     def is_needed(self) -> bool:
-        """This broker is the master of a classic pair, and nothing says that there may be two."""
+        """
+        Whether this broker is the master of a classic pair, and the configuration does not allow
+        two masters.
+        """
         broker, store = self._configuration.broker, self._configuration.store
         return (
             not self._configuration.ours.start_beside_another_master
@@ -80,9 +84,10 @@ class Succession:
 
     async def look(self, name_servers: Iterable[str], *, is_start: bool = False) -> None:
         """
-        Ask name servers who has our name and id, and those brokers whether they lead.
+        Ask name servers which broker has this broker's name and id, and that broker whether it
+        leads.
 
-        :param is_start: this broker has served nobody yet.
+        :param is_start: this broker has not served any client yet.
         """
         if not self.is_needed or self.standing.successor:
             return
@@ -102,7 +107,7 @@ class Succession:
             self._tell(peer.address)
 
     async def refused(self, name_server: str, holder: str) -> None:
-        """A name server keeps our id for another address: it took over from us."""
+        """Stand aside if the broker leads for which a name server keeps this broker's id."""
         if not self.is_needed or self.standing.successor:
             return
         peer = (await self._ask([holder]))[holder]
@@ -112,14 +117,17 @@ class Succession:
             self.dead[name_server] = holder
 
     async def _named(self, name_servers: Iterable[str]) -> dict[str, str]:
-        """By name server, who has our name and id there, unless that is this broker."""
+        """
+        Return by name server the address that has this broker's name and id there, unless it is our
+        own.
+        """
         named: dict[str, str] = {}
 
         async def ask(name_server: str) -> None:
             try:
                 address = await self._api.master_of(name_server, self._identity.broker_name)
             except (RemotingError, ProtocolViolation):
-                return  # the round that follows says so
+                return  # the next round reports it
             if address is not None and address != self._identity.address:
                 named[name_server] = address
 
@@ -132,7 +140,7 @@ class Succession:
         return {peer.address: peer for peer in peers}
 
     async def _peer(self, address: str) -> Peer:
-        """Whoever answers, and does not tell us more, has to be taken for a master."""
+        """Ask a broker for its role. One that answers and does not tell counts as a master."""
         try:
             told = await self._api.standing_of(address)
         except (RemotingError, ProtocolViolation):

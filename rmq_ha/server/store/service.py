@@ -96,9 +96,7 @@ class StoreService:
             store.whole = whole
         store.deleted.load()
         store.journal.check_presence()
-        disk.remove(
-            store.boot.path
-        )  # recovery changes the store, so a kill during it counts as a crash
+        disk.remove(store.boot.path)  # a kill during recovery counts as a crash
         if store.index is not None:
             store.index.load(
                 left is not LeftByCrash.CRASHED,

@@ -1,4 +1,4 @@
-"""Accounts and white lists, seen and changed from afar: codes 50 to 54.
+"""Shows and changes accounts and white lists: codes 50 to 54.
 
 Spec: remoting.md, sections 2.2 and 10.3.
 """
@@ -28,7 +28,7 @@ class AdminAclProcessor:
     """
     Shows and changes the rules of access.
 
-    :param control: an `IAccessControl`; None when access control is off, or not ours.
+    :param control: an `IAccessControl`; None if access control is off, or if its plugin has none.
     """
 
     log = Logger()
@@ -121,7 +121,11 @@ class AdminAclProcessor:
         return request.response(ext={}, body=fastjson.encode(self._checked_control().to_json()))
 
     def _checked_control(self) -> Any:
-        """:raises RequestRejected: access control is off; 4.9.7 leaves the asker waiting."""
+        """
+        Return the access control.
+
+        :raises RequestRejected: access control is off; 4.9.7 does not answer then.
+        """
         if self._control is None:
             raise RequestRejected(ResponseCode.SYSTEM_ERROR, _OFF)
         return self._control
@@ -162,7 +166,7 @@ def _short(text: str | None) -> str:
 
 
 def _entries(text: str | None) -> tuple[str, ...] | None:
-    """A comma-separated list as Java cuts it: without empty items at the end."""
+    """Split a comma-separated list as Java does: without empty items at the end."""
     if text is None:
         return None
     return tuple(text.rstrip(",").split(","))

@@ -1,4 +1,4 @@
-"""Cleaning at an operator's wish: codes 306, 316 and 329.
+"""Cleans on an operator's request: codes 306, 316 and 329.
 
 Spec: remoting.md, section 2.2.
 """
@@ -14,23 +14,23 @@ from rmq_ha.server.broker.stats import BrokerStats
 
 
 class CleaningStore(Protocol):
-    """What cleaning needs of the store."""
+    """The parts of the store that cleaning uses."""
 
     def clean_unused_topics(self, known: Collection[str]) -> int:
-        """Drop the queues of topics that are not known."""
+        """Delete the queues of topics that are not known."""
 
     def clean_expired_queues(self) -> int:
-        """Drop the queues of whose messages the log has none any more."""
+        """Delete the queues whose messages the log has all deleted."""
 
     def clean_expired_files(self) -> None:
-        """Delete expired files of the log, whatever the hour."""
+        """Delete expired files of the log at any hour."""
 
 
 class AdminCleaningProcessor:
     """
-    Does now what the store does in time.
+    Runs at once the cleaning that the store does periodically.
 
-    :param topics: names of all topics.
+    :param topics: returns the names of all topics.
     """
 
     def __init__(
@@ -60,6 +60,10 @@ class AdminCleaningProcessor:
         return request.response()
 
     def clean_expired_files(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
-        """DELETE_EXPIRED_COMMITLOG: the cleaner's next rounds do it, after this answer."""
+        """
+        Answer DELETE_EXPIRED_COMMITLOG.
+
+        The cleaner's next rounds delete the files, after this answer.
+        """
         self._store.clean_expired_files()
         return request.response()

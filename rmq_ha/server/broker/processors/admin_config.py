@@ -1,4 +1,4 @@
-"""What a broker is and does: codes 25, 26 and 28.
+"""Shows and changes a broker's configuration, and shows its runtime info: codes 25, 26 and 28.
 
 Spec: remoting.md, section 7.9.
 """
@@ -30,20 +30,20 @@ _MOST_MISSING = 50
 
 
 class RuntimeInfoStore(Protocol):
-    """What the store tells of itself."""
+    """The store's part of the runtime info."""
 
     def runtime_info(self) -> dict[str, str]:
-        """Keys of GET_BROKER_RUNTIME_INFO."""
+        """Return keys of GET_BROKER_RUNTIME_INFO."""
 
 
 class MoreRuntimeInfo(NamedTuple):
     """
-    What the answers say besides what the store and the statistics tell.
+    The parts of the answers that come neither from the store nor from the statistics.
 
     :ivar processors: the number of processors of this machine.
-    :ivar replication: how the pair or group is, for `rmqha-admin`, which gets this broker's time
-        and release with it.
-    :ivar missing_groups: groups that have members, and that this broker does not have.
+    :ivar replication: returns the state of the pair or group for `rmqha-admin`; the answer adds
+        this broker's time and release.
+    :ivar missing_groups: returns groups that have members but do not exist at this broker.
     """
 
     processors: int = 1
@@ -56,12 +56,12 @@ _NOTHING_MORE = MoreRuntimeInfo()
 
 class AdminConfigProcessor:
     """
-    Shows and changes the configuration, shows the running broker.
+    Shows and changes the configuration, and shows the runtime info.
 
-    :param permission_changed: makes all topics known to the name servers again.
-    :param save: writes changed keys to the configuration file; fires when that is done or failed,
-        and never fails.
-    :param more: what the answers say besides.
+    :param permission_changed: registers all topics with the name servers again.
+    :param save: writes changed keys to the configuration file. Its Deferred fires when that is done
+        or has failed, and never fails.
+    :param more: further parts of the answers.
     """
 
     log = Logger()
@@ -95,7 +95,7 @@ class AdminConfigProcessor:
         }
 
     def get_config(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
-        """GET_BROKER_CONFIG: `key=value` lines."""
+        """Answer GET_BROKER_CONFIG with `key=value` lines."""
         lines = [line for line in load.render(self._configuration) if not line.endswith("=")]
         if self._configuration.unserved.clientCallbackExecutorThreads is None:
             # Java's default; `mqadmin exportMetrics` takes it for the number of processors.
@@ -108,7 +108,11 @@ class AdminConfigProcessor:
     def update_config(
         self, channel: Channel, request: RemotingCommand
     ) -> "RemotingCommand | Deferred[RemotingCommand | None]":
-        """UPDATE_BROKER_CONFIG: unknown keys are ignored, as in Java; all or nothing else."""
+        """
+        Answer UPDATE_BROKER_CONFIG.
+
+        Unknown keys are ignored, as in Java; of the other keys all are changed or none.
+        """
         if request.body is None:
             return request.response()
         try:
@@ -132,7 +136,11 @@ class AdminConfigProcessor:
         return saved.addCallback(lambda _: request.response())
 
     def runtime_info(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
-        """GET_BROKER_RUNTIME_INFO: a KVTable; there are no queues in front of our processors."""
+        """
+        Answer GET_BROKER_RUNTIME_INFO with a KVTable.
+
+        Queue sizes are 0, as no requests queue for our processors.
+        """
         broker, unserved = self._configuration.broker, self._configuration.unserved
         table = {
             "brokerVersion": str(VERSION),
@@ -160,7 +168,11 @@ class AdminConfigProcessor:
         return request.response(body=fastjson.encode({"table": table}))
 
     def _refuse_fixed(self, changes: Mapping[str, str]) -> None:
-        """:raises RequestRejected: a key needs a restart, or must not be changed from afar."""
+        """
+        Refuse changes of keys that are fixed.
+
+        :raises RequestRejected: a key needs a restart, or must not be changed over the network.
+        """
         refused = refusal(changes)
         if refused is not None:
             raise RequestRejected(ResponseCode.NO_PERMISSION, refused)

@@ -1,4 +1,4 @@
-"""Consumer groups and connections as operators see them: codes 200, 201, 203, 204, 207 and 208.
+"""Shows and changes consumer groups, and shows connections: codes 200, 201, 203, 204, 207 and 208.
 
 Spec: remoting.md, sections 7.5 and 7.7, chapter 8.
 """
@@ -39,9 +39,9 @@ from rmq_ha.server.broker.tables.clients import ClientChannelInfo
 
 class AdminGroupsProcessor:
     """
-    Changes consumer groups, lists their members and tells how far they are.
+    Changes consumer groups, lists their members, and shows their progress.
 
-    :param register_topic: makes a changed topic known to the name servers; fires when they
+    :param register_topic: registers a changed topic with the name servers; fires when they have
         answered.
     """
 
@@ -78,9 +78,9 @@ class AdminGroupsProcessor:
         self, channel: Channel, request: RemotingCommand
     ) -> "Deferred[RemotingCommand | None]":
         """
-        UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: the whole configuration is replaced.
+        Answer UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: replace the whole configuration of a group.
 
-        A retry topic that has fewer queues than the group's retryQueueNums gets as many.
+        If its retry topic has fewer queues than the group's retryQueueNums, it gets as many.
         """
         refuse_on_slave(self._configuration)
         config = request.read(lambda body: read_as(SubscriptionGroupConfig, body))
@@ -104,13 +104,15 @@ class AdminGroupsProcessor:
         return registered.addBoth(lambda _: answer_when_written(all_written, request))
 
     def all_groups(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
-        """GET_ALL_SUBSCRIPTIONGROUP_CONFIG, for a slave and for exports."""
+        """Answer GET_ALL_SUBSCRIPTIONGROUP_CONFIG, for slaves and for exports."""
         return fields.table_answer(request, self._groups)
 
     def delete_group(
         self, channel: Channel, request: RemotingCommand
     ) -> "Deferred[RemotingCommand | None]":
-        """DELETE_SUBSCRIPTIONGROUP, with its offsets where that is asked for."""
+        """
+        Answer DELETE_SUBSCRIPTIONGROUP; delete the group's offsets too if the request asks for it.
+        """
         refuse_on_slave(self._configuration)
         header = fields.header(request)
         group = fields.text(header, "groupName")
@@ -149,7 +151,7 @@ class AdminGroupsProcessor:
         return request.response(body=body.encode())
 
     def consume_stats(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
-        """GET_CONSUME_STATS: by read queue; an unknown group has an empty table."""
+        """Answer GET_CONSUME_STATS for each read queue; the table of an unknown group is empty."""
         header = fields.header(request)
         group, topic = header.get("consumerGroup", ""), header.get("topic", "")
         table: dict[MessageQueue, ConsumeOffset] = {}

@@ -1,4 +1,4 @@
-"""Bounds of queues, and the offsets that a slave copies: codes 29 to 32, 43 and 45.
+"""Shows the bounds of queues, and the offsets that a slave copies: codes 29 to 32, 43 and 45.
 
 Spec: remoting.md, section 7.4 and chapter 8.
 """
@@ -19,32 +19,32 @@ from rmq_ha.server.broker.tables.delay_offsets import delay_offset_body
 
 
 class QueueBounds(Protocol):
-    """What the store knows of a queue."""
+    """The store's answers about the bounds of a queue."""
 
     def max_offset_in_queue(self, topic: str, queue_id: int) -> int:
-        """Exclusive; 0 for an unknown queue."""
+        """Return the end of a queue, exclusive; 0 for an unknown queue."""
 
     def min_offset_in_queue(self, topic: str, queue_id: int) -> int:
-        """The first offset of the queue; 0 for a queue that does not exist."""
+        """Return the first offset of a queue; 0 for an unknown queue."""
 
     def offset_by_time(
         self, topic: str, queue_id: int, timestamp_ms: int, *, nearest: bool = False
     ) -> int:
         """
-        The first queue offset that was stored at this time or later; 0 for an unknown queue.
+        Return the first queue offset that was stored at this time or later; 0 for an unknown queue.
 
-        :param nearest: the one that was stored nearest to this time instead.
+        :param nearest: return the queue offset that was stored nearest to this time instead.
         """
 
     def earliest_message_time(self, topic: str, queue_id: int) -> int:
-        """Store time of the first message, ms; -1 unknown."""
+        """Return the store time of the first message, ms; -1 if unknown."""
 
 
 class AdminOffsetsProcessor:
     """
-    Answers where queues begin and end.
+    Shows where queues begin and end.
 
-    :param delay_offsets: delay level to the next offset of its queue.
+    :param delay_offsets: returns the next queue offset by delay level.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class AdminOffsetsProcessor:
         return request.response(ext={"offset": str(offset)})
 
     def max_offset(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
-        """GET_MAX_OFFSET: the end of a queue, exclusive."""
+        """Answer GET_MAX_OFFSET with the end of a queue, exclusive."""
         return request.response(
             ext={"offset": str(self._store.max_offset_in_queue(*_queue(request)))}
         )
@@ -97,17 +97,17 @@ class AdminOffsetsProcessor:
 
     def all_consumer_offsets(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
         """
-        GET_ALL_CONSUMER_OFFSET, for a slave.
+        Answer GET_ALL_CONSUMER_OFFSET, for a slave.
 
-        One of 5.x takes over the version of the table, and fails where none is there: then it has
-        the offsets in memory, and not on its disk.
+        A slave of 5.x takes over the version of the table, and fails without a version: then it has
+        the offsets in memory, but not on its disk.
         """
         if request.version >= V5_0_0:
             return request.response(body=fastjson.encode(self._consumer_offsets.to_json_of_5()))
         return fields.table_answer(request, self._consumer_offsets)
 
     def all_delay_offsets(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
-        """GET_ALL_DELAY_OFFSET, for a slave."""
+        """Answer GET_ALL_DELAY_OFFSET, for a slave."""
         return request.response(body=delay_offset_body(self._delay_offsets()))
 
 

@@ -1,4 +1,4 @@
-"""How groups progress through queues, and copies of it: codes 303, 308, 314 and 321.
+"""Shows the progress of groups in queues, and copies it: codes 303, 308, 314 and 321.
 
 Spec: remoting.md, section 7.5.
 """
@@ -33,28 +33,28 @@ from rmq_ha.server.broker.tables.topics import TopicConfigManager
 from rmq_ha.server.store.reading.tag_filter import TagFilter
 
 MOST_UNITS = 8192
-"""QUERY_CONSUME_QUEUE shows at most so many in one answer."""
+"""Most units that QUERY_CONSUME_QUEUE shows in one answer."""
 
 _LONG_MAX = (1 << 63) - 1
 _Wanted = Callable[[int, int, bytes | None], bool]
 
 
 class Queue(Protocol):
-    """What is shown of a consume queue."""
+    """The parts of a consume queue that are shown."""
 
     @property
     def max_offset(self) -> int:
-        """One more than the offset of the last message."""
+        """The offset of the last message plus one."""
 
     @property
     def min_offset(self) -> int:
-        """The first message that is still there."""
+        """The offset of the first message that still exists."""
 
     def units(self, queue_offset: int, count: int) -> list[tuple[int, int, int]]:
-        """Physical offset, size, tag code; empty outside the bounds."""
+        """Return physical offset, size and tag code of units; empty outside the bounds."""
 
     def extended(self, address: int) -> ExtensionUnit | None:
-        """What a tag code that is an address stands for; None: it is lost."""
+        """Return the extension unit of a tag code that is an address; None if it is lost."""
 
 
 class QueueTable(Protocol):
@@ -62,20 +62,22 @@ class QueueTable(Protocol):
 
 
 class ProgressStore(QueueBounds, Protocol):
-    """What the store knows of queues."""
+    """The store's answers about queues."""
 
     @property
     def queues(self) -> QueueTable: ...
 
     def store_timestamp_at(self, topic: str, queue_id: int, queue_offset: int) -> int:
-        """Milliseconds since the epoch; -1 if the store does not know it."""
+        """
+        Return the store time of a message, ms since the epoch; -1 if the store does not know it.
+        """
 
 
 class AdminProgressProcessor:
     """
-    Compares groups with queues and with each other.
+    Compares the progress of groups with queues and with each other.
 
-    :param broker_name: in the queues that it speaks of.
+    :param broker_name: broker name of the queues in answers.
     :param now_ms: ms since the epoch.
     """
 
@@ -109,7 +111,7 @@ class AdminProgressProcessor:
     # ------------------------------------------------------------ 303
 
     def time_span(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
-        """QUERY_CONSUME_TIME_SPAN: of every write queue."""
+        """Answer QUERY_CONSUME_TIME_SPAN for every write queue."""
         header = fields.header(request)
         topic, group = fields.text(header, "topic"), header.get("group", "")
         config = self._topics.get(topic)
@@ -120,9 +122,10 @@ class AdminProgressProcessor:
 
     def _span(self, topic: str, group: str, queue_id: int) -> QueueTimeSpan:
         """
-        The times of one queue.
+        Return the times of one queue.
 
-        A group without an offset has everything before it; Java tells the time since 1970 then.
+        A group without an offset has consumed nothing. In that case Java reports the time since
+        1970 as the delay.
         """
         store = self._store
         first_ms = store.earliest_message_time(topic, queue_id)
@@ -143,7 +146,7 @@ class AdminProgressProcessor:
 
     def correction_offset(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
         """
-        QUERY_CORRECTION_OFFSET: how far the slowest group is in each queue.
+        Answer QUERY_CORRECTION_OFFSET: the offset of the slowest group in each queue.
 
         Unlike in Java, groups that are left out of it keep their offsets.
         """
@@ -164,9 +167,9 @@ class AdminProgressProcessor:
 
     def clone_group_offset(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
         """
-        CLONE_GROUP_OFFSET: always a success; what does not fit is skipped.
+        Answer CLONE_GROUP_OFFSET, always with success; topics that do not fit are skipped.
 
-        Without a topic all of the source's topics are cloned, which Java means to do.
+        Without a topic all topics of the source group are cloned, as Java intends.
         """
         header = fields.header(request)
         source, group = fields.text(header, "srcGroup"), fields.text(header, "destGroup")
@@ -181,7 +184,10 @@ class AdminProgressProcessor:
         return request.response()
 
     def _may_subscribe(self, group: str, topic: str) -> bool:
-        """Nothing is known against it: no member said what it subscribes, or one said this."""
+        """
+        Return whether a group may subscribe a topic: it is offline, reported no subscriptions, or
+        this one.
+        """
         info = self._consumers.group(group)
         return info is None or not info.subscriptions or topic in info.subscriptions
 
@@ -189,9 +195,9 @@ class AdminProgressProcessor:
 
     def consume_queue(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
         """
-        QUERY_CONSUME_QUEUE: the units of a queue as they are in its file.
+        Answer QUERY_CONSUME_QUEUE with the units of a queue as they are in its file.
 
-        Outside the queue there are none, and the remark says so.
+        Outside the queue there are no units, and the remark says so.
         """
         header = fields.header(request)
         topic, queue_id = fields.text(header, "topic"), fields.int32(header, "queueId")
@@ -213,7 +219,9 @@ class AdminProgressProcessor:
     def _subscription(
         self, topic: str, group: str | None
     ) -> tuple[SubscriptionData | None, str | None, _Wanted | None]:
-        """What the group wants of the topic, a text about its SQL92 filter, and the filter."""
+        """
+        Return the group's subscription to the topic, a text about its SQL92 filter, and the filter.
+        """
         if group is None:
             return None, None, None
         info = self._consumers.group(group)
@@ -226,7 +234,7 @@ class AdminProgressProcessor:
 
 
 def _wanted(subscription: SubscriptionData, data: ConsumerFilterData | None) -> _Wanted:
-    """What a subscription says of a unit with an extension."""
+    """Return a function that applies a subscription to an extension unit."""
     if subscription.expression_type in TAG_TYPES:
         return TagFilter(subscription).matches_extension
     if data is None or data.selector is None:

@@ -1,4 +1,4 @@
-"""What the broker counted, and who works with it: codes 315, 317 and 328.
+"""Shows what the broker counted, and lists groups and producers: codes 315, 317 and 328.
 
 Spec: remoting.md, section 7.5.
 """
@@ -33,9 +33,9 @@ _QUEUES_A_TURN = 1000
 
 class AdminStatsProcessor:
     """
-    Tells rates, how far behind all groups are, and all producers.
+    Shows rates, the lag of all groups, and all producers.
 
-    :param address: our own, `ip:port`.
+    :param address: this broker's address, `ip:port`.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class AdminStatsProcessor:
         }
 
     def stats_data(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
-        """VIEW_BROKER_STATS_DATA: growth over a minute, an hour and a day."""
+        """Answer VIEW_BROKER_STATS_DATA with the growth over a minute, an hour and a day."""
         header = fields.header(request)
         name, key = fields.text(header, "statsName"), fields.text(header, "statsKey")
         growths = self._stats.growths(name, key)
@@ -76,7 +76,10 @@ class AdminStatsProcessor:
     def all_consume_stats(
         self, channel: Channel, request: RemotingCommand
     ) -> "Deferred[RemotingCommand | None]":
-        """GET_BROKER_CONSUME_STATS: every group, over the write queues of what it consumes."""
+        """
+        Answer GET_BROKER_CONSUME_STATS for every group, over the write queues of the topics that it
+        consumes.
+        """
         fields.text(fields.header(request), "isOrder")
         is_order = fields.flag(fields.header(request), "isOrder")
         rows: list[dict[str, list[fastjson.RawJson]]] = []

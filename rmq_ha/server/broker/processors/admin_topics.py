@@ -1,4 +1,4 @@
-"""Topics as operators see them: codes 17, 21, 202, 215, 300 and 305.
+"""Shows and changes topics for operators: codes 17, 21, 202, 215, 300 and 305.
 
 Spec: remoting.md, sections 7.5 and 7.7, chapter 8.
 """
@@ -28,33 +28,35 @@ from rmq_ha.server.broker.stats import BrokerStats
 from rmq_ha.server.broker.tables.broker_tables import BrokerTables
 
 MAX_QUEUE_NUMS = 65536
-"""Listings go through all queues of a topic in one turn."""
+"""Most queues of a topic. Listings go through all queues of a topic in one turn."""
 
 _FILTER_TYPES = ("SINGLE_TAG", "MULTI_TAG")
 
 _QUEUES_A_TURN = 250
-"""For each of them a record is read, for the time at which it was stored."""
+"""Queues that are shown in one turn. For each of them a record is read, for its store time."""
 
 
 class TopicStore(Protocol):
-    """What the store knows of topics."""
+    """The store's answers about topics."""
 
     def max_offset_in_queue(self, topic: str, queue_id: int) -> int:
-        """Exclusive; 0 for an unknown queue."""
+        """Return the end of a queue, exclusive; 0 for an unknown queue."""
 
     def min_offset_in_queue(self, topic: str, queue_id: int) -> int:
-        """The first offset of the queue; 0 for a queue that does not exist."""
+        """Return the first offset of a queue; 0 for an unknown queue."""
 
     def store_timestamp_at(self, topic: str, queue_id: int, queue_offset: int) -> int:
-        """Milliseconds since the epoch; -1 if the store does not know it."""
+        """
+        Return the store time of a message, ms since the epoch; -1 if the store does not know it.
+        """
 
     def clean_unused_topics(self, known: Collection[str]) -> Any:
-        """Drop the queues of topics that are not known."""
+        """Delete the queues of topics that are not known."""
 
 
 def refuse_on_slave(configuration: BrokerConfiguration) -> None:
     """
-    What an operator changes here would be overwritten by the next synchronisation.
+    Refuse an operator's change on a slave, as the next synchronisation would overwrite it.
 
     :raises RequestRejected: this broker is a slave.
     """
@@ -70,9 +72,9 @@ def answer_when_written(
     written: "Deferred[bool] | None", request: RemotingCommand
 ) -> "Deferred[RemotingCommand | None]":
     """
-    Success means that a change is on the disk, as in RocketMQ.
+    Answer with success when a change is on the disk, as RocketMQ does.
 
-    :param written: of a table; None: there was nothing to change.
+    :param written: fires when a table is written; None if nothing was changed.
     """
 
     def answer(is_written: bool) -> RemotingCommand:
@@ -91,7 +93,7 @@ class AdminTopicsProcessor:
     """
     Creates, changes, deletes and lists topics.
 
-    :param register_topic: makes a changed topic known to the name servers; fires when they
+    :param register_topic: registers a changed topic with the name servers; fires when they have
         answered.
     """
 
@@ -127,7 +129,11 @@ class AdminTopicsProcessor:
     def update_topic(
         self, channel: Channel, request: RemotingCommand
     ) -> "Deferred[RemotingCommand | None]":
-        """UPDATE_AND_CREATE_TOPIC: the name servers know of it before the response leaves."""
+        """
+        Answer UPDATE_AND_CREATE_TOPIC.
+
+        The name servers know the topic before the response is sent.
+        """
         refuse_on_slave(self._configuration)
         header = fields.header(request)
         topic = self._checked_name(header.get("topic", ""))
@@ -145,7 +151,7 @@ class AdminTopicsProcessor:
             fields.int32(header, "perm"),
             filter_type,
             fields.optional_int32(header, "topicSysFlag") or 0,
-            # Which topics are ordered, the name servers say, not this request.
+            # Name servers decide which topics are ordered, not this request.
             known is not None and known.order,
         )
         written = self._topics.update(config)
@@ -153,16 +159,18 @@ class AdminTopicsProcessor:
         return registered.addBoth(lambda _: answer_when_written(written, request))
 
     def all_topics(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
-        """GET_ALL_TOPIC_CONFIG, for a slave and for exports."""
+        """Answer GET_ALL_TOPIC_CONFIG, for slaves and for exports."""
         return fields.table_answer(request, self._topics, ext={})
 
     def delete_topic(
         self, channel: Channel, request: RemotingCommand
     ) -> "RemotingCommand | Deferred[RemotingCommand | None]":
         """
-        DELETE_TOPIC_IN_BROKER: an unknown topic is fine; name servers keep theirs.
+        Answer DELETE_TOPIC_IN_BROKER.
 
-        Differs from 4.9.7 on purpose: groups lose their offsets on it.
+        An unknown topic is a success; name servers keep the topic.
+
+        Differs from 4.9.7 on purpose: groups lose their offsets of the topic.
         """
         refuse_on_slave(self._configuration)
         topic = self._checked_name(fields.header(request).get("topic", ""))
@@ -174,7 +182,9 @@ class AdminTopicsProcessor:
         return answer_when_written(written, request)
 
     def topic_stats(self, channel: Channel, request: RemotingCommand) -> Answer:
-        """GET_TOPIC_STATS_INFO: bounds and last store time of every write queue."""
+        """
+        Answer GET_TOPIC_STATS_INFO with the bounds and the last store time of every write queue.
+        """
         topic = fields.text(fields.header(request), "topic")
         config = self._topics.get(topic)
         if config is None:
@@ -198,7 +208,9 @@ class AdminTopicsProcessor:
         return answer_over_turns(self._lane, channel, request, slices(), answer)
 
     def consumed_by(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
-        """QUERY_TOPIC_CONSUME_BY_WHO: groups online, or with committed offsets."""
+        """
+        Answer QUERY_TOPIC_CONSUME_BY_WHO with the groups that are online or have committed offsets.
+        """
         topic = fields.text(fields.header(request), "topic")
         groups = self._consumers.which_groups(topic) | self._consumer_offsets.which_groups(topic)
         return request.response(body=fastjson.encode({"groupList": sorted(groups)}))
@@ -233,9 +245,9 @@ class AdminTopicsProcessor:
 
 def queue_nums(number: int, name: str) -> int:
     """
-    A number of queues within reason.
+    Check a number of queues.
 
-    :raises RequestRejected: it is not.
+    :raises RequestRejected: it is negative, or above `MAX_QUEUE_NUMS`.
     """
     if not 0 <= number <= MAX_QUEUE_NUMS:
         raise RequestRejected(

@@ -1,4 +1,4 @@
-"""Batches of messages, taken apart over as many turns as they need.
+"""Reads batches of messages, over as many turns as they need.
 
 Spec: remoting.md, sections 4.3 and 5.7.
 """
@@ -21,10 +21,11 @@ from rmq_ha.server.store.log.batch import MEMBERS_A_TURN
 
 def hold(channel: Channel, size: int, reading: "Deferred[Any]") -> Callable[[object], object]:
     """
-    Serve nothing more of a peer until the returned function is called, which hands on what it gets.
+    Serve no further request of a client until the returned function is called, which returns its
+    argument.
 
     :param size: bytes of the request.
-    :param reading: what is given up when the connection is gone before it is done.
+    :param reading: cancelled if the connection is closed before it has fired.
     """
     held: Deferred[None] = Deferred(lambda _: None if reading.called else reading.cancel())
     channel.hold(size, held)
@@ -39,7 +40,7 @@ def hold(channel: Channel, size: int, reading: "Deferred[Any]") -> Callable[[obj
 
 
 class BatchReader:
-    """Reads the members of a batch, a slice a step."""
+    """Reads the members of a batch, a slice in each step."""
 
     def __init__(
         self, configuration: BrokerConfiguration, limits: FrameLimits, unserved: UnservedProperties
@@ -52,10 +53,10 @@ class BatchReader:
         self, body: bytes, common: str, take: Callable[[list[BatchMember]], None]
     ) -> Iterator[None]:
         """
-        Give `take` all members, each with the batch's properties behind its own.
+        Call `take` with all members; the batch's properties are appended to the properties of each.
 
         :param common: the batch's properties.
-        :raises RequestRejected: it cannot be taken apart, or is too large.
+        :raises RequestRejected: the batch cannot be read, or is too large.
         """
         self._check_size(len(body), "")
         may_be_unserved = self._unserved.may_be_in(body)
@@ -93,7 +94,7 @@ def _unreadable(reason: str) -> RequestRejected:
 
 
 def _joined(own: str, common: str) -> str:
-    """A member's stored properties."""
+    """Return the stored properties of a member."""
     if not own or own.endswith("\x02"):
         return own + common
     return f"{own}\x02{common}"

@@ -1,4 +1,4 @@
-"""How far a group is in the queues of a topic.
+"""Reads the progress of a group in the queues of a topic.
 
 Spec: remoting.md, section 7.5.
 """
@@ -15,17 +15,19 @@ from rmq_ha.server.broker.tables.topics import TopicConfigManager
 
 
 class QueueEnds(Protocol):
-    """What the store knows of queues."""
+    """The store's answers about queues."""
 
     def max_offset_in_queue(self, topic: str, queue_id: int) -> int:
-        """Exclusive; 0 for an unknown queue."""
+        """Return the end of a queue, exclusive; 0 for an unknown queue."""
 
     def store_timestamp_at(self, topic: str, queue_id: int, queue_offset: int) -> int:
-        """Milliseconds since the epoch; -1 if the store does not know it."""
+        """
+        Return the store time of a message, ms since the epoch; -1 if the store does not know it.
+        """
 
 
 class ConsumeTables:
-    """Puts ends of queues and committed offsets side by side."""
+    """Combines the ends of queues with committed offsets."""
 
     def __init__(
         self,
@@ -43,14 +45,16 @@ class ConsumeTables:
         self._broker_name = broker_name
 
     def topics_by_group(self) -> Mapping[str, Iterable[str]]:
-        """On which topics each group has committed offsets."""
+        """Return the topics on which each group has committed offsets."""
         return self._consumer_offsets.topics_by_group()
 
     def topics_of(self, group: str, topics: Iterable[str] | None = None) -> Iterator[TopicConfig]:
         """
-        What a group consumes here: where it is online, only what it subscribes now.
+        Yield the topics that a group consumes here.
 
-        :param topics: only of these; None: of all on which it has committed offsets.
+        For a group that is online these are only its present subscriptions.
+
+        :param topics: only these topics; None: all on which the group has committed offsets.
         """
         if topics is None:
             topics = self._consumer_offsets.which_topics(group)
@@ -66,9 +70,9 @@ class ConsumeTables:
         self, config: TopicConfig, group: str, queue_nums: int
     ) -> dict[MessageQueue, ConsumeOffset]:
         """
-        The first queues of a topic.
+        Return the offsets of the first queues of a topic.
 
-        :param queue_nums: how many of them.
+        :param queue_nums: number of queues.
         """
         topic = config.topic_name
         committed = self._consumer_offsets.queues(group, topic)

@@ -1,4 +1,4 @@
-"""Consumer lists and committed offsets: codes 38, 14 and 15.
+"""Answers with consumer lists and committed offsets: codes 38, 14 and 15.
 
 Spec: remoting.md, sections 7.2 and 7.4.
 """
@@ -18,17 +18,17 @@ from rmq_ha.server.broker.tables.consumer_offsets import ConsumerOffsetManager
 
 
 class QueueStart(Protocol):
-    """What the store knows of a queue's beginning."""
+    """The store's answers about the beginning of a queue."""
 
     def min_offset_in_queue(self, topic: str, queue_id: int) -> int:
-        """The first offset of the queue; 0 for a queue that does not exist."""
+        """Return the first offset of a queue; 0 for an unknown queue."""
 
     def is_in_disk(self, topic: str, queue_id: int, queue_offset: int) -> bool:
-        """The message is so old that it may not be in memory any more."""
+        """Return whether a message is so old that it may not be in memory any more."""
 
 
 class ConsumerProcessor:
-    """Tells consumers who they are and how far they are."""
+    """Tells consumers the members of their group and its offsets, and takes commits."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class ConsumerProcessor:
         }
 
     def consumer_list(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
-        """GET_CONSUMER_LIST_BY_GROUP: the members' client ids, for rebalancing."""
+        """Answer GET_CONSUMER_LIST_BY_GROUP with the members' client ids, for rebalancing."""
         group = fields.text(fields.header(request), "consumerGroup")
         client_ids = self._consumers.client_ids(group)
         if not client_ids:
@@ -62,9 +62,9 @@ class ConsumerProcessor:
 
     def query_offset(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
         """
-        QUERY_CONSUMER_OFFSET: 0 for a new group where the queue is still whole and young.
+        Answer QUERY_CONSUMER_OFFSET; 0 for a new group if the queue has all its messages in memory.
 
-        A consumer takes any answer but SUCCESS and QUERY_NOT_FOUND as a reason not to start.
+        A consumer does not start after any answer but SUCCESS and QUERY_NOT_FOUND.
         """
         header = fields.header(request)
         group, topic = fields.text(header, "consumerGroup"), fields.text(header, "topic")
@@ -84,9 +84,9 @@ class ConsumerProcessor:
 
     def update_offset(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
         """
-        UPDATE_CONSUMER_OFFSET: lower values are stored, too, and on a slave.
+        Answer UPDATE_CONSUMER_OFFSET. Lower offsets are stored as well, also on a slave.
 
-        Consumers of all languages tell their offsets one-way, tools wait for the answer.
+        Consumers of all languages commit one-way, tools wait for the answer.
         """
         header = fields.header(request)
         fault = self._client_offsets.commit(

@@ -1,4 +1,4 @@
-"""END_TRANSACTION and RESUME_CHECK_HALF_MESSAGE: what becomes of a half message.
+"""END_TRANSACTION and RESUME_CHECK_HALF_MESSAGE: settles half messages.
 
 Spec: remoting.md, section 7.10; store.md, section 11.
 """
@@ -33,13 +33,14 @@ _ILLEGAL = (PutMessageStatus.MESSAGE_ILLEGAL, PutMessageStatus.PROPERTIES_SIZE_E
 
 class EndTransactionProcessor:
     """
-    Commits and rolls back half messages, and has the checks of one begin anew.
+    Commits and rolls back half messages, and lets the checks of a half message begin again.
 
-    The first decision holds. A request that comes again, or later than a check, is answered as if
-    it had done something; one for a half message that a copy replaced settles the copy.
+    The first decision counts. A request that comes again, or later than a check, is answered as if
+    it had changed something. A request for a half message that was replaced by a copy settles the
+    copy.
 
-    :param halves: finds the half message that a request is about by now.
-    :param put: stores messages in order; none behind one that it refuses.
+    :param halves: finds the half message that a request now applies to.
+    :param put: stores messages in order, and no message after one that it refuses.
     :param now_ms: ms since the epoch.
     """
 
@@ -67,7 +68,9 @@ class EndTransactionProcessor:
         }
 
     def end_transaction(self, channel: Channel, request: RemotingCommand) -> Answer:
-        """Nothing happens, and nothing is answered, for any decision but commit and rollback."""
+        """
+        Settle a half message; a decision other than commit or rollback is ignored and not answered.
+        """
         if self._configuration.store.broker_role is BrokerRole.SLAVE:
             raise RequestRejected(
                 ResponseCode.SLAVE_NOT_AVAILABLE,
@@ -93,7 +96,9 @@ class EndTransactionProcessor:
         return Deferred.fromCoroutine(self._settle(half, decision == TRANSACTION_COMMIT, request))
 
     def resume_check(self, channel: Channel, request: RemotingCommand) -> Answer:
-        """RESUME_CHECK_HALF_MESSAGE: put a half message back as one that was never checked."""
+        """
+        Answer RESUME_CHECK_HALF_MESSAGE: put a half message back as one that was never checked.
+        """
         msg_id = text(header(request), "msgId")
         try:
             record = decode_record(record_by_id(self._store, msg_id) or b"")
@@ -108,7 +113,7 @@ class EndTransactionProcessor:
         return Deferred.fromCoroutine(self._resume(record, request))
 
     async def _resume(self, half: Record, request: RemotingCommand) -> RemotingCommand:
-        if half.topic != HALF_TOPIC:  # it was given up, and stands for nothing any more
+        if half.topic != HALF_TOPIC:  # was given up, and is in no open transaction
             (result,) = await self._put([put_back(half, {TRANSACTION_CHECK_TIMES: "0"})])
             return self._resumed(result.status, request)
         current = await self._claimed(half)
@@ -123,7 +128,7 @@ class EndTransactionProcessor:
             put, marked = await self._put([copy, mark])
             if (stored := put.stored) is not None:
                 place = HalfPlace(stored.queue_offset, stored.physical_offset)
-                fate = Fate.MOVED  # the copy is looked after instead of it
+                fate = Fate.MOVED  # from now on the copy is checked instead
                 self._marked(marked, current)
         finally:
             self._halves.release(current, fate, place)
@@ -147,9 +152,9 @@ class EndTransactionProcessor:
 
     def _half_message(self, physical_offset: int, queue_offset: int, group: str) -> Record:
         """
-        The half message that a client means.
+        Return the half message that a client names.
 
-        :raises RequestRejected: it is not there, or is another group's.
+        :raises RequestRejected: it does not exist, or belongs to another group.
         """
         data = self._store.record_starting_at(physical_offset)
         try:
@@ -177,9 +182,12 @@ class EndTransactionProcessor:
 
     def _refuse_other(self, half: Record, unique_id: str) -> None:
         """
-        Another message may have come to that place since: the log has lost its end, and grew again.
+        Refuse a decision for another message.
 
-        :raises RequestRejected: both have a client's unique id, and these differ.
+        The log may have lost its end and grown again, so that another half message is at this
+        place.
+
+        :raises RequestRejected: both have a client's unique id, and the ids differ.
         """
         stored = half.properties.get(UNIQ_KEY, "")
         if stored != unique_id and _UNIQUE_ID.fullmatch(stored) and _UNIQUE_ID.fullmatch(unique_id):
@@ -232,7 +240,10 @@ class EndTransactionProcessor:
         return request.response(code, f"the {what} is not stored: {status.name}")
 
     def _marked(self, result: PutMessageResult, half: Record) -> None:
-        """The op message says that a half message is settled: without it, the log does not know."""
+        """
+        Log that an op message was not stored: without it the log does not say that the half message
+        is settled.
+        """
         if not result.status.is_stored:
             self.log.error(
                 "half message {half_offset} is dealt with, but its op message is not stored "

@@ -1,4 +1,6 @@
-"""Request header fields by name: what is missing or not a number is answered, never raised on.
+"""Reads request header fields by name.
+
+A missing field, or one that is not a number, is answered with a refusal.
 
 Spec: remoting.md, section 1.7.
 """
@@ -29,19 +31,19 @@ class PagedTable(Protocol):
     def to_body(self) -> bytes: ...
 
     def page(self, first: int) -> tuple[bytes, dict[str, str]]:
-        """A page of it; body and header fields."""
+        """Return the body and the header fields of a page."""
 
 
 def header(request: RemotingCommand) -> Mapping[str, str]:
-    """The header map; empty when the frame had none."""
+    """Return the header map; empty if the frame had none."""
     return request.ext or _NO_FIELDS
 
 
 def text(fields: Mapping[str, str], name: str) -> str:
     """
-    A field that must be there.
+    Return a field that must exist.
 
-    :raises RequestRejected: it is not.
+    :raises RequestRejected: it is missing.
     """
     value = fields.get(name)
     if value is None:
@@ -51,33 +53,36 @@ def text(fields: Mapping[str, str], name: str) -> str:
 
 def int32(fields: Mapping[str, str], name: str) -> int:
     """
-    A mandatory 32-bit number.
+    Return a mandatory 32-bit number.
 
-    :raises RequestRejected: it is missing, or not one.
+    :raises RequestRejected: it is missing, or not such a number.
     """
     return _number(fields, name, INT32_MAX)
 
 
 def int64(fields: Mapping[str, str], name: str) -> int:
     """
-    A mandatory 64-bit number.
+    Return a mandatory 64-bit number.
 
-    :raises RequestRejected: it is missing, or not one.
+    :raises RequestRejected: it is missing, or not such a number.
     """
     return _number(fields, name, INT64_MAX)
 
 
 def optional_int32(fields: Mapping[str, str], name: str) -> int | None:
     """
-    A 32-bit number, or None.
+    Return a 32-bit number; None if it is missing.
 
-    :raises RequestRejected: it is there and not a number.
+    :raises RequestRejected: it is not such a number.
     """
     return None if fields.get(name) is None else _number(fields, name, INT32_MAX)
 
 
 def flag(fields: Mapping[str, str], name: str) -> bool:
-    """Java's Boolean.parseBoolean: `true` in any case, all else is false."""
+    """
+    Return a boolean as Java's Boolean.parseBoolean does: `true` in any case is True, all else is
+    False.
+    """
     value = fields.get(name)
     return value is not None and value.lower() == "true"
 
@@ -86,10 +91,11 @@ def table_answer(
     request: RemotingCommand, table: PagedTable, ext: dict[str, str] | None = None
 ) -> RemotingCommand:
     """
-    A table as a whole, or the page of it that is asked for, see `rmq_ha.base.wire.pages`.
+    Answer with a whole table, or with the page that the request asks for, see
+    `rmq_ha.base.wire.pages`.
 
     :param ext: header fields of the whole table.
-    :raises RequestRejected: the place of the page is no number.
+    :raises RequestRejected: the place of the page is not a number.
     """
     given = header(request)
     if FIRST not in given:
@@ -101,7 +107,7 @@ def table_answer(
 def _number(fields: Mapping[str, str], name: str, maximum: int) -> int:
     value = fields.get(name) or text(fields, name)
     if len(value) < _SHORT and value.isascii() and value.isdigit():
-        return int(value)  # nearly all of them; quicker than the general way
+        return int(value)  # nearly all numbers; quicker than the general way
     if _NUMBER.fullmatch(value):
         number = int(value)
         if -maximum - 1 <= number <= maximum:

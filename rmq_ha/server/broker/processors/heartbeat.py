@@ -1,4 +1,4 @@
-"""Who is connected, and for which groups: codes 34, 35 and 46.
+"""Registers connected clients and their groups: codes 34, 35 and 46.
 
 Spec: remoting.md, sections 7.1 and 7.2.
 """
@@ -36,9 +36,10 @@ _MOST_MISSING = 1000
 
 class HeartbeatProcessor:
     """
-    Registers clients by their heartbeats and forgets them with their connection.
+    Registers clients by their heartbeats, and forgets them when their connection closes.
 
-    A broker that compares ids tells its clients for how long it knows what is stored.
+    A broker with `duplicateWindowMillis` tells its clients for how long it recognizes repeated
+    sends.
     """
 
     log = Logger()
@@ -75,7 +76,11 @@ class HeartbeatProcessor:
         }
 
     def heartbeat(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
-        """HEART_BEAT: when it changes a group, its members hear of that before the response."""
+        """
+        Answer HEART_BEAT.
+
+        If it changes a group, the group's members are notified before the response.
+        """
         data = request.read(HeartbeatData.decode)
         if not channel.is_open or not (data.consumers or data.producer_groups):
             return request.response(ext=self._told)
@@ -97,12 +102,14 @@ class HeartbeatProcessor:
         for group in data.producer_groups:
             if grant is None or grant.may_settle(group):
                 self._producers.register(group, client)
-            else:  # it is there for replies to its questions all the same
+            else:  # it still gets replies to its request messages
                 self._producers.register(group, replace(client, may_settle=False))
         return request.response(ext=self._told)
 
     def unregister(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
-        """UNREGISTER_CLIENT: takes the sending connection out of the groups it names."""
+        """
+        Answer UNREGISTER_CLIENT: remove the connection from the groups that the request names.
+        """
         header = fields.header(request)
         producer_group = header.get("producerGroup")
         if producer_group is not None:
@@ -113,7 +120,7 @@ class HeartbeatProcessor:
         return request.response(ext={})
 
     def check_client_config(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
-        """CHECK_CLIENT_CONFIG: whether this broker can do what a subscription asks for."""
+        """Answer CHECK_CLIENT_CONFIG: whether this broker supports a subscription's expression."""
         subscription = request.read(CheckClient.decode).subscription
         if subscription is None or subscription.expression_type in TAG_TYPES:
             return request.response()
@@ -129,7 +136,7 @@ class HeartbeatProcessor:
         return request.response()
 
     def close_expired(self) -> None:
-        """Close the connections from which no heartbeat came for too long; every 10 s."""
+        """Close connections whose last heartbeat is too old; called every 10 s."""
         now_ms = self._steady_ms()
         expired = [*self._consumers.expired(now_ms), *self._producers.expired(now_ms)]
         for channel in dict.fromkeys(expired):
@@ -173,7 +180,7 @@ class HeartbeatProcessor:
         self._filters.register(group, item.subscriptions)
 
     def _create(self, group: str, unit_mode: bool) -> None:
-        """The group and its retry topic; a broker that is not the master now creates neither."""
+        """Create the group and its retry topic, unless this broker is not the master now."""
         try:
             self._topics.check_creation()
         except RequestRejected:
@@ -188,7 +195,7 @@ class HeartbeatProcessor:
             )
 
     def _tell_missing(self, group: str) -> None:
-        """Once, as consumers of such a group wait for ever without a word."""
+        """Log a missing group once, as its consumers wait forever without an error."""
         if group not in self._missing and len(self._missing) < _MOST_MISSING:
             self._missing.add(group)
             self.log.warn(
@@ -200,9 +207,9 @@ class HeartbeatProcessor:
 
 def _check(data: HeartbeatData) -> None:
     """
-    Before anything is changed: names are there, and texts are texts.
+    Check that names exist and texts are strings, before anything is changed.
 
-    :raises RequestRejected: they are not.
+    :raises RequestRejected: a name is missing, or a text is not a string.
     """
     names = [data.client_id, *data.producer_groups]
     texts: list[object] = []

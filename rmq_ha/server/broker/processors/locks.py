@@ -25,7 +25,7 @@ class LockProcessor:
     """
     Gives queues to one client of a group at a time.
 
-    :param steady_ms: of a clock that nobody sets.
+    :param steady_ms: ms of a clock that nobody sets.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class LockProcessor:
         }
 
     def lock_batch(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
-        """LOCK_BATCH_MQ: the response lists the queues that the client owns now."""
+        """Answer LOCK_BATCH_MQ with the queues that the client owns now."""
         batch = self._read(request)
         owned = self._queue_locks.lock_batch(
             batch.consumer_group, batch.queues, batch.client_id, self._steady_ms()
@@ -58,7 +58,7 @@ class LockProcessor:
         return request.response(body=LockedQueues(owned).encode())
 
     def unlock_batch(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
-        """UNLOCK_BATCH_MQ: only what the caller owns is given up."""
+        """Answer UNLOCK_BATCH_MQ: unlock only queues that the client owns."""
         batch = self._read(request)
         self._queue_locks.unlock_batch(batch.consumer_group, batch.queues, batch.client_id)
         return request.response()
@@ -69,7 +69,9 @@ class LockProcessor:
         return batch
 
     def _note(self, channel: Channel, group: str, client_id: str) -> None:
-        """Locks depend on the connection that renewed them last."""
+        """
+        Note the connection that renewed a lock, as locks end when their last connection closes.
+        """
         lockers = self._lockers.get(channel)
         if lockers is None:
             self._lockers[channel] = lockers = set()

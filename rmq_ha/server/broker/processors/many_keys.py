@@ -1,4 +1,4 @@
-"""Messages with many keys, one after the other.
+"""Stores messages with many keys one after the other.
 
 Spec: store.md, section 6.
 """
@@ -16,16 +16,19 @@ _MANY = 64
 
 
 def has_many_keys(properties: str) -> bool:
-    """The index takes longer for this message than its sender: it may be no ordinary one."""
+    """
+    Return whether a message may have so many keys that the index takes longer for it than its
+    sender.
+    """
     return len(properties) > 2 * _MANY and properties.count(" ") > _MANY
 
 
 class ManyKeys:
     """
-    Stores what has many keys when all that came before it is in the index.
+    Stores a message with many keys only when all earlier messages are in the index.
 
-    Keys take the index longer than they take a peer to send. If they piled up there, nobody would
-    find what others sent behind them.
+    The index takes longer for keys than a client takes to send them. If keys piled up, nobody would
+    find messages that other clients sent after them.
     """
 
     def __init__(self, dispatcher: Dispatcher) -> None:
@@ -34,13 +37,13 @@ class ManyKeys:
 
     def put(self, put: "Callable[[], Deferred[Any]]") -> "Deferred[Any]":
         """
-        Call `put` when it is its turn.
+        Call `put` when its turn has come.
 
-        :returns: as `put`; may be cancelled before, which leaves the turn to the next one.
+        :returns: see `put`. It may be cancelled before, and then the next one gets the turn.
         """
 
         def put_now(_: object) -> "tuple[Deferred[Any]]":
-            return (put(),)  # the next one need not wait until it is flushed and replicated
+            return (put(),)  # a tuple, so that the next need not wait for flush and replication
 
         def when_indexed() -> "Deferred[Any]":
             return self._dispatcher.reached_end().addCallback(put_now)

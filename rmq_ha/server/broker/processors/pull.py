@@ -35,10 +35,11 @@ from rmq_ha.server.broker.tables.broker_tables import BrokerTables
 from rmq_ha.server.store.journal import Role
 
 MAX_MSG_NUMS = 4096
-"""More than a response ever holds; only bounds how much of a queue one request may scan."""
+"""More messages than a response ever holds; it only limits how much of a queue one request may
+scan."""
 
 UNSURE_MS = 1000
-"""A pull waits so long at a broker that lacks its offset and is not sure to lead."""
+"""How long a pull waits at a broker that lacks its offset and is not sure to lead, ms."""
 
 _CODES = {
     GetMessageStatus.FOUND: ResponseCode.SUCCESS,
@@ -57,7 +58,7 @@ _EMPTY_QUEUE = (GetMessageStatus.NO_MATCHED_LOGIC_QUEUE, GetMessageStatus.NO_MES
 
 class Deliveries:
     """
-    Shows messages to the hooks before they go out, and counts them.
+    Shows messages to the hooks before they are sent, and counts them.
 
     :param hooks: of any kind; those that provide `IConsumeMessageHook` are called.
     """
@@ -70,10 +71,10 @@ class Deliveries:
         self, pull: PullHeader, client_host: str, records: list[bytes], size: int, began: float
     ) -> None:
         """
-        One response carries these messages.
+        Take note of the messages that one response carries.
 
-        :param size: of the messages together, in bytes.
-        :param began: when the pull was taken up, in seconds of the clock.
+        :param size: bytes of all messages.
+        :param began: time in seconds when the pull was begun.
         """
         if self._hooks:
             context = {
@@ -91,10 +92,11 @@ class Deliveries:
 
 class PullMessageProcessor:
     """
-    Answers pulls, holds those that found nothing, commits the offsets that came along.
+    Answers pulls, holds those that found nothing, and commits the offsets that they carry.
 
-    :param role: says who may correct a consumer's offset: the master, while nobody else can lead.
-    :param deliveries: hears of every response that carries messages.
+    :param role: decides whether this broker may correct a consumer's offset: only a master may,
+        while no other broker can lead.
+    :param deliveries: called for every response that carries messages.
     """
 
     log = Logger()
@@ -126,7 +128,7 @@ class PullMessageProcessor:
         self._moved = RefusalLog(configuration.ours.offset_moved_event_interval / 1000)
 
     def routes(self) -> dict[int, Handler]:
-        """Request code to handler; for the main port only."""
+        """Return handlers by request code, for the main port only."""
         return {RequestCode.PULL_MESSAGE: self.pull_message}
 
     def pull_message(self, channel: Channel, request: RemotingCommand) -> RemotingCommand | None:
@@ -159,7 +161,7 @@ class PullMessageProcessor:
 
     def _group_for(self, channel: Channel, pull: PullHeader) -> SubscriptionGroupConfig:
         """
-        Its group, if that may read from this queue.
+        Return the pull's group, if it may read from this queue.
 
         Spec: remoting.md, section 6.2, in its order.
         """
@@ -215,9 +217,9 @@ class PullMessageProcessor:
         was_held: bool = False,
     ) -> RemotingCommand | None:
         """
-        Look into the store and answer, or hold it.
+        Read from the store and answer, or hold the pull.
 
-        :param began: seconds of the clock.
+        :param began: time in seconds when the pull was begun.
         """
         max_nums = pull.max_nums if pull.max_nums < MAX_MSG_NUMS else MAX_MSG_NUMS
         result: GetMessageResult | None = self._store.get_message(
@@ -231,7 +233,7 @@ class PullMessageProcessor:
         if is_watched or pull.queue_offset > result.max_offset:
             result = self._set_back(pull, result)
         suggest = 0
-        if self._broker.slave_read_enable:  # remoting.md, section 6.4
+        if self._broker.slave_read_enable:  # see remoting.md, section 6.4
             suggest = (
                 group.which_broker_when_consume_slowly
                 if result.suggest_pulling_from_slave
@@ -247,7 +249,8 @@ class PullMessageProcessor:
             if self._role.corrects_offsets:
                 self._offset_moved(pull, result.next_begin_offset)
             elif not self._store_config.offset_check_in_slave:
-                # A slave names the master; whoever may be deposed names nobody, so the client waits
+                # A slave sends the client to its master. A broker that may be deposed knows no
+                # other, so the client waits.
                 if may_wait and not self._is_slave:
                     soon = pull._replace(suspend_ms=min(pull.suspend_ms, UNSURE_MS))
                     if self._held(channel, request, soon, group, message_filter):
@@ -305,7 +308,8 @@ class PullMessageProcessor:
         expression_size = 0
         if pull.sys_flag & PULL_SUBSCRIPTION:
             expression_size = len(pull.subscription or "")
-        # What the answer needs; fields and body would stay in memory for as long as it waits.
+        # Keep only what the answer needs; fields and body would stay in memory while the pull is
+        # held.
         request = replace(request, ext=None, body=None, remark=None)
         pull = pull._replace(subscription=None, expression_type=None)
         again = partial(self._run, channel, request, pull, group, message_filter, was_held=True)
@@ -332,8 +336,9 @@ class PullMessageProcessor:
         """
         Run a held pull again and send its answer; never raises.
 
-        Many may be held for one client, and a message for each may come in one moment: while it
-        does not read, it is told to come back, so that the messages do not wait in memory.
+        Many pulls may be held for one client, and a message for each may come at the same moment.
+        While the client does not read its connection, it is told to come back, so that the messages
+        do not wait in memory.
         """
         try:
             if channel.is_full:
@@ -354,13 +359,13 @@ class PullMessageProcessor:
         if response is not None and not request.is_oneway:
             try:
                 channel.send(response)
-            except ProtocolViolation as violation:  # its messages do not fit a frame
+            except ProtocolViolation as violation:  # its messages do not fit into a frame
                 self.log.error(
                     "no answer to {peer}: {error}", peer=channel.remote_text, error=violation
                 )
 
     def _set_back(self, pull: PullHeader, result: GetMessageResult) -> GetMessageResult:
-        """Answer a consumer that is ahead of what it can have read here, see `ClientOffsets`."""
+        """Correct a consumer that is ahead of all it can have read here, see `ClientOffsets`."""
         if not self._role.corrects_offsets:
             return result
         start = self._client_offsets.set_back(
@@ -376,10 +381,10 @@ class PullMessageProcessor:
 
     def _offset_moved(self, pull: PullHeader, new_offset: int) -> None:
         """
-        Leave a trace of a reset for operators: one message in OFFSET_MOVED_EVENT.
+        Log a reset for operators, and store one message in OFFSET_MOVED_EVENT.
 
-        A group that asks again and again leaves one in `offsetMovedEventInterval`: each of them
-        costs the log more than the pull cost who sent it.
+        A group that repeats such pulls leaves one message in `offsetMovedEventInterval`, as each
+        message costs the log more than the pull costs the client.
         """
         of = f"{pull.group} {pull.topic} {pull.queue_id}"
         told = self._moved.refused(of, self._seconds())

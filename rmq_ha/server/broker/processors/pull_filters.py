@@ -1,5 +1,4 @@
-"""
-What a pull's subscription lets pass.
+"""Makes the filters of pulls from subscriptions.
 
 Spec: remoting.md, section 6.2.
 """
@@ -31,18 +30,18 @@ class PullFilters:
 
     def of_request(self, pull: PullHeader) -> IMessageFilter | None:
         """
-        By the subscription in the request itself.
+        Return the filter of the subscription in the request itself.
 
-        One whose expression does not compile lets everything pass, as in RocketMQ: clients ask
-        CHECK_CLIENT_CONFIG first.
+        A subscription whose expression does not compile passes every message, as in RocketMQ:
+        clients ask CHECK_CLIENT_CONFIG first.
 
-        :returns: None for everything.
-        :raises RequestRejected: there is no expression, or the broker does not support its type.
+        :returns: None if every message passes.
+        :raises RequestRejected: the expression is missing, or the broker does not support its type.
         """
         topic, expression, kind = pull.topic, pull.subscription, pull.expression_type
         if kind is None or kind == TAG:
             if expression == SUB_ALL and not self._config.filter_support_retry:
-                return None  # nearly all of them
+                return None  # nearly all pulls
             if _holds_only_bars(expression):
                 raise _unparsable()
             return self._choose(SubscriptionData.for_tags(topic, expression), None)
@@ -54,15 +53,16 @@ class PullFilters:
                 selector = self._filters.compile(kind, expression)
             except InvalidSelector:
                 selector = None
-        # Java builds a type of "" as if it were SQL92: no tags, so that only `*` matches.
+        # Java treats a type of "" like SQL92: the subscription has no tags, so only `*` matches.
         return self._choose(SubscriptionData(topic, expression, expression_type=kind), selector)
 
     def of_group(self, group: SubscriptionGroupConfig, pull: PullHeader) -> IMessageFilter | None:
         """
-        By what the group's last heartbeat said.
+        Return the filter of the group's subscription, from the group's last heartbeat.
 
-        :returns: None for everything.
-        :raises RequestRejected: none is known, or not so new a one; or its type is not supported.
+        :returns: None if every message passes.
+        :raises RequestRejected: the subscription is unknown, older than the pull's, or of an
+            unsupported type.
         """
         name, topic, version = group.group_name, pull.topic, pull.sub_version
         info = self._consumers.group(name)
@@ -121,13 +121,13 @@ class PullFilters:
             and not subscription.class_filter_mode
         ):
             by_unit = message_filter if isinstance(message_filter, TagFilter) else None
-            # The group that pulls need not be the one in the topic's name: RocketMQ goes by that.
+            # RocketMQ uses the group in the topic's name, which may differ from the pull's group.
             return RetryFilter(by_unit, self._filters, subscription.topic[len(RETRY_PREFIX) :])
         return message_filter
 
 
 def not_supported(kind: str | None) -> RequestRejected:
-    """The answer to an SQL92 subscription without `enablePropertyFilter`."""
+    """Return the refusal of an SQL92 subscription without `enablePropertyFilter`."""
     return RequestRejected(
         ResponseCode.SYSTEM_ERROR,
         f"The broker does not support consumer to filter message by {kind}",
@@ -135,7 +135,7 @@ def not_supported(kind: str | None) -> RequestRejected:
 
 
 def _holds_only_bars(expression: str | None) -> bool:
-    """Java's split makes nothing at all of `||`."""
+    """Return whether the expression has only `||`, of which Java's split returns no tag."""
     return bool(expression) and not (expression or "").replace("||", "")
 
 

@@ -1,5 +1,4 @@
-"""
-The header of a pull.
+"""Reads the header of a pull.
 
 Spec: remoting.md, section 6.1.
 """
@@ -19,12 +18,12 @@ _NUMBERS = itemgetter(
 
 class PullHeader(NamedTuple):
     """
-    What is asked for.
+    The header fields of a pull.
 
-    :ivar commit_offset: of any meaning where the flags say so, like the two after it.
-    :ivar suspend_ms: how long it may wait.
-    :ivar sub_version: of the subscription that the broker must know.
-    :ivar subscription: of the request itself; None without one.
+    :ivar commit_offset: used only if the flags say so, like the next two fields.
+    :ivar suspend_ms: how long the pull may wait, ms.
+    :ivar sub_version: version of the subscription that the broker must know.
+    :ivar subscription: subscription in the request itself; None without one.
     """
 
     group: str
@@ -44,7 +43,7 @@ def pull_header(ext: Mapping[str, str]) -> PullHeader:
     """
     Read the header map of a pull.
 
-    :raises RequestRejected: a field that its flags ask for is missing, or a number is none.
+    :raises RequestRejected: a field that its flags require is missing, or is not a number.
     """
     try:
         texts = _NUMBERS(ext)
@@ -54,12 +53,12 @@ def pull_header(ext: Mapping[str, str]) -> PullHeader:
             if (
                 max(queue_id, most, flags) <= fields.INT32_MAX
                 and max(offset, commit, suspend_ms, version) <= fields.INT64_MAX
-            ):  # nearly all of them; quicker than field by field
+            ):  # nearly all pulls; quicker than field by field
                 return PullHeader(
                     ext["consumerGroup"], ext["topic"], queue_id, most, flags, offset, commit,
                     suspend_ms, version, ext.get("subscription"), ext.get("expressionType"),
                 )  # fmt: skip
-    except (KeyError, ValueError):  # one is missing, or empty
+    except (KeyError, ValueError):  # a field is missing or empty
         pass
     group, topic = fields.text(ext, "consumerGroup"), fields.text(ext, "topic")
     queue_id, max_nums = fields.int32(ext, "queueId"), fields.int32(ext, "maxMsgNums")

@@ -27,11 +27,11 @@ def found_frame(
     size: int,
 ) -> bytes:
     """
-    A whole frame with a JSON header, as the Java broker sends it.
+    Return a whole frame with a JSON header, as the Java broker sends it.
 
-    :param opaque: of the request.
-    :param records: whole records; their number and size are bounded by the store.
-    :param size: their bytes.
+    :param opaque: opaque of the request.
+    :param records: whole records; the store limits their number and size.
+    :param size: bytes of all records.
     """
     header = _FOUND % (suggest_broker_id, next_begin_offset, max_offset, min_offset, opaque)
     length = len(header)

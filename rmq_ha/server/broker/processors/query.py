@@ -1,4 +1,4 @@
-"""Messages by key and by commit-log offset: codes 12 and 33.
+"""Answers with messages by key and by commit log offset: codes 12 and 33.
 
 Spec: remoting.md, section 7.8.
 """
@@ -25,13 +25,16 @@ UNIQUE_KEY_QUERY = "_UNIQUE_KEY_QUERY"
 
 
 class RecordReader(Protocol):
-    """What queries need of the store."""
+    """The parts of a store that queries use."""
 
     def record_starting_at(self, physical_offset: int) -> bytes | None:
-        """The record; None where none starts: an offset from a client may point anywhere."""
+        """Return the record at an offset that a client names; None if none starts there."""
 
     def unqueued_record_at(self, physical_offset: int) -> bytes | None:
-        """The bytes of a record that no queue can vouch for; None if they are none."""
+        """
+        Return the bytes of a prepared or rolled back record, which no queue has; None if they are
+        not one.
+        """
 
     def query_in_slices(
         self,
@@ -48,8 +51,8 @@ class QueryProcessor:
     """
     Finds messages for operators and their tools.
 
-    A query that takes more than a turn is answered some turns later, one of them at a time, and
-    what its connection asks next waits for it.
+    A query that takes more than a turn is answered some turns later, one of them at a time. Later
+    requests of its connection wait for it.
     """
 
     def __init__(
@@ -66,7 +69,10 @@ class QueryProcessor:
         }
 
     def query_message(self, channel: Channel, request: RemotingCommand) -> Answer:
-        """QUERY_MESSAGE: records whose key's hash is in the index; the client compares keys."""
+        """
+        Answer QUERY_MESSAGE with records whose key's hash is in the index; the client compares
+        keys.
+        """
         header = fields.header(request)
         max_nums = fields.int32(header, "maxNum")
         if fields.flag(header, UNIQUE_KEY_QUERY):
@@ -98,7 +104,7 @@ class QueryProcessor:
         return request.response(ext=ext, body=b"".join(result.records))
 
     def view_message_by_id(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
-        """VIEW_MESSAGE_BY_ID: the record that starts at this commit-log offset."""
+        """Answer VIEW_MESSAGE_BY_ID with the record that starts at this commit log offset."""
         offset = fields.int64(fields.header(request), "offset")
         record = self._store.record_starting_at(offset) or self._store.unqueued_record_at(offset)
         if record is None:
@@ -116,10 +122,11 @@ def answer_over_turns(
     answer: Callable[[], RemotingCommand],
 ) -> Answer:
     """
-    Answer at once where the work is one slice, else some turns later: a slice a turn, and what the
-    connection asks next waits for it.
+    Answer at once if the work is one slice, else some turns later, after a slice in each turn.
 
-    :param answer: made when all slices are done.
+    Later requests of the connection wait for it.
+
+    :param answer: makes the answer when all slices are done.
     """
     for _ in slices:
         later: Deferred[Any] = lane.run(channel.host, slices)
@@ -130,11 +137,11 @@ def answer_over_turns(
 
 
 def _ignore_cancelled(failure: Failure) -> None:
-    """Of a query whose connection is gone nobody hears."""
+    """Drop a query whose connection was closed."""
     failure.trap(CancelledError)  # type: ignore[no-untyped-call]
 
 
 def record_by_id(store: RecordReader, message_id: str) -> bytes | None:
-    """The record that an offsetMsgId means; None if there is none."""
+    """Return the record that an offsetMsgId names; None if there is none."""
     offset = place_of(message_id)
     return None if offset is None else store.record_starting_at(offset)

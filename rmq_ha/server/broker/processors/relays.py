@@ -1,4 +1,4 @@
-"""What an operator asks of a client, through its broker: codes 307, 309 and 223.
+"""Relays an operator's requests to a client, through its broker: codes 307, 309 and 223.
 
 Spec: remoting.md, sections 2.4 and 7.6.
 """
@@ -27,14 +27,14 @@ STATUS_TIMEOUT_MS = 5_000
 MOST_RELAYS = 4096
 
 _NOT_FOR_CLIENTS = ("AccessKey", "SecurityToken", "Signature")
-"""How an operator proved who they are is no business of the clients."""
+"""Header fields by which an operator signs; a client must not see them."""
 
 
 class RelayProcessor:
     """
-    Hands requests to a member of a consumer group, and its answer back as it is.
+    Relays requests to a member of a consumer group, and the member's answers unchanged.
 
-    :param broker_name: told to a client that shall consume a message of ours.
+    :param broker_name: sent to a client that is to consume a message of this broker.
     """
 
     log = Logger()
@@ -57,13 +57,13 @@ class RelayProcessor:
     def running_info(
         self, channel: Channel, request: RemotingCommand
     ) -> "Deferred[RemotingCommand | None]":
-        """GET_CONSUMER_RUNNING_INFO: relayed as it came."""
+        """Relay GET_CONSUMER_RUNNING_INFO unchanged."""
         return self._relay(request, dict(fields.header(request)), request.body)
 
     def consume_directly(
         self, channel: Channel, request: RemotingCommand
     ) -> "Deferred[RemotingCommand | None]":
-        """CONSUME_MESSAGE_DIRECTLY: relayed with the message that `msgId` means."""
+        """Relay CONSUME_MESSAGE_DIRECTLY together with the message that `msgId` names."""
         ext = dict(fields.header(request))
         ext["brokerName"] = self._broker_name
         return self._relay(request, ext, self._message(fields.text(ext, "msgId")))
@@ -71,7 +71,10 @@ class RelayProcessor:
     def consumer_status(
         self, channel: Channel, request: RemotingCommand
     ) -> "Deferred[RemotingCommand | None]":
-        """INVOKE_BROKER_TO_GET_CONSUMER_STATUS: the offsets that each member, or one, holds."""
+        """
+        Answer INVOKE_BROKER_TO_GET_CONSUMER_STATUS with the offsets that each member, or one
+        member, holds.
+        """
         header = fields.header(request)
         topic, group = fields.text(header, "topic"), fields.text(header, "group")
         client_id = header.get("clientAddr", "").strip()
@@ -88,7 +91,8 @@ class RelayProcessor:
         asked = []
         for member in members:
             if not client_id or member.client_id == client_id:
-                # Also one that cannot be asked is left out, and those asked before it are heard.
+                # A member that cannot be asked is left out; the answers of the members before it
+                # count.
                 asking = maybeDeferred(
                     self._calls.invoke, cast(Channel, member.channel), question, STATUS_TIMEOUT_MS
                 )
@@ -103,7 +107,7 @@ class RelayProcessor:
         client_id: str,
         offsets: dict[str, dict[MessageQueue, int]],
     ) -> None:
-        """Clients that fail, or answer something else, are left out."""
+        """Add a member's offsets; leave out a member that failed or answered something else."""
         if answer.code != ResponseCode.SUCCESS or not answer.body:
             return
         try:
@@ -148,9 +152,9 @@ class RelayProcessor:
 
 def members_that_can(consumers: ConsumerManager, group: str) -> list[ClientChannelInfo]:
     """
-    All members of a group; none when it is not online.
+    Return all members of a group; none if the group is not online.
 
-    :raises RequestRejected: one of them is too old for pushes about offsets.
+    :raises RequestRejected: a member is too old for pushes about offsets.
     """
     info = consumers.group(group)
     members = [] if info is None else list(info.members.values())

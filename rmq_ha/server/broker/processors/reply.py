@@ -1,4 +1,4 @@
-"""SEND_REPLY_MESSAGE (324, 325): brings a reply to the client that asked.
+"""SEND_REPLY_MESSAGE (324, 325): brings a reply to the client that sent the request message.
 
 Spec: remoting.md, section 4.8.
 """
@@ -31,14 +31,14 @@ REPLY_TO_CLIENT = "REPLY_TO_CLIENT"
 PUSH_REPLY_TIME = "PUSH_REPLY_TIME"
 
 _DELIVERED = {"msgId": "0", "queueOffset": "0"}
-"""What a reply that is not stored has: a client wants numbers."""
+"""Fields of the answer to a reply that is not stored, as a client needs numbers."""
 
 
 class ReplyMessageProcessor:
     """
-    Pushes replies to their requesters, and stores them where that is wanted.
+    Pushes replies to their requesters, and stores them if storeReplyMessageEnable is set.
 
-    :param plugins: what sees each message besides the store.
+    :param plugins: the plugins that see each message.
     :param now_ms: ms since the epoch.
     """
 
@@ -74,9 +74,10 @@ class ReplyMessageProcessor:
         self, channel: Channel, request: RemotingCommand
     ) -> "RemotingCommand | Deferred[RemotingCommand | None]":
         """
-        SEND_REPLY_MESSAGE: answered when the requester has it and the store has decided.
+        Answer SEND_REPLY_MESSAGE when the requester has the reply and the store has decided.
 
-        A success means that the requester has it; the ids are those of the stored copy, if any.
+        Success means that the requester has it. The ids are those of the stored copy, if there is
+        one.
         """
         try:
             header = decode_send_header(request)
@@ -104,9 +105,9 @@ class ReplyMessageProcessor:
         body: bytes,
     ) -> "Deferred[str | None]":
         """
-        Give it to the requester.
+        Push a reply to the requester.
 
-        :returns: fires with None when it has it, else with what a person should know.
+        :returns: fires with None when the requester has it, else with the reason for people.
         :raises RequestRejected: too many replies wait.
         """
         client_id = properties.get(REPLY_TO_CLIENT)
@@ -159,9 +160,9 @@ class ReplyMessageProcessor:
         self, channel: Channel, header: SendHeader, properties: dict[str, str], body: bytes
     ) -> Message:
         """
-        The copy that is stored, with the responder's properties and nothing added.
+        Return the copy to be stored, with only the responder's properties.
 
-        It keeps the flag that says whether its body is compressed; Java loses it.
+        It keeps the flag that says whether its body is compressed; Java loses that flag.
         """
         return Message(
             header.topic,

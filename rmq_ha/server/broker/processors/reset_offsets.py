@@ -1,4 +1,4 @@
-"""INVOKE_BROKER_TO_RESET_OFFSET (222): sends a group's online members to another time.
+"""INVOKE_BROKER_TO_RESET_OFFSET (222): sets the offsets of a group's online members to a time.
 
 Spec: remoting.md, sections 7.6 and 11.7.
 """
@@ -31,9 +31,9 @@ _OPAQUE_MASK = 0x7FFFFFFF
 
 class ResetOffsetProcessor:
     """
-    Computes the new offsets and pushes them to every member; they report them back by themselves.
+    Computes new offsets and pushes them to every member. The members then commit them.
 
-    :param broker_name: in the queues that it speaks of.
+    :param broker_name: broker name of the queues in pushes and answers.
     """
 
     log = Logger()
@@ -78,7 +78,7 @@ class ResetOffsetProcessor:
                 "Consumer not online, so can not reset offset, "
                 f"Group: {group} Topic: {topic} Timestamp: {timestamp_ms}",
             )
-        # RocketMQ chooses the form by who asks, not by whom it is for.
+        # RocketMQ chooses the form by the language of the asking tool, not of the members.
         as_list = request.language == LanguageCode.CPP.name
         body = ResetOffsetBodyForC.from_table(table) if as_list else ResetOffsetBody(table)
         push = RemotingCommand(
@@ -109,9 +109,9 @@ class ResetOffsetProcessor:
         self, config: TopicConfig, group: str, timestamp_ms: int, force: bool
     ) -> dict[MessageQueue, int]:
         """
-        Where each write queue shall be read from; without `force` never further on.
+        Return the offset for each write queue; without `force` never above the committed one.
 
-        :raises RequestRejected: the group has no offset on one of them.
+        :raises RequestRejected: the group has no offset on a queue.
         """
         topic = config.topic_name
         table: dict[MessageQueue, int] = {}

@@ -1,7 +1,7 @@
 """SEND_MESSAGE in all its forms: single, V2, batch, half, delayed.
 
-The Java and Go clients' ordinary sends come in runs (`send_runs`); whatever is unusual about a
-message takes it to `send`, which knows all.
+The ordinary sends of the Java and Go clients come in runs (`send_runs`). A message with anything
+unusual goes to `send`, which handles every kind.
 
 Spec: remoting.md, chapter 4; store.md, sections 2.7 and 2.8.
 """
@@ -66,11 +66,11 @@ from rmq_ha.server.broker.tables.topics import MULTI_TAG_FILTER
 from rmq_ha.server.store.delay.redirect import stored_place
 from rmq_ha.server.store.message_store import KEYS_AT_ONCE, DefaultMessageStore
 
-VERSION_MAX_RECONSUME = 121  # V3_4_9: from here on the sender's maxReconsumeTimes counts
+VERSION_MAX_RECONSUME = 121  # V3_4_9: since then the sender's maxReconsumeTimes counts
 
 
 class SendRules(NamedTuple):
-    """What a message has to keep to: alone, and as a member of a batch."""
+    """The rules for a single message, and for the members of a batch."""
 
     checks: SendChecks
     batches: BatchReader
@@ -80,8 +80,8 @@ class SendMessageProcessor:
     """
     Accepts messages from producers.
 
-    :param rules: what a message has to keep to.
-    :param plugins: what sees each message besides the store.
+    :param rules: the rules that a message must keep.
+    :param plugins: the plugins that see each message.
     """
 
     def __init__(
@@ -122,7 +122,8 @@ class SendMessageProcessor:
 
     def bulk(self, general: GeneralWay) -> dict[bytes, Bulk]:
         """
-        For runs of frames with such a header; none where hooks or plugins see each message.
+        Return handlers of runs by the start of their frames' headers; none if hooks or plugins see
+        each message.
 
         :param general: handles one frame the general way, in order with the run.
         """
@@ -144,7 +145,9 @@ class SendMessageProcessor:
     def send(
         self, channel: Channel, request: RemotingCommand
     ) -> RemotingCommand | Deferred[RemotingCommand | None]:
-        """Any send: checked in RocketMQ's order, stored, answered when the store has decided."""
+        """
+        Handle any send: check it in RocketMQ's order, store it, answer when the store has decided.
+        """
         began_ms = self._stats.steady_ms()
         try:
             header = decode_send_header(request)
@@ -182,10 +185,10 @@ class SendMessageProcessor:
         began_ms: int,
     ) -> "Deferred[Any]":
         """
-        Take a batch apart and store it: a small one at once, a large one over several turns.
+        Read and store a batch: a small one at once, a large one over several turns.
 
-        Plugins around the store are shown all of it at once, and what follows on the connection
-        waits until they have stored it.
+        Plugins around the store get the whole batch at once. Later requests of the connection wait
+        until the plugins have stored it.
         """
         properties = decode_properties(header.properties)
         self._add_own(properties, channel)
@@ -234,7 +237,9 @@ class SendMessageProcessor:
         return later
 
     def _not_stored(self, failure: Failure, request: RemotingCommand) -> object:
-        """Of a batch that took several turns; of one whose sender is gone nobody hears."""
+        """
+        Answer a batch that took several turns and failed; nothing if its connection was closed.
+        """
         if isinstance(failure.value, CancelledError):
             return None
         if isinstance(failure.value, RequestRejected):
@@ -267,7 +272,10 @@ class SendMessageProcessor:
     # ------------------------------------------------------------ messages
 
     def _add_own(self, properties: dict[str, str], channel: Channel) -> None:
-        """What a broker writes into all messages: CLUSTER as RocketMQ, and SENT_BY."""
+        """
+        Add the properties that the broker writes into all messages: CLUSTER as RocketMQ does, and
+        SENT_BY.
+        """
         properties[CLUSTER] = self._broker.broker_cluster_name
         if self._window is None:
             return
@@ -285,9 +293,9 @@ class SendMessageProcessor:
         body: bytes,
     ) -> Message:
         """
-        The message that a single send asks to store.
+        Return the message that a single send asks to store.
 
-        :raises RequestRejected: its retry group is unknown, or it may not be transactional.
+        :raises RequestRejected: its retry group is unknown, or transactions are rejected.
         """
         target, queue_id, reconsume = header.topic, header.queue_id, header.reconsume_times
         if target.startswith(RETRY_PREFIX):
@@ -328,7 +336,10 @@ class SendMessageProcessor:
         )
 
     def _retry_target(self, request: RemotingCommand, header: SendHeader) -> tuple[str, int]:
-        """Where a client's own re-send goes: the retry topic, or the dead letters."""
+        """
+        Return where a client's own re-send is stored: in the retry topic, or in the dead-letter
+        queue.
+        """
         group = header.topic.removeprefix(RETRY_PREFIX)
         config = self._groups.find(group)
         if config is None:
@@ -349,7 +360,7 @@ class SendMessageProcessor:
     def _batch(
         self, channel: Channel, header: SendHeader, topic: TopicConfig, common: dict[str, str]
     ) -> MessageBatch:
-        """What the members of a batch share."""
+        """Return the batch without members: the values that its members share."""
         sys_flag = header.sys_flag
         if topic.topic_filter_type == MULTI_TAG_FILTER:
             sys_flag |= MULTI_TAGS

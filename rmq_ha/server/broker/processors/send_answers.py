@@ -1,7 +1,7 @@
-"""What a producer is told of a put, also why a message may not be stored.
+"""Makes the answers to producers, with the reason why a message cannot be stored.
 
-The store says only that a message is illegal. `why_illegal` looks at the request again, so that
-messages that are stored cost nothing.
+The store says only that a message is illegal. `why_illegal` then reads the request again, so that
+stored messages cost nothing more.
 
 Spec: remoting.md, section 4.2; store.md, section 2.7.
 """
@@ -39,12 +39,12 @@ CODES = {
 
 
 def code_of(status: PutMessageStatus) -> int:
-    """The response code of a put that ended so."""
+    """Return the response code for the status of a put."""
     return CODES.get(status, ResponseCode.SYSTEM_ERROR)
 
 
 class SendAnswers:
-    """Makes responses of sends, with the two trace fields that Java's producer insists on."""
+    """Makes responses of sends, with the two trace fields that Java's producer requires."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class SendAnswers:
 
     @property
     def trace_ext(self) -> dict[str, str]:
-        """In every answer; both settings may change while we run."""
+        """The trace fields of every answer; both settings may change at run time."""
         broker = self._configuration.broker
         return {
             "MSG_REGION": broker.region_id,
@@ -73,10 +73,10 @@ class SendAnswers:
         is_known: bool = False,
     ) -> RemotingCommand:
         """
-        The answer for a message that is stored.
+        Return the answer for a stored message.
 
         :param queue_id: the queue that the producer asked for.
-        :param is_known: it was stored before, and is not stored again.
+        :param is_known: the message was stored before, and was not stored again.
         """
         ext = {
             **self.trace_ext,
@@ -89,12 +89,17 @@ class SendAnswers:
         return request.response(CODES[status], None, ext)
 
     def refused(self, request: RemotingCommand, status: PutMessageStatus) -> RemotingCommand:
-        """The answer for a message that is not stored."""
+        """Return the answer for a message that was not stored."""
         code = code_of(status)
         return request.response(code, self._remark(request, status), self.trace_ext)
 
     def _why_not(self) -> str:
-        """Who is elected is a slave for as long as it does not lead: why is what helps."""
+        """
+        Return why puts are refused.
+
+        An elected broker is a slave while it does not lead, so the journal's reason helps more than
+        that.
+        """
         store = self._store
         reason = store.why_not_writable()
         if not reason:
@@ -102,7 +107,7 @@ class SendAnswers:
         return (store.is_open and store.is_slave and store.journal.why_no_puts()) or reason
 
     def _why_busy(self) -> str:
-        """Why a put was not decided in time, or not even begun."""
+        """Return why a put was not decided in time, or not even begun."""
         return self._store.journal.why_not_kept() or "the disk is slow"
 
     def _remark(self, request: RemotingCommand, status: PutMessageStatus) -> str:
@@ -125,7 +130,7 @@ _MEMBER_OVERHEAD = 22
 
 def why_illegal(request: RemotingCommand, configuration: BrokerConfiguration) -> str:
     """
-    The cause in words.
+    Return in words why a message is illegal.
 
     :param request: a send whose message or batch was not stored. A request without header fields
         stands for one of many that came together: the cause is then its size.
@@ -143,7 +148,7 @@ def why_illegal(request: RemotingCommand, configuration: BrokerConfiguration) ->
         return rejected.remark
     cluster = f"{CLUSTER}\x01{configuration.broker.broker_cluster_name}"
     if configuration.ours.duplicate_window_millis and configuration.ours.acl_plug_in:
-        cluster += f"\x02{SENT_BY}\x01{sender_of('anybody')}"  # all are as long
+        cluster += f"\x02{SENT_BY}\x01{sender_of('anybody')}"  # as long as for any account
     if header.batch:
         return _why_batch(header, body, cluster, most) or f"the batch is too large: {too_large}"
     reason = _why(header.properties, body, cluster, most)
@@ -169,7 +174,11 @@ def _why_batch(header: SendHeader, body: bytes, cluster: str, most: int) -> str 
 
 
 def _why(text: str, body: bytes, added: str, most: int) -> str | None:
-    """:param added: the properties that the broker puts behind those of the message."""
+    """
+    Return why a message is illegal; None if no reason is found.
+
+    :param added: the properties that the broker appends to those of the message.
+    """
     properties = decode_properties(text)
     level = properties.get(DELAY)
     if level and parse_delay_level(level) is None:

@@ -1,4 +1,4 @@
-"""CONSUMER_SEND_MSG_BACK (36): a consumer wants a message again, later.
+"""CONSUMER_SEND_MSG_BACK (36): stores a message again that a consumer wants later.
 
 Spec: remoting.md, section 4.7.
 """
@@ -44,7 +44,7 @@ FIRST_DELAY_LEVEL = 3
 
 def _queues_of(retry: TopicConfig, group: SubscriptionGroupConfig) -> int:
     """
-    How many queues of a retry topic take messages: only those that consumers read.
+    Return how many queues of a retry topic get messages: only those that consumers read.
 
     :raises RequestRejected: the topic has none.
     """
@@ -59,7 +59,7 @@ def _queues_of(retry: TopicConfig, group: SubscriptionGroupConfig) -> int:
 
 
 class SendBackStore(RecordReader, LoadedStore, Protocol):
-    """What giving back needs of the store."""
+    """The parts of a store that sending back uses."""
 
     @property
     def delay_levels(self) -> Sized: ...
@@ -69,7 +69,7 @@ class SendBackProcessor:
     """
     Puts a copy of a message into its group's retry topic, or into the dead-letter queue.
 
-    :param front: where messages are put: the store, or the plugins around it.
+    :param front: stores messages: the store, wrapped by the plugins.
     :param random: chooses the queue.
     """
 
@@ -128,7 +128,7 @@ class SendBackProcessor:
         else:
             topic, queue_id = retry_topic, self._random.randrange(_queues_of(retry, group))
             properties[DELAY] = str(delay_level or FIRST_DELAY_LEVEL + record.reconsume_times)
-        # The store host stays the original's, as in Java.
+        # The store host stays the one of the original message, as in Java.
         copy = copy_of(record, topic, queue_id, properties, encode_properties(properties))
         copy.reconsume_times += 1
         put: Deferred[PutMessageResult] = self._front.put_message(copy)
@@ -166,7 +166,7 @@ class SendBackProcessor:
             try:
                 return decode_record(data)
             except CorruptRecord:
-                pass  # the same to the client: there is no message
+                pass  # for the client there is no message either
         raise RequestRejected(
             ResponseCode.SYSTEM_ERROR, f"look message by offset failed, {physical_offset}"
         )

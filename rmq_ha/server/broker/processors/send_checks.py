@@ -1,4 +1,4 @@
-"""What every send has to pass before it is looked at: whether this broker and topic take it.
+"""Checks for every send whether this broker and this topic accept it.
 
 Spec: remoting.md, sections 4.3 and 4.4.
 """
@@ -20,8 +20,8 @@ class SendChecks:
     """
     Checks 1 to 6 of the specification, in order.
 
-    :param unserved: refuses properties that nothing here acts on.
-    :param random: picks a queue where the producer leaves that to us.
+    :param unserved: refuses properties that this broker does not support.
+    :param random: picks a queue if the producer names none.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class SendChecks:
 
     def check(self, header: SendHeader, now_ms: int) -> TopicConfig:
         """
-        The topic, created where that is allowed; may pick the header's queue.
+        Return the topic, which may be created; pick the header's queue if it names none.
 
         :param now_ms: ms since the epoch.
         :raises RequestRejected: with the code of the first check that fails.

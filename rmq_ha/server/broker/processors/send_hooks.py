@@ -19,7 +19,7 @@ class SendPlugins(NamedTuple):
     """
     The plugins that see each message that is sent.
 
-    :ivar front: where messages are put: the store, or the plugins around it.
+    :ivar front: stores messages: the store, wrapped by the plugins.
     """
 
     front: IMessageStore
@@ -28,9 +28,9 @@ class SendPlugins(NamedTuple):
 
 class SendHooks:
     """
-    The send hooks of a broker, in their order; false when there is none.
+    The send hooks of a broker, in their order; false if there are none.
 
-    :param hooks: of any kind; those that are no send hooks are left out.
+    :param hooks: of any kind; those that do not provide `ISendMessageHook` are left out.
     """
 
     log = Logger()
@@ -43,9 +43,9 @@ class SendHooks:
 
     def before(self, channel: Channel, header: SendHeader, body: bytes) -> dict[str, Any]:
         """
-        Show them what is about to be stored.
+        Show the hooks a message before it is stored.
 
-        :returns: the context that `after` needs.
+        :returns: the context for `after`.
         :raises RequestRejected: a hook refuses.
         """
         if not self._hooks:
@@ -63,7 +63,11 @@ class SendHooks:
         return context
 
     def after(self, context: dict[str, Any], response: RemotingCommand) -> None:
-        """A hook's fault does not change the answer: the message is stored, or refused, already."""
+        """
+        Show the hooks the answer.
+
+        An error of a hook does not change it, as the message is stored or refused already.
+        """
         if not self._hooks:
             return
         ext = response.ext or {}

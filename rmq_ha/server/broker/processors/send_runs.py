@@ -1,6 +1,6 @@
-"""Runs of ordinary sends: decoded straight from their bytes, appended and answered as one.
+"""Runs of ordinary sends: decoded directly from their bytes, appended and answered together.
 
-Whatever is unusual about a message takes it out of the run to the general way, in order.
+A message with anything unusual leaves the run and goes the general way, in order.
 
 Spec: remoting.md, chapter 4; store.md, section 2.7.
 """
@@ -44,10 +44,11 @@ from rmq_ha.server.broker.tables.topics import TopicConfigManager
 from rmq_ha.server.store.message_store import DefaultMessageStore
 from rmq_ha.server.store.settle import Done, Others
 
-# What takes a message out of a run: it is stored elsewhere, differently or not at all.
+# A message with one of these leaves the run, as it is stored elsewhere, differently, or not at all.
 _ODD = frozenset({DELAY, TRAN_MSG, WAIT, CLUSTER, SENT_BY, *UNSERVED})
 _LONG = MAX_PROPERTIES_SIZE // 4 - 512
-"""Characters of properties that fit with CLUSTER and SENT_BY whatever they take in UTF-8."""
+"""Most characters of properties that surely fit together with CLUSTER and SENT_BY, even at the most
+bytes in UTF-8."""
 _WAIT_TRUE = f"\x02{WAIT}\x01true"
 
 GeneralWay = Callable[[Channel, bytes, bytes], None]
@@ -56,10 +57,10 @@ Bulk = Callable[[Channel, list[Frame]], None]
 
 class SendRuns:
     """
-    The hot path of a master.
+    Handles the hot path of a master.
 
     :param now_ms: ms since the epoch.
-    :param window: takes what is stored already out of a run; None: nothing is compared.
+    :param window: recognizes repeated messages, which leave the run; None: nothing is compared.
     """
 
     def __init__(
@@ -85,7 +86,7 @@ class SendRuns:
 
     def handlers(self, general: GeneralWay) -> dict[bytes, Bulk]:
         """
-        For runs of frames with such a header.
+        Return handlers of runs by the start of their frames' headers.
 
         :param general: handles one frame the general way, in order with the run.
         """
@@ -101,7 +102,9 @@ class SendRuns:
         channel: Channel,
         frames: list[Frame],
     ) -> None:
-        """Append and answer consecutive sends of one chunk as one; unusual ones go their way."""
+        """
+        Append and answer consecutive sends of one chunk together; unusual sends go the general way.
+        """
         broker, sends = self._broker, len(frames)
         began = channel.last_io
         at: float | None = channel.served_at
@@ -114,7 +117,7 @@ class SendRuns:
         accepting = (
             broker.broker_permission & PERM_WRITE
             and (begins <= 0 or self._now_ms() >= begins)
-            # one alone is counted where it goes the general way
+            # a single send is counted only if it goes the general way
             and self._overload.reason(channel, sends if sends > 1 else 0) is None
         )
         topic, queues, window = None, 0, self._window
@@ -130,15 +133,16 @@ class SendRuns:
                 is_odd = not 0 <= queue_id < queues or header.batch or text[_LONG:] != ""
             except UNDECODABLE:
                 text, is_odd = "", True  # the general way answers with the error
-            # WAIT is true unless a client says otherwise, and is not stored then, as in RocketMQ.
+            # WAIT is true unless a client says otherwise; a true one is not stored, as in RocketMQ.
             head, mark, tail = text.partition(_WAIT_TRUE)
             if mark and (not tail or tail[0] == "\x02"):
                 text = head + tail
-            if text[-1:] == "\x02":  # as some clients end them
+            if text[-1:] == "\x02":  # some clients end properties with it
                 text = text[:-1]
             keys, uniq_key, tags = "", "", None
-            # One look at each property decides whether the frame is usual. Whatever needs more than
-            # an append (delay, transaction, several keys, duplicates, ...) goes the general way.
+            # One look at each property decides whether the frame is usual. A frame that needs more
+            # than an append (delay, transaction, several keys, duplicates, ...) goes the general
+            # way.
             for piece in text.split("\x02") if text else ():
                 name, _, value = piece.partition("\x01")
                 if name in _ODD or not (name and value):
@@ -153,12 +157,12 @@ class SendRuns:
             if not is_odd and window is not None:
                 is_odd = not window.begins(header.topic, uniq_key, sender)
             if is_odd:
-                topic = None  # the general way may create it
-                # What came before is appended first: answers keep the order of their requests.
+                topic = None  # the general way may create the topic
+                # Earlier messages are appended first: answers keep the order of their requests.
                 self._put(channel, drafts, opaques, began, at)
                 drafts, opaques = [], []
                 general(channel, header_bytes, body)
-                at = None  # it may have taken long
+                at = None  # read the clock again, as the general way may have taken long
                 continue
             drafts.append(
                 (
@@ -178,7 +182,10 @@ class SendRuns:
         began: float,
         at: float | None,
     ) -> None:
-        """Append what the run has so far; it is answered when flush and replica have decided."""
+        """
+        Append the messages of the run so far; they are answered when flush and replication have
+        decided.
+        """
         if drafts:
             done: Done = partial(self._answer, channel, opaques, began)
             if self._window is not None:
@@ -195,7 +202,9 @@ class SendRuns:
         others: Others,
         at: float,
     ) -> None:
-        """Each gets what became of it; those of which the same became stand together."""
+        """
+        Answer each message with its status; neighbours with the same status are answered together.
+        """
         if others:
             every = range(len(rows))
             for outcome, numbers in groupby(every, lambda number: others.get(number, status)):

@@ -1,4 +1,4 @@
-"""Refuses messages that ask for something that this broker does not do."""
+"""Refuses messages that ask for a feature that this broker does not have."""
 
 from collections.abc import Mapping
 
@@ -14,9 +14,9 @@ _BYTE_MARKS = tuple(mark.encode() for mark in MARKS)
 
 class UnservedProperties:
     """
-    Refuses properties of RocketMQ 5 that no code here looks at.
+    Refuses properties of RocketMQ 5 that this broker does not support.
 
-    :ivar refused: how many messages were refused, by the name of the property.
+    :ivar refused: number of refused messages, by the name of the property.
     """
 
     def __init__(self, config: RmqHaConfig) -> None:
@@ -25,23 +25,23 @@ class UnservedProperties:
 
     def check(self, text: str) -> None:
         """
-        Look at the property string of a message, or at the one that all messages of a batch share.
+        Check the property string of a message, or the one that all messages of a batch share.
 
-        :raises RequestRejected: the message asks for something that this broker does not do.
+        :raises RequestRejected: the message asks for a feature that this broker does not have.
         """
         if any(mark in text for mark in MARKS):
             self._check(decode_properties(text), "the message")
 
     def may_be_in(self, body: bytes) -> bool:
-        """Whether members of a batch have to be looked at one by one."""
+        """Return whether the members of a batch must be checked one by one."""
         return any(mark in body for mark in _BYTE_MARKS)
 
     def check_members(self, members: list[BatchMember], first: int) -> None:
         """
-        Look at messages of a batch.
+        Check messages of a batch.
 
-        :param first: the number of the first of them in the batch.
-        :raises RequestRejected: as `check`; the remark has the number of the message.
+        :param first: number in the batch of the first of these messages.
+        :raises RequestRejected: see `check`; the remark has the number of the message.
         """
         for number, (_, _, text) in enumerate(members, first):
             self._check(decode_properties(text), f"message {number} of the batch")

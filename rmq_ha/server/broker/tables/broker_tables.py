@@ -1,4 +1,4 @@
-"""BrokerTables: what a broker knows besides its messages."""
+"""BrokerTables: the tables of a broker, besides its messages."""
 
 from typing import NamedTuple
 
@@ -32,7 +32,7 @@ class BrokerTables(NamedTuple):
 
 
 class CopiedTables(NamedTuple):
-    """The tables that a slave has from its master."""
+    """The tables that a slave copies from its master."""
 
     topics: TopicConfigManager
     groups: SubscriptionGroupManager

@@ -1,4 +1,5 @@
-"""Which offsets of clients are committed, and where a consumer goes on that is ahead of its queue.
+"""Decides which offsets of clients are committed, and where a consumer continues that is beyond the
+end of its queue.
 
 Spec: remoting.md, section 7.4.
 """
@@ -15,31 +16,32 @@ from rmq_ha.server.store.journal import Role
 
 
 class QueueEnds(Protocol):
-    """What the store knows of a queue's messages."""
+    """The store's answers about the messages of a queue."""
 
     def max_offset_in_queue(self, topic: str, queue_id: int) -> int:
-        """The queue offset that the next message gets; 0 for an unknown queue."""
+        """Return the queue offset that the next message gets; 0 for an unknown queue."""
 
     def physical_offset_at(self, topic: str, queue_id: int, queue_offset: int) -> int:
-        """Where the log has that message; -1 unknown."""
+        """Return the physical offset of a message; -1 if unknown."""
 
 
 class ClientOffsets:
     """
     Commits the offsets that clients send, if their queues can have them.
 
-    RocketMQ stores every offset for ever. An account with one topic and one group makes the table
-    larger than a frame by its queue ids, and then no group's offsets reach the slave.
+    RocketMQ stores every offset forever. An account with one topic and one group can make the table
+    larger than a frame by many queue ids, and then no group's offsets reach the slave.
 
-    A slave that is promoted may lack messages that groups consumed at the old master. RocketMQ
-    lets such a group skip as many new messages. Here the group goes on at its committed offset,
-    which is set to the end of the queue when this broker becomes the master. Its running members
-    hold larger offsets in memory: these are not committed, and who pulls from there is sent back.
+    A slave that is promoted may lack messages that groups consumed at the old master. RocketMQ lets
+    such a group skip as many new messages. Here the group continues at its committed offset, which
+    is set to the end of the queue when this broker becomes the master. The group's running members
+    have larger offsets in memory. These are not committed, and a pull from such an offset is sent
+    back.
 
-    :param role: of this broker; the queues of a slave may lack the newest messages.
-    :ivar refused: commits that were not stored.
+    :param role: role of this broker; the queues of a slave may lack the newest messages.
+    :ivar refused: number of commits that were not stored.
     :ivar not_pulled: by `topic@group` the queues from which the group has not pulled since this
-        broker became the master; to be read only.
+        broker became the master; only read it.
     """
 
     log = Logger()
@@ -67,8 +69,8 @@ class ClientOffsets:
         """
         Store a consumer's progress, lower values too.
 
-        :param by_member: a running consumer sent it, and no operator's tool.
-        :returns: why it is not stored; None when it is.
+        :param by_member: a running consumer sent it, and not an operator's tool.
+        :returns: why it is not stored; None if it is.
         """
         fault = None
         if self._config.check_committed_offsets:
@@ -104,11 +106,11 @@ class ClientOffsets:
 
     def became_master(self, log_end: int) -> None:
         """
-        No group stands beyond the end of a queue from now on, whatever its members remember.
+        Lower committed offsets to the ends of their queues, whatever the groups' members remember.
 
-        The transaction checks look after their own progress.
+        The progress of the transaction checks is left alone, as they correct it themselves.
 
-        :param log_end: of all that this broker has not taken as the master.
+        :param log_end: physical offset; records below it came before this broker was the master.
         """
         self._log_end = log_end
         self.not_pulled = {}
@@ -131,12 +133,12 @@ class ClientOffsets:
         self, group: str, topic: str, queue_id: int, queue_offset: int, end: int
     ) -> int | None:
         """
-        Where a consumer has to go on that pulls from a master.
+        Return where a consumer has to continue that pulls from a master.
 
-        :param queue_offset: from where it pulls.
-        :param end: of the queue.
-        :returns: its group's committed offset, if the consumer is ahead of what it can have read
-            here; None: it may read on from `queue_offset`, or nothing better is known.
+        :param queue_offset: the offset from which it pulls.
+        :param end: end of the queue.
+        :returns: its group's committed offset, if the consumer is ahead of all it can have read
+            here. None if it may read on from `queue_offset`, or if no better offset is known.
         """
         if queue_offset > end:
             committed = self._offsets.query(group, topic, queue_id)
@@ -149,9 +151,10 @@ class ClientOffsets:
 
     def _is_ahead(self, group: str, topic: str, queue_id: int, queue_offset: int) -> bool:
         """
-        Its first offset at this master is behind messages that came after the old master's end.
+        Return whether a consumer's first offset at this master is after messages that came after
+        the old master's end.
 
-        It cannot have read these here, so that it counted other messages in their places.
+        It cannot have read these messages here, so it counted other messages in their places.
         """
         if queue_id not in self.not_pulled.get(f"{topic}@{group}", ()):
             return False

@@ -1,7 +1,7 @@
-"""ConsumerManager and ProducerManager: who is connected, for which groups.
+"""ConsumerManager and ProducerManager: the connected clients by group.
 
-Both know a client by its channel, as RocketMQ does; a channel here is any hashable object with
-`remote_text`. They send nothing: they return what changed, and the broker tells the group.
+Both identify a client by its channel, as RocketMQ does; a channel here is any hashable object with
+`remote_text`. They send nothing: they return what changed, and the broker notifies the group.
 
 Spec: remoting.md, sections 7.1, 7.2 and 7.5.
 """
@@ -16,7 +16,7 @@ CHANNEL_EXPIRED_MS = 120_000
 
 
 class ClientChannel(Protocol):
-    """What the tables need of a `rmq_ha.base.remoting.channel.Channel`."""
+    """The parts of a `rmq_ha.base.remoting.channel.Channel` that the tables use."""
 
     @property
     def remote_text(self) -> str:
@@ -30,10 +30,10 @@ class ClientChannelInfo:
     """
     One client of one group, as its last heartbeat described it.
 
-    :ivar last_update_ms: when that was, for people.
-    :ivar seen_ms: the same, by a clock that nobody sets.
-    :ivar owner: the account whose client id it is; None: nobody's.
-    :ivar may_settle: a producer that may be shown the half messages of its group.
+    :ivar last_update_ms: wall clock time of that heartbeat, ms, for people.
+    :ivar seen_ms: the same time by a clock that nobody sets, ms.
+    :ivar owner: the account that owns the client id; None without an account.
+    :ivar may_settle: a producer that may get the half messages of its group.
     """
 
     channel: ClientChannel
@@ -48,7 +48,7 @@ class ClientChannelInfo:
 
 @dataclass(slots=True)
 class ConsumerGroupInfo:
-    """The live members of a consumer group and what they said last."""
+    """The live members of a consumer group, and the content of their last heartbeats."""
 
     group_name: str
     consume_type: str = "CONSUME_PASSIVELY"
@@ -58,11 +58,11 @@ class ConsumerGroupInfo:
     members: dict[ClientChannel, ClientChannelInfo] = field(default_factory=dict)
 
     def client_ids(self) -> list[str]:
-        """Of every member; a client with two connections is there twice."""
+        """Return the client id of every member; a client with two connections is there twice."""
         return [member.client_id for member in self.members.values()]
 
     def find_client(self, client_id: str) -> ClientChannelInfo | None:
-        """The member with this client id; of two connections the later one."""
+        """Return the member with this client id; if it has two connections, the later one."""
         for member in reversed(self.members.values()):
             if member.client_id == client_id:
                 return member
@@ -72,7 +72,8 @@ class ConsumerGroupInfo:
         """
         Take a member's whole subscription as the group's.
 
-        :returns: a topic came or went; a newer expression for a known topic does not count.
+        :returns: whether a topic was added or removed; a newer expression for a known topic does
+            not count.
         """
         changed = False
         listed: set[str] = set()
@@ -91,7 +92,7 @@ class ConsumerGroupInfo:
 
 
 class _Memberships:
-    """Which groups a channel is in, so that a closed connection costs no scan of all groups."""
+    """The groups of each channel, so that a closed connection needs no scan of all groups."""
 
     def __init__(self) -> None:
         self._groups: dict[ClientChannel, dict[str, None]] = {}
@@ -133,7 +134,7 @@ class _ClientIds:
             self._ids[channel] = client_id
             self._channels[client_id] = channel
         else:
-            self._channels.setdefault(client_id, channel)  # a later one came and went
+            self._channels.setdefault(client_id, channel)  # a later connection came and closed
 
     def forget(self, channel: ClientChannel) -> None:
         client_id = self._ids.pop(channel, None)
@@ -148,7 +149,7 @@ class ConsumerManager:
     """
     Every consumer group with a live member.
 
-    :param on_gone: is told of a group whose last member left.
+    :param on_gone: called with the name of a group whose last member left.
     """
 
     def __init__(self, on_gone: Callable[[str], None] | None = None) -> None:
@@ -166,9 +167,10 @@ class ConsumerManager:
         subscriptions: Iterable[SubscriptionData],
     ) -> bool:
         """
-        A consumer's part of a heartbeat.
+        Register a consumer from a heartbeat.
 
-        :returns: the group must be told: the connection is new, or a topic came or went.
+        :returns: whether the group must be notified: the connection is new, or a topic was added or
+            removed.
         """
         info = self._groups.get(group)
         if info is None:
@@ -186,7 +188,7 @@ class ConsumerManager:
         """
         Remove this connection from the group.
 
-        :returns: it was a member: those who remain must be told.
+        :returns: whether it was a member, so that the remaining members must be notified.
         """
         info = self._groups.get(group)
         if info is None or info.members.pop(channel, None) is None:
