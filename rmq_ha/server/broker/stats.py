@@ -184,7 +184,7 @@ class BrokerStats:
         """
         Count a message that a consumer sent back and that waits in this topic.
 
-        It is no put of a producer.
+        A producer's put is counted by `put`.
         """
         tick = self._tick()
         self._topics.add(topic, tick, 1, size)

@@ -1,7 +1,7 @@
-"""Which topics a slave's master may have deleted, by its tables.
+"""Finds topics that a slave's master may have deleted, by the master's tables.
 
-The log does not tell of deletions; a table that lags behind the log, or comes from a master that
-lost its own, must delete nothing.
+The log does not record deletions. A table that is older than the log, or comes from a master that
+lost its own, must not cause any deletion.
 """
 
 from collections.abc import Callable, Collection, Iterable
@@ -17,9 +17,9 @@ GRACE_S = 60.0
 
 class QueuesOfTopics:
     """
-    The queues that a slave has, by topic.
+    The queues of a slave, by topic.
 
-    :param config: whether offsets of groups go with a topic.
+    :param config: decides whether offsets of groups are deleted with a topic.
     """
 
     def __init__(
@@ -30,7 +30,7 @@ class QueuesOfTopics:
         self._config = config
 
     def numbers(self, topic: str) -> list[int]:
-        """Which queues it has of a topic."""
+        """Return the ids of a topic's queues."""
         return [queue_id for (name, queue_id), _ in self._store.queues.items() if name == topic]
 
     def drop(self, topic: str) -> None:
@@ -46,10 +46,10 @@ class QueuesOfTopics:
 
 class VanishedTopics:
     """
-    Topics that a newer table of the master has no more, and of which nothing came for a minute.
+    Topics that a newer table of the master lacks, and of which no message came for a minute.
 
-    A master that lost its table and got a new one looks the same. So who drops the queues of such
-    a topic asks the master first whether it has its messages still.
+    A master that lost its table and got a new one looks the same. So the master is asked whether it
+    still has messages of such a topic before its queues are dropped.
 
     :param seconds: a clock that never jumps.
     """
@@ -59,24 +59,27 @@ class VanishedTopics:
         self._since: dict[str, float] = {}
 
     def forget(self) -> None:
-        """Another master: its tables say nothing of what the last one deleted."""
+        """
+        Forget all topics, as the tables of another master say nothing about the last one's
+        deletions.
+        """
         self._since.clear()
 
     def settled(self, topic: str) -> None:
-        """Its queues were dropped, or stay."""
+        """Forget a topic whose queues were dropped, or stay."""
         self._since.pop(topic, None)
 
     def seen(self, topics: Iterable[str]) -> None:
-        """Messages came of these: what of them seems deleted is waited for once more."""
+        """Note topics of new messages: for them the minute begins again."""
         if self._since:
             for topic in self._since.keys() & topics:
                 self._since[topic] = self._seconds()
 
     def copied(self, version: DataVersion, known: Collection[str], new: TopicTable) -> None:
         """
-        The master's whole table came.
+        Compare a whole new table of the master with the slave's topics.
 
-        :param version: of the slave's table, as `known`, which it is about to replace.
+        :param version: version of the slave's table that will be replaced; `known` has its topics.
         """
         now = self._seconds()
         for topic in new.topics:
@@ -87,6 +90,6 @@ class VanishedTopics:
                     self._since.setdefault(topic, now)
 
     def due(self) -> list[str]:
-        """The topics that their master has lacked for a minute."""
+        """Return the topics that the master has lacked for a minute."""
         now = self._seconds()
         return [topic for topic, since in self._since.items() if now - since >= GRACE_S]

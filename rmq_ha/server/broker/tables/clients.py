@@ -204,7 +204,7 @@ class ConsumerManager:
         """
         Remove a connection from all its groups.
 
-        :returns: those groups; who remains in them must be told.
+        :returns: those groups; their remaining members must be notified.
         """
         groups = self._memberships.of(channel)
         for group in groups:
@@ -213,39 +213,39 @@ class ConsumerManager:
 
     def expired(self, now_ms: int) -> list[ClientChannel]:
         """
-        Connections with a membership that no heartbeat renewed in time.
+        Return connections with a membership that no heartbeat renewed in time.
 
-        :param now_ms: as `ClientChannelInfo.seen_ms`.
+        :param now_ms: time of the clock of `ClientChannelInfo.seen_ms`.
 
-        The caller closes them and reports `channel_closed`, so that their groups are told, too.
+        The caller closes them and reports `channel_closed`, so that their groups are notified, too.
         """
         return _expired((info.members for info in self._groups.values()), now_ms)
 
     def group(self, group: str) -> ConsumerGroupInfo | None:
-        """The group, when it has a live member."""
+        """Return the group if it has a live member."""
         return self._groups.get(group)
 
     def groups(self) -> list[str]:
-        """Names of the groups with a live member."""
+        """Return the names of the groups with a live member."""
         return list(self._groups)
 
     def client_ids(self, group: str) -> list[str]:
-        """Client ids of the live members; empty without any."""
+        """Return the client ids of the live members; empty if there are none."""
         info = self._groups.get(group)
         return [] if info is None else info.client_ids()
 
     def channels(self, group: str) -> list[ClientChannel]:
-        """Connections of the live members."""
+        """Return the connections of the live members."""
         info = self._groups.get(group)
         return [] if info is None else list(info.members)
 
     def find_client(self, group: str, client_id: str) -> ClientChannelInfo | None:
-        """The group's member with this client id."""
+        """Return the group's member with this client id; None if there is none."""
         info = self._groups.get(group)
         return None if info is None else info.find_client(client_id)
 
     def which_groups(self, topic: str) -> set[str]:
-        """Live groups that subscribe the topic."""
+        """Return the groups with a live member that subscribe the topic."""
         return {name for name, info in self._groups.items() if topic in info.subscriptions}
 
 
@@ -258,7 +258,7 @@ class ProducerManager:
         self._client_ids = _ClientIds()
 
     def register(self, group: str, client: ClientChannelInfo) -> None:
-        """A producer's part of a heartbeat."""
+        """Register a producer from a heartbeat."""
         members = self._groups.setdefault(group, {})
         if client.channel not in members:
             self._memberships.add(client.channel, group)
@@ -266,7 +266,7 @@ class ProducerManager:
         self._client_ids.put(client)
 
     def unregister(self, group: str, channel: ClientChannel) -> None:
-        """Remove this connection from the group; harmless when it is no member."""
+        """Remove this connection from the group; harmless if it is not a member."""
         members = self._groups.get(group)
         if members is None or members.pop(channel, None) is None:
             return
@@ -282,19 +282,22 @@ class ProducerManager:
             self.unregister(group, channel)
 
     def expired(self, now_ms: int) -> list[ClientChannel]:
-        """Connections with a membership that no heartbeat renewed in time; see the consumers'."""
+        """
+        Return connections with a membership that no heartbeat renewed in time; see
+        `ConsumerManager`.
+        """
         return _expired(self._groups.values(), now_ms)
 
     def groups(self) -> list[str]:
-        """Names of the groups with a live member."""
+        """Return the names of the groups with a live member."""
         return list(self._groups)
 
     def find_channel(self, client_id: str) -> ClientChannel | None:
-        """The connection over which a producer of this client id came, the last of several."""
+        """Return the connection of the producer with this client id, the last one of several."""
         return self._client_ids.find(client_id)
 
     def clients(self, group: str) -> list[ClientChannelInfo]:
-        """The live members of a group."""
+        """Return the live members of a group."""
         return list(self._groups.get(group, {}).values())
 
 

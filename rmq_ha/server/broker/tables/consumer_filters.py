@@ -1,4 +1,4 @@
-"""ConsumerFilterManager: the SQL92 expressions that consumer groups have subscribed with.
+"""ConsumerFilterManager: the SQL92 expressions with which consumer groups have subscribed.
 
 Spec: store.md, sections 6.2, 8.3 and 12.5; remoting.md, sections 6.2 and 7.1.
 """
@@ -20,7 +20,7 @@ from rmq_ha.base.wire import fastjson
 from rmq_ha.base.wire.bodies import optional_text, read_body, text
 
 CAPACITY = 8 << 20
-"""Characters of all expressions, with `ENTRY_SIZE` for each besides."""
+"""Most characters of all expressions, where each counts `ENTRY_SIZE` more."""
 ENTRY_SIZE = 256
 LOADED_DEAD_MS = 30_000
 _NONE: Mapping[str, "ConsumerFilterData"] = {}
@@ -29,12 +29,12 @@ _NONE: Mapping[str, "ConsumerFilterData"] = {}
 @dataclass(slots=True, eq=False)
 class ConsumerFilterData:
     """
-    What one group wants of one topic.
+    The SQL92 filter of one group for one topic.
 
-    :ivar client_version: of the subscription that it came with.
-    :ivar born_ms: when this expression was registered.
-    :ivar dead_ms: when its group went away; 0 while it is there.
-    :ivar selector: None when the expression of a file does not compile: everything matches.
+    :ivar client_version: version of the subscription that it came with.
+    :ivar born_ms: when this expression was registered, ms.
+    :ivar dead_ms: when its group went offline, ms; 0 while the group is online.
+    :ivar selector: None if the expression in a file does not compile: every message matches.
     """
 
     topic: str
@@ -49,12 +49,15 @@ class ConsumerFilterData:
 
     @property
     def is_dead(self) -> bool:
-        """Nobody of the group subscribes so any more; it is kept for a while."""
+        """
+        Whether no member of the group has this subscription any more; the filter is kept for a
+        while.
+        """
         return self.dead_ms >= self.born_ms
 
     @property
     def size(self) -> int:
-        """What it counts of the capacity."""
+        """The part of the capacity that it uses."""
         return ENTRY_SIZE + len(self.expression)
 
     def to_json(self) -> dict[str, Any]:
@@ -73,7 +76,7 @@ class ConsumerFilterData:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> "ConsumerFilterData":
-        """The expression is not compiled yet."""
+        """Read a filter from JSON, without compiling its expression."""
         bloom = value.get("bloomFilterData")
         return cls(
             topic=text(value.get("topic")),
@@ -93,9 +96,9 @@ class ConsumerFilterData:
 
 class ConsumerFilterManager(PersistedTable):
     """
-    Topic and group to expression, in memory and in `consumerFilter.json`.
+    The expressions by topic and group, in memory and in `consumerFilter.json`.
 
-    The broker calls `clean` and then `persist_if_dirty` every 10 s and at stop.
+    The broker calls `clean` and then `persist_if_dirty` every 10 s and when it stops.
 
     :ivar bloom_filter: gives each consumer its bits.
     """
@@ -124,16 +127,16 @@ class ConsumerFilterManager(PersistedTable):
         )
 
     def get(self, topic: str, group: str) -> ConsumerFilterData | None:
-        """What a group wants of a topic, dead or alive."""
+        """Return the filter of a group for a topic, dead or alive."""
         return self._topics.get(topic, _NONE).get(group)
 
     def of_topic(self, topic: str) -> Iterable[ConsumerFilterData]:
-        """All groups' filters of a topic, dead or alive."""
+        """Return all groups' filters for a topic, dead or alive."""
         return self._topics.get(topic, _NONE).values()
 
     def bit_map(self, request: DispatchRequest) -> bytes | None:
         """
-        The bits of all filters of a message's topic that are true of it; None without filters.
+        Return the bits of all filters of a message's topic that match it; None without filters.
 
         Spec: store.md, section 6.2.
         """
@@ -151,16 +154,19 @@ class ConsumerFilterManager(PersistedTable):
 
     def compile(self, expression_type: str, expression: str | None) -> Selector:
         """
-        The selector of a subscription that is not by tags.
+        Return the selector of a subscription that is not by tags.
 
-        :raises InvalidSelector: there is no such type, or the expression does not compile.
+        :raises InvalidSelector: the type is unknown, or the expression does not compile.
         """
         if expression_type != SQL92:
             raise InvalidSelector(f"there is no expression type {expression_type[:40]!r}")
         return self._cache.get(expression or "")
 
     def register(self, group: str, subscriptions: Iterable[SubscriptionData]) -> None:
-        """A heartbeat's subscriptions; filters of the group that it does not name die."""
+        """
+        Register a heartbeat's subscriptions; mark the group's filters as dead that it does not
+        name.
+        """
         subscriptions = list(subscriptions)
         for item in subscriptions:
             if item.expression_type not in TAG_TYPES and item.sub_string:
@@ -171,11 +177,11 @@ class ConsumerFilterManager(PersistedTable):
             self._die([data for topic, data in topics.items() if topic not in listed])
 
     def unregister(self, group: str) -> None:
-        """The last member of a group is gone."""
+        """Mark the filters of a group as dead, because its last member left."""
         self._die(list(self._groups.get(group, _NONE).values()))
 
     def clean(self) -> None:
-        """Forget what has been dead for longer than `filterDataCleanTimeSpan`."""
+        """Forget filters that have been dead for longer than `filterDataCleanTimeSpan`."""
         limit = self._now_ms() - self._config.filter_data_clean_time_span
         for topics in list(self._groups.values()):
             for data in list(topics.values()):
@@ -199,11 +205,11 @@ class ConsumerFilterManager(PersistedTable):
 
     def decode(self, data: bytes) -> None:
         """
-        Take over a file, or nothing of it when it is for another bloom filter.
+        Take over a file, or nothing of it if it is for another bloom filter.
 
-        Whoever lived when it was written counts as dead until the next heartbeat.
+        Filters that were alive when it was written count as dead until the next heartbeat.
 
-        :raises ProtocolViolation: it is not such a file.
+        :raises ProtocolViolation: the text does not hold filters.
         """
         loaded = read_body(data, _filters_of, None)
         if not all(self.bloom_filter.is_valid(item.bloom) for item in loaded):
@@ -226,7 +232,7 @@ class ConsumerFilterManager(PersistedTable):
             self._put(item)
 
     def _register(self, group: str, item: SubscriptionData, kind: str) -> None:
-        """What `ConsumerFilterManager.FilterDataMapByTopic.register` of 4.9.7 does."""
+        """Do what `ConsumerFilterManager.FilterDataMapByTopic.register` of 4.9.7 does."""
         old = self.get(item.topic, group)
         if old is not None and item.sub_version <= old.client_version:
             if item.sub_version == old.client_version:
@@ -263,7 +269,10 @@ class ConsumerFilterManager(PersistedTable):
             self._put(made)
 
     def _has_room(self, size: int) -> bool:
-        """Make room at the cost of those that have been dead for longest."""
+        """
+        Return whether a filter has room, after removing the filters that have been dead for
+        longest.
+        """
         missing = self._size + size - self._capacity
         if missing > 0:
             dead = [
@@ -311,7 +320,7 @@ class ConsumerFilterManager(PersistedTable):
 
 
 def _filters_of(value: dict[str, Any]) -> list[ConsumerFilterData]:
-    """One for each topic and group; the keys count, as they do in Java."""
+    """Return one filter for each topic and group; the keys decide, as in Java."""
     loaded = []
     for topic, groups in (value.get("filterDataByTopic") or {}).items():
         for group, item in ((groups or {}).get("groupFilterData") or {}).items():

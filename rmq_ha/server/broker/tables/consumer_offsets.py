@@ -1,4 +1,4 @@
-"""ConsumerOffsetManager: how far each consumer group is.
+"""ConsumerOffsetManager: the next offset of each consumer group in each queue.
 
 Spec: store.md, section 12.4; remoting.md, section 7.4 and chapter 8.
 """
@@ -18,9 +18,9 @@ _NOTHING: Mapping[int, int] = {}
 
 class OffsetBeyondEnd(NamedTuple):
     """
-    A group's offset behind the end of its queue.
+    A group's offset beyond the end of its queue.
 
-    :ivar end: of the queue.
+    :ivar end: end of the queue.
     """
 
     topic: str
@@ -32,13 +32,13 @@ class OffsetBeyondEnd(NamedTuple):
 
 class ConsumerOffsetManager(PersistedTable):
     """
-    `topic@group` to queue to next queue offset, in memory and in `consumerOffset.json`.
+    The next queue offset by `topic@group` and queue id, in memory and in `consumerOffset.json`.
 
     Commits only mark the table dirty; the broker calls `persist_if_dirty` every
-    `flushConsumerOffsetInterval` and at stop.
+    `flushConsumerOffsetInterval` and when it stops.
 
-    :ivar table: `topic@group` to queue id to offset; to be read only.
-    :ivar on_change: told of each `topic@group` whose offsets changed, or went.
+    :ivar table: `topic@group` to queue id to offset; only read it.
+    :ivar on_change: called with each `topic@group` whose offsets changed or were removed.
     """
 
     def __init__(self, disk: Disk, worker: Worker, path: str) -> None:
@@ -49,7 +49,7 @@ class ConsumerOffsetManager(PersistedTable):
         self._in_file = WrittenEntries[dict[int, int]]()
 
     def commit(self, group: str, topic: str, queue_id: int, queue_offset: int) -> None:
-        """Store a consumer's progress, as it comes: lower values and unknown topics, too."""
+        """Store a consumer's progress unchecked: lower offsets and unknown topics, too."""
         key = f"{topic}@{group}"
         table = self.table
         queues = table.get(key)
@@ -79,18 +79,19 @@ class ConsumerOffsetManager(PersistedTable):
             function()
 
     def query(self, group: str, topic: str, queue_id: int) -> int:
-        """The committed offset; -1 without one."""
+        """Return the committed offset; -1 if there is none."""
         return self.table.get(f"{topic}@{group}", _NOTHING).get(queue_id, -1)
 
     def queues(self, group: str, topic: str) -> Mapping[int, int]:
-        """Queue id to committed offset; empty for an unknown pair."""
+        """Return the committed offset by queue id; empty for an unknown group and topic."""
         return self.table.get(f"{topic}@{group}", _NOTHING)
 
     def merge(self, table: Mapping[str, Mapping[int, int]]) -> bool:
         """
-        A slave's synchronisation: take the queues of each `topic@group` as a whole, keep others.
+        Take a master's offsets at a slave: all queues of each `topic@group` together; keep the
+        others.
 
-        :returns: something changed; `persist_if_dirty` writes it.
+        :returns: whether an offset changed; `persist_if_dirty` writes it.
         """
         changed = False
         for key, queues in table.items():
@@ -102,9 +103,9 @@ class ConsumerOffsetManager(PersistedTable):
 
     def clone(self, source_group: str, group: str, topic: str) -> bool:
         """
-        Give a group another one's progress on a topic, in the place of its own.
+        Replace a group's progress on a topic by that of another group.
 
-        :returns: the other one has any.
+        :returns: whether the other group has any.
         """
         queues = self.table.get(f"{topic}@{source_group}")
         if queues is None:
@@ -117,15 +118,15 @@ class ConsumerOffsetManager(PersistedTable):
         """
         Forget a group's offsets.
 
-        :returns: of how many topics.
+        :returns: number of topics.
         """
         return self.forget([key for key, _, name in self._split() if name == group])
 
     def remove_topic(self, topic: str) -> int:
         """
-        Forget all groups' offsets on a topic that is deleted.
+        Forget all groups' offsets on a deleted topic.
 
-        :returns: of how many groups.
+        :returns: number of groups.
         """
         return self.forget([key for key, name, _ in self._split() if name == topic])
 
@@ -133,7 +134,7 @@ class ConsumerOffsetManager(PersistedTable):
         """
         Forget all offsets of each `topic@group`.
 
-        :returns: how many there were.
+        :returns: how many of them had offsets.
         """
         known = [key for key in keys if self.table.pop(key, None) is not None]
         for key in known:
@@ -142,13 +143,13 @@ class ConsumerOffsetManager(PersistedTable):
 
     def begin_anew(self, topic: str, queue_id: int, queue_offset: int) -> list[str]:
         """
-        A queue that was deleted has a new life: forget offsets beyond what it can be consumed to.
+        Forget offsets that are too high for a new life of a deleted queue.
 
-        A group that kept one would be told that it is beyond the end, and go on behind all that has
-        come since.
+        A group that kept one would be told that it is beyond the end, and would skip all messages
+        that have come since.
 
-        :param queue_offset: nobody can have consumed more.
-        :returns: the groups that had one.
+        :param queue_offset: no group can have consumed more.
+        :returns: the groups that had such an offset.
         """
         groups = []
         for key, name, group in list(self._split()):
@@ -164,14 +165,14 @@ class ConsumerOffsetManager(PersistedTable):
         self, end_of: Callable[[str, int], int], is_exempt: Callable[[str, str], bool]
     ) -> list[OffsetBeyondEnd]:
         """
-        Set each offset that lies beyond the end of its queue to that end.
+        Set each offset beyond the end of its queue to that end.
 
         Such an offset belongs to a log that was longer, such as the old master's. The group would
         skip every new message until the queue reaches the offset.
 
-        :param end_of: a topic's queue; 0 where there is no such queue.
+        :param end_of: returns the end of a topic's queue; 0 if there is no such queue.
         :param is_exempt: whether the offsets of a topic and a group stay as they are.
-        :returns: the offsets as they were.
+        :returns: the offsets before the change.
         """
         beyond = [
             OffsetBeyondEnd(topic, group, queue_id, offset, end)
@@ -186,10 +187,10 @@ class ConsumerOffsetManager(PersistedTable):
 
     def unread(self, min_offset: Callable[[str, int], int]) -> dict[str, int]:
         """
-        How many messages are gone that a group has not consumed.
+        Count the deleted messages that groups have not consumed.
 
-        :param min_offset: of a queue: the first queue offset that can be read.
-        :returns: by `topic@group`; only those that miss some.
+        :param min_offset: returns the first queue offset of a queue that can be read.
+        :returns: number of messages by `topic@group`; only groups that miss messages.
         """
         missing_by_key: dict[str, int] = {}
         for key, topic, _ in self._split():
@@ -200,53 +201,60 @@ class ConsumerOffsetManager(PersistedTable):
         return missing_by_key
 
     def which_groups(self, topic: str) -> set[str]:
-        """Groups with committed offsets on the topic."""
+        """Return the groups with committed offsets on the topic."""
         return {group for _, name, group in self._split() if name == topic}
 
     def which_topics(self, group: str) -> set[str]:
-        """Topics on which the group has committed offsets."""
+        """Return the topics on which the group has committed offsets."""
         return {topic for _, topic, name in self._split() if name == group}
 
     def topics_by_group(self) -> dict[str, set[str]]:
-        """`which_topics` of every group, in one walk."""
+        """Return `which_topics` of every group, in one walk."""
         topics: dict[str, set[str]] = {}
         for _, topic, group in self._split():
             topics.setdefault(group, set()).add(topic)
         return topics
 
     def to_json(self) -> dict[str, Any]:
-        """The content of `consumerOffset.json` and of code 43."""
+        """Return the content of `consumerOffset.json` and of code 43."""
         return {"offsetTable": self.table}
 
     def to_json_of_5(self) -> dict[str, Any]:
-        """The same as 5.x has it; nobody compares the version, so there is but one."""
+        """
+        Return the same content as 5.x writes it.
+
+        The version is constant, as nobody compares it.
+        """
         topics = {group: sorted(names) for group, names in self.topics_by_group().items()}
         version = {"counter": 0, "stateVersion": 0, "timestamp": 0}
         return {"dataVersion": version, "groupTopicMap": topics, "offsetTable": self.table}
 
     def to_body(self) -> bytes:
-        """The answer to GET_ALL_CONSUMER_OFFSET (43)."""
+        """Return the body of the answer to GET_ALL_CONSUMER_OFFSET (43)."""
         return fastjson.encode(self.to_json())
 
     def page(self, first: int) -> tuple[bytes, dict[str, str]]:
-        """A page of the same; body and header fields, see `rmq_ha.base.wire.pages`."""
+        """
+        Return the body and the header fields of a page of that answer, see
+        `rmq_ha.base.wire.pages`.
+        """
         entries, ext = page_of(self.table, first, len)
         return fastjson.encode({"offsetTable": entries}), ext
 
     def encode(self) -> bytes:
-        """`consumerOffset.json`."""
+        """Return the text of `consumerOffset.json`."""
         return fastjson.pretty({"offsetTable": self._in_file.of(self.table)})
 
     def decode(self, data: bytes) -> None:
         """
-        Take a file's offsets as the whole table.
+        Replace the table by a file's offsets.
 
-        :raises ProtocolViolation: it is not such a file.
+        :raises ProtocolViolation: the text does not hold offsets.
         """
         self.table = decode_offset_table(data)
 
     def _split(self) -> Iterator[tuple[str, str, str]]:
-        """Key, topic and group; a topic cannot hold an `@`."""
+        """Yield key, topic and group of each entry; a topic cannot hold an `@`."""
         for key in self.table:
             topic, separator, group = key.partition("@")
             if separator:

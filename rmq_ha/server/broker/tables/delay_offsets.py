@@ -1,4 +1,4 @@
-"""`delayOffset.json` as a slave sees it: copied, not understood.
+"""A slave's copy of its master's `delayOffset.json`, kept as text.
 
 Spec: remoting.md, chapter 8; store.md, sections 10.4 and 12.6.
 """
@@ -14,15 +14,15 @@ from rmq_ha.base.wire.bodies import decode_delay_offsets
 
 
 def delay_offset_body(table: Mapping[int, int]) -> bytes:
-    """A master's answer to GET_ALL_DELAY_OFFSET (45): level to next offset."""
+    """Return a master's answer to GET_ALL_DELAY_OFFSET (45): the next offset by level."""
     return fastjson.encode({"offsetTable": table})
 
 
 def check_delay_offsets(text: bytes) -> None:
     """
-    Make sure that a broker could load it.
+    Check that a broker could load the text.
 
-    :raises ProtocolViolation: it is not such a table, or there is none in it.
+    :raises ProtocolViolation: it does not hold a table of delay offsets.
     """
     decode_delay_offsets(text)
     if b"offsetTable" not in text:
@@ -31,9 +31,9 @@ def check_delay_offsets(text: bytes) -> None:
 
 class DelayOffsetCopy(PersistedTable):
     """
-    The master's text, as it came.
+    The unchanged text of the master's delay offsets.
 
-    :ivar text: also a slave's own answer to GET_ALL_DELAY_OFFSET; empty before the first copy.
+    :ivar text: also this slave's answer to GET_ALL_DELAY_OFFSET; empty before the first copy.
     """
 
     text = b""
@@ -46,9 +46,9 @@ class DelayOffsetCopy(PersistedTable):
 
     def take(self, text: bytes) -> "Deferred[bool]":
         """
-        Keep the master's text, and write it when it is news.
+        Keep the master's text, and write it if it changed.
 
-        :returns: as `persist`.
+        :returns: see `persist`.
         """
         self.keep(text)
         return self.persist_if_dirty()

@@ -1,4 +1,4 @@
-"""A file of many entries, of which only those that changed are laid out anew.
+"""Writes a file of many entries, and converts only the entries to text that changed.
 
 Spec: store.md, chapter 12.
 """
@@ -9,31 +9,31 @@ from typing import Generic, TypeVar
 from rmq_ha.base.wire import fastjson
 
 ENTRY_DEPTH = 2
-"""Of an entry in the files of topics, groups and offsets: below the table, below the file."""
+"""Depth of an entry in the files of topics, groups and offsets: inside the table, which is inside
+the file."""
 
 T = TypeVar("T")
 
 
 class WrittenEntries(Generic[T]):
     """
-    What each entry looks like in the file.
+    The text of each entry in the file.
 
-    These files are written whole, every few seconds or at each change: with 100,000 offsets, or
-    2,000 topics, laying all of it out took 40 to 60 ms of a turn.
-
+    These files are written whole, every few seconds or at each change. With 100,000 offsets, or
+    2,000 topics, converting all entries took 40 to 60 ms of a turn.
     """
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[T, fastjson.RawJson]] = {}
 
     def changed(self, name: str) -> None:
-        """The entry is the same object, with other contents."""
+        """Note that an entry is the same object with other contents."""
         self._known.pop(name, None)
 
     def of(self, table: Mapping[str, T]) -> dict[str, fastjson.RawJson]:
         """
-        Lay out the entries of a table that changed since the last call; reuse the text of all
-        others.
+        Convert the entries of a table to text that changed since the last call; reuse the text of
+        all others.
 
         :returns: the text of each entry by its name, indented for depth `ENTRY_DEPTH`.
         """

@@ -1,4 +1,4 @@
-"""SubscriptionGroupManager: what each consumer group may do on this broker.
+"""SubscriptionGroupManager: the configuration of each consumer group on this broker.
 
 Spec: store.md, section 12.3; remoting.md, section 7.7.
 """
@@ -19,7 +19,7 @@ from rmq_ha.server.broker.tables.versioned_table import VersionedTable
 
 
 class SubscriptionGroupManager(VersionedTable[SubscriptionGroupConfig]):
-    """Group name to `SubscriptionGroupConfig`, in memory and in `subscriptionGroup.json`."""
+    """The `SubscriptionGroupConfig` by group name, in memory and in `subscriptionGroup.json`."""
 
     most_key = "maxGroups"
 
@@ -38,7 +38,7 @@ class SubscriptionGroupManager(VersionedTable[SubscriptionGroupConfig]):
 
     def find(self, group: str) -> SubscriptionGroupConfig | None:
         """
-        The group, created where `autoCreateSubscriptionGroup` or its name allows that.
+        Return the group, created if `autoCreateSubscriptionGroup` or its name allows that.
 
         A name that no client library would accept is not created.
 
@@ -59,14 +59,14 @@ class SubscriptionGroupManager(VersionedTable[SubscriptionGroupConfig]):
 
     def update(self, config: SubscriptionGroupConfig) -> "Deferred[bool]":
         """
-        Put a whole group configuration in place, as an operator asked.
+        Store a whole group configuration, as an operator asked.
 
-        :returns: as `persist`.
+        :returns: see `persist`.
         """
         return self._put(config.group_name, config)
 
     def disable_consume(self, group: str) -> None:
-        """Its pulls are refused from now on; harmless for an unknown group."""
+        """Refuse the group's pulls from now on; harmless for an unknown group."""
         known = self._table.get(group)
         if known is not None and known.consume_enable:
             self._put(group, replace(known, consume_enable=False))
@@ -78,7 +78,7 @@ class SubscriptionGroupManager(VersionedTable[SubscriptionGroupConfig]):
         """
         Merge a file over the built-in groups.
 
-        :raises ProtocolViolation: it is not such a file.
+        :raises ProtocolViolation: the text does not hold groups.
         """
         loaded = GroupTable.decode(data)
         self._table.update(loaded.groups)

@@ -1,4 +1,4 @@
-"""RebalanceLockManager: which client of a group consumes a queue in order.
+"""RebalanceLockManager: decides which client of a group consumes a queue in order.
 
 Spec: remoting.md, section 7.3.
 """
@@ -15,7 +15,11 @@ LOCK_ORPHAN_LIVE_MS = 30_000
 
 @dataclass(slots=True)
 class _HeldLock:
-    """:ivar is_orphan: the connection that took or renewed it is gone."""
+    """
+    A lock on one queue.
+
+    :ivar is_orphan: the connection that took or renewed the lock was closed.
+    """
 
     client_id: str
     renewed_ms: int
@@ -24,14 +28,14 @@ class _HeldLock:
 
 class RebalanceLockManager(Generic[Queue]):
     """
-    Locks on message queues, by consumer group; in memory only.
+    Locks on message queues by consumer group, in memory only.
 
-    A client takes its locks for lost itself 30 s after it renewed them last, and handles no further
-    message then. So once its connection is gone, that is how long others have to wait, whether it
-    died or is only cut off. `now_ms` is of a clock that nobody sets.
+    A client gives its locks up 30 s after it renewed them last, and then handles no further
+    message. So others have to wait that long once its connection is closed, whether the client died
+    or is only cut off. `now_ms` comes from a clock that nobody sets.
 
     :param max_live_ms: a lock that was not renewed for this long may be taken by another client.
-    :param orphan_live_ms: the same, when the connection of its client is gone.
+    :param orphan_live_ms: the same for a lock whose client's connection was closed.
     """
 
     def __init__(
@@ -45,7 +49,7 @@ class RebalanceLockManager(Generic[Queue]):
         self, group: str, queues: Iterable[Queue], client_id: str, now_ms: int
     ) -> list[Queue]:
         """
-        Take or renew what is free, one's own or expired.
+        Take or renew locks that are free, expired, or the client's own.
 
         :returns: those of `queues` that the client owns now, in their order.
         """
@@ -61,7 +65,7 @@ class RebalanceLockManager(Generic[Queue]):
         return list(owned)
 
     def unlock_batch(self, group: str, queues: Iterable[Queue], client_id: str) -> None:
-        """Give up those of `queues` that the client owns; the others stay as they are."""
+        """Release those of `queues` that the client owns, and leave the others."""
         table = self._groups.get(group)
         if table is None:
             return
@@ -73,21 +77,23 @@ class RebalanceLockManager(Generic[Queue]):
             del self._groups[group]
 
     def orphan(self, group: str, client_id: str) -> None:
-        """The connection over which this client locked is gone; renewing mends that."""
+        """
+        Mark a client's locks after its connection was closed; renewing a lock removes the mark.
+        """
         for held in self._groups.get(group, {}).values():
             if held.client_id == client_id:
                 held.is_orphan = True
 
     def owner(self, group: str, queue: Queue, now_ms: int) -> str | None:
-        """The client id that holds a live lock."""
+        """Return the client id that holds a live lock; None if there is none."""
         held = self._groups.get(group, {}).get(queue)
         return None if held is None or self._is_expired(held, now_ms) else held.client_id
 
     def expire(self, now_ms: int) -> int:
         """
-        Forget locks that anybody may take, so that departed groups cost no memory.
+        Forget expired locks, so that groups that are gone use no memory.
 
-        :returns: how many.
+        :returns: number of locks.
         """
         dropped = 0
         for group, table in list(self._groups.items()):

@@ -38,10 +38,10 @@ MULTI_TAG_FILTER = "MULTI_TAG"
 
 class TopicConfigManager(VersionedTable[TopicConfig]):
     """
-    Topic name to `TopicConfig`, in memory and in `topics.json`.
+    The `TopicConfig` by topic name, in memory and in `topics.json`.
 
-    Whoever changes a topic does it through these methods: they bump the data version and write
-    the file. The first change writes the built-in topics, too.
+    All changes of topics use these methods, which raise the data version and write the file. The
+    first change also writes the built-in topics.
     """
 
     most_key = "maxTopics"
@@ -63,11 +63,11 @@ class TopicConfigManager(VersionedTable[TopicConfig]):
 
     @property
     def reply_topic(self) -> str:
-        """Where replies to requests are stored."""
+        """The topic where replies are stored."""
         return self._config.broker_cluster_name + REPLY_SUFFIX
 
     def is_system(self, topic: str) -> bool:
-        """Operators may neither update nor delete it."""
+        """Return whether operators may neither update nor delete the topic."""
         return (
             topic in SYSTEM_TOPICS
             or topic.startswith(SYSTEM_PREFIX)
@@ -77,7 +77,7 @@ class TopicConfigManager(VersionedTable[TopicConfig]):
         )
 
     def is_order(self, topic: str) -> bool:
-        """The name servers list it in ORDER_TOPIC_CONFIG."""
+        """Return whether the name servers list the topic in ORDER_TOPIC_CONFIG."""
         config = self._table.get(topic)
         return config is not None and config.order
 
@@ -85,9 +85,9 @@ class TopicConfigManager(VersionedTable[TopicConfig]):
         """
         Have a function called after each topic that a client's request created implicitly.
 
-        Explicit updates and deletions are the caller's to announce.
+        The caller of an explicit update or deletion announces it itself.
 
-        :param tell: makes the topic known to those who find brokers; its Deferred never fails.
+        :param tell: registers the topic with the name servers; its Deferred never fails.
         """
         self._tell = tell
 
@@ -95,10 +95,10 @@ class TopicConfigManager(VersionedTable[TopicConfig]):
         self, topic: str, default_topic: str, client_queue_nums: int, sys_flag: int
     ) -> TopicConfig | None:
         """
-        The topic, created from `default_topic` when that may be inherited from.
+        Return the topic, created from `default_topic` if that may be inherited from.
 
-        :param client_queue_nums: how many queues the producer would like.
-        :returns: None where the topic is unknown and may not be created.
+        :param client_queue_nums: number of queues that the producer wants.
+        :returns: None if the topic is unknown and may not be created.
         :raises RequestRejected: see `check_creation`.
         """
         known = self._table.get(topic)
@@ -131,7 +131,7 @@ class TopicConfigManager(VersionedTable[TopicConfig]):
     def create_in_send_back(
         self, topic: str, queue_nums: int = 1, sys_flag: int = 0
     ) -> TopicConfig:
-        """The topic, created like that, to be read and written, where it was unknown."""
+        """Return the topic; an unknown one is created with these values, readable and writable."""
         known = self._table.get(topic)
         if known is not None:
             return known
@@ -141,13 +141,11 @@ class TopicConfigManager(VersionedTable[TopicConfig]):
 
     def ordinary_queues(self, name: str) -> int:
         """
-        How many queue numbers a send may name for a topic that needs no special treatment.
+        Return how many queue ids a send may name for a topic that needs no special treatment.
 
-        :returns: 0 when the topic has to go the general way: it is not known or not persisted
-            yet, is
-            a retry or system topic, or clients may not send to it. Else the larger one of its
-            numbers
-            of read and write queues, as RocketMQ accepts a queue that exists for either.
+        :returns: 0 if the topic must go the general way: it is unknown, not persisted yet, a retry
+            or system topic, or clients may not send to it. Else the larger one of its numbers of
+            read and write queues, as RocketMQ accepts a queue that exists for either.
         """
         topic = self._table.get(name)
         if (
@@ -159,19 +157,19 @@ class TopicConfigManager(VersionedTable[TopicConfig]):
         ):
             return 0
         reads, writes = topic.read_queue_nums, topic.write_queue_nums
-        return reads if reads > writes else writes  # each message comes here: `max` is a call more
+        return reads if reads > writes else writes  # called for each message; `max` is a call more
 
     def is_ready(self, topic: str) -> bool:
-        """Not yet while the topic's first write, or telling of it, is under way."""
+        """Return whether the topic's first write and its registration are over."""
         return topic not in self._unready
 
     def when_ready(self, topic: str, answer: T) -> "T | Deferred[T]":
         """
-        Hold an answer about what nobody finds without its topic.
+        Hold an answer until its topic can be found.
 
-        Neither a restart nor the first question for a route may belie it.
+        Else a restart, or the client's first request for a route, could contradict it.
 
-        :returns: the answer, at once where `is_ready`; never fails.
+        :returns: the answer, at once if `is_ready`; never fails.
         """
         ready = self._unready.get(topic)
         if ready is None:
@@ -182,17 +180,17 @@ class TopicConfigManager(VersionedTable[TopicConfig]):
 
     def update(self, config: TopicConfig) -> "Deferred[bool]":
         """
-        Put a whole topic configuration in place, as an operator asked.
+        Store a whole topic configuration, as an operator asked.
 
-        :returns: as `persist`.
+        :returns: see `persist`.
         """
         return self._put(config.topic_name, config)
 
     def update_order(self, ordered: Container[str]) -> bool:
         """
-        Mark the topics in `ordered` (a registration's ORDER_TOPIC_CONFIG), unmark all others.
+        Mark the topics in `ordered` (a registration's ORDER_TOPIC_CONFIG), and unmark all others.
 
-        :returns: something changed.
+        :returns: whether a topic changed.
         """
         changes = {
             name: replace(config, order=name in ordered)
@@ -205,7 +203,10 @@ class TopicConfigManager(VersionedTable[TopicConfig]):
         return bool(changes)
 
     def permission_changed(self) -> None:
-        """`brokerPermission` was updated: what we register is new although no topic is."""
+        """
+        Raise the version after a change of `brokerPermission`, which changes registrations but no
+        topic.
+        """
         self._bump()
 
     def file_of(self, parts: Mapping[str, Any]) -> dict[str, Any]:
@@ -215,7 +216,7 @@ class TopicConfigManager(VersionedTable[TopicConfig]):
         """
         Merge a file over the built-in topics.
 
-        :raises ProtocolViolation: it is not such a file.
+        :raises ProtocolViolation: the text does not hold topics.
         """
         loaded = TopicTable.decode(data)
         self._table.update(loaded.topics)
@@ -232,7 +233,7 @@ class TopicConfigManager(VersionedTable[TopicConfig]):
         return config
 
     def _settled(self, name: str, ready: "Deferred[Any]") -> None:
-        if self._unready.get(name) is ready:  # and not deleted and made again meanwhile
+        if self._unready.get(name) is ready:  # unless it was deleted and created again
             del self._unready[name]
 
 

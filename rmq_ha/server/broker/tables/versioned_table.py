@@ -1,4 +1,4 @@
-"""VersionedTable: what the tables of topics and of groups have in common.
+"""VersionedTable: the common base of the tables of topics and of groups.
 
 Spec: store.md, sections 12.2 and 12.3.
 """
@@ -18,20 +18,20 @@ from rmq_ha.base.wire.pages import page_of
 from rmq_ha.server.broker.tables.entries import WrittenEntries
 
 T = TypeVar("T", bound=msgspec.Struct)
-"""One configuration; replaced when it changes, and never changed itself."""
+"""The type of one configuration, which is replaced at a change and never modified."""
 
 
 class VersionedTable(PersistedTable, Generic[T]):
     """
-    Names and their configurations, with a version that every change bumps.
+    Configurations by name, with a version that every change raises.
 
-    :param built_in: what is there without a file.
-    :param most: how many there may be before clients' requests create no more; operators' do.
-    :cvar most_key: the configuration key that says `most`.
-    :ivar not_created: how often one was not.
-    :ivar check_creation: raises RequestRejected while no client's request may create one.
-    :ivar on_change: told of the name of each one that changed, came or went.
-    :ivar data_version: by which name servers and slaves notice a change.
+    :param built_in: the configurations that exist without a file.
+    :param most: number above which clients' requests create no more; operators still can.
+    :cvar most_key: name of the configuration key of `most`.
+    :ivar not_created: how often a client's request was refused a creation.
+    :ivar check_creation: raises RequestRejected while clients' requests must not create any.
+    :ivar on_change: called with the name of each configuration that was changed, added or removed.
+    :ivar data_version: shows name servers and slaves that the table has changed.
     """
 
     most_key: ClassVar[str]
@@ -57,18 +57,18 @@ class VersionedTable(PersistedTable, Generic[T]):
 
     @property
     def table(self) -> Mapping[str, T]:
-        """All of them; to be read only."""
+        """All configurations; only read it."""
         return self._table
 
     def get(self, name: str) -> T | None:
-        """The one with this name, if this broker has it; never creates it."""
+        """Return the configuration with this name; None if this broker does not have it."""
         return self._table.get(name)
 
     def delete(self, name: str) -> "Deferred[bool] | None":
         """
-        Forget one; what hangs on it is the caller's to remove.
+        Forget one configuration; the caller removes what depends on it.
 
-        :returns: as `persist`; None where there was none.
+        :returns: see `persist`; None if there was none.
         """
         if self._table.pop(name, None) is None:
             return None
@@ -76,9 +76,9 @@ class VersionedTable(PersistedTable, Generic[T]):
 
     def replace_all(self, version: DataVersion, table: Mapping[str, T]) -> "Deferred[bool]":
         """
-        A slave's synchronisation: be what the master is.
+        Replace the table by the master's, at a slave.
 
-        :returns: as `persist`.
+        :returns: see `persist`.
         """
         self._table = dict(table)
         self.data_version.assign(version)
@@ -86,13 +86,17 @@ class VersionedTable(PersistedTable, Generic[T]):
 
     @abstractmethod
     def file_of(self, parts: Mapping[str, Any]) -> dict[str, Any]:
-        """:param parts: what stands for each configuration, see `WrittenEntries`."""
+        """
+        Return the content of the file.
+
+        :param parts: the value or text of each configuration, see `WrittenEntries`.
+        """
 
     def to_body(self) -> bytes:
         return fastjson.encode(self.file_of(self._table))
 
     def page(self, first: int) -> tuple[bytes, dict[str, str]]:
-        """A page of the same; body and header fields, see `rmq_ha.base.wire.pages`."""
+        """Return the body and the header fields of a page, see `rmq_ha.base.wire.pages`."""
         entries, ext = page_of(self._table, first)
         return fastjson.encode(self.file_of(entries)), ext
 
@@ -101,7 +105,7 @@ class VersionedTable(PersistedTable, Generic[T]):
 
     def _has_room(self, name: str) -> bool:
         """
-        One more may be created because a client's request names it; else the log says why.
+        Return whether a client's request may create one more; else log the reason.
 
         :raises RequestRejected: see `check_creation`.
         """
@@ -124,7 +128,7 @@ class VersionedTable(PersistedTable, Generic[T]):
         return self._bump(name)
 
     def _bump(self, *names: str) -> "Deferred[bool]":
-        """The version, for these that changed."""
+        """Raise the version, and report the names that changed."""
         self.data_version.next_version(self._now_ms())
         for name in names:
             self.on_change(name)

@@ -1,1 +1,1 @@
-"""Half messages that nobody has settled: whom to ask, how often, and when to give up."""
+"""Half messages that no producer has settled: whom to ask, how often, and when to give up."""

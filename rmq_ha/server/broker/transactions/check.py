@@ -1,8 +1,9 @@
-"""One round over a half queue: every open transaction is looked at once.
+"""Runs one round over a half queue, which looks at every open transaction once.
 
 A half message that stays open moves to the end of the queue as a copy, so that the head of the
-queue can go on. Behind the copy goes an op message for the original: a broker that did not get to
-write its progress, or a slave with an older one, finds what was dealt with in the log itself.
+queue can advance. The copy is followed by an op message for the original. So a broker that could
+not write its progress, or a slave with an older one, finds in the log itself which half messages
+are settled.
 
 Spec: store.md, section 11.3.
 """
@@ -53,10 +54,11 @@ _AT_THE_END = (GetMessageStatus.NO_MESSAGE_IN_QUEUE, GetMessageStatus.OFFSET_OVE
 
 class _Step(NamedTuple):
     """
-    What becomes of one half message.
+    The decision about one half message.
 
-    :ivar message: goes into the log in its place; None for one that cannot.
-    :ivar asked: producer group to ask about the message; None: nobody.
+    :ivar message: the message that is stored in its place; None for a half message that cannot be
+        stored again.
+    :ivar asked: producer group that is asked about the message; None for none.
     :ivar is_ended: its producer ended it, but the op message that says so was not stored.
     """
 
@@ -67,7 +69,7 @@ class _Step(NamedTuple):
 
 
 class _Outcome(Enum):
-    """How a slice, or a pass, ended."""
+    """The end of a slice or of a pass."""
 
     MORE = 1
     WINDOW_IS_FULL = 2
@@ -78,10 +80,11 @@ async def check_queue(around: CheckContext, queue_id: int, limits: CheckLimits) 
     """
     Look at the open half messages of a queue, for 60 s at most.
 
-    :raises StoreError: the disk refuses; the next round begins where this one did.
+    :raises StoreError: the disk refuses; the next round begins where this one began.
     """
-    # What is there already is of an earlier round, whatever its stamp says: the log's stamps never
-    # go back, and after a clock was set back none would be looked at until it caught up with them.
+    # A half message in the log now is from before this round, whatever its stamp says. The log's
+    # stamps never decrease. So after a clock was set back, no half message would be looked at until
+    # the clock caught up with them.
     began_ms = max(around.times.now_ms(), around.halves.newest_ms() + 1)
     until_ms = around.times.steady_ms() + MAX_ROUND_MS
     while await _Pass(around, queue_id, limits, began_ms, until_ms).run():
@@ -90,10 +93,10 @@ async def check_queue(around: CheckContext, queue_id: int, limits: CheckLimits) 
 
 def starts_of(around: CheckContext, queue_id: int) -> tuple[int, int]:
     """
-    Committed offsets of a half and its op queue, moved into them.
+    Return the committed offsets of a half queue and its op queue, moved into their bounds.
 
-    Progress beyond their ends is that of a log which was longer: it is set back for good, or new
-    half messages would come to lie before it, and nobody would ever be asked about them.
+    Progress beyond their ends belongs to a log that was longer, and is set back for good. Otherwise
+    new half messages would be before it, and no producer would ever be asked about them.
     """
     half, half_low, half_high = _committed(around, HALF_TOPIC, queue_id)
     op, op_low, op_high = _committed(around, OP_HALF_TOPIC, queue_id)
@@ -122,7 +125,7 @@ def _committed(around: CheckContext, topic: str, queue_id: int) -> tuple[int, in
 
 
 class _Pass:
-    """One pass over as many half messages as `OpMarks` holds."""
+    """One pass over as many half messages as `OpMarks` can hold."""
 
     log = Logger()
 
@@ -149,7 +152,7 @@ class _Pass:
 
     def _commit(self) -> None:
         progress = {HALF_TOPIC: self._head}
-        if not self._is_refused:  # what was planned behind the head may have used up op messages
+        if not self._is_refused:  # planned steps may have used up op messages after the head
             used = self._marks.op_progress(self._head, self._head_stored_ms)
             progress[OP_HALF_TOPIC] = used
         self._around.progress.commit(self._queue_id, progress, self._around.halves.log_end())
@@ -157,7 +160,7 @@ class _Pass:
     # ------------------------------------------------------------ walking
 
     async def run(self) -> bool:
-        """Walk and commit; whether another pass may find more at once."""
+        """Scan and commit; return whether another pass may find more at once."""
         outcome = _Outcome.MORE
         while outcome is _Outcome.MORE and self._has_time():
             outcome = await self._slice()
@@ -177,7 +180,7 @@ class _Pass:
         return False
 
     async def _slice(self) -> _Outcome:
-        """Look at some half messages; what the op messages say is known to their very end."""
+        """Look at some half messages, after all op messages were read."""
         if not await self._read_marks():
             return _Outcome.OVER
         steps: list[_Step] = []
@@ -187,7 +190,7 @@ class _Pass:
         return outcome
 
     def _plan(self, steps: list[_Step]) -> _Outcome:
-        """What becomes of the next ones; the head goes behind them."""
+        """Decide about the next half messages, and move the head after them."""
         size = 0
         for _ in range(_LOOKS_A_SLICE):
             if len(steps) >= _SLICE or size > _SLICE_BYTES:
@@ -219,7 +222,7 @@ class _Pass:
         return _Outcome.MORE
 
     def _read_on(self) -> _Outcome | None:
-        """Get half messages from the head on; None when there are some."""
+        """Read half messages from the head on; return None if there are some."""
         result = self._get(HALF_TOPIC, self._head)
         if result is None:
             return _Outcome.OVER
@@ -230,7 +233,7 @@ class _Pass:
         if self._ahead:
             return None
         if result.next_begin_offset > self._head:
-            self._head = result.next_begin_offset  # behind what nobody can read
+            self._head = result.next_begin_offset  # after messages that nobody can read
             return _Outcome.MORE
         return _Outcome.OVER
 
@@ -263,7 +266,7 @@ class _Pass:
     # ------------------------------------------------------------ op messages
 
     async def _read_marks(self) -> bool:
-        """Read the op queue to its end; false when that cannot be done now."""
+        """Read the op queue to its end; return False if that cannot be done now."""
         reads = waits = 0
         while True:
             if not self._around.halves.is_dispatched():
@@ -292,7 +295,7 @@ class _Pass:
     # ------------------------------------------------------------ open half messages
 
     def _step_for(self, half: Record, properties: dict[str, str], origin: int) -> _Step | None:
-        """What its verdict asks for; None: it is too early for this one."""
+        """Return the step that the verdict on a half message demands; None if it is too early."""
         if self._around.fates.of(self._queue_id, half.queue_offset) is Fate.ENDED:
             return _Step(half, None, is_ended=True)
         now_ms, began_ms = self._around.times.now_ms(), self._began_ms
@@ -304,7 +307,7 @@ class _Pass:
         if verdict is Verdict.DISCARD:
             return self._discard(half)
         group = None
-        changes: dict[str, str] = {}  # where nobody can be asked, it does not count
+        changes: dict[str, str] = {}  # a check without a producer to ask does not count
         if verdict is Verdict.IMMUNE:
             first = origin if origin >= 0 else half.queue_offset
             changes = {TRAN_PREPARED_QUEUE_OFFSET: str(first)}
@@ -330,9 +333,10 @@ class _Pass:
 
     async def _carry_out(self, steps: list[_Step]) -> bool:
         """
-        Put what takes the place of half messages, with op messages for them behind it, and ask.
+        Store the messages that replace half messages, then the op messages for these, and ask
+        producers.
 
-        :returns: false when something is not stored; the head is then there.
+        :returns: False if a message was not stored; then the head stays there.
         """
         around = self._around
         messages = [step.message for step in steps if step.message is not None]
@@ -369,13 +373,15 @@ class _Pass:
         return not unmarked
 
     def _note(self, steps: list[_Step], results: list[PutMessageResult]) -> None:
-        """An END that comes for one of these is for its copy from now on."""
+        """
+        Note the copies, so that an END for one of these half messages now applies to its copy.
+        """
         fates, places = self._around.fates, iter(results)
         for half, message, *_ in steps:
             if message is not None:
                 stored = next(places).stored
                 if stored is None:
-                    return  # nothing behind it is stored either
+                    return  # no message after it is stored either
                 if message.topic == HALF_TOPIC:
                     fates.note_copy(half, HalfPlace(stored.queue_offset, stored.physical_offset))
             fates.note(self._queue_id, half.queue_offset, Fate.MOVED)

@@ -1,4 +1,4 @@
-"""What a round of the transaction check works with."""
+"""The objects with which a round of the transaction check works."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -29,31 +29,32 @@ class HalfStore(Protocol):
         max_nums: int,
         message_filter: IMessageFilter | None,
     ) -> GetMessageResult | None:
-        """Messages from a queue offset on; None while the store cannot be read."""
+        """Return messages from a queue offset on; None while the store cannot be read."""
 
     def min_offset_in_queue(self, topic: str, queue_id: int) -> int:
-        """The first queue offset that can be read."""
+        """Return the first queue offset that can be read."""
 
     def max_offset_in_queue(self, topic: str, queue_id: int) -> int:
-        """The queue offset that the next message gets."""
+        """Return the queue offset that the next message gets."""
 
 
 class Asker(Protocol):
     def is_overloaded(self, group: str) -> bool:
-        """There are producers, and none of them reads what it is sent."""
+        """Return whether the group has producers, and none of them reads its connection."""
 
     def ask(self, group: str, copy: Message, append: AppendResult, stored_ms: int) -> None:
-        """Ask one producer of the group about a half message; harmless without any."""
+        """Ask one producer of the group about a half message; harmless if there is none."""
 
 
 @dataclass(frozen=True)
 class HalfLog:
     """
-    Where half messages are read.
+    Access to half messages for reading.
 
-    :ivar log_end: of the commit log.
-    :ivar newest_ms: the store time of the newest record: ahead of the time where that was set back.
-    :ivar is_dispatched: brings the queues up to the end of the log; whether they are.
+    :ivar log_end: returns the end of the commit log.
+    :ivar newest_ms: returns the store time of the newest record; it is ahead of the clock if that
+        was set back.
+    :ivar is_dispatched: brings the queues up to the end of the log; returns whether they are.
     """
 
     store: HalfStore
@@ -65,13 +66,13 @@ class HalfLog:
 @dataclass(frozen=True)
 class HalfCopies:
     """
-    Where copies of half messages, marks and discarded messages are put.
+    Stores copies of half messages, op messages and discarded messages.
 
-    :ivar put: stores messages in order and together, as far as it can: none behind one that it
-        refuses. Its Deferred fires when flush and replica are decided, with a result for each.
-    :ivar is_storable: whether the message itself could be stored.
+    :ivar put: stores messages in order and together if possible, and none after one that it
+        refuses. Its Deferred fires when flush and replication are decided, with a result for each.
+    :ivar is_storable: returns whether a message could be stored.
     :ivar host: this broker's address for clients.
-    :ivar make_discard_topic: makes sure that there is one.
+    :ivar make_discard_topic: creates the topic for discarded messages if it is missing.
     """
 
     put: Callable[[list[Message]], "Deferred[list[PutMessageResult]]"]
@@ -83,10 +84,10 @@ class HalfCopies:
 @dataclass(frozen=True)
 class RoundPace:
     """
-    How fast a round goes, and until when.
+    The speed of a round, and its end.
 
     :ivar pause: fires in a later turn.
-    :ivar is_wanted: false: end the round soon.
+    :ivar is_wanted: False: end the round soon.
     """
 
     pause: Callable[[], "Deferred[None]"]
@@ -96,9 +97,9 @@ class RoundPace:
 @dataclass(frozen=True)
 class CheckContext:
     """
-    What a round works with.
+    The objects with which a round works.
 
-    :ivar fates: of half messages; whoever settles one claims it.
+    :ivar fates: the fates of half messages; a half message is claimed before it is settled.
     """
 
     halves: HalfLog

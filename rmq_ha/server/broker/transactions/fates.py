@@ -1,7 +1,8 @@
-"""What became of half messages in this life of the broker, and who is busy with one.
+"""Knows the fates of half messages since this broker is the master, and which of them are just
+being settled.
 
-Memory knows of every half message from a place in the log on; `lookup` finds in the op queue what
-became of those before it. Each transaction is settled by whoever claims its half message first.
+Memory has the fate of every half message from some physical offset on; `lookup` finds the fates of
+earlier ones in the op queue. The first that claims a half message settles its transaction.
 """
 
 from enum import IntEnum
@@ -12,18 +13,18 @@ from twisted.internet.defer import Deferred
 from rmq_ha.base.store_format.commitlog import Record
 
 WINDOW = 1 << 22
-"""Half messages of a queue, a byte each, that memory knows of."""
+"""Half messages of a queue whose fate is in memory, a byte each."""
 COPIES = 1 << 16
-"""Places of copies; what is forgotten is found in the half queue."""
+"""Places of copies in memory; forgotten ones are found again in the half queue."""
 
 _NOWHERE = 1 << 63
 
 
 class Fate(IntEnum):
     """
-    What the op messages say of a half message.
+    The fate of a half message by its op messages.
 
-    :ivar MOVED: a copy took its place, or it was given up.
+    :ivar MOVED: a copy replaced it, or it was given up.
     :ivar ENDED: its producer committed it or rolled it back.
     """
 
@@ -48,7 +49,7 @@ class _Queue:
         self.known_from = 0
 
     def note(self, offset: int, fate: Fate) -> None:
-        """Ended stays ended. What does not fit is forgotten, the oldest first."""
+        """Note a fate; ENDED stays ENDED. If there is no room, the oldest fates are forgotten."""
         if not self.fates:
             self.start = offset
         index = offset - self.start
@@ -71,7 +72,9 @@ class _Queue:
         self.known_from = self.start
 
     def may_hold(self, offset: int) -> bool:
-        """Nothing that was noted about this half message or a later one can be forgotten."""
+        """
+        Return whether all fates of this half message and later ones fit, so that none is forgotten.
+        """
         return self.start + len(self.fates) - offset <= self.window // 2
 
     def fate(self, offset: int) -> Fate:
@@ -81,10 +84,10 @@ class _Queue:
 
 class Fates:
     """
-    The fates of all half messages that were settled by this broker since it became master.
+    The fates of all half messages that this broker settled since it became the master.
 
-    :param window: half messages of a queue that are remembered at most.
-    :ivar lives: how often this broker has begun to be the master.
+    :param window: most half messages of a queue that are remembered.
+    :ivar lives: how often this broker has become the master.
     """
 
     def __init__(self, window: int = WINDOW) -> None:
@@ -96,7 +99,11 @@ class Fates:
         self.lives = 0
 
     def begin(self, log_end: int) -> None:
-        """Only this broker settles half messages from now on; what is older, others may have."""
+        """
+        Begin a life as the master.
+
+        Only this broker settles half messages from now on; others may have settled older ones.
+        """
         self._queues.clear()
         self._copies.clear()
         self._begins_at = log_end
@@ -111,15 +118,16 @@ class Fates:
     # ------------------------------------------------------------ what is known
 
     def knows(self, half: Record) -> bool:
-        """Whether `of` is the whole truth about this one."""
+        """Return whether `of` is certain for this half message."""
         queue = self._queue(half.queue_id)
         return half.physical_offset >= queue.begins_at and half.queue_offset >= queue.known_from
 
     def knows_from(self, half: Record, life: int) -> None:
         """
-        All that the op queue says of this half message and later ones is noted.
+        Take note that all op messages about this half message and later ones are noted.
 
-        :param life: of `lives`, when the first of it was: what another one noted is forgotten.
+        :param life: value of `lives` when the first of them was noted; those of another life are
+            forgotten.
         """
         queue = self._queue(half.queue_id)
         if life == self.lives and queue.may_hold(half.queue_offset):
@@ -127,31 +135,34 @@ class Fates:
             queue.known_from = min(queue.known_from, half.queue_offset)
 
     def of(self, queue_id: int, queue_offset: int) -> Fate:
-        """The fate of a half message that is known; open unless something was noted."""
+        """Return the fate of a known half message; OPEN unless another one was noted."""
         return self._queue(queue_id).fate(queue_offset)
 
     def copy_of(self, half: Record) -> HalfPlace | None:
-        """Where the copy is that took the place of this one; None if that is forgotten."""
+        """
+        Return the place of the copy that replaced this half message; None if it is not in memory.
+        """
         return self._copies.get((half.queue_id, half.queue_offset))
 
     def note(self, queue_id: int, queue_offset: int, fate: Fate) -> None:
-        """Something is in the log that settles this one."""
+        """Note the fate of a half message, after the log has the messages that settle it."""
         if queue_offset >= 0:
             self._queue(queue_id).note(queue_offset, fate)
 
     def note_copy(self, half: Record, copy: HalfPlace) -> None:
-        """A copy took the place of this one."""
+        """Note the copy that replaced this half message."""
         if len(self._copies) >= COPIES:
             del self._copies[next(iter(self._copies))]
         self._copies[half.queue_id, half.queue_offset] = copy
 
-    # ------------------------------------------------------------ who is busy with it
+    # ------------------------------------------------------------ claims
 
     def claim(self, half: Record) -> "Deferred[None] | None":
         """
-        Be the only one that settles this half message, until `release`.
+        Claim a half message, so that nobody else settles it until `release`.
 
-        :returns: None when it is claimed; fires when it is worth trying again otherwise.
+        :returns: None if it is claimed now; else a Deferred that fires when it is worth trying
+            again.
         """
         key = half.queue_id, half.queue_offset
         waiting = self._claims.get(key)
@@ -163,10 +174,10 @@ class Fates:
         return later
 
     def is_claimed(self, half: Record) -> bool:
-        """Somebody is about to settle it."""
+        """Return whether the half message is just being settled."""
         return (half.queue_id, half.queue_offset) in self._claims
 
     def release(self, half: Record) -> None:
-        """Let those go on that wait for this one."""
+        """End a claim, and let those try again that wait for it."""
         for waiting in self._claims.pop((half.queue_id, half.queue_offset)):
             waiting.callback(None)

@@ -1,7 +1,8 @@
-"""Which half message a producer's END means by now: the one it names, its newest copy, or none.
+"""Finds the half message to which a producer's END applies now: the one it names, its newest copy,
+or none.
 
-What memory does not know stands in the log: the op queue says which half messages are settled, and
-a copy is found behind its original in the half queue, as it has everything that made that one.
+Facts that memory does not have are in the log. The op queue says which half messages are settled. A
+copy comes after its original in the half queue, and has all that identifies the original.
 """
 
 from collections.abc import Callable
@@ -24,11 +25,11 @@ _DISPATCH_TURNS = 200
 
 class HalfMessages:
     """
-    Finds out what an END is about.
+    Finds the half message to which an END applies.
 
-    :param record_at: the bytes of the record at a physical offset; None if there is none.
+    :param record_at: returns the bytes of the record at a physical offset; None if there is none.
     :param pause: fires in a later turn.
-    :param is_dispatched: brings the queues up to the end of the log; whether they are.
+    :param is_dispatched: brings the queues up to the end of the log; returns whether they are.
     """
 
     def __init__(
@@ -47,11 +48,11 @@ class HalfMessages:
 
     async def claim(self, half: Record) -> Record | None:
         """
-        The half message that stands for this one now; nobody else settles it until `release`.
+        Return the half message that now represents this one, claimed until `release`.
 
-        One that was given up stands for itself. None: its transaction has ended.
+        A half message that was given up represents itself. None: its transaction has ended.
 
-        :raises StoreError: the disk refuses to say what became of it.
+        :raises StoreError: the disk refuses to read its fate.
         """
         current: Record | None = half
         while current is not None:
@@ -69,7 +70,10 @@ class HalfMessages:
         return None
 
     def release(self, half: Record, fate: Fate, copy: HalfPlace | None = None) -> None:
-        """What became of a half message that was claimed; it may be tried again if it is open."""
+        """
+        End the claim of a half message and note its fate; if it is still open, it may be settled
+        later.
+        """
         if fate is not Fate.OPEN:
             self._fates.note(half.queue_id, half.queue_offset, fate)
         if copy is not None:
@@ -77,7 +81,9 @@ class HalfMessages:
         self._fates.release(half)
 
     async def _successor(self, half: Record) -> Record | None:
-        """Itself, if it is the one to be settled; its copy; None when it was ended."""
+        """
+        Return the half message itself if it is to be settled, or its copy, or None if it was ended.
+        """
         if not self._fates.knows(half):
             fate = await self._read_fate(half)
         else:
@@ -93,10 +99,12 @@ class HalfMessages:
                 return copy
         return await self._newest_copy(half) or half
 
-    # ------------------------------------------------------------ what the log says
+    # ------------------------------------------------------------ reading the log
 
     async def _read_fate(self, half: Record) -> Fate:
-        """What the op messages behind a half message say of it; of later ones, it is noted."""
+        """
+        Return a half message's fate by the op messages after it, and note the fates of later ones.
+        """
         queue_id, half_offset = half.queue_id, half.queue_offset
         outcome = Fate.OPEN
 
@@ -117,7 +125,7 @@ class HalfMessages:
         return outcome
 
     async def _newest_copy(self, half: Record) -> Record | None:
-        """The last one behind it that was made of the same message."""
+        """Return the last copy of the same message after it."""
         newest = None
 
         def look(record: Record) -> None:
@@ -137,7 +145,9 @@ class HalfMessages:
         raise StoreError("the queues are behind the log")
 
     def _first_behind(self, topic: str, queue_id: int, physical_offset: int) -> int:
-        """Queue offset of the first message that is behind a place in the log, or one before it."""
+        """
+        Return the queue offset of the first message after a physical offset, or of one before it.
+        """
         low = self._store.min_offset_in_queue(topic, queue_id)
         high = self._store.max_offset_in_queue(topic, queue_id)
         while low < high:
@@ -152,7 +162,7 @@ class HalfMessages:
     async def _walk(
         self, topic: str, queue_id: int, offset: int, look: Callable[[Record], None]
     ) -> None:
-        """Show all that can be read from a queue offset on, to the very end."""
+        """Call `look` with all readable records from a queue offset on, to the very end."""
         reads = 0
         while True:
             records, next_offset = self._read(topic, queue_id, offset, _READ)
@@ -181,7 +191,7 @@ class HalfMessages:
 
 
 def is_copy(record: Record, half: Record) -> bool:
-    """Whether a later half message was made of this one: nothing that a copy keeps differs."""
+    """Return whether a later half message is a copy of this one: all that a copy keeps is equal."""
     return (
         record.topic == HALF_TOPIC
         and record.born_timestamp == half.born_timestamp

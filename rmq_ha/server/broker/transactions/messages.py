@@ -1,7 +1,6 @@
-"""The messages and requests that settle half messages, made of their records.
+"""Makes the messages and requests that settle half messages, from their records.
 
-A copy of a half message is a half message of its own: it has its own offsets, and the producer's
-answer names them.
+A copy of a half message is a half message with its own offsets, which the producer's answer names.
 
 Spec: store.md, section 11; remoting.md, section 7.10.
 """
@@ -29,7 +28,7 @@ from rmq_ha.server.broker.transactions.verdict import number_of
 from rmq_ha.server.store.delay.copies import copy_of, real_place
 
 GROUP = "CID_RMQ_SYS_TRANS"
-"""Whose consumer offsets tell how far half and op queues are dealt with."""
+"""The group whose consumer offsets are the progress in half and op queues."""
 
 _DONE_TAG = "d"
 _MOVED = "TRAN_MOVED"
@@ -37,10 +36,10 @@ _MOVED = "TRAN_MOVED"
 
 class OpMark(NamedTuple):
     """
-    What an op message says.
+    The content of an op message.
 
-    :ivar half_offset: queue offset of the half message that needs no more looking after.
-    :ivar is_moved: the broker put a copy in its place; otherwise its producer ended it.
+    :ivar half_offset: queue offset of the half message that needs no more checks.
+    :ivar is_moved: the broker replaced it by a copy; otherwise its producer ended it.
     """
 
     op_offset: int
@@ -51,7 +50,9 @@ class OpMark(NamedTuple):
 
 def read_mark(op: Record) -> OpMark:
     """
-    The mark in a record of the op topic; one that cannot be read settles -1, which is nothing.
+    Return the mark in a record of the op topic.
+
+    An unreadable one gets `half_offset` -1, which settles nothing.
     """
     properties = op.properties
     offset = -1
@@ -62,11 +63,11 @@ def read_mark(op: Record) -> OpMark:
 
 def op_mark(half: Record, host: Address, now_ms: int, *, is_moved: bool = False) -> Message:
     """
-    The op message that says that a half message is settled.
+    Return the op message that says that a half message is settled.
 
-    :param host: this broker's.
-    :param is_moved: because a copy of it is in the log; RocketMQ writes no such mark, and reads
-        it as any other.
+    :param host: this broker's address.
+    :param is_moved: a copy of it is in the log. RocketMQ writes no such mark, and reads it like any
+        other.
     """
     properties = {WAIT: "true", TAGS: _DONE_TAG}
     if is_moved:
@@ -86,9 +87,10 @@ def op_mark(half: Record, host: Address, now_ms: int, *, is_moved: bool = False)
 
 def committed(half: Record) -> Message:
     """
-    The message in its real topic; its stored properties are the half message's, as upstream.
+    Return the message for its real topic; its stored properties are the half message's, as in
+    RocketMQ.
 
-    :raises CorruptRecord: it does not say where it belongs.
+    :raises CorruptRecord: it does not name its real topic and queue.
     """
     properties = half.properties
     topic, queue_id = real_place(properties)
@@ -101,24 +103,24 @@ def committed(half: Record) -> Message:
 
 
 def put_back(half: Record, changes: Mapping[str, str]) -> Message:
-    """The half message once more, with other properties: what is looked at from now on."""
+    """Return a copy of the half message with other properties; the copy is checked from now on."""
     properties = {**half.properties, **changes}
     return copy_of(half, HALF_TOPIC, half.queue_id, properties, encode_properties(properties))
 
 
 def discarded(half: Record) -> Message:
-    """The half message where an operator finds those that nobody settled."""
+    """Return the half message for the topic of half messages that nobody settled, for operators."""
     return copy_of(half, TRANS_CHECK_MAX_TIME_TOPIC, 0, half.properties, half.properties_string)
 
 
 def check_request(copy: Message, append: AppendResult, stored_ms: int) -> RemotingCommand:
     """
-    CHECK_TRANSACTION_STATE: asks a producer what became of its transaction.
+    Return CHECK_TRANSACTION_STATE, which asks a producer about its transaction.
 
     :param copy: the half message as it was put back.
-    :param append: where it is now; the producer's answer names this place.
-    :param stored_ms: when the half message that it replaces was stored.
-    :raises CorruptRecord: it does not say where it belongs.
+    :param append: its place now, which the producer's answer names.
+    :param stored_ms: store time of the half message that it replaces, ms.
+    :raises CorruptRecord: it does not name its real topic and queue.
     """
     properties = decode_properties(copy.properties_string)
     topic, queue_id = real_place(properties)

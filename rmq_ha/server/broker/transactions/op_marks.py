@@ -1,4 +1,5 @@
-"""Which half messages of a queue the op messages settle, and which op messages are used up.
+"""Knows which half messages of a queue are settled by op messages, and which op messages are used
+up.
 
 Spec: store.md, section 11.3.
 """
@@ -9,10 +10,10 @@ from collections.abc import Callable
 from rmq_ha.server.broker.transactions.messages import OpMark
 
 WINDOW = 1 << 20
-"""Half messages (a byte each) and op messages (eight bytes each) that one pass knows of."""
+"""Most half messages (a byte each) and op messages (eight bytes each) in one pass."""
 _EARLY_AT_MOST = 1 << 16
 _EARLY_REST_MS = 60_000
-"""A copy that was put when its op message was in the log already is not younger than this."""
+"""A copy that was stored after its op message was in the log is not younger than this, ms."""
 
 _SETTLED = 1
 _ENDED = 2
@@ -20,16 +21,16 @@ _ENDED = 2
 
 class OpMarks:
     """
-    One pass over a half queue: what its op messages say.
+    The op messages for one pass over a half queue.
 
-    An op message is used up when it settles nothing at or behind the head of the half queue. It
-    is kept longer when the half message that it ends has a copy that rests (its producer asked
-    for a time without checks): the copy is found by its original's offset.
+    An op message is used up when it settles nothing at or after the head of the half queue. It is
+    kept longer if the half message that it ends has a resting copy, whose producer asked for a time
+    without checks: the copy is found by its original's offset.
 
     :param half_start: queue offset where this pass begins.
     :param op_start: queue offset of the first op message that is not used up.
-    :param rests: tells of a queue offset before `half_start` whether that half message may have a
-        resting copy.
+    :param rests: returns for a queue offset before `half_start` whether that half message may have
+        a resting copy.
     """
 
     def __init__(
@@ -49,11 +50,11 @@ class OpMarks:
 
     @property
     def end(self) -> int:
-        """This pass knows nothing of half messages from here on."""
+        """Queue offset from which on this pass knows nothing of half messages."""
         return self._start + self._window
 
     def add(self, mark: OpMark) -> None:
-        """One op message; they come in the order of their queue."""
+        """Add one op message; they come in the order of their queue."""
         offset = mark.half_offset
         index = offset - self._start
         if index < 0:
@@ -66,7 +67,7 @@ class OpMarks:
             states[index] |= _SETTLED if mark.is_moved else _SETTLED | _ENDED
         place = mark.op_offset - self._op_start
         if len(self._values) <= place < self._window:
-            # Op messages that cannot be read any more settle nothing.
+            # Op messages that cannot be read settle nothing.
             self._values.extend([-1] * (place - len(self._values)))
             self._values.append(offset)
 
@@ -79,7 +80,7 @@ class OpMarks:
         return 0 <= index < len(self._states) and self._states[index] != 0
 
     def next_open(self, half_offset: int) -> int:
-        """The first one from here on that no op message names; `end` at most."""
+        """Return the first queue offset from here on that no op message names; at most `end`."""
         index = half_offset - self._start
         if index < 0:
             return half_offset
@@ -89,9 +90,10 @@ class OpMarks:
 
     def take_ended(self, half_offset: int) -> bool:
         """
-        Whether its producer ended this one, which has a copy; asked for that copy.
+        Return whether the producer ended the half message at this offset, which has a copy that is
+        now looked at.
 
-        Its op message is used up with that.
+        This uses its op message up.
         """
         index = half_offset - self._start
         if index < 0:
@@ -100,10 +102,11 @@ class OpMarks:
 
     def op_progress(self, half_head: int, head_stored_ms: int) -> int:
         """
-        Queue offset of the first op message that is not used up.
+        Return the queue offset of the first op message that is not used up.
 
-        :param half_head: where the next pass begins.
-        :param head_stored_ms: when that message was stored; now if there is none.
+        :param half_head: queue offset where the next pass begins.
+        :param head_stored_ms: store time of that half message, ms; the present time if there is
+            none.
         """
         kept = [
             op_offset

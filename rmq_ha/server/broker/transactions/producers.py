@@ -18,7 +18,7 @@ _OPAQUE_MASK = 0x7FFFFFFF
 
 
 class ProducerAsker:
-    """Pushes the questions of the transaction check to producers."""
+    """Sends the requests of the transaction check to producers."""
 
     log = Logger()
 
@@ -27,15 +27,15 @@ class ProducerAsker:
         self._asked = count()
 
     def is_overloaded(self, group: str) -> bool:
-        """There are producers, and none of them reads what it is sent."""
+        """Return whether the group has producers, and none of them reads its connection."""
         channels = self._channels(group)
         return bool(channels) and all(channel.is_full for channel in channels)
 
     def ask(self, group: str, copy: Message, append: AppendResult, stored_ms: int) -> None:
         """
-        Ask one producer of the group about a half message; harmless without any.
+        Ask one producer of the group about a half message; harmless if there is none.
 
-        :param stored_ms: when the half message that the copy replaces was stored.
+        :param stored_ms: store time of the half message that the copy replaces, ms.
         """
         channels = [item for item in self._channels(group) if not item.is_full]
         if not channels:

@@ -1,4 +1,4 @@
-"""How far the checks have dealt with half and op queues, for this life and for the next one."""
+"""The progress of the checks in half and op queues, in memory and for the next master."""
 
 from collections.abc import Callable, Mapping
 
@@ -8,11 +8,14 @@ from rmq_ha.server.broker.transactions.messages import GROUP
 
 class CheckProgress:
     """
-    In memory at once; in the table of offsets, which survives a crash and goes to slaves, only
-    when the log that it rests on does too. Else whoever goes on without the end of the log would
-    never look at a half message again whose op message is lost.
+    Keeps progress in memory at once.
 
-    :param is_safe: whether the log up to there is flushed, and replicated if sends wait for that.
+    Writes it into the table of offsets, which survives a crash and goes to slaves, only when the
+    log that it depends on survives as well. Otherwise a broker without the end of the log would
+    never look again at a half message whose op message is lost.
+
+    :param is_safe: returns whether the log up to an offset is flushed, and replicated if sends wait
+        for that.
     """
 
     def __init__(self, offsets: ConsumerOffsetManager, is_safe: Callable[[int], bool]) -> None:
@@ -22,17 +25,17 @@ class CheckProgress:
         self._waiting: dict[int, tuple[int, dict[str, int]]] = {}
 
     def begin(self) -> None:
-        """What the table says is all that is known."""
+        """Forget the progress in memory, so that the table counts."""
         self._known.clear()
         self._waiting.clear()
 
     def query(self, topic: str, queue_id: int) -> int:
-        """Queue offset where to go on; -1 without one."""
+        """Return the queue offset where to continue; -1 if there is none."""
         known = self._known.get((topic, queue_id))
         return self._offsets.query(GROUP, topic, queue_id) if known is None else known
 
     def set_back(self, queue_id: int, starts: Mapping[str, int]) -> None:
-        """Begin anew, in the table too."""
+        """Set progress back, in memory and in the table."""
         self._waiting.pop(queue_id, None)
         for topic, offset in starts.items():
             self._known[topic, queue_id] = offset
@@ -40,10 +43,10 @@ class CheckProgress:
 
     def commit(self, queue_id: int, progress: Mapping[str, int], log_end: int) -> None:
         """
-        A round has come so far, by what the log says up to its end.
+        Take the progress of a round, which depends on the log up to its end.
 
-        One that still waits for the log goes first; what comes meanwhile is written with a later
-        round.
+        Progress that still waits for the log to be safe is written first. Later progress waits for
+        a later round.
         """
         for topic, offset in progress.items():
             self._known[topic, queue_id] = offset

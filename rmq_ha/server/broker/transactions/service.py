@@ -1,4 +1,4 @@
-"""TransactionalMessageCheckService: a round over the half queues at every interval.
+"""TransactionalMessageCheckService: runs a round over the half queues at every interval.
 
 Spec: store.md, section 11.3.
 """
@@ -40,15 +40,15 @@ _ILLEGAL = PutMessageResult(PutMessageStatus.MESSAGE_ILLEGAL)
 
 class TransactionalMessageCheckService:
     """
-    Looks after open transactions while a master runs.
+    Checks open transactions while a master runs.
 
-    `transactionCheckInterval` counts from the end of a round to the start of the next, and is
-    read anew for each; the other settings hold for the rounds that begin after a change.
+    `transactionCheckInterval` counts from the end of a round to the start of the next, and is read
+    again for each. The other settings apply to the rounds that begin after a change.
 
-    :param front: where messages are put: the store, or the plugins around it.
-    :ivar rounds: how many have ended.
-    :ivar halves: finds what an END is about.
-    :ivar put: stores messages in order; none behind one that is refused.
+    :param front: stores messages: the store, wrapped by the plugins.
+    :ivar rounds: number of rounds that have ended.
+    :ivar halves: finds the half message to which an END applies.
+    :ivar put: stores messages in order, and none after one that is refused.
     """
 
     log = Logger()
@@ -108,9 +108,9 @@ class TransactionalMessageCheckService:
 
     def stop(self) -> "Deferred[None]":
         """
-        No more rounds.
+        Run no more rounds.
 
-        :returns: fires with None when the one that was under way is over; never fails.
+        :returns: fires with None when a round under way is over; never fails.
         """
         self._is_started = False
         if self._timer is not None:
@@ -163,9 +163,10 @@ class TransactionalMessageCheckService:
 
     def _put_together(self, messages: list[Message]) -> "Deferred[list[PutMessageResult]]":
         """
-        One write, so that a crash parts no message from the op message for it.
+        Store messages with one write, so that a crash separates no message from its op message.
 
-        The store takes each for itself: an op message whose commit it refuses would lose that.
+        The store refuses each message alone. So no message is stored from the first unstorable one
+        on: an op message whose commit is refused would lose that commit.
         """
         count = len(list(takewhile(self._is_storable, messages)))
         refused = [_ILLEGAL] * (len(messages) - count)
@@ -192,7 +193,10 @@ class TransactionalMessageCheckService:
         return ready is not None and self._store.log.encoder.fault(ready, limit) is None
 
     def _is_dispatched(self) -> bool:
-        """An op message that is in the log and not in its queue must not be overlooked."""
+        """
+        Dispatch the rest of the log; return whether all is dispatched, so that no op message is
+        missed.
+        """
         dispatcher = self._store.dispatcher
         for _ in range(_SLICES_AT_ONCE):
             if dispatcher.behind <= 0 or not dispatcher.run_slice():
@@ -200,7 +204,10 @@ class TransactionalMessageCheckService:
         return dispatcher.behind <= 0
 
     def _is_safe(self, log_end: int) -> bool:
-        """Neither this machine nor the slave that takes over can lose the log below this."""
+        """
+        Return whether neither this machine nor the slave that takes over can lose the log below
+        this offset.
+        """
         store = self._store
         if store.log.flushed_offset < log_end:
             return False

@@ -1,4 +1,4 @@
-"""What to do with a half message that no op message settles.
+"""Decides what to do with a half message that no op message settles.
 
 Spec: store.md, section 11.3.
 """
@@ -19,12 +19,12 @@ _LONG_DIGITS = 19
 
 class Verdict(Enum):
     """
-    What becomes of an open half message.
+    The decision about an open half message.
 
-    :ivar LATER: it is too young, and so is what comes behind it: this round is over.
+    :ivar LATER: it and all later ones are too young: this round is over.
     :ivar IMMUNE: its producer asked for a longer rest: it moves to the end of the queue.
     :ivar CHECK: it moves to the end of the queue, and its producer is asked.
-    :ivar DISCARD: it was asked about too often, or is too old.
+    :ivar DISCARD: its producer was asked too often, or it is too old.
     """
 
     LATER = 1
@@ -48,7 +48,7 @@ class CheckLimits(NamedTuple):
 
 
 def number_of(text: str | None) -> int:
-    """A number in a property, as RocketMQ reads it: -1 for none and for anything else."""
+    """Return a number in a property as RocketMQ reads it; -1 if it is missing or not a number."""
     if text is None or len(text) > _LONG_DIGITS:
         return -1
     digits = text.removeprefix("-")
@@ -56,7 +56,7 @@ def number_of(text: str | None) -> int:
 
 
 def next_check_times(properties: Mapping[str, str]) -> int:
-    """How often the producer will have been asked after the next time."""
+    """Return how often the producer will have been asked after the next time."""
     times = properties.get(TRANSACTION_CHECK_TIMES)
     return 1 if times is None else number_of(times) + 1
 
@@ -70,14 +70,14 @@ def judge(
     limits: CheckLimits,
 ) -> Verdict:
     """
-    Decide about a half message for which there is no op message.
+    Decide about a half message without an op message.
 
-    A message born in the future (the producer's clock) is not waited for: it is checked at once.
-    What was stored in this very round is never discarded in it, other than in RocketMQ, which
-    gives the answer to the last question no time.
+    A message born in the future (by the producer's clock) is checked at once. A half message that
+    was stored in this very round is never discarded in it. RocketMQ does so, and leaves no time for
+    the answer to the last question.
 
-    :param stored_ms: when it was stored.
-    :param began_ms: when the round began.
+    :param stored_ms: store time of the half message, ms.
+    :param began_ms: time when the round began, ms.
     """
     if stored_ms >= began_ms:
         return Verdict.LATER
