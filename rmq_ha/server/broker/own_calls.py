@@ -1,4 +1,4 @@
-"""This broker's own requests to name servers and to its master, with or without TLS and signatures."""
+"""This broker's own requests to name servers and its master, with or without TLS and signatures."""
 
 from collections.abc import Callable
 

@@ -208,7 +208,7 @@ class SlaveSynchronize:
             self.synchronize()
 
     def statistics(self) -> SlaveCopies:
-        """The state of each copy at this moment."""
+        """Return the present state of each copy."""
         now = self._clock.seconds()
         tables = {
             kind.name: TableCopy(

@@ -92,7 +92,7 @@ class _Latencies:
         )
 
     def quantile_ms(self, share: float) -> float:
-        """The upper limit of the bucket that holds this share of the puts."""
+        """Return the upper limit of the bucket that holds this share of the puts, ms."""
         counts = self._now if self._last is None else self._last
         rank = sum(counts) * share
         seen = 0
@@ -104,7 +104,7 @@ class _Latencies:
 
 
 class _Counts(dict[tuple[str, int], list[int]]):
-    """Messages and bytes by topic and queue."""
+    """Number of messages and their bytes, by topic and queue."""
 
     def __missing__(self, key: tuple[str, int]) -> list[int]:
         count = self[key] = [0, 0]
@@ -112,7 +112,10 @@ class _Counts(dict[tuple[str, int], list[int]]):
 
 
 class _Pulls(dict[tuple[str, int, str], list[int]]):
-    """Messages, bytes, pulls and their ms by topic, queue and group."""
+    """
+    Numbers of messages, their bytes, pulls, and the duration of these in ms, by topic, queue and
+    group.
+    """
 
     def __missing__(self, key: tuple[str, int, str]) -> list[int]:
         count = self[key] = [0, 0, 0, 0]

@@ -48,7 +48,7 @@ class Electorate(Protocol):
     @property
     def epoch(self) -> int | None:
         """
-        Epoch of the last election that this broker heard of; None: name servers are told no epoch.
+        Epoch of the last election that this broker heard of; None if name servers are told none.
         """
 
     def leads(self, term: int) -> bool:
@@ -84,8 +84,7 @@ class Role:
     Only `brokerRole` of the configuration stores it, as in Java.
 
     :ivar electorate: the elections; None if the configuration fixes the role.
-    :ivar may_begin: a configured master delivers delayed messages and numbers messages from its
-        start on.
+    :ivar may_begin: a master may deliver delayed messages and number messages from its start on.
     """
 
     def __init__(self, config: MessageStoreConfig, electorate: Electorate | None = None) -> None:
@@ -97,9 +96,7 @@ class Role:
     @property
     def is_slave(self) -> bool:
         """
-        Whether the broker is a slave now.
-
-        A broker that was not yet elected to any role is not a slave.
+        Whether the broker is a slave now; a broker that was not elected to any role yet is not.
         """
         return self._config.broker_role is BrokerRole.SLAVE
 
@@ -108,8 +105,7 @@ class Role:
         """
         Whether a consumer that asks for an offset outside the queue may be told another one.
 
-        A broker that is not sure to lead may lack messages that the consumer has read at the
-        master.
+        A broker that is not sure to lead may lack messages that the consumer read at the master.
         """
         if self.is_slave:
             return False
@@ -117,9 +113,7 @@ class Role:
 
     @property
     def begins_as_master(self) -> bool:
-        """
-        Whether the broker numbers and delivers messages from its start on, without an election.
-        """
+        """Whether the broker numbers and delivers messages from its start on, without elections."""
         return self.may_begin and not self.is_slave
 
     def observe(self, observer: RoleObserver) -> None:
@@ -193,11 +187,9 @@ class JournalBrokerContext:
     """
     The parts of a broker that its journal uses.
 
-    :ivar calls: `rmq_ha.base.remoting.calls.Calls`, which signs requests; the journal does not stop
-        it.
+    :ivar calls: `rmq_ha.base.remoting.calls.Calls`, which signs requests; the broker stops it.
     :ivar identity: returns the broker's identity as it is now.
-    :ivar tables: makes a `rmq_ha.server.replication.epochs.tables.Tables`, which sends and takes
-        the broker's tables.
+    :ivar tables: makes a `rmq_ha.server.replication.epochs.tables.Tables` of the broker's tables.
     :ivar set_master_address: sets the master whose tables the broker asks for; None for no master.
     :ivar masters: decides which masters may be followed.
     """
@@ -222,10 +214,10 @@ class Cleaner(Protocol):
         """Have the next rounds delete expired files at any hour."""
 
     def log_ratio(self) -> float:
-        """How full the log's disk is, 0 to 1."""
+        """Return how full the log's disk is, 0 to 1."""
 
     def queue_ratio(self) -> float:
-        """How full the queues' disk is, 0 to 1."""
+        """Return how full the queues' disk is, 0 to 1."""
 
     def check_disk(self) -> None:
         """Refuse puts while the disk is full; take them again when it is not."""
@@ -244,7 +236,7 @@ class Replication(Protocol):
         """Close everything; every waiting put gets its answer."""
 
     def appended(self) -> None:
-        """The log grew. Called once a turn, after all appends of that turn."""
+        """Take note that the log grew; called once a turn, after all appends of that turn."""
 
     def when_replicated(
         self, next_offset: int, start_offset: int, decided: Decided
@@ -261,16 +253,13 @@ class Replication(Protocol):
         """Return whether the records between these offsets are replicated."""
 
     def replicated_offset(self) -> int:
-        """
-        Return up to which physical offset the log is replicated; 0 if no other machine has any of
-        it.
-        """
+        """Return up to where the log is replicated; 0 if no other machine has any of it."""
 
     def set_master_address(self, address: str | None) -> None:
         """Take `host:port` of the master's HA listener, which a slave's registration learned."""
 
     def statistics(self) -> JournalStatistics:
-        """Connections with their lag, for metrics and the log."""
+        """Return the connections with their lag, for metrics and the log."""
 
 
 class Flusher(Protocol):
@@ -288,8 +277,7 @@ class Flusher(Protocol):
 
 class Journal(Protocol):
     """
-    Keeps messages; says when they are kept as promised, which may be read, and what the broker's
-    role is.
+    Keeps messages, says when they are kept as promised, and knows the broker's role.
 
     Its calls in order: `attach` (a store is being built around it), `join` (a broker is), `load`,
     `check_presence`, `recover`, `mend`, `start`, `stop`, `flush`, and then `close`.
@@ -303,8 +291,8 @@ class Journal(Protocol):
     :ivar cleaner: deletes old files.
     :ivar always_waits: every put waits until it is kept, even if its message does not ask for that.
     :ivar goes_on_after_kill: `recover` accepts `LeftByCrash.KILLED`; else a kill counts as a crash.
-    :ivar dispatch_from: after `mend`, the physical offset from which on queues still lack messages;
-        None if they lack none before their end.
+    :ivar dispatch_from: set by `mend`: queues lack messages from this offset on; None if they do
+        not.
     :ivar once_a_turn: callables for the turn after the log grew, in this order.
     """
 
@@ -333,7 +321,7 @@ class Journal(Protocol):
         """Append messages; the group has the result of each."""
 
     def append_batch(self, batch: BatchLayout, now_ms: int) -> AppendResult | PutMessageStatus:
-        """Append all of a batch or nothing; one result for all of it."""
+        """Append all members of a batch or none; return one result for all."""
 
     def kept(
         self, start_offset: int, next_offset: int, since: float, decided: Decided
@@ -351,10 +339,7 @@ class Journal(Protocol):
 
     @property
     def replicated_end(self) -> int:
-        """
-        Physical offset up to which other machines have the log; the log's end if there are no
-        others.
-        """
+        """Physical offset up to which others have the log; the log's end if there are no others."""
 
     def why_no_puts(self) -> str:
         """
@@ -445,9 +430,8 @@ class Journal(Protocol):
         Whether a slave's log is a part of its master's log, as far as they were compared, or is
         empty.
 
-        Only then the master's tables belong to it. A master whose log is another or empty has
-        tables without the topics and groups of this slave's messages, and taking them would delete
-        these.
+        Only then the master's tables belong to it. Tables of a master whose log is another or empty
+        would take the topics and groups of this slave's messages away.
         """
 
     def routes(self) -> dict[int, Any]:
@@ -464,4 +448,4 @@ class Journal(Protocol):
         """Return the state of the pair in short, for `rmqha-admin`."""
 
     def statistics(self) -> JournalStatistics:
-        """Connections with their lag, for metrics, health and the log."""
+        """Return the connections with their lag, for metrics, health and the log."""

@@ -1,4 +1,4 @@
-"""The facts of a journal that metrics, health and the page show, whatever replicates it."""
+"""The facts of a journal that metrics, health and the page show, for every kind of replication."""
 
 from dataclasses import dataclass
 

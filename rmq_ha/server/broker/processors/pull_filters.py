@@ -19,7 +19,7 @@ from rmq_ha.server.store.reading.tag_filter import TagFilter
 
 
 class PullFilters:
-    """Makes the filter of each pull, from the request's own subscription or the group's."""
+    """Makes the filter of each pull, from the subscription in the request or from the group's."""
 
     def __init__(
         self, config: BrokerConfig, consumers: ConsumerManager, filters: ConsumerFilterManager

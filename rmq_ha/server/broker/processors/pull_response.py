@@ -1,4 +1,4 @@
-"""The bytes of a successful pull response, made in one join.
+"""Makes the bytes of a successful pull response in one join.
 
 Spec: remoting.md, sections 1.2, 1.3 and 6.7, appendix A.4.
 """

@@ -96,7 +96,7 @@ class TransactionalMessageCheckService:
         )
 
     def start(self) -> None:
-        """Have the first round one interval from now."""
+        """Begin rounds, the first one an interval from now."""
         if not self._is_started:
             self._is_started = True
             self._fates.begin(self._store.log.max_offset)

@@ -1,4 +1,5 @@
-"""Delayed messages: how they wait, when they go on, and what a start knows of both.
+"""Delayed messages: how they wait, how they are delivered, and how a start finds out which of them
+were delivered.
 
 Enter at `schedule.ScheduleMessageService`.
 """

@@ -100,7 +100,7 @@ class LookBack:
         self._since.clear()
         self._copies = None
 
-    # Where a level begins
+    # The queue offset where a level begins
 
     def is_settled(self, level: DelayLevel) -> bool:
         """
@@ -186,7 +186,7 @@ class LookBack:
     def _queue(self, level: DelayLevel) -> ConsumeQueue | None:
         return self._queues.get(SCHEDULE_TOPIC, level.number - 1)
 
-    # Message by message
+    # Single messages
 
     def is_delivered(self, level: DelayLevel, offset: int, record: Record) -> bool | None:
         """

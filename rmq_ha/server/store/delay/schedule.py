@@ -1,4 +1,4 @@
-"""ScheduleMessageService: gives delayed messages to their topics when they are due.
+"""ScheduleMessageService: puts delayed messages into their real topics when they are due.
 
 Spec: store.md, section 10.
 """
@@ -139,9 +139,9 @@ class ScheduleMessageService:
 
     def start(self) -> None:
         """
-        Read delayOffset.json, now that the queues are complete, and begin to deliver in 1 s.
+        Read delayOffset.json, after the queues are complete, and begin to deliver in 1 s.
 
-        :raises StoreError: the file with its backup, or a queue, cannot be read.
+        :raises StoreError: neither the file nor its backup can be read, or a queue cannot be read.
         """
         if self._levels:
             return

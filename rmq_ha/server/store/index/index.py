@@ -221,7 +221,7 @@ class IndexService:
         return (0, 0) if file is None else (_number(file.path), file.header.index_count)
 
     def headers(self) -> list[tuple[str, IndexHeader]]:
-        """Path and header of each file, oldest first."""
+        """Return path and header of each file, oldest first."""
         return [(file.path, file.header) for file in self._files]
 
     # Writing

@@ -15,7 +15,7 @@ us."""
 
 
 def file_name(start: int) -> str:
-    """The name of the file whose first byte is at `start`."""
+    """Return the name of the file whose first byte is at `start`."""
     return f"{start:0{_NAME_DIGITS}d}"
 
 

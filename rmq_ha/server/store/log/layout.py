@@ -33,7 +33,7 @@ def make_commit_log(disk: Disk, config: MessageStoreConfig) -> CommitLog:
 
 
 def classic_commit_log(disk: Disk, config: MessageStoreConfig) -> CommitLog:
-    """Open the log of a broker that is in no DLedger group, for a caller that is in one."""
+    """Return the log of a broker outside a DLedger group, for a caller whose broker is in one."""
     return CommitLog(*log_files(disk, config))
 
 

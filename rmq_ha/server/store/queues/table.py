@@ -100,7 +100,7 @@ class ConsumeQueueTable:
         return extension
 
     def items(self) -> ItemsView[tuple[str, int], ConsumeQueue]:
-        """All queues by topic and queue id."""
+        """Return all queues by topic and queue id."""
         return self._queues.items()
 
     @property

@@ -113,7 +113,7 @@ class QueueUnits:
         return self._path(self._starts[0]) if self._starts else ""
 
     def next_file_offset(self, queue_offset: int) -> int:
-        """The first queue offset of the file after the one that holds this offset."""
+        """Return the first queue offset of the file after the one that holds this offset."""
         units = self._size // UNIT_SIZE
         return queue_offset + units - queue_offset % units
 
