@@ -49,8 +49,7 @@ from rmq_ha.server.store.message_store import DefaultMessageStore
 from rmq_ha.server.store.settle import Done, Others
 
 _CANDIDATES = 256
-"""Most records of one hash that are compared. If the window has more of them, later ones are not
-compared."""
+"""Most records of one hash that are compared, the newest first. Older ones are not compared."""
 _STEPS = 8
 """Most steps of a search, of a thousand items each. Only an attack makes longer chains."""
 _SECOND_MS = 1000
@@ -119,7 +118,7 @@ def uniq_key_in(properties_string: str) -> str:
 
 class DuplicateWindow:
     """
-    Knows which sends of the last time are stored.
+    Recognizes repeated sends for some time after the first one was stored.
 
     :param store: a store with an index.
     :param window_ms: how many ms after it was stored a message is recognized.
@@ -279,7 +278,7 @@ class DuplicateWindow:
         """
         Call `again` when the message under way is in the index, or was not stored.
 
-        That may wait for a quorum.
+        That may wait for a quorum. After `_PATIENCE_S` the answer is OS_PAGECACHE_BUSY.
         """
         outcomes = self._store.statistics.outcomes
         waiting: Deferred[None] = Deferred()

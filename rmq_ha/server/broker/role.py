@@ -152,7 +152,7 @@ class RoleSwitch:
         """
         Whether this broker is a slave now.
 
-        A member that is neither slave nor master is False, and takes no puts.
+        A member that is neither slave nor master is not; it takes no puts.
         """
         return self._configuration.store.broker_role is BrokerRole.SLAVE
 

@@ -30,9 +30,8 @@ class DelayLevel:
     :ivar unsure_until: a message below this queue offset may have been delivered before this start,
         so the log is searched for its copy.
     :ivar recorded: the queue offset in the progress file.
-    :ivar found: messages at or above `recorded` or just below it, that were delivered before this
-        start.
-    :ivar again: messages below `recorded` that were not delivered before this start, and are now.
+    :ivar found: number of messages that are not delivered again, because their copies were found.
+    :ivar again: number of messages below `recorded` that are delivered, as they have no copies.
     :ivar marks: queue offsets, each with the time in seconds when all messages below it had
         arrived. They replace the machine's clock after somebody set that back.
     """

@@ -159,7 +159,7 @@ class LocalJournal(JournalBase):
         log.last_store_timestamp = recovered.last_store_timestamp
         if queues.max_physical_offset >= recovered.end:
             queues.truncate(recovered.end)
-        if store.index is not None:  # flush a full index file before the log's new end
+        if store.index is not None:  # an index file may be flushed before the log
             store.index.truncate(recovered.end)
         kept_ms = config.file_reserved_time * _HOUR_MS
         tell_lost_files(log, queues, kept_ms, store.host.now_ms())

@@ -107,7 +107,7 @@ class QueueExtension:
             last, data = self._staged[-1]
             position = last + len(data)
         room = -position % size
-        # At the very start of a file the whole file is free, unless the file before is full.
+        # At the start of a file the free rest is the whole file, not 0.
         if (room or size) - END_ROOM < len(unit):
             self._staged.append((position, END_MARK))
             position += room
