@@ -102,8 +102,8 @@ class Registration:
         self._learned = learned
         self._unreachable: set[str] = set()
         self._is_started = self._is_stopped = False
-        self._changes: dict[int, TopicConfig] = {}  # by the counter of the version that each made
-        self._waiting: list[Deferred[None]] = []  # wait for the next round with changes
+        self._changes: dict[int, TopicConfig] = {}  # topics by the version counter of their change
+        self._waiting: list[Deferred[None]] = []  # callers; each waits for the next round
         self._is_telling = False
         self._again: IDelayedCall | None = None
         self._pause_s = AGAIN_SECONDS
@@ -234,7 +234,7 @@ class Registration:
 
     async def _round(self) -> None:
         if self._standing.successor:
-            await self._ask_versions(self.name_servers)  # one of rmq-ha notes who stands aside
+            await self._ask_versions(self.name_servers)  # they learn that it stands aside
             return
         if self._config.force_register or await self._is_wanted():
             await self._register_all()
@@ -293,7 +293,7 @@ class Registration:
             if name_server in dead and name_server in self._targets:
                 result = await self._register_at(name_server, body, dead.pop(name_server))
         if identity.broker_id == MASTER_ID and self._presented.broker_id != MASTER_ID:
-            self._told_id = None  # it may have come late: register once more
+            self._told_id = None  # the name server may keep the old id: register again
         return result
 
     async def _register_at(

@@ -143,7 +143,7 @@ class StatsTable(Generic[Key]):
         return item
 
     def _make_room(self, tick: int) -> None:
-        """Free at least an eighth of the items, as it reads all of them."""
+        """Free at least an eighth of the items at once, because it has to read all of them."""
         resting = tick - _WINDOWS[Window.MINUTE][1]
         for key in [key for key, item in self._items.items() if item.tick < resting]:
             del self._items[key]

@@ -205,8 +205,8 @@ class TransactionalMessageCheckService:
 
     def _is_safe(self, log_end: int) -> bool:
         """
-        Return whether neither this machine nor the slave that takes over can lose the log below
-        this offset.
+        Return whether neither this machine nor a slave that takes over can lose the log below an
+        offset.
         """
         store = self._store
         if store.log.flushed_offset < log_end:
