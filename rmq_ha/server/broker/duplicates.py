@@ -82,12 +82,12 @@ class SendKey(NamedTuple):
         return self.stored_in, self.uniq_key
 
 
-def sent(message: Message, stored_in: str) -> SendKey | None:
+def duplicate_key_of(message: Message, stored_in: str) -> SendKey | None:
     """
-    What is compared of a message; None: it is stored whatever was stored before.
+    Make the key by which repetitions of a message are recognised.
 
-    Messages without an id, what a consumer gives back, and half messages: these two come again on
-    purpose, with the id that they had.
+    None for a message without an id, for one that a consumer sends back, and for a half message.
+    The last two come again on purpose, with the id that they had.
 
     :param stored_in: topic of its record.
     """

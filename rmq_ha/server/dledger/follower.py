@@ -149,7 +149,11 @@ class Follower:
             self._answer(token, request, code)
 
     def _drop_given_up(self) -> None:
-        """Of a disk whose sync never ends: what the leader asks again must not pile up here."""
+        """
+        Answer DISK_ERROR to requests that have waited longer than the leader's timeout.
+
+        The leader repeats them, so on a disk whose sync never ends they would pile up.
+        """
         limit = self._member.now - self._member.settings.rpc_timeout
         while self._unstored and self._unstored[0].since < limit:
             waiting = self._unstored.popleft()

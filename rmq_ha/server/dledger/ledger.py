@@ -166,10 +166,11 @@ class Ledger(LedgerReader):
 
     def append_entry(self, entries: Sequence[Entry]) -> None:
         """
-        A follower's append: all or none, as they are.
+        Append the leader's entries at a follower, unchanged: all of them, or none.
 
-        :raises InconsistentLedger: they do not follow what is there; nothing was written.
-        :raises LedgerFull: the disk is full; other StoreErrors: it refuses.
+        :raises InconsistentLedger: the first entry does not follow the ledger's last one.
+        :raises LedgerFull: the disk is full.
+        :raises StoreError: the disk refuses.
         """
         index, term, pos = self.end_index, self.end_term, self.end_pos
         for entry in entries:

@@ -230,7 +230,11 @@ class DLedgerService:
             answered.errback(RequestRejected(RemotingCode.SYSTEM_ERROR, reason))
 
     def _refused(self, host: str, code: int, reason: str) -> None:
-        """Not a member's, as far as we know; a name may stand for another address by now."""
+        """
+        Log a request from an address that is no known member's.
+
+        The members' names are looked up again, because a member may have a new address by now.
+        """
         self._refused_requests += 1
         self._lookups.again()
         more = self._refusals.admit(host, reason)

@@ -128,7 +128,11 @@ def _find(data: bytes, start: int, file_size: int) -> Chain | None:
 
 
 def _candidates(data: bytes) -> Iterator[int]:
-    """Where records may begin; a blank leads to one, but is no place to begin with."""
+    """
+    Yield positions with the magic number of a record.
+
+    Blanks are not among them: a record follows a blank, but a chain must not start at one.
+    """
     at = data.find(_MAGIC, 4)
     while at >= 0:
         yield at - 4

@@ -40,9 +40,10 @@ class CheckProgress:
 
     def commit(self, queue_id: int, progress: Mapping[str, int], log_end: int) -> None:
         """
-        A round has come so far, by what the log says up to its end.
+        Note how far a round of checks got after it had read the log up to `log_end`.
 
-        One that still waits for the log goes first; what comes meanwhile is written with a later
+        The progress is written into the offset table once the log is safe up to `log_end`. While
+        the progress of an earlier round still waits for that, this one is written with a later
         round.
         """
         for topic, offset in progress.items():

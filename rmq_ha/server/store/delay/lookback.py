@@ -200,7 +200,12 @@ class LookBack:
         return is_there
 
     def reached(self, level: DelayLevel, offset: int) -> None:
-        """Everything below is delivered: from some offset on there is nothing to ask any more."""
+        """
+        Note that this level has delivered all messages before `offset`.
+
+        From `unsure_until` on, no message can have been delivered before this start, so nothing is
+        asked any more. The copies are dropped when no level asks.
+        """
         if not level.unsure_until or offset < level.unsure_until:
             return
         level.unsure_until = 0

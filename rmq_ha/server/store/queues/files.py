@@ -22,8 +22,8 @@ def most_queue_files(open_files: int) -> int:
     """
     How many queue files are kept open, while as many again may have been made just now.
 
-    :param open_files: that this process may have, besides connections: also those of log and index,
-        listening ports, and tables that are being written.
+    :param open_files: how many files this process may open, connections not counted. The files of
+        log and index, listening ports, and tables that are being written count among them.
     """
     room = open_files - _FEWEST_OTHERS
     usual = max(FEWEST_QUEUE_FILES, open_files - _OTHER_FILES)
