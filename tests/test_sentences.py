@@ -16,6 +16,7 @@ FINISHED = [
     "SECURITY.md",
     "docs/capacity.md",
     "docs/carry-on.md",
+    "docs/client.md",
     "docs/clients-5x.md",
     "docs/compared.md",
     "docs/controller-tested.md",
