@@ -32,6 +32,7 @@ FINISHED = [
     "docs/guarantees.md",
     "docs/hardening.md",
     "docs/how-we-know.md",
+    "docs/howto.md",
     "docs/index.md",
     "docs/install.md",
     "docs/migration.md",
@@ -57,6 +58,8 @@ FINISHED = [
     "docs/reliability.md",
     "docs/security.md",
     "docs/spark.md",
+    "docs/testing.md",
+    "docs/tutorial.md",
     "docs/upgrade.md",
     "docs/use.md",
 ]
