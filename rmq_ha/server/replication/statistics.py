@@ -124,6 +124,11 @@ class ReplicationStatistics(JournalStatistics):
     unacknowledged_seconds: float | None = None
 
     @property
+    def follows_master(self) -> bool:
+        """This broker is a slave that appends what its master sends."""
+        return self.master is not None and self.master.is_followed
+
+    @property
     def stranded(self) -> int:
         """Number of slaves that need bytes which this master has deleted."""
         return sum(slave.is_stranded for slave in self.slaves)
