@@ -1,4 +1,4 @@
-"""What members say to each other, as values: the fields of chapter 6 in our spelling."""
+"""Messages between members as values: the fields of chapter 6, spelled in this project's way."""
 
 import msgspec
 
@@ -9,7 +9,7 @@ from rmq_ha.server.dledger.codes import PushType, VoteResult
 
 class GroupMessage(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """
-    What every body has.
+    The fields that every message can have.
 
     Spec: dledger.md, section 5.2
 
@@ -30,8 +30,8 @@ class VoteRequest(GroupMessage, frozen=True, kw_only=True):
     """
     Spec: dledger.md, section 6.1.
 
-    :ivar transfer: the leader itself asked the candidate to take over; ours, written only when
-        true: upstream ignores keys that it does not know.
+    :ivar transfer: the leader itself asked the candidate to take over. Only rmq-ha knows this key,
+        and writes it only when true; upstream ignores unknown keys.
     """
 
     ledger_end_index: Int64 = -1
@@ -51,9 +51,10 @@ class HeartBeatRequest(GroupMessage, frozen=True, kw_only=True):
 
 class HeartBeatResponse(GroupMessage, frozen=True, kw_only=True):
     """
-    Spec: dledger.md, section 6.2; of a success only code and term -1 are there.
+    Spec: dledger.md, section 6.2. A success has only a code and the term -1.
 
-    :ivar room: of this member's disk, a `Room`; None: free; ours, written only when it is not.
+    :ivar room: the room on this member's disk, as a `Room`; None: free. Only rmq-ha knows this key,
+        and writes it only when the disk is not free.
     """
 
     room: Int64 | None = None
@@ -63,7 +64,7 @@ class PushEntryRequest(GroupMessage, frozen=True, kw_only=True):
     """
     Spec: dledger.md, section 6.4.
 
-    :ivar batch_entry: entries with consecutive indexes; not empty: `entry` is absent.
+    :ivar batch_entry: entries with consecutive indexes. If this is not empty, `entry` is absent.
     """
 
     type: PushType = PushType.APPEND
@@ -76,8 +77,8 @@ class PushEntryResponse(GroupMessage, frozen=True, kw_only=True):
     """
     Spec: dledger.md, section 6.4.
 
-    :ivar index: of the first entry; None for COMMIT.
-    :ivar count: of entries; 0 for COMMIT.
+    :ivar index: index of the first entry; None for COMMIT.
+    :ivar count: number of entries; 0 for COMMIT.
     """
 
     index: Int64 | None = None
@@ -90,7 +91,8 @@ class MetadataRequest(GroupMessage, frozen=True, kw_only=True):
     """
     Spec: dledger.md, section 6.5.
 
-    :ivar status: tell also how the member is; ours, written only when true.
+    :ivar status: ask also for the member's state. Only rmq-ha knows this key, and writes it only
+        when true.
     """
 
     status: bool = False
@@ -98,10 +100,12 @@ class MetadataRequest(GroupMessage, frozen=True, kw_only=True):
 
 class MetadataResponse(GroupMessage, frozen=True, kw_only=True):
     """
-    All but the peers is ours, and there only if it was asked for.
+    The answer to METADATA. All fields but the peers exist only in rmq-ha, and are set only if
+    `status` was asked for.
 
     :ivar peers: addresses by member id, as the answering member knows them.
-    :ivar watermarks: of a leader: by member, up to where its ledger is known to be the leader's.
+    :ivar watermarks: by member, the last entry known to be equal to the leader's; only from a
+        leader.
     """
 
     peers: dict[str, str] = {}
@@ -122,7 +126,7 @@ class GetEntriesRequest(GroupMessage, frozen=True, kw_only=True):
 
 
 class GetEntriesResponse(GroupMessage, frozen=True, kw_only=True):
-    """:ivar entries: at most one."""
+    """:ivar entries: at most one entry."""
 
     entries: tuple[Entry, ...] = ()
 
@@ -134,7 +138,7 @@ class AppendEntryRequest(GroupMessage, frozen=True, kw_only=True):
 
 
 class AppendEntryResponse(GroupMessage, frozen=True, kw_only=True):
-    """:ivar pos: -1: refused."""
+    """:ivar pos: position of the entry; -1: it was refused."""
 
     index: Int64 = -1
     pos: Int64 = -1
