@@ -41,7 +41,7 @@ class SlaveStatistics:
         return self.stage == STRANDED
 
     def info(self) -> dict[str, Any]:
-        """The part that `rmqha-admin` is told."""
+        """Return the facts that `rmqha-admin` shows."""
         return {
             "address": self.address,
             "stage": self.stage,
@@ -80,9 +80,9 @@ class MasterStatistics:
     @classmethod
     def from_info(cls, info: Mapping[str, Any]) -> "MasterStatistics":
         """
-        From the JSON that a broker tells `rmqha-admin`.
+        Make statistics from the JSON that a broker tells `rmqha-admin`.
 
-        :param info: the facts that it does not have keep their defaults.
+        :param info: the facts; those that are missing keep their defaults.
         """
         known = {field.name for field in fields(cls)}
         return cls(**{name: value for name, value in info.items() if name in known})
@@ -176,5 +176,8 @@ class SetStatistics(ReplicationStatistics):
 
     @property
     def stranded(self) -> int:
-        """As above; a stranded slave counts though it is between two connections."""
+        """
+        See `ReplicationStatistics.stranded`. A stranded slave counts even while it is between two
+        connections.
+        """
         return len(self.stranded_ids)
