@@ -15,7 +15,7 @@ from rmq_ha.server.namesrv.settings import NamesrvSettings
 
 
 class ConfigProcessor:
-    """The key-value store, and the name server's own configuration."""
+    """Answers requests about the key-value store and the name server's own configuration."""
 
     def __init__(self, kv_config: KVConfigManager, settings: NamesrvSettings) -> None:
         self._kv_config = kv_config

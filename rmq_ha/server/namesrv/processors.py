@@ -1,4 +1,4 @@
-"""The name server's requests about brokers and topics.
+"""Answers the name server's requests about brokers and topics.
 
 Spec: remoting.md, section 2.3 and chapter 9.
 """
@@ -44,14 +44,14 @@ MOST_RIVALS = 20
 
 
 class ClosingChannel(Protocol):
-    """What is used of a `rmq_ha.base.remoting.channel.Channel`."""
+    """The parts of a `rmq_ha.base.remoting.channel.Channel` that are used here."""
 
     @property
     def remote_text(self) -> str:
-        """`ip:port` of the peer."""
+        """Return `ip:port` of the peer."""
 
     def on_close(self, callback: Callable[[Any], object]) -> None:
-        """Call this with the channel when the connection is gone."""
+        """Have `callback` called with the channel when the connection is lost."""
 
     def abort(self) -> object: ...
 
@@ -60,12 +60,12 @@ class ClosingChannel(Protocol):
 
 class RouteProcessor:
     """
-    Brokers register, clients ask where topics are.
+    Answers brokers that register, and clients that ask for the routes of topics.
 
-    :param wiped: brokers without write permission; `routes` looks there, too.
-    :param config: what one broker, and all of them, may register; read at each request.
+    :param wiped: brokers without write permission; `routes` uses the same object.
+    :param config: limits of registrations, and other settings; read at each request.
     :param controllers: addresses of the controllers that this name server knows.
-    :ivar refused_registrations: how many were more than that, or could not be read.
+    :ivar refused_registrations: number of registrations that were too large, or could not be read.
     """
 
     log = Logger()
@@ -154,7 +154,7 @@ class RouteProcessor:
         return request.response(ext=_master_of(result), body=answer)
 
     def _warn_of_displaced(self, broker: BrokerIdentity, before: str) -> None:
-        """A second broker took a name and id while the first one is still connected."""
+        """Warn that a second broker took a name and id while the first one is still connected."""
         place = f"{broker.broker_name}/{broker.broker_id}"
         if broker.broker_id == MASTER_ID:
             text = (
@@ -174,9 +174,9 @@ class RouteProcessor:
         self, request: RemotingCommand, broker: BrokerIdentity, result: RegisterResult
     ) -> RemotingCommand:
         """
-        Another address holds the id, and keeps it.
+        Answer a registration whose id another address holds and keeps.
 
-        5.x answers success without fields; so a broker of 4.9 or 5.x has nothing in its log then.
+        5.x answers success without fields. So a broker of 4.9 or 5.x logs nothing about it.
         """
         holder = result.holder
         place = f"{broker.broker_name}/{broker.broker_id}"
@@ -197,7 +197,11 @@ class RouteProcessor:
         return request.response(ResponseCode.NO_PERMISSION, text, {HOLDER: str(holder)})
 
     def _check_rival(self, broker: BrokerIdentity, channel: ClosingChannel) -> None:
-        """:raises RequestRejected: name, id or address is another's (namesrvBrokerTakeover)."""
+        """
+        Check that no other machine has this name, id or address (namesrvBrokerTakeover).
+
+        :raises RequestRejected: another one has.
+        """
         rival = self._routes.rival(broker, channel)
         if rival is not None:
             raise RequestRejected(
@@ -255,7 +259,7 @@ class RouteProcessor:
 
     def cluster_info(self, _: ClosingChannel, request: RemotingCommand) -> RemotingCommand:
         """
-        106.
+        Answer request code 106.
 
         `rmqha-admin doctor` learns here which brokers claim an id of another broker, and where the
         controllers are. It asks the controllers which broker a set waits for.
@@ -267,7 +271,7 @@ class RouteProcessor:
         return request.response(ext=ext or None, body=self._routes.cluster_info().encode())
 
     def wipe_write_perm(self, _: ClosingChannel, request: RemotingCommand) -> Answer:
-        """205: lasts until 327, if it is so configured."""
+        """Answer request code 205. The change lasts until 327, if it is so configured."""
         name = required(request, "brokerName")
         count = self._routes.wipe_write_perm(name)
         self.log.info("{broker}: {count} topics are closed to producers", broker=name, count=count)
@@ -349,7 +353,7 @@ class RouteProcessor:
         )
 
     def _watch(self, channel: ClosingChannel) -> None:
-        """A registered broker's connection is asked once to tell us when it ends."""
+        """Have a registered broker's connection tell when it ends; only once for each."""
         if channel not in self._watched:
             self._watched.add(channel)
             channel.on_close(self._connection_lost)
@@ -365,7 +369,7 @@ class RouteProcessor:
 
 
 def _master_of(result: RegisterResult) -> dict[str, str]:
-    """A slave's answer says where its master is."""
+    """Return the fields with which a slave's answer names its master."""
     if result.master_address is None:
         return {}
     return {"masterAddr": result.master_address, "haServerAddr": result.ha_server_address or ""}
@@ -379,7 +383,7 @@ def _identity(request: RemotingCommand) -> BrokerIdentity:
 
 
 def _check_crc32(text: str, body: bytes | None) -> None:
-    """0, absent or unreadable asks for no check."""
+    """Check the body's CRC. If the text is 0, empty or unreadable, nothing is checked."""
     claimed = int(text) if text.isascii() and text.isdecimal() and len(text) < 19 else 0
     if claimed and claimed != body_crc32(body):
         raise RequestRejected(
@@ -409,10 +413,11 @@ _BUILT_IN = (SELF_TEST_TOPIC, OFFSET_MOVED_EVENT, SCHEDULE_TOPIC)
 
 def names_all_topics(request: RemotingCommand, broker_name: str, topics: Container[str]) -> bool:
     """
-    A broker of ours says so. One of 4.9 names its built-in topics in a whole registration, and
-    otherwise the single topic that changed.
+    Whether a registration names all topics of its broker.
 
-    One of 5.x may cut a whole registration into several, and none of them tells.
+    A rmq-ha broker says so. A 4.9 broker names its built-in topics in a whole registration, and
+    otherwise only the topic that changed. A 5.x broker may split a whole registration into several,
+    and none of them tells.
     """
     said = (request.ext or {}).get(ALL_TOPICS)
     if said is not None:
