@@ -175,7 +175,7 @@ def mapping() -> Mapping:
 
 
 def put(node: Mapping, name: str, value: Node) -> None:
-    """Give a member another value, or add it."""
+    """Set a member of a mapping to a value, or add it."""
     for at, (key, _) in enumerate(node.value):
         if key.value == name:
             node.value[at] = (key, value)

@@ -205,27 +205,27 @@ class ControllerRequests:
         )
 
     def elect_master(self, _: Channel, request: RemotingCommand) -> Answer:
-        """Answer request code 1002."""
+        """Answer ELECT_MASTER (1002)."""
         header = decode_header(ElectMasterRequest, request.ext)
         return self._ordered(request, lambda: self._manager.elect_master(header, self._now()))
 
     def register_broker(self, _: Channel, request: RemotingCommand) -> Answer:
-        """Answer request code 1003."""
+        """Answer REGISTER_BROKER (1003): a broker tells its address, and asks who leads."""
         header = decode_header(RegisterBrokerRequest, request.ext)
         return self._ordered(request, lambda: self._manager.register_broker(header, self._now()))
 
     def apply_broker_id(self, _: Channel, request: RemotingCommand) -> Answer:
-        """Answer request code 1013."""
+        """Answer APPLY_BROKER_ID (1013): give a broker its id."""
         header = decode_header(ApplyBrokerIdRequest, request.ext)
         return self._ordered(request, lambda: self._manager.apply_broker_id(header))
 
     def clean_broker_data(self, _: Channel, request: RemotingCommand) -> Answer:
-        """Answer request code 1011."""
+        """Answer CLEAN_BROKER_DATA (1011): forget brokers."""
         header = decode_header(CleanBrokerDataRequest, request.ext)
         return self._ordered(request, lambda: self._manager.clean_broker_data(header, self._now()))
 
     def next_broker_id(self, _: Channel, request: RemotingCommand) -> Answer:
-        """Answer request code 1012."""
+        """Answer GET_NEXT_BROKER_ID (1012) with the next free id."""
         self._check_leads()
         header = decode_header(GetNextBrokerIdRequest, request.ext)
         return _response(self._manager.next_broker_id(header), request)
@@ -239,7 +239,7 @@ class ControllerRequests:
         return self._ordered(request, lambda: self._manager.replica_info(header.broker_name))
 
     def sync_state_data(self, _: Channel, request: RemotingCommand) -> Answer:
-        """Answer request code 1006."""
+        """Answer GET_SYNC_STATE_DATA (1006) with all facts of some sets."""
         self._check_leads()
         names = request.read(decode_names)
         return _response(self._manager.sync_state_data(names, self._now()), request)
@@ -257,11 +257,11 @@ class ControllerRequests:
         return request.response(ResponseCode.SUCCESS, None, ext_fields(header))
 
     def config(self, _: Channel, request: RemotingCommand) -> Answer:
-        """Answer request code 1010."""
+        """Answer GET_CONTROLLER_CONFIG (1010) with the configuration."""
         return request.response(body=encode_properties(self._settings.render()))
 
     def update_config(self, _: Channel, request: RemotingCommand) -> Answer:
-        """Answer request code 1009."""
+        """Answer UPDATE_CONTROLLER_CONFIG (1009): change the configuration."""
         try:
             written = self._settings.update((request.body or b"").decode("utf-8", "replace"))
         except ConfigurationError as error:

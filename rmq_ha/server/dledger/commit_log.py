@@ -35,7 +35,7 @@ class Leadership(Protocol):
         """Return the term in which this leader may append; None while it may not append."""
 
     def deletes_early(self) -> bool:
-        """Whether files that have not expired may be deleted for want of disk space."""
+        """Return whether unexpired files may be deleted for want of disk space."""
 
 
 class DLedgerCommitLog:
@@ -92,7 +92,7 @@ class DLedgerCommitLog:
 
     @property
     def file_size(self) -> int:
-        """Size of a data file in bytes."""
+        """Return the size of a data file in bytes."""
         return self.ledger.file_size
 
     @property
@@ -115,7 +115,7 @@ class DLedgerCommitLog:
 
     @property
     def min_offset(self) -> int:
-        """Start of the first data file; -1 without entries."""
+        """Return the start of the first data file; -1 without entries."""
         if self.classic.is_there:
             return self.classic.log.min_offset
         return self.ledger.begin_pos if self.ledger.end_index >= 0 else -1

@@ -91,7 +91,7 @@ class Election:
 
     @property
     def wake(self) -> int:
-        """When `tick` has something to do."""
+        """Return when `tick` has something to do, in milliseconds."""
         member = self._member
         if member.role is Role.FOLLOWER:
             return member.last_heard + member.settings.leader_silence + 1

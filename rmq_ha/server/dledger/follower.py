@@ -64,7 +64,7 @@ class Follower:
 
     @property
     def wake(self) -> int:
-        """When `tick` has something to do."""
+        """Return when `tick` has something to do, in milliseconds."""
         return self._gap_at
 
     def _role_changed(self) -> None:

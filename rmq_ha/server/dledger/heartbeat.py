@@ -44,7 +44,7 @@ class HeartBeats:
 
     @property
     def wake(self) -> int:
-        """When `tick` has something to do."""
+        """Return when `tick` has something to do, in milliseconds."""
         return self._next if self._round is None else self._round.deadline
 
     def _role_changed(self) -> None:

@@ -64,7 +64,7 @@ class LedgerJournal(JournalBase):
         log.classic.load(ledger.end_index >= 0, last_exit_ok, queues)
         ledger.first_pos = log.classic.end
         if ledger.end_index < 0:
-            ledger.become(RecoveredLedger())  # behind what the classic log has now
+            ledger.become(RecoveredLedger())  # begins after the present classic log
             self._recover_empty()
             return
         log.flushed_offset = ledger.end_pos

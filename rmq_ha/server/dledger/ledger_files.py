@@ -126,7 +126,7 @@ class DirtyRow:
         self.gone.clear()
 
     def close_idle(self) -> None:
-        """Give descriptors of clean files back when many are open."""
+        """Close the descriptors of clean files when many are open."""
         self.row.close_idle(min(self.dirty, default=self.row.starts[-1] if self.row.starts else 0))
 
 
@@ -238,7 +238,7 @@ class LedgerFiles:
         self.checksums.all_dirty_from(CHECKSUM_UNIT * index)
 
     def close_idle(self) -> None:
-        """Give descriptors of clean files back when many are open."""
+        """Close the descriptors of clean files when many are open."""
         for part in (self.data, self.index, self.checksums):
             part.close_idle()
 

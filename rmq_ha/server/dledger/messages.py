@@ -28,7 +28,7 @@ class GroupMessage(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 class VoteRequest(GroupMessage, frozen=True, kw_only=True):
     """
-    Spec: dledger.md, section 6.1.
+    A candidate's request for a vote. Spec: dledger.md, section 6.1.
 
     :ivar transfer: the leader itself asked the candidate to take over. Only rmq-ha knows this key,
         and writes it only when true; upstream ignores unknown keys.
@@ -40,13 +40,13 @@ class VoteRequest(GroupMessage, frozen=True, kw_only=True):
 
 
 class VoteResponse(GroupMessage, frozen=True, kw_only=True):
-    """Spec: dledger.md, section 6.1."""
+    """The answer to a request for a vote. Spec: dledger.md, section 6.1."""
 
     vote_result: VoteResult = VoteResult.UNKNOWN
 
 
 class HeartBeatRequest(GroupMessage, frozen=True, kw_only=True):
-    """Spec: dledger.md, section 6.2."""
+    """A leader's heartbeat. Spec: dledger.md, section 6.2."""
 
 
 class HeartBeatResponse(GroupMessage, frozen=True, kw_only=True):
@@ -62,7 +62,8 @@ class HeartBeatResponse(GroupMessage, frozen=True, kw_only=True):
 
 class PushEntryRequest(GroupMessage, frozen=True, kw_only=True):
     """
-    Spec: dledger.md, section 6.4.
+    A leader's push of entries, of a commit index or of an entry to compare. Spec: dledger.md,
+    section 6.4.
 
     :ivar batch_entry: entries with consecutive indexes. If this is not empty, `entry` is absent.
     """
@@ -75,7 +76,7 @@ class PushEntryRequest(GroupMessage, frozen=True, kw_only=True):
 
 class PushEntryResponse(GroupMessage, frozen=True, kw_only=True):
     """
-    Spec: dledger.md, section 6.4.
+    A follower's answer to a push. Spec: dledger.md, section 6.4.
 
     :ivar index: index of the first entry; None for COMMIT.
     :ivar count: number of entries; 0 for COMMIT.
@@ -89,7 +90,7 @@ class PushEntryResponse(GroupMessage, frozen=True, kw_only=True):
 
 class MetadataRequest(GroupMessage, frozen=True, kw_only=True):
     """
-    Spec: dledger.md, section 6.5.
+    A request for the addresses of the members. Spec: dledger.md, section 6.5.
 
     :ivar status: ask also for the member's state. Only rmq-ha knows this key, and writes it only
         when true.
@@ -120,7 +121,7 @@ class MetadataResponse(GroupMessage, frozen=True, kw_only=True):
 
 
 class GetEntriesRequest(GroupMessage, frozen=True, kw_only=True):
-    """Spec: dledger.md, section 6.5."""
+    """A client's request for one entry. Spec: dledger.md, section 6.5."""
 
     begin_index: Int64 = -1
 
@@ -132,7 +133,7 @@ class GetEntriesResponse(GroupMessage, frozen=True, kw_only=True):
 
 
 class AppendEntryRequest(GroupMessage, frozen=True, kw_only=True):
-    """Spec: dledger.md, section 6.5."""
+    """A client's request to append one entry. Spec: dledger.md, section 6.5."""
 
     body: bytes = b""
 
@@ -145,7 +146,7 @@ class AppendEntryResponse(GroupMessage, frozen=True, kw_only=True):
 
 
 class LeadershipTransferRequest(GroupMessage, frozen=True, kw_only=True):
-    """Spec: dledger.md, section 6.6."""
+    """A request to hand the lead over, or to take it over. Spec: dledger.md, section 6.6."""
 
     transfer_id: str | None = None
     transferee_id: str | None = None
@@ -153,4 +154,4 @@ class LeadershipTransferRequest(GroupMessage, frozen=True, kw_only=True):
 
 
 class LeadershipTransferResponse(GroupMessage, frozen=True, kw_only=True):
-    """Spec: dledger.md, section 6.6."""
+    """The answer when a transfer has ended. Spec: dledger.md, section 6.6."""

@@ -41,7 +41,7 @@ class Quorum:
 
     @property
     def wake(self) -> int:
-        """When `tick` has something to do."""
+        """Return when `tick` has something to do, in milliseconds."""
         return self._waiting[0][1] if self._waiting else NEVER
 
     @property

@@ -337,7 +337,7 @@ class DLedgerService:
             Deferred.fromCoroutine(self._order(order)).addErrback(self._surprised)
 
     def deletes_early(self) -> bool:
-        """Whether files that have not expired may be deleted for want of disk space."""
+        """Return whether unexpired files may be deleted for want of disk space."""
         return self._resignation.deletes_early()
 
     def _act(self, action: Action) -> None:

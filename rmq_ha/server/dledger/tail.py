@@ -31,7 +31,7 @@ class CommittedLog(Protocol):
 
     @property
     def file_size(self) -> int:
-        """Size of a data file in bytes."""
+        """Return the size of a data file in bytes."""
 
     @property
     def delay_levels(self) -> list[int]:

@@ -95,7 +95,7 @@ class Transfer:
 
     @property
     def wake(self) -> int:
-        """When `tick` has something to do."""
+        """Return when `tick` has something to do, in milliseconds."""
         if self._waiting is None:
             return self._next_check
         return min(self._waiting.deadline, self._next_check)

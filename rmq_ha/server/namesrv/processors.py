@@ -108,7 +108,7 @@ class RouteProcessor:
         }
 
     def register_broker(self, channel: ClosingChannel, request: RemotingCommand) -> RemotingCommand:
-        """Answer request code 103."""
+        """Answer REGISTER_BROKER (103)."""
         ext = request.ext or {}
         broker = _identity(request)
         _check_crc32(ext.get("bodyCrc32", ""), request.body)
@@ -214,7 +214,7 @@ class RouteProcessor:
     def unregister_broker(
         self, channel: ClosingChannel, request: RemotingCommand
     ) -> RemotingCommand:
-        """Answer request code 104."""
+        """Answer UNREGISTER_BROKER (104)."""
         broker = _identity(request)
         if self._routes.unregister(broker, channel):
             self.log.info(
@@ -232,7 +232,10 @@ class RouteProcessor:
         return request.response()
 
     def query_data_version(self, _: ClosingChannel, request: RemotingCommand) -> RemotingCommand:
-        """Answer request code 322."""
+        """
+        Answer QUERY_DATA_VERSION (322): whether a broker's topics changed since its last
+        registration.
+        """
         broker = _identity(request)
         self._routes.claim(broker, self._clock.seconds())
         asked = _data_version(request.body)
@@ -243,7 +246,7 @@ class RouteProcessor:
         return request.response(ext={"changed": "true" if changed else "false"}, body=body)
 
     def route(self, _: ClosingChannel, request: RemotingCommand) -> RemotingCommand:
-        """Answer request code 105."""
+        """Answer GET_ROUTEINFO_BY_TOPIC (105) with the route of a topic."""
         topic = required(request, "topic")
         topic_route = self._routes.route(topic)
         if topic_route is None:
@@ -280,7 +283,7 @@ class RouteProcessor:
         return when_written(request, written, self._kv_config.path, ext)
 
     def add_write_perm(self, _: ClosingChannel, request: RemotingCommand) -> Answer:
-        """Answer request code 327."""
+        """Answer ADD_WRITE_PERM_OF_BROKER (327): open a broker to producers again."""
         name = required(request, "brokerName")
         written = self._wiped.remove(name)
         count = self._routes.add_write_perm(name)
@@ -289,11 +292,11 @@ class RouteProcessor:
         return when_written(request, written, self._kv_config.path, ext)
 
     def topics(self, _: ClosingChannel, request: RemotingCommand) -> RemotingCommand:
-        """Answer request code 206."""
+        """Answer GET_ALL_TOPIC_LIST_FROM_NAMESERVER (206) with all topics."""
         return _topic_list(request, self._routes.topics())
 
     def delete_topic(self, _: ClosingChannel, request: RemotingCommand) -> RemotingCommand:
-        """Answer request code 216."""
+        """Answer DELETE_TOPIC_IN_NAMESRV (216): forget a topic."""
         topic = required(request, "topic")
         cluster = (request.ext or {}).get("clusterName") or None
         self._routes.delete_topic(topic, cluster)
@@ -301,25 +304,30 @@ class RouteProcessor:
         return request.response()
 
     def topics_of_cluster(self, _: ClosingChannel, request: RemotingCommand) -> RemotingCommand:
-        """Answer request code 224."""
+        """Answer GET_TOPICS_BY_CLUSTER (224) with the topics of a cluster."""
         return _topic_list(request, self._routes.topics_of_cluster(required(request, "cluster")))
 
     def system_topics(self, _: ClosingChannel, request: RemotingCommand) -> RemotingCommand:
-        """Answer request code 304."""
+        """
+        Answer GET_SYSTEM_TOPIC_LIST_FROM_NS (304) with the topics named as clusters and brokers.
+        """
         return _topic_list(request, *self._routes.system_topics())
 
     def unit_topics(self, _: ClosingChannel, request: RemotingCommand) -> RemotingCommand:
-        """Answer request code 311."""
+        """Answer GET_UNIT_TOPIC_LIST (311) with the topics of units."""
         return _topic_list(request, self._routes.unit_topics())
 
     def unit_sub_topics(self, _: ClosingChannel, request: RemotingCommand) -> RemotingCommand:
-        """Answer request code 312."""
+        """Answer GET_HAS_UNIT_SUB_TOPIC_LIST (312) with the topics that a unit subscribes."""
         return _topic_list(request, self._routes.unit_sub_topics())
 
     def unit_sub_non_unit_topics(
         self, _: ClosingChannel, request: RemotingCommand
     ) -> RemotingCommand:
-        """Answer request code 313."""
+        """
+        Answer GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST (313) with the topics of no unit that a unit
+        subscribes.
+        """
         return _topic_list(request, self._routes.unit_sub_non_unit_topics())
 
     def _check_room(self, broker_name: str, topics: Mapping[str, TopicConfig]) -> None:

@@ -69,7 +69,7 @@ class _Guard(Protocol):
 
 class SecretDoor(_Guard):
     """
-    The master's end.
+    The master's end of the exchange of proofs.
 
     :param refused: called with the peer's host and the reason why it was not let in.
     :param pending: holds this door until its peer is let in or the connection is lost.
@@ -128,7 +128,7 @@ class SecretDoor(_Guard):
 
 class SecretCall(_Guard):
     """
-    The slave's end.
+    The slave's end of the exchange of proofs.
 
     :param is_required: whether a master that asks for no proof is left; otherwise it is followed
         without.

@@ -37,7 +37,7 @@ class SlaveStatistics:
 
     @property
     def is_stranded(self) -> bool:
-        """The slave needs bytes that its master has deleted, and gets nothing."""
+        """Whether the slave needs bytes that its master has deleted, so that it gets nothing."""
         return self.stage == STRANDED
 
     def info(self) -> dict[str, Any]:
@@ -89,7 +89,7 @@ class MasterStatistics:
 
     @property
     def is_followed(self) -> bool:
-        """The slave appends what the master sends."""
+        """Whether the slave appends the bytes that its master sends."""
         return self.state == FOLLOWING
 
 
@@ -130,21 +130,24 @@ class ReplicationStatistics(JournalStatistics):
 
     @property
     def stranded(self) -> int:
-        """Number of slaves that need bytes which this master has deleted."""
+        """Return the number of slaves that need bytes which this master has deleted."""
         return sum(slave.is_stranded for slave in self.slaves)
 
     @property
     def known_slaves(self) -> list[SlaveStatistics]:
-        """Connections whose slave has said where its log ends."""
+        """Return the connections whose slave has said where its log ends."""
         return [slave for slave in self.slaves if slave.requested is not None]
 
     @property
     def served_slaves(self) -> list[SlaveStatistics]:
-        """Connections whose slave has said where its log ends, and gets what it lacks."""
+        """
+        Return the connections whose slave has said where its log ends, and gets the bytes that it
+        lacks.
+        """
         return [slave for slave in self.known_slaves if not slave.is_stranded]
 
     def slaves_info(self) -> list[dict[str, Any]]:
-        """The slaves, as `rmqha-admin` is told of them."""
+        """Return the facts of the slaves that `rmqha-admin` shows."""
         return [slave.info() for slave in self.known_slaves[:_MOST_SLAVES]]
 
 

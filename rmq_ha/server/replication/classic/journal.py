@@ -71,12 +71,12 @@ class ClassicJournal(LocalJournal):
             )
 
     def reloadable(self) -> list[Any]:
-        """See `Journal`."""
+        """Return the objects that read certificates and secrets again; see `Journal`."""
         return [self.service.listener.tls, self.service.listener.secrets]
 
     @property
     def has_masters_log(self) -> bool:
-        """See `Journal`."""
+        """Whether this slave has its master's log; see `Journal`."""
         return self.service.is_following or holds_nothing(self.log)
 
     def info(self) -> dict[str, Any]:

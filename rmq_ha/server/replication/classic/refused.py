@@ -69,7 +69,7 @@ class SentTo:
 
 
 class Fed(Protocol):
-    """A replication connection."""
+    """A replication connection of a slave to this master."""
 
     feed: Feed
 

@@ -1,4 +1,4 @@
-"""Which master wrote which part of the log, and the file that says so (EpochFileCache).
+"""The epochs of a log, which tell which master wrote which part, and their file (EpochFileCache).
 
 Spec: controller.md, sections 4.1 and 7.5.
 """

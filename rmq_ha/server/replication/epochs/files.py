@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 class EpochFile:
     """
-    The file epochFileCheckpoint.
+    The file epochFileCheckpoint, which keeps the epochs of the log.
 
     Differs from 5.3.3 on purpose: the file is replaced as a whole, and is on the disk when `write`
     returns. The file epochFileCheckpoint.crashed beside it remembers a crash, which no later clean

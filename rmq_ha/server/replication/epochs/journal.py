@@ -63,7 +63,7 @@ class EpochJournal(LocalJournal):
 
     @property
     def has_masters_log(self) -> bool:
-        """See `Journal`."""
+        """Whether this slave has its master's log; see `Journal`."""
         return self.service.is_following or holds_nothing(self.log)
 
     def info(self) -> dict[str, Any]:
@@ -91,7 +91,7 @@ class EpochJournal(LocalJournal):
         return self.log.fault or ("; ".join(flags.reasons) if is_wrong else "")
 
     def reloadable(self) -> list[Any]:
-        """See `Journal`."""
+        """Return the objects that read certificates and secrets again; see `Journal`."""
         listener = self.service.master.listener
         return [listener.tls, listener.secrets]
 
