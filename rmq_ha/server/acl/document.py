@@ -188,5 +188,5 @@ def _is_null(node: Node) -> bool:
 
 
 def _line(item: Node | yaml.Event) -> int:
-    assert item.start_mark is not None  # it was read from text
+    assert item.start_mark is not None  # every node was read from text
     return int(item.start_mark.line) + 1

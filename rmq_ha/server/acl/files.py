@@ -141,7 +141,7 @@ class AclFiles:
             try:
                 stamps[path] = Stamp(self._disk.mtime_ms(path), self._disk.size(path))
             except FileNotFoundError:
-                continue  # deleted meanwhile
+                continue  # the file was deleted meanwhile
         return stamps
 
     def _nothing(self) -> str:

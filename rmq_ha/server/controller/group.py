@@ -95,7 +95,7 @@ class ControllerGroup:
         self._actions: deque[Action] = deque()
         self._waiting: dict[int, Deferred[None]] = {}
         self._applied = -1
-        self._term_index: int | None = None  # of this leadership's first entry
+        self._term_index: int | None = None  # index of this leadership's first entry
         self._is_leading = self._is_running = self._is_barred = self._is_stopped = False
         self._is_syncing = False
         self._timer: IDelayedCall | None = None

@@ -129,7 +129,7 @@ class ReplicasInfoManager:
                 f"Broker-set: {name} hasn't been registered in controller, but broker try to "
                 f"apply brokerId: {number}"
             )
-        if broker_set.cluster_name != request.cluster_name:  # Java mixes both sets up (14.27)
+        if broker_set.cluster_name != request.cluster_name:  # Java would mix up both sets (14.27)
             return (
                 f"brokerName {name} is one of cluster {broker_set.cluster_name}: a controller "
                 f"knows each name once, so give the brokers of {request.cluster_name} another one"

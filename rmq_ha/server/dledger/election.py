@@ -127,7 +127,7 @@ class Election:
         member = self._member
         member.wants_increase = False
         self._outcome = Outcome.WAIT_TO_REVOTE
-        member.raise_term()  # which ends a round
+        member.raise_term()  # `_role_changed` then ends a running round
         is_asked = member.term == member.term_to_take_leadership
         at_once = is_asked and member.settings.take_leadership_at_once
         self._next_vote = member.now + (0 if at_once else self._pause())

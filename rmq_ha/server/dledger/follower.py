@@ -169,7 +169,7 @@ class Follower:
         for waiting in unstored:
             if waiting.index <= limit:
                 self._answer(waiting.token, waiting.request, _OK)
-            elif waiting.index > end:  # cut off meanwhile
+            elif waiting.index > end:  # the entries were cut off meanwhile
                 self._answer(waiting.token, waiting.request, _INCONSISTENT)
             else:
                 self._unstored.append(waiting)

@@ -85,7 +85,7 @@ class Ledger(LedgerReader):
         self.refused: str | None = None
         self.full: str | None = None
         self.short: str | None = None
-        self._on_disk = SyncedUpTo()  # as the checkpoint file has it, or may have
+        self._on_disk = SyncedUpTo()  # the end that the checkpoint file names, or may name
         self._job: SyncJob | None = None
 
     @property

@@ -176,7 +176,7 @@ class LedgerFiles:
         checksums: list[bytes] = []
         units: list[bytes] = []
         position, before = end_pos, PREVIOUS_TERM.pack(term)
-        for index, own_term, pos, body, magic, channel in entries:  # up to 20,000 in a turn
+        for index, own_term, pos, body, magic, channel in entries:  # a turn has up to 20,000
             if pos != position:
                 parts.append(BLANK.pack(BLANK_MAGIC, pos - position))
                 parts = []

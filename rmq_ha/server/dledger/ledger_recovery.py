@@ -162,7 +162,7 @@ class LedgerRecovery:
         for pos in range(start, end, _CHUNK):
             data = self._files.data.read(pos, min(_CHUNK, end - pos))
             zeros = len(data) - len(data.lstrip(b"\0"))
-            if zeros < len(data):  # the last byte of the magic
+            if zeros < len(data):  # the first byte that is not zero is the last one of the magic
                 return max(pos + zeros - 3, start)
         return start
 

@@ -57,7 +57,7 @@ class SyncJob:
             try:
                 file.sync()
             except (OSError, ValueError) as error:
-                if start not in part.gone:  # else it was deleted meanwhile
+                if start not in part.gone:  # otherwise the file was deleted meanwhile
                     raise StoreError(f"cannot sync {part.row.path(start)}: {error}") from error
         if self.checkpoint is not None:
             try:

@@ -50,7 +50,7 @@ class Member:
         self.role = Role.CANDIDATE
         self.term = term_vote.term
         self.voted_for = term_vote.voted_for
-        if ledger.end_term > self.term:  # the entry reached the disk, its term did not
+        if ledger.end_term > self.term:  # the last entry reached the disk, but its term did not
             self.term, self.voted_for = ledger.end_term, None
         self.known_max_term = -1
         self.leader_id: str | None = None

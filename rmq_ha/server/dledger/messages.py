@@ -154,4 +154,4 @@ class LeadershipTransferRequest(GroupMessage, frozen=True, kw_only=True):
 
 
 class LeadershipTransferResponse(GroupMessage, frozen=True, kw_only=True):
-    """The answer when a transfer has ended. Spec: dledger.md, section 6.6."""
+    """The answer to a request for a transfer. Spec: dledger.md, section 6.6."""

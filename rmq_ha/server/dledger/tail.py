@@ -91,7 +91,7 @@ class LedgerTail:
                 raise unreadable(position + at)
             if at + size > len(data):
                 if at:
-                    break  # the next look begins here
+                    break  # the next slice begins with this entry
                 data = source.read(position, size)
                 if len(data) < size:
                     raise unreadable(position)

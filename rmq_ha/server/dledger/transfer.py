@@ -36,7 +36,7 @@ def order_to_best(
 ) -> LeadershipTransferRequest | None:
     """
     Make the order with which a leader hands over to the best follower, for example when it stops:
-    otherwise the group had no leader for six seconds.
+    otherwise the group would have no leader for six seconds.
 
     :param able: the followers that may be asked; None: all.
     :returns: the order, which this member serves as if an operator had sent it; None: this member
@@ -228,7 +228,7 @@ class Transfer:
             self._answer(request, waiting.token, ResponseCode.INCONSISTENT_TERM, member.term)
         elif self._has(request.take_leadership_ledger_index):
             self._waiting = None
-            self._electing = waiting  # no other runs: a new follower ends its transfer
+            self._electing = waiting  # only one: becoming a follower ends an earlier one
             member.term_to_take_leadership = member.term + 1
             member.become_candidate(member.term + 1, increase=True)
         elif member.now >= waiting.deadline:

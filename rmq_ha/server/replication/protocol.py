@@ -206,7 +206,7 @@ class FeedProtocol(_Timed, Generic[F]):
         """Take reports. Bytes that may follow on them are sent before the owner hears of them."""
         if not self.is_open:
             return
-        if not self._has_heard and data.startswith(TLS_HELLO):  # as an offset 1.5 million TB
+        if not self._has_heard and data.startswith(TLS_HELLO):  # as a report: 1.5 million TB
             self.close(SPEAKS_TLS, ReplicationError(SPEAKS_TLS))
             return
         self._has_heard = True

@@ -110,10 +110,10 @@ class ClassicLink(MasterLink[Replica]):
     repeated reason for the end of a connection is logged once.
 
     Where this slave's log and the master's part, the slave's tail is set aside and fetched anew.
-    The link stays away and tells so (`fault`) when the two logs have nothing in common. It also
-    does when the slave's log cannot be read although the master has the same bytes, and when the
-    master has deleted the bytes that follow on the slave's log, unless all of that log may be set
-    aside.
+    In three cases the link stays away from the master and tells so (`fault`): the two logs have
+    nothing in common; or the slave's log cannot be read although the master has the same bytes; or
+    the master has deleted the bytes that follow on the slave's log, and the slave may not set all
+    of its log aside.
 
     :param connector: opens the connections.
     :param was_cut: called after this slave's log became shorter.

@@ -194,7 +194,7 @@ class EpochFeed(FeedBase):
         self._goal = int(self._log.max_offset)
 
     def _known_to(self, slave: SlaveHandshake) -> int:
-        """Return the largest part of this log that the slave can have, in bytes."""
+        """Return the offset up to which the slave can have this log at most."""
         known = max(self._term.led_from, self._term.sent_to(slave.broker_id))
         return min(known, int(self._log.max_offset))
 

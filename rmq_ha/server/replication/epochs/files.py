@@ -79,7 +79,7 @@ class EpochFile:
         except FileNotFoundError:
             return -1
         except ValueError:
-            return newest  # nobody knows which one it was
+            return newest  # nobody knows in which epoch the crash was
         return min(noted, newest)
 
     def note_crash(self) -> None:

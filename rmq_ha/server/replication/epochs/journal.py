@@ -133,7 +133,7 @@ class EpochJournal(LocalJournal):
         log.confirm_offset = confirmed = min(known, int(log.max_offset))
         if queues.max_physical_offset > confirmed:
             queues.truncate(confirmed)
-            if queues.max_physical_offset > confirmed:  # it may lie within a record
+            if queues.max_physical_offset > confirmed:  # the confirm offset may lie within a record
                 confirmed, _ = queues.last_record() or (0, 0)
                 queues.truncate(confirmed)
         if index is not None:
